@@ -1,0 +1,147 @@
+//! Latency histograms that merge over workers and hosts.
+//!
+//! HDR histograms with two significant digits: any quantile is within 1% of the exact one, from one
+//! nanosecond to an hour, in a few kilobytes. They travel in HdrHistogram's own V2 format (base64),
+//! which other tools read too.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
+use serde::{Deserialize, Serialize};
+
+/// Longest latency that is told from longer ones, in nanoseconds: one hour.
+const MAX: u64 = 3_600_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// Latencies in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram; it grows to what is recorded.
+    pub fn new() -> Self {
+        match hdrhistogram::Histogram::new(SIGNIFICANT_DIGITS) {
+            Ok(mut inner) => {
+                inner.auto(true);
+                Self(inner)
+            }
+            Err(_) => unreachable!("two significant digits are within the allowed 0 to 5"),
+        }
+    }
+
+    /// Counts one latency. Values above an hour count as an hour.
+    #[inline]
+    pub fn record(&mut self, nanos: u64) {
+        // Within MAX an auto-resizing histogram has a place for every value.
+        let _ = self.0.record(nanos.min(MAX));
+    }
+
+    /// Adds all that the other has counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        // Both have the same precision and grow as needed, so this cannot fail.
+        let _ = self.0.add(&other.0);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Nanoseconds that the share `q` (0 to 1) of the latencies does not exceed; `None` when empty.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        (!self.is_empty()).then(|| self.0.value_at_quantile(q).min(self.0.max()))
+    }
+
+    /// Longest latency in nanoseconds, within 1%.
+    pub fn max(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.0.max())
+    }
+
+    /// Mean in nanoseconds.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.0.mean())
+    }
+}
+
+impl Serialize for Histogram {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2Serializer::new()
+            .serialize(&self.0, &mut bytes)
+            .map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(&BASE64.encode(bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = BASE64.decode(text).map_err(serde::de::Error::custom)?;
+        let inner = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| serde::de::Error::custom(format!("bad histogram: {error:?}")))?;
+        Ok(Self(inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.iter().for_each(|&value| histogram.record(value));
+        histogram
+    }
+
+    proptest! {
+        /// Splitting the recording over workers and merging changes nothing.
+        #[test]
+        fn merging_equals_recording_together(
+            values in prop::collection::vec(0u64..10_000_000_000, 1..200),
+            cut in 0usize..200,
+        ) {
+            let cut = cut.min(values.len());
+            let mut merged = of(&values[..cut]);
+            merged.merge(&of(&values[cut..]));
+            let whole = of(&values);
+            prop_assert_eq!(merged.count(), whole.count());
+            for q in [0.5, 0.9, 0.99, 0.999, 1.0] {
+                prop_assert_eq!(merged.quantile(q), whole.quantile(q));
+            }
+        }
+
+        /// Any quantile is within 1% of the exact order statistic.
+        #[test]
+        fn quantiles_are_within_one_percent(
+            mut values in prop::collection::vec(1u64..100_000_000_000, 1..200),
+            q in 0.0f64..=1.0,
+        ) {
+            let got = of(&values).quantile(q).unwrap() as f64;
+            values.sort_unstable();
+            let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+            let exact = values[rank - 1] as f64;
+            prop_assert!((got - exact).abs() <= exact * 0.01 + 1.0, "{} is not {}", got, exact);
+        }
+
+        #[test]
+        fn survives_the_wire(values in prop::collection::vec(0u64..10_000_000_000, 0..50)) {
+            let histogram = of(&values);
+            let text = serde_json::to_string(&histogram).unwrap();
+            let back: Histogram = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(back.count(), histogram.count());
+            prop_assert_eq!(back.quantile(0.9), histogram.quantile(0.9));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The nouns of wirecost, shared by every other crate: what a profile means, the program that each
+//! side of it runs, what a host counted, and the document of a finished run. Nothing here does I/O,
+//! reads a clock or knows a socket.
+
+pub mod clock;
+pub mod event;
+pub mod histogram;
+pub mod host;
+pub mod measure;
+pub mod outcome;
+pub mod plan;
+pub mod profile;
+pub mod program;
+pub mod run;
+pub mod status;
+pub mod units;
+pub mod warning;

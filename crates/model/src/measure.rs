@@ -1,0 +1,215 @@
+//! What a host measured: cumulative counters cut at instants, and histograms of a phase's window.
+//!
+//! Counters only grow; analysis subtracts two cuts. All byte counts are application bytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Nanos;
+use crate::histogram::Histogram;
+use crate::host::CpuSnapshot;
+use crate::program::Side;
+
+/// Bytes a host has moved, by direction and end. `tx` is from connector to acceptor, `rx` back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Bytes {
+    /// Sent by this host as the connector.
+    pub tx_sent: u64,
+    /// Received by this host as the acceptor.
+    pub tx_received: u64,
+    /// Sent by this host as the acceptor.
+    pub rx_sent: u64,
+    /// Received by this host as the connector.
+    pub rx_received: u64,
+}
+
+impl Bytes {
+    pub fn sent(&self) -> u64 {
+        self.tx_sent + self.rx_sent
+    }
+
+    pub fn received(&self) -> u64 {
+        self.tx_received + self.rx_received
+    }
+
+    pub fn total(&self) -> u64 {
+        self.sent() + self.received()
+    }
+}
+
+/// Names a row of counters: one flowop of one group's transaction, as one side executes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FlowopKey {
+    pub group: u32,
+    /// Index of the flowop in its transaction.
+    pub flowop: u32,
+    pub kind: String,
+    pub side: Side,
+}
+
+/// What one flowop has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FlowopCounts {
+    /// Completed operations.
+    pub done: u64,
+    /// Operations that failed (and, without `canfail`, ended the run). Time-outs are among them.
+    pub failed: u64,
+    pub timeouts: u64,
+    /// Bytes moved, also those of operations still under way.
+    pub bytes: u64,
+}
+
+/// Everything a host counts, summed over its workers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Counters {
+    pub bytes: Bytes,
+    /// Completed passes through a phase's flowops.
+    pub transactions: u64,
+    /// In the order of [`PhaseResult::flowops`].
+    pub flowops: Vec<FlowopCounts>,
+    pub datagrams: Datagrams,
+}
+
+/// Datagrams by sequence number. All zero for stream protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Datagrams {
+    pub sent: u64,
+    pub received: u64,
+    /// Never arrived, as the gaps of sequence numbers say.
+    pub lost: u64,
+    /// Arrived after later ones, or after the wait for them had ended.
+    pub late: u64,
+}
+
+/// Which instant a cut was made at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edge {
+    PhaseStart,
+    WindowStart,
+    /// A multiple of the interval after the window's start (or, in the ramp, before it).
+    Interval,
+    WindowEnd,
+    /// Everything sent has arrived or is given up.
+    PhaseEnd,
+}
+
+/// All counters of a host at one instant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    pub edge: Edge,
+    /// When it was asked for, on this host's clock.
+    pub due: Nanos,
+    /// When it was made.
+    pub at: Nanos,
+    pub counters: Counters,
+    /// Only at the edges of the window.
+    pub cpu: Option<CpuSnapshot>,
+}
+
+/// Latencies of one flowop in the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowopLatency {
+    pub key: FlowopKey,
+    pub latency: Histogram,
+}
+
+/// One sample of one TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TcpSample {
+    pub at: Nanos,
+    /// Strand number within its group.
+    pub group: u32,
+    pub strand: u32,
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: f64,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    pub retransmits: u32,
+}
+
+/// What one worker did in the window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WorkerUse {
+    pub worker: u32,
+    /// CPU it is pinned to; `None` if it is not.
+    pub cpu: Option<u32>,
+    /// CPU time of its thread over the window's length, 0 to 1.
+    pub busy: f64,
+}
+
+/// Sums over strands from which Jain's fairness index follows: (sum x)^2 / (n * sum x^2).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FairnessSums {
+    pub strands: u64,
+    pub sum: f64,
+    pub sum_of_squares: f64,
+}
+
+impl FairnessSums {
+    /// Adds one strand that moved this many bytes (or, without bytes, transactions).
+    pub fn add(&mut self, moved: f64) {
+        self.strands += 1;
+        self.sum += moved;
+        self.sum_of_squares += moved * moved;
+    }
+
+    pub fn merge(&mut self, other: &FairnessSums) {
+        self.strands += other.strands;
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+    }
+
+    /// Jain's index, 1/n (one strand has all) to 1 (all alike); `None` when nothing moved.
+    /// R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984.
+    pub fn jain(&self) -> Option<f64> {
+        (self.sum > 0.0 && self.strands > 0)
+            .then(|| self.sum * self.sum / (self.strands as f64 * self.sum_of_squares))
+    }
+}
+
+/// A setting as it was asked for and as the kernel granted it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Setting {
+    /// Socket option as in the profile, and which half of it: `wndsz.send`, `wndsz.receive`, `mss`.
+    pub name: String,
+    pub host: String,
+    pub asked: String,
+    pub granted: String,
+}
+
+/// What one host measured in one phase.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PhaseResult {
+    pub phase: u32,
+    /// Names of the rows of [`Counters::flowops`].
+    pub flowops: Vec<FlowopKey>,
+    /// In order of time.
+    pub cuts: Vec<Cut>,
+    /// Transactions of this host's strands, think time excluded. Analysis uses the master's.
+    pub transactions: Histogram,
+    pub latencies: Vec<FlowopLatency>,
+    /// Connections open when the window began.
+    pub connections_open: u64,
+    pub connections_failed: u64,
+    /// Segments retransmitted by this host's TCP connections within the window.
+    pub retransmits: Option<u64>,
+    pub tcp_samples: Vec<TcpSample>,
+    pub workers: Vec<WorkerUse>,
+    pub fairness: FairnessSums,
+    /// Datagrams the kernel dropped for want of receive buffer (SO_MEMINFO).
+    pub receive_buffer_drops: u64,
+    /// Messages whose content was not what the sender sent.
+    pub verify_failures: u64,
+    /// Strands that did not reach the end of the phase within the drain's deadline.
+    pub unfinished_strands: u64,
+    /// Most bytes that this host's connections could hold between send and receive call:
+    /// send and receive buffers as granted.
+    pub buffer_bytes: u64,
+}
+
+impl PhaseResult {
+    /// The cut at this edge.
+    pub fn cut(&self, edge: Edge) -> Option<&Cut> {
+        self.cuts.iter().find(|cut| cut.edge == edge)
+    }
+}

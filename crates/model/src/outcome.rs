@@ -1,0 +1,53 @@
+//! Everything that the hosts of a run reported: what analysis makes a [`crate::run::Run`] of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::HostFacts;
+use crate::measure::{PhaseResult, Setting};
+use crate::profile::Until;
+use crate::program::Side;
+use crate::status::Status;
+use crate::warning::Warning;
+
+/// What the controller has when a run ends, well or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `Ok` where every phase ran to its end; analysis may still find it invalid.
+    pub status: Status,
+    pub error: Option<String>,
+    pub phases: Vec<PhasePlan>,
+    pub hosts: Vec<HostOutcome>,
+    pub warnings: Vec<Warning>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhasePlan {
+    /// The longest of the groups' transactions of that number.
+    pub until: Until,
+    /// Seconds before the window.
+    pub ramp_seconds: f64,
+    pub headline: bool,
+    /// Whether any flow of the phase uses datagrams, which may be lost without fault of ours.
+    pub datagrams: bool,
+}
+
+/// One host's part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostOutcome {
+    pub name: String,
+    pub side: Side,
+    pub address: Option<String>,
+    pub facts: HostFacts,
+    /// CPUs that are the host's own; all of the machine's where it has none of its own.
+    pub cpus: Vec<u32>,
+    /// Whether no other host of the run uses those CPUs.
+    pub owns_cpus: bool,
+    pub workers: u32,
+    /// Its clock minus the controller's, nanoseconds, and how far that can be wrong.
+    pub clock_offset: i64,
+    pub clock_error: u64,
+    /// By phase; phases that did not end are missing.
+    pub phases: Vec<PhaseResult>,
+    pub settings: Vec<Setting>,
+    pub warnings: Vec<Warning>,
+}

@@ -1,0 +1,89 @@
+//! What each side of a profile does: the profile resolved for one host.
+//!
+//! The master runs the profile as written; every peer runs its mirror (where the master writes, the
+//! peer reads). `wirecost check` prints programs; an agent compiles one to steps and runs it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::{Options, Position, Until};
+
+/// Which side of a profile a host plays. (uperf: master and slave.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    Master,
+    Peer,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Side::Master => "master",
+            Side::Peer => "peer",
+        })
+    }
+}
+
+/// Everything one host runs, phase by phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    pub side: Side,
+    pub groups: Vec<GroupProgram>,
+    /// What the host accepts connections or datagrams on.
+    pub services: Vec<Service>,
+}
+
+/// A group's part of a host's program. `phases` has an entry for each phase of the run; `None` where
+/// the group has no transaction of that number or this host no part in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupProgram {
+    /// Index of the group in the profile.
+    pub group: u32,
+    pub name: String,
+    pub strands: u32,
+    pub phases: Vec<Option<PhaseProgram>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseProgram {
+    pub until: Until,
+    pub rate: Option<f64>,
+    pub acts: Vec<Act>,
+}
+
+/// One flowop as this host executes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Act {
+    /// Index of the flowop in its transaction, the same on every host.
+    pub flowop: u32,
+    /// The flowop that this side executes (on a peer the mirror of the one written).
+    pub kind: String,
+    pub options: Options,
+    /// For connect and accept: the service that is connected to or accepted on.
+    pub service: Option<ServiceRef>,
+    pub at: Position,
+}
+
+/// Names a service of a host of the run (indices into the run's hosts and that host's services).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ServiceRef {
+    pub host: u32,
+    pub service: u32,
+}
+
+/// One thing a host accepts on, for all strands of one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    pub group: u32,
+    pub protocol: String,
+    /// Fixed port, or none for one of the kernel's choice.
+    pub port: Option<u16>,
+    /// Connections a strand may have to this service at once.
+    pub conns_per_strand: u32,
+    /// Whether connections are opened again and again inside a phase.
+    pub reconnects: bool,
+    /// Hosts that connect.
+    pub clients: Vec<u32>,
+    /// Options that must be set before listening (buffers, congestion control, MSS).
+    pub options: Options,
+}

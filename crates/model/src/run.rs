@@ -1,0 +1,278 @@
+//! The document of a finished run, `wirecost.run/1`: what `--json` writes and a record keeps.
+//!
+//! A key is never absent; what was not measured is `null`. Adding a key keeps the version, changing
+//! or removing one makes a new one. The JSON Schema is docs/schema/wirecost.run-1.json.
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::HostFacts;
+use crate::measure::{Bytes, Datagrams, Setting};
+use crate::program::Side;
+use crate::status::Status;
+use crate::warning::Entry;
+
+pub const SCHEMA: &str = "wirecost.run/1";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub schema: String,
+    pub status: Status,
+    /// One message, where `status` is not `ok`.
+    pub error: Option<String>,
+    /// The profile as named on the command line: a path or `@builtin`.
+    pub profile: String,
+    pub engine: String,
+    /// Version of wirecost.
+    pub version: String,
+    /// Wall-clock start, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    pub window: Option<Window>,
+    pub throughput: Option<Throughput>,
+    pub transactions: Option<Transactions>,
+    pub operations: Option<Operations>,
+    pub connections: Option<Connections>,
+    /// Of the master's transactions in the window.
+    pub latency_us: Option<Latency>,
+    pub flowops: Vec<FlowopRow>,
+    pub phases: Vec<PhaseRow>,
+    pub intervals: Vec<Interval>,
+    pub tcp: Option<Tcp>,
+    /// Null for profiles without datagrams.
+    pub datagrams: Option<Datagrams>,
+    pub fairness: Option<Fairness>,
+    pub settings: Vec<Setting>,
+    pub hosts: Vec<HostRow>,
+    pub machines: Vec<MachineRow>,
+    pub warnings: Vec<Entry>,
+}
+
+/// The steady interval that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    pub seconds: f64,
+    /// Index of the phase it belongs to.
+    pub phase: u32,
+    /// Time of the same phase before the window.
+    pub ramp_seconds: f64,
+    /// `duration` (an interval of steady traffic) or `iterations` (a phase counted whole).
+    pub kind: WindowKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowKind {
+    Duration,
+    Iterations,
+}
+
+/// Application bytes received at the far end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Both directions.
+    pub bits_per_second: f64,
+    pub tx_bits_per_second: f64,
+    pub rx_bits_per_second: f64,
+    /// From connectors to acceptors, as the acceptors received them.
+    pub tx_bytes: u64,
+    /// From acceptors to connectors, as the connectors received them.
+    pub rx_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transactions {
+    pub count: u64,
+    pub per_second: f64,
+}
+
+/// Flowops of the master; each counts once, also where its mirror ran on a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Operations {
+    pub count: u64,
+    pub per_second: f64,
+    pub failed: u64,
+    pub timeouts: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Open when the window began.
+    pub open: u64,
+    pub failed: u64,
+}
+
+/// Microseconds. Quantiles are within 1%.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub count: u64,
+}
+
+/// What one flowop did in the window, summed over the hosts of its side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowopRow {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub side: Side,
+    /// Group, by index.
+    pub group: u32,
+    /// Place in the transaction's list.
+    pub flowop: u32,
+    pub count: u64,
+    pub bytes: u64,
+    pub failed: u64,
+    pub timeouts: u64,
+    pub latency_us: Option<Latency>,
+}
+
+/// One uperf transaction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRow {
+    pub phase: u32,
+    pub kind: WindowKind,
+    /// Whether this phase gives the document's figures.
+    pub headline: bool,
+    /// Length of what the row's figures count.
+    pub seconds: f64,
+    pub tx_bytes: u64,
+    pub rx_bytes: u64,
+    pub bits_per_second: f64,
+    pub transactions: u64,
+    pub transactions_per_second: f64,
+    pub operations: u64,
+    pub failed: u64,
+    pub timeouts: u64,
+    pub latency_us: Option<Latency>,
+}
+
+/// One interval of the headline phase's window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Seconds since the window began.
+    pub start: f64,
+    pub seconds: f64,
+    pub tx_bytes: u64,
+    pub rx_bytes: u64,
+    pub bits_per_second: f64,
+    pub transactions: u64,
+    pub operations: u64,
+    pub failed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tcp {
+    /// Segments retransmitted in the window, all flows, both ends; null where a host could not tell.
+    pub retransmits: Option<u64>,
+    /// Mean of the smoothed round-trip times of the sampled flows, microseconds.
+    pub rtt_us: Option<f64>,
+    pub rtt_us_min: Option<f64>,
+    pub rtt_us_max: Option<f64>,
+    pub rtt_samples: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fairness {
+    /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
+    pub jain: f64,
+    pub strands: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostRow {
+    pub name: String,
+    pub role: Side,
+    pub address: Option<String>,
+    /// CPUs that are this host's.
+    pub cpus: Vec<u32>,
+    pub shares_machine_with: Vec<String>,
+    pub workers: u32,
+    /// Percent of the time of its CPUs; null where the CPUs are shared with another host.
+    pub cpu: Option<Cpu>,
+    /// `proc-stat` or `bpf`.
+    pub cpu_source: Option<String>,
+    pub cycles_per_kbyte: Option<f64>,
+    /// `pmu`, `tsc-exact` or `tsc-ticks`.
+    pub cycles_source: Option<String>,
+    /// Why `cycles_per_kbyte` is null.
+    pub cycles_reason: Option<String>,
+    /// In the window.
+    pub bytes: Option<Bytes>,
+    pub facts: HostFacts,
+    /// Offset of its clock to the controller's, and how far that can be wrong, microseconds.
+    pub clock_offset_us: f64,
+    pub clock_error_us: f64,
+}
+
+/// Percent; the seven add up to 100.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    pub usr: f64,
+    pub sys: f64,
+    pub irq: f64,
+    pub softirq: f64,
+    pub steal: f64,
+    /// Waiting for a disk included.
+    pub idle: f64,
+    /// Time that passed but that /proc/stat shows nowhere; negative where it shows too much.
+    pub unaccounted: f64,
+    pub per_cpu: Vec<CpuLine>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CpuLine {
+    pub cpu: u32,
+    pub usr: f64,
+    pub sys: f64,
+    pub irq: f64,
+    pub softirq: f64,
+    pub steal: f64,
+    pub idle: f64,
+}
+
+/// A kernel that one or more hosts share: all its CPUs' busy cycles over all bytes delivered once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineRow {
+    pub name: String,
+    pub hosts: Vec<String>,
+    pub cpus: u32,
+    pub cpu: Option<Cpu>,
+    pub cpu_source: Option<String>,
+    pub cycles_per_kbyte: Option<f64>,
+    pub cycles_source: Option<String>,
+    pub cycles_reason: Option<String>,
+}
+
+impl Run {
+    /// A document that has measured nothing (yet).
+    pub fn empty(profile: &str, engine: &str, version: &str, started_unix_ms: u64) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            status: Status::Ok,
+            error: None,
+            profile: profile.to_owned(),
+            engine: engine.to_owned(),
+            version: version.to_owned(),
+            started_unix_ms,
+            window: None,
+            throughput: None,
+            transactions: None,
+            operations: None,
+            connections: None,
+            latency_us: None,
+            flowops: Vec::new(),
+            phases: Vec::new(),
+            intervals: Vec::new(),
+            tcp: None,
+            datagrams: None,
+            fairness: None,
+            settings: Vec::new(),
+            hosts: Vec::new(),
+            machines: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}

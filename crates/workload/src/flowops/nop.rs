@@ -1,0 +1,17 @@
+use super::Flowop;
+
+pub(super) struct Nop;
+
+impl Flowop for Nop {
+    fn name(&self) -> &'static str {
+        "nop"
+    }
+
+    fn help(&self) -> &'static str {
+        "does nothing"
+    }
+
+    fn mirror(&self) -> &'static str {
+        "nop"
+    }
+}

@@ -1,0 +1,17 @@
+use super::Flowop;
+
+pub(super) struct Recv;
+
+impl Flowop for Recv {
+    fn name(&self) -> &'static str {
+        "recv"
+    }
+
+    fn help(&self) -> &'static str {
+        "receives size bytes, by recv()"
+    }
+
+    fn mirror(&self) -> &'static str {
+        "send"
+    }
+}

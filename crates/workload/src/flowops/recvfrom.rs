@@ -1,0 +1,17 @@
+use super::Flowop;
+
+pub(super) struct RecvFrom;
+
+impl Flowop for RecvFrom {
+    fn name(&self) -> &'static str {
+        "recvfrom"
+    }
+
+    fn help(&self) -> &'static str {
+        "receives size bytes and the sender's address, by recvfrom()"
+    }
+
+    fn mirror(&self) -> &'static str {
+        "sendto"
+    }
+}

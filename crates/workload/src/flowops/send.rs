@@ -1,0 +1,17 @@
+use super::Flowop;
+
+pub(super) struct Send;
+
+impl Flowop for Send {
+    fn name(&self) -> &'static str {
+        "send"
+    }
+
+    fn help(&self) -> &'static str {
+        "sends size bytes, by send()"
+    }
+
+    fn mirror(&self) -> &'static str {
+        "recv"
+    }
+}

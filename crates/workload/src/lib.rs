@@ -1,0 +1,3 @@
+//! Makes the traffic: profile languages, programs, strands, engines and protocols.
+
+pub mod flowops;
