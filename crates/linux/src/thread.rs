@@ -14,6 +14,22 @@ pub fn pin(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Restricts the calling thread, and what it starts from now on, to these CPUs. An empty list
+/// changes nothing.
+///
+/// # Errors
+/// When none of them exists or is allowed to this process.
+pub fn restrict(cpus: &[u32]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 /// CPUs the calling thread may run on, ascending.
 ///
 /// # Errors
