@@ -1,6 +1,17 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
+mod doorman;
+mod draw;
+mod engines;
 pub mod flowops;
+mod hello;
 mod inet;
+pub mod net;
+mod payload;
 pub mod program;
 pub mod protocols;
+pub mod record;
+mod sockets;
+pub mod step;
+pub mod strand;
+mod worker;
