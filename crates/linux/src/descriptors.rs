@@ -2,7 +2,7 @@
 //! table of its own.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Hard limit of descriptors of this process' tables; the soft one is raised to it.
 ///
@@ -26,29 +26,34 @@ pub fn raise_limit() -> io::Result<u64> {
 ///
 /// A table that one thread alone uses also makes each look-up cheaper: the kernel then takes no
 /// reference (`__fget_light`, <https://elixir.bootlin.com/linux/v6.12/source/fs/file.c#L1171>).
-/// The numbers in `keep` stay valid; every other descriptor of the process is closed in this thread
-/// only.
+/// Every other descriptor of the process is closed in this thread only. What is returned owns this
+/// thread's copies of `keep`, in order; the process' own stay as they are.
 ///
 /// # Errors
 /// Those of unshare(2) and close_range(2).
-pub fn own_table(keep: &[RawFd]) -> io::Result<()> {
+pub fn own_table(keep: &[RawFd]) -> io::Result<Vec<OwnedFd>> {
     // SAFETY: unshare takes a flag word and changes only this thread's table.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut keep: Vec<u32> = keep
+    let mut numbers: Vec<u32> = keep
         .iter()
         .filter_map(|&fd| u32::try_from(fd).ok())
         .collect();
-    keep.sort_unstable();
+    numbers.sort_unstable();
     let mut first = 3u32;
-    for fd in keep {
+    for fd in numbers {
         if fd > first {
             close_range(first, fd - 1)?;
         }
         first = first.max(fd + 1);
     }
-    close_range(first, u32::MAX)
+    close_range(first, u32::MAX)?;
+    // SAFETY: the numbers are open in this table, which is a moment old: nothing here owns them.
+    Ok(keep
+        .iter()
+        .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) })
+        .collect())
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {
@@ -66,7 +71,7 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
 mod tests {
     use std::fs::File;
     use std::io::Read;
-    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::os::fd::AsRawFd;
 
     use super::*;
 
@@ -76,15 +81,13 @@ mod tests {
         let mut dropped = File::open("/proc/self/status").unwrap();
         let (keep, drop_) = (kept.as_raw_fd(), dropped.as_raw_fd());
         std::thread::spawn(move || {
-            own_table(&[keep]).unwrap();
+            let owned = own_table(&[keep]).unwrap();
             // SAFETY: only asks whether the number is open.
             let open = |fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
             assert!(open(keep));
             assert!(!open(drop_));
-            // SAFETY: `keep` is open, as just seen.
-            let fd = unsafe { BorrowedFd::borrow_raw(keep) };
             let mut byte = [0u8; 1];
-            assert_eq!(rustix::io::read(fd, &mut byte).unwrap(), 1);
+            assert_eq!(rustix::io::read(&owned[0], &mut byte).unwrap(), 1);
         })
         .join()
         .unwrap();

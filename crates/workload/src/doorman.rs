@@ -42,7 +42,7 @@ pub(crate) enum DoorKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data {
         protocol: &'static dyn Protocol,
-        options: Options,
+        options: Arc<Options>,
     },
     /// Questions whether this host has agreed to receive; answered with this.
     Consent { answer: Arc<[u8]> },

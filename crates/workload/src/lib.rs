@@ -6,6 +6,7 @@ mod engines;
 pub mod flowops;
 mod hello;
 mod inet;
+pub mod load;
 pub mod net;
 mod payload;
 pub mod program;

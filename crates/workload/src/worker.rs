@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use wirecost_linux::clock::{Monotonic, thread_cpu_time};
-use wirecost_model::clock::{Clock, MILLISECOND, Nanos, seconds};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{FairnessSums, TcpSample};
+use wirecost_model::measure::{Cut, FairnessSums, TcpSample};
 use wirecost_model::plan::Endpoints;
+use wirecost_model::profile::Until;
 
 use crate::payload::Pattern;
 use crate::protocols::Granted;
@@ -38,7 +39,7 @@ pub(crate) enum Order {
 }
 
 /// Transactions to complete, by group number and strand.
-pub(crate) type Limits = BTreeMap<u32, Vec<u64>>;
+pub type Limits = BTreeMap<u32, Vec<u64>>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct PhaseOrder {
@@ -57,10 +58,42 @@ pub(crate) struct PhaseOrder {
 pub(crate) enum Event {
     /// No strand of it begins another transaction by itself; so many has each begun.
     Held {
+        worker: u32,
         started: Vec<(u32, u32, u64)>,
     },
     Ended(Box<WorkerReport>),
     Failed(StrandError),
+    /// Of the thread that cuts the counters.
+    Cut(Cut),
+}
+
+/// Called when there is news; it must not block.
+pub type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// Where workers put their events.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    events: Sender<Event>,
+    notify: Notify,
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outlet")
+    }
+}
+
+impl Outlet {
+    pub(crate) fn new(notify: Notify) -> (Self, Receiver<Event>) {
+        let (events, receiver) = channel();
+        (Self { events, notify }, receiver)
+    }
+
+    pub(crate) fn send(&self, event: Event) {
+        // Nobody listens any more when the load has been dropped.
+        let _ = self.events.send(event);
+        (self.notify)();
+    }
 }
 
 /// What a worker counted in a phase, beyond its counters.
@@ -98,9 +131,12 @@ struct EdgeState {
 #[derive(Debug)]
 struct Running {
     order: PhaseOrder,
-    gate: Gate,
+    /// By index of the group.
+    gates: Vec<Gate>,
     record: Record,
     held: bool,
+    /// No side begins another transaction but those that are agreed on.
+    finishing: bool,
     /// Strands with something left to do, once it is known how much that is.
     unfinished: Option<usize>,
     done: Vec<bool>,
@@ -124,7 +160,7 @@ pub(crate) struct Worker {
     pattern: Pattern,
     buffer: Vec<u8>,
     running: Option<Running>,
-    events: Sender<Event>,
+    events: Outlet,
 }
 
 impl Worker {
@@ -133,7 +169,7 @@ impl Worker {
         sockets: Sockets,
         pattern: Pattern,
         buffer: usize,
-        events: Sender<Event>,
+        events: Outlet,
     ) -> Self {
         Self {
             number,
@@ -184,17 +220,40 @@ impl Worker {
 
     pub(crate) fn begin(&mut self, order: PhaseOrder) {
         let by_iterations = order.end == 0;
-        let gate = Gate {
-            start: order.start,
-            end: order.end,
-            closed: by_iterations,
-            finishing: false,
+        let until = |group: &Group| {
+            let phase = group.phases.get(order.phase as usize)?.as_ref()?;
+            Some(phase.until)
         };
-        let record = Record::new(order.counters.clone(), order.window.clone());
+        let gates = self
+            .groups
+            .iter()
+            .map(|group| match until(group) {
+                Some(Until::Duration(length)) if !by_iterations => Gate {
+                    start: order.start,
+                    end: order.window.start + nanos(length),
+                    closed: false,
+                    finishing: false,
+                },
+                _ => Gate {
+                    start: order.start,
+                    end: 0,
+                    closed: true,
+                    finishing: false,
+                },
+            })
+            .collect();
+        for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let limit = match until(&self.groups[group as usize]) {
+                Some(Until::Iterations(n)) => n,
+                _ => 0,
+            };
+            strand.enter(order.start, limit);
+        }
         self.running = Some(Running {
-            gate,
-            record,
+            gates,
+            record: Record::new(order.counters.clone(), order.window.clone()),
             held: false,
+            finishing: false,
             unfinished: None,
             done: vec![false; self.strands.len()],
             finish_time: 0,
@@ -206,17 +265,6 @@ impl Worker {
             drops_before: self.drops(),
             order,
         });
-        for local in 0..self.strands.len() as u32 {
-            let phase = self.phase_of(local);
-            let Some(running) = &self.running else { return };
-            let limit = phase
-                .filter(|_| by_iterations)
-                .map_or(0, |phase| match phase.until {
-                    wirecost_model::profile::Until::Iterations(n) => n,
-                    wirecost_model::profile::Until::Duration(_) => 0,
-                });
-            self.strands[local as usize].enter(running.order.start, limit);
-        }
         if by_iterations {
             self.count_unfinished();
         }
@@ -255,8 +303,11 @@ impl Worker {
         let Some(running) = &mut self.running else {
             return;
         };
-        running.gate.closed = true;
-        running.gate.finishing = true;
+        for gate in &mut running.gates {
+            gate.closed = true;
+            gate.finishing = true;
+        }
+        running.finishing = true;
         running.held = true;
         running.finish_time = Monotonic.now();
         for strand in &mut self.strands {
@@ -305,7 +356,7 @@ impl Worker {
             record: &mut running.record,
             pattern: &mut self.pattern,
             buffer: &mut self.buffer,
-            gate: &running.gate,
+            gate: &running.gates[group],
             tag: u64::from(running.order.phase + 1) << 56,
         };
         let strand = &mut self.strands[local as usize];
@@ -319,7 +370,7 @@ impl Worker {
     }
 
     pub(crate) fn failed(&mut self, error: StrandError) {
-        let _ = self.events.send(Event::Failed(error));
+        self.events.send(Event::Failed(error));
     }
 
     fn check_finished(&mut self) {
@@ -327,7 +378,7 @@ impl Worker {
         if running.unfinished != Some(0) {
             return;
         }
-        if running.gate.finishing {
+        if running.finishing {
             self.end(0);
         } else if !running.held {
             self.hold();
@@ -339,14 +390,19 @@ impl Worker {
         let Some(running) = &mut self.running else {
             return;
         };
-        running.gate.closed = true;
+        for gate in &mut running.gates {
+            gate.closed = true;
+        }
         running.held = true;
         let started = self
             .strands
             .iter()
-            .map(|s| (s.group, s.number, s.started()))
+            .map(|s| (s.group, s.number, s.started().max(s.limit)))
             .collect();
-        let _ = self.events.send(Event::Held { started });
+        self.events.send(Event::Held {
+            worker: self.number,
+            started,
+        });
     }
 
     /// What is due at `now`: edges of the window, samples, the end of the phase. Returns when
@@ -379,7 +435,7 @@ impl Worker {
         if !running.held && running.order.end > 0 {
             due.push(running.order.end);
         }
-        if running.gate.finishing {
+        if running.finishing {
             due.push(now + 50 * MILLISECOND);
         }
         due.into_iter().min()
@@ -389,7 +445,7 @@ impl Worker {
         let Some(running) = &mut self.running else {
             return;
         };
-        if !running.gate.finishing {
+        if !running.finishing {
             return;
         }
         for (local, strand) in self.strands.iter_mut().enumerate() {
@@ -439,11 +495,7 @@ impl Worker {
         // Buffers are alike on connections that were opened alike; reading them all would take long.
         let first = self.strands.iter().flat_map(Strand::sockets).take(16);
         let (sum, count) = first.fold((0, 0), |(sum, n), s| (sum + s.buffer_bytes(), n + 1));
-        edge.buffer_bytes = if count == 0 {
-            0
-        } else {
-            sum / count * edge.open
-        };
+        edge.buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * edge.open;
         edge
     }
 
@@ -506,6 +558,6 @@ impl Worker {
             strangers: self.sockets.strangers,
             settings: self.sockets.settings.iter().cloned().collect(),
         };
-        let _ = self.events.send(Event::Ended(Box::new(report)));
+        self.events.send(Event::Ended(Box::new(report)));
     }
 }
