@@ -1,3 +1,4 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
 pub mod flowops;
+pub mod language;
