@@ -1,11 +1,13 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
+pub mod builtins;
 mod doorman;
 mod draw;
 mod engines;
 pub mod flowops;
 mod hello;
 mod inet;
+pub mod language;
 pub mod load;
 pub mod net;
 mod payload;
