@@ -27,6 +27,7 @@ prop_compose! {
         swings_per_second in 0.3f64..50.0,
         transit in 0.00005f64..0.05,
         operation_bytes in prop::sample::select(vec![64u64, 1448, 65536, 1 << 20]),
+        blocking in any::<bool>(),
         interval in prop::sample::select(vec![0.1, 0.5, 1.0]),
         window in 0.3f64..6.0,
         jitter in 0.0f64..0.010,
@@ -41,7 +42,7 @@ prop_compose! {
         Traffic {
             tx_rate, rx_rate, swing, swings_per_second, transit,
             buffer_bytes: held as u64 + 200_000,
-            operation_bytes, interval, window, jitter, late, offsets, offset_errors, seed,
+            operation_bytes, blocking, interval, window, jitter, late, offsets, offset_errors, seed,
             ..Traffic::default()
         }
     }

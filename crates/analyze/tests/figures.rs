@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, key};
-use wirecost_model::measure::{Edge, FlowopCounts, WorkerUse};
+use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, WorkerUse};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
@@ -90,6 +90,32 @@ proptest! {
             throughput.tx_bits_per_second + throughput.rx_bits_per_second,
             1e-12
         ));
+    }
+
+    /// However the strands are spread over hosts, the index is that of all of them.
+    #[test]
+    fn fairness_is_jains_index_of_all_strands(
+        moved in prop::collection::vec(0.0f64..1e12, 1..40),
+        split in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(moved.iter().sum::<f64>() > 0.0);
+        let mut outcome = honest();
+        let mut second = outcome.hosts[0].clone();
+        let cut = split.index(moved.len());
+        for (host, strands) in [(&mut outcome.hosts[0], &moved[..cut]), (&mut second, &moved[cut..])] {
+            let mut sums = FairnessSums::default();
+            strands.iter().for_each(|&bytes| sums.add(bytes));
+            host.phases[0].fairness = sums;
+        }
+        outcome.hosts.push(second);
+        // The peer's view of the same strands is not counted again.
+        outcome.hosts[1].phases[0].fairness.add(1e15);
+        let fairness = analyze(&outcome).fairness.unwrap();
+        let (n, sum) = (moved.len() as f64, moved.iter().sum::<f64>());
+        let squares = moved.iter().map(|x| x * x).sum::<f64>();
+        prop_assert!(close(fairness.jain, sum * sum / (n * squares), 1e-9));
+        prop_assert!(fairness.jain <= 1.0 + 1e-9 && fairness.jain >= 1.0 / n - 1e-9);
+        prop_assert_eq!(fairness.strands, moved.len() as u64);
     }
 
     #[test]

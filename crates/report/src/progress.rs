@@ -2,13 +2,16 @@
 //! second elsewhere.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use wirecost_model::clock::{self, Nanos};
 use wirecost_model::event::{Event, HostCounters, Listener};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
 
+use crate::terminal::Look;
+use crate::terminal::look::understands_escapes;
 use crate::terminal::quantity::{bit_rate, count, rate};
 
 /// Least time between two lines where lines stay, milliseconds.
@@ -23,6 +26,19 @@ pub enum Style {
     Live { width: usize },
     /// Lines that stay.
     Plain,
+}
+
+impl Style {
+    /// What suits this stream.
+    pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
+        if understands_escapes(stream) {
+            Style::Live {
+                width: Look::of(stream).width,
+            }
+        } else {
+            Style::Plain
+        }
+    }
 }
 
 /// A listener that shows how far a run is. A writer that fails is not written to again: progress is

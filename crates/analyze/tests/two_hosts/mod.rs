@@ -36,6 +36,8 @@ pub(crate) struct Traffic {
     pub(crate) buffer_bytes: u64,
     pub(crate) operation_bytes: u64,
     pub(crate) connections: u64,
+    /// Whether send calls block: a sender then counts an operation only when all of it is sent.
+    pub(crate) blocking: bool,
     pub(crate) interval: f64,
     pub(crate) ramp: f64,
     pub(crate) window: f64,
@@ -61,6 +63,7 @@ impl Default for Traffic {
             buffer_bytes: 4 << 20,
             operation_bytes: 65536,
             connections: 4,
+            blocking: false,
             interval: 1.0,
             ramp: 1.0,
             window: 5.0,
@@ -122,15 +125,21 @@ impl Traffic {
 
     fn bytes(&self, side: Side, t: f64, kept: f64) -> Bytes {
         let received = |rate| (self.moved(rate, t - self.transit) as f64 * kept) as u64;
+        let under_way = if self.blocking && t < self.ramp + self.window + self.transit {
+            self.connections * self.operation_bytes
+        } else {
+            0
+        };
+        let sent = |rate| self.moved(rate, t).saturating_sub(under_way);
         match side {
             Side::Master => Bytes {
-                tx_sent: self.moved(self.tx_rate, t),
+                tx_sent: sent(self.tx_rate),
                 rx_received: received(self.rx_rate),
                 ..Bytes::default()
             },
             Side::Peer => Bytes {
                 tx_received: received(self.tx_rate),
-                rx_sent: self.moved(self.rx_rate, t),
+                rx_sent: sent(self.rx_rate),
                 ..Bytes::default()
             },
         }
@@ -224,7 +233,7 @@ impl Traffic {
         // Fewer than half of the window's cuts may be very late, so that most tell the truth.
         let mut very_late = (edges.len() - 3) / 2;
         let mut cuts = Vec::new();
-        let mut last = 0;
+        let (mut last, mut last_t) = (0, 0.0);
         for (edge, at) in edges {
             let mut late = random.next() * self.jitter;
             if self.late > 0.0 && very_late > 0 && random.next() < 0.3 {
@@ -232,7 +241,9 @@ impl Traffic {
                 late = random.next() * self.late;
             }
             let due = at + schedule;
-            let t = due + misjudged + late;
+            // A cut that is late makes those after it wait.
+            let t = f64::max(due + misjudged + late, last_t);
+            last_t = t;
             let own = |t: f64| -> Nanos {
                 let nanos = ((BEGIN + t) * 1e9).round() as i128;
                 (nanos + i128::from(self.offsets[number])) as Nanos

@@ -21,7 +21,7 @@ impl Look {
     /// Of this stream. Colour only on a terminal, and not where `NO_COLOR` is set (no-color.org).
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let terminal = stream.is_terminal();
+        let terminal = understands_escapes(stream);
         let width = terminal
             .then(|| rustix::termios::tcgetwinsize(stream).ok())
             .flatten()
@@ -80,4 +80,9 @@ impl Look {
         }
         lines
     }
+}
+
+/// Whether the stream is a terminal that does what escape sequences say.
+pub(crate) fn understands_escapes(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }

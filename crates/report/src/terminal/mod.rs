@@ -5,7 +5,7 @@
 //! run that is not good. What was not measured is `-`, with its reason below.
 
 mod columns;
-mod look;
+pub(crate) mod look;
 pub(crate) mod quantity;
 
 use std::io::{self, Write};
