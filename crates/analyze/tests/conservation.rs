@@ -33,7 +33,8 @@ prop_compose! {
         jitter in 0.0f64..0.010,
         late in prop::sample::select(vec![0.0, 0.05, 0.25]),
         offsets in [-1_000_000_000_000i64..1_000_000_000_000, -1_000_000_000_000i64..1_000_000_000_000],
-        offset_errors in [-200_000i64..200_000, -200_000i64..200_000],
+        worker_skew in 0.0f64..0.010,
+        offset_errors in [-50_000_000i64..50_000_000, -50_000_000i64..50_000_000],
         seed in any::<u64>(),
     ) -> Traffic {
         let rx_rate = tx_rate * rx_share;
@@ -42,7 +43,7 @@ prop_compose! {
         Traffic {
             tx_rate, rx_rate, swing, swings_per_second, transit,
             buffer_bytes: held as u64 + 200_000,
-            operation_bytes, blocking, interval, window, jitter, late, offsets, offset_errors, seed,
+            operation_bytes, blocking, interval, window, jitter, late, worker_skew, offsets, offset_errors, seed,
             ..Traffic::default()
         }
     }
@@ -70,6 +71,7 @@ proptest! {
 
     #[test]
     fn a_late_schedule_is_found(traffic in noisy(), host in 0usize..2, late in 0.3f64..2.0) {
+        let traffic = Traffic { offset_errors: [100_000, -100_000], ..traffic };
         let run = analyze(&traffic.outcome(Fault::LateSchedule { host, seconds: late }));
         prop_assert!(differ(&run), "{:?}", run.error);
         let blamed = ["client cut its counters", "server cut its counters"][host];
@@ -86,7 +88,8 @@ proptest! {
     ) {
         let traffic = Traffic {
             tx_rate: rate, rx_rate: rate, swing: traffic.swing * 0.3, late: 0.0,
-            transit: traffic.transit.min(0.01), window: traffic.window.max(late * 2.0), ..traffic
+            offset_errors: [100_000, -100_000],
+            transit: traffic.transit.min(0.01), window: traffic.window.max(late * 4.0).max(traffic.interval * 6.0), ..traffic
         };
         let run = analyze(&traffic.outcome(Fault::MisjudgedClock { host, seconds: late }));
         prop_assert!(differ(&run), "{:?}", run.error);
@@ -102,7 +105,8 @@ proptest! {
     ) {
         let traffic = Traffic {
             tx_rate: rate, rx_rate: 0.0, swing: traffic.swing * 0.3, late: 0.0,
-            transit: 0.001, buffer_bytes: 16 << 20, window: traffic.window.max(1.0), ..traffic
+            offset_errors: [100_000, -100_000],
+            transit: 0.001, buffer_bytes: 16 << 20, window: traffic.window.max(1.5).max(traffic.interval * 6.0), ..traffic
         };
         let run = analyze(&traffic.outcome(Fault::MisjudgedClock { host, seconds: 0.3 }));
         prop_assert!(differ(&run), "{:?}", run.error);

@@ -45,6 +45,8 @@ pub(crate) struct Traffic {
     pub(crate) jitter: f64,
     /// Most lateness of the few cuts that are very late, seconds.
     pub(crate) late: f64,
+    /// How much later than the cut says its workers' counters are, at most, seconds.
+    pub(crate) worker_skew: f64,
     /// Clock of master and peer less the controller's, nanoseconds, and how wrong the estimates are.
     pub(crate) offsets: [i64; 2],
     pub(crate) offset_errors: [i64; 2],
@@ -69,6 +71,7 @@ impl Default for Traffic {
             window: 5.0,
             jitter: 0.0,
             late: 0.0,
+            worker_skew: 0.0,
             offsets: [0, 0],
             offset_errors: [0, 0],
             seed: 1,
@@ -176,7 +179,7 @@ impl Traffic {
             _ => {}
         }
         let offset = self.offsets[number];
-        let believed = offset + self.offset_errors[number] - (misjudged * 1e9) as i64;
+        let believed = offset + self.offset_errors[number] + (misjudged * 1e9) as i64;
         HostOutcome {
             name: ["client", "server"][number].to_owned(),
             side,
@@ -240,10 +243,11 @@ impl Traffic {
                 very_late -= 1;
                 late = random.next() * self.late;
             }
-            let due = at + schedule;
+            // A host told to cut at an instant of the controller's clock does so by its own.
+            let due = at + schedule + misjudged;
             // A cut that is late makes those after it wait.
-            let t = f64::max(due + misjudged + late, last_t);
-            last_t = t;
+            let t = f64::max(due + late, last_t);
+            last_t = t + random.next() * self.worker_skew;
             let own = |t: f64| -> Nanos {
                 let nanos = ((BEGIN + t) * 1e9).round() as i128;
                 (nanos + i128::from(self.offsets[number])) as Nanos
@@ -254,7 +258,7 @@ impl Traffic {
                 edge,
                 due: own(due),
                 at,
-                counters: self.counters(side, t, kept),
+                counters: self.counters(side, last_t, kept),
                 cpu: matches!(edge, Edge::WindowStart | Edge::WindowEnd)
                     .then(|| snapshot(at as f64 / 1e9)),
             });
