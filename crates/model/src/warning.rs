@@ -164,6 +164,12 @@ impl std::fmt::Display for Warning {
                 "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests are part of \
                  this result; repeat it on a quiet machine"
             ),
+            Warning::UnaccountedCpu { host, percent } if *percent < 0.0 => write!(
+                f,
+                "/proc/stat shows {:.1}% more of {host}'s CPU time than passed: its ticks are too \
+                 coarse for this load; take a longer --duration",
+                -percent
+            ),
             Warning::UnaccountedCpu { host, percent } => write!(
                 f,
                 "{percent:.1}% of {host}'s CPU time is in no column of /proc/stat: its ticks are \
