@@ -1,1 +1,112 @@
-//! (under construction)
+//! Numbers from counters: makes the document of a run ([`Run`]) of what its hosts reported
+//! ([`Outcome`]). Pure: no I/O and no clock, so a kept outcome gives the same document again.
+//!
+//! The figures are those that DESIGN.md defines. What was not measured is `None`, never 0; what makes
+//! the figures untrue (lost counters, an unexplained difference of sent and received) makes the run
+//! invalid, and what only spoils them is a warning.
+
+mod conservation;
+mod cpu;
+mod figures;
+mod findings;
+mod hosts;
+mod intervals;
+mod window;
+
+use wirecost_model::outcome::Outcome;
+use wirecost_model::profile::Until;
+use wirecost_model::run::{Run, Window, WindowKind};
+use wirecost_model::status::Status;
+use wirecost_model::warning::Entry;
+
+use crate::window::HostWindow;
+
+/// What the document says of a run that its hosts do not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunMeta {
+    /// As named on the command line: a path or `@builtin`.
+    pub profile: String,
+    pub engine: String,
+    /// Version of wirecost.
+    pub version: String,
+    /// Wall-clock start, milliseconds since 1970.
+    pub started_unix_ms: u64,
+}
+
+/// The document of a run, of whatever its hosts got to report.
+pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
+    let mut run = Run::empty(
+        &meta.profile,
+        &meta.engine,
+        &meta.version,
+        meta.started_unix_ms,
+    );
+    let mut errors = Vec::new();
+
+    let headline = outcome.phases.iter().position(|plan| plan.headline);
+    let windows = match headline.map(|phase| window::of_phase(outcome, phase)) {
+        Some(Ok(windows)) => windows,
+        Some(Err(incomplete)) => {
+            errors.push(incomplete.to_string());
+            Vec::new()
+        }
+        None => {
+            errors.push("no complete window: no phase was run".to_owned());
+            Vec::new()
+        }
+    };
+
+    if let Some(phase) = headline
+        && !windows.is_empty()
+    {
+        fill_headline(&mut run, outcome, phase, &windows);
+    }
+    run.phases = figures::phases(outcome);
+    run.hosts = hosts::hosts(outcome, &windows);
+    run.machines = hosts::machines(outcome, &windows);
+    run.settings = figures::settings(outcome);
+    errors.extend(conservation::check(outcome, headline, &windows));
+
+    let findings = findings::of(outcome, headline, &windows, &run);
+    errors.extend(findings.errors);
+    run.warnings = findings.warnings.iter().map(Entry::from).collect();
+    run.warnings.dedup();
+
+    // A run that ended badly says how it ended; that its figures are incomplete follows from it.
+    if outcome.status != Status::Ok {
+        run.status = outcome.status;
+        run.error = outcome.error.clone().or_else(|| errors.into_iter().next());
+    } else if !errors.is_empty() {
+        run.status = Status::Invalid;
+        run.error = Some(errors.join("; "));
+    }
+    run
+}
+
+fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) {
+    let plan = &outcome.phases[phase];
+    let totals = figures::Totals::of(windows.iter().map(|w| (w.host.side, w.span)));
+    run.window = Some(Window {
+        seconds: totals.seconds,
+        phase: phase as u32,
+        ramp_seconds: plan.ramp_seconds,
+        kind: kind(plan.until),
+    });
+    run.throughput = Some(totals.throughput());
+    run.transactions = Some(totals.transactions());
+    run.operations = Some(totals.operations());
+    run.connections = Some(figures::connections(windows));
+    run.latency_us = figures::latency(windows);
+    run.flowops = figures::flowops(windows);
+    run.intervals = intervals::rows(windows);
+    run.tcp = figures::tcp(windows);
+    run.datagrams = plan.datagrams.then(|| figures::datagrams(windows));
+    run.fairness = figures::fairness(windows);
+}
+
+fn kind(until: Until) -> WindowKind {
+    match until {
+        Until::Iterations(_) => WindowKind::Iterations,
+        Until::Duration(_) => WindowKind::Duration,
+    }
+}

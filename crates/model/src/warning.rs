@@ -99,6 +99,31 @@ impl Warning {
     }
 }
 
+impl Warning {
+    /// The same warning, said of this host where it was left open.
+    pub fn of_host(mut self, name: &str) -> Self {
+        match &mut self {
+            Warning::SaturatedWorker { host, .. }
+            | Warning::ClippedSetting { host, .. }
+            | Warning::LostIntervals { host, .. }
+            | Warning::Steal { host, .. }
+            | Warning::UnaccountedCpu { host, .. }
+            | Warning::UnfinishedStrands { host, .. }
+            | Warning::WindowSkew { host, .. }
+            | Warning::ClockOffset { host, .. }
+            | Warning::Fallback { host, .. }
+            | Warning::StrangersRefused { host, .. }
+            | Warning::MoreWorkersThanCpus { host, .. } => name.clone_into(host),
+            Warning::DatagramsLost { .. }
+            | Warning::FailedOperations { .. }
+            | Warning::Profile { .. }
+            | Warning::SharedCpus { .. }
+            | Warning::NothingMoved => {}
+        }
+        self
+    }
+}
+
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -138,6 +163,12 @@ impl std::fmt::Display for Warning {
                 f,
                 "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests are part of \
                  this result; repeat it on a quiet machine"
+            ),
+            Warning::UnaccountedCpu { host, percent } if *percent < 0.0 => write!(
+                f,
+                "/proc/stat shows {:.1}% more of {host}'s CPU time than passed: its ticks are too \
+                 coarse for this load; take a longer --duration",
+                -percent
             ),
             Warning::UnaccountedCpu { host, percent } => write!(
                 f,

@@ -1,0 +1,258 @@
+//! The figures of a window: throughput, rates, latency, fairness, TCP, and a row per flowop and phase.
+
+use std::collections::BTreeMap;
+
+use wirecost_model::histogram::Histogram;
+use wirecost_model::measure::{Datagrams, FairnessSums, FlowopCounts, FlowopKey, Setting};
+use wirecost_model::outcome::Outcome;
+use wirecost_model::program::Side;
+use wirecost_model::run::{
+    Connections, Fairness, FlowopRow, Latency, Operations, PhaseRow, Tcp, Throughput, Transactions,
+};
+
+use crate::window::{self, HostWindow, Span};
+
+/// What all hosts together did in a span that each of them cut by itself. Rates divide each host's
+/// counts by its own actual length: a late cut has more bytes and more time, not a higher rate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Totals {
+    /// Mean length.
+    pub(crate) seconds: f64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) rx_bytes: u64,
+    tx_bits_per_second: f64,
+    rx_bits_per_second: f64,
+    pub(crate) transactions: u64,
+    transactions_per_second: f64,
+    pub(crate) operations: FlowopCounts,
+    operations_per_second: f64,
+}
+
+impl Totals {
+    pub(crate) fn of<'a>(spans: impl Iterator<Item = (Side, Span<'a>)>) -> Self {
+        let mut totals = Totals::default();
+        let mut hosts = 0u32;
+        for (side, span) in spans {
+            let seconds = span.seconds();
+            hosts += 1;
+            totals.seconds += seconds;
+            let bytes = span.bytes();
+            totals.tx_bytes += bytes.tx_received;
+            totals.rx_bytes += bytes.rx_received;
+            totals.tx_bits_per_second += per_second(bytes.tx_received, seconds) * 8.0;
+            totals.rx_bits_per_second += per_second(bytes.rx_received, seconds) * 8.0;
+            if side == Side::Master {
+                let transactions = span.transactions();
+                totals.transactions += transactions;
+                totals.transactions_per_second += per_second(transactions, seconds);
+                let operations = span.operations();
+                totals.operations.done += operations.done;
+                totals.operations.failed += operations.failed;
+                totals.operations.timeouts += operations.timeouts;
+                totals.operations.bytes += operations.bytes;
+                totals.operations_per_second += per_second(operations.done, seconds);
+            }
+        }
+        totals.seconds /= f64::from(hosts.max(1));
+        totals
+    }
+
+    pub(crate) fn bits_per_second(&self) -> f64 {
+        self.tx_bits_per_second + self.rx_bits_per_second
+    }
+
+    pub(crate) fn throughput(&self) -> Throughput {
+        Throughput {
+            bits_per_second: self.bits_per_second(),
+            tx_bits_per_second: self.tx_bits_per_second,
+            rx_bits_per_second: self.rx_bits_per_second,
+            tx_bytes: self.tx_bytes,
+            rx_bytes: self.rx_bytes,
+        }
+    }
+
+    pub(crate) fn transactions(&self) -> Transactions {
+        Transactions {
+            count: self.transactions,
+            per_second: self.transactions_per_second,
+        }
+    }
+
+    pub(crate) fn operations(&self) -> Operations {
+        Operations {
+            count: self.operations.done,
+            per_second: self.operations_per_second,
+            failed: self.operations.failed,
+            timeouts: self.operations.timeouts,
+        }
+    }
+}
+
+/// In no time nothing happens: a rate is never NaN or infinite, which JSON cannot say.
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn masters<'a, 'b>(
+    windows: &'b [HostWindow<'a>],
+) -> impl Iterator<Item = &'b HostWindow<'a>> + use<'a, 'b> {
+    windows.iter().filter(|w| w.host.side == Side::Master)
+}
+
+/// Each connection has an end on a master, so only the masters' are counted.
+pub(crate) fn connections(windows: &[HostWindow<'_>]) -> Connections {
+    Connections {
+        open: masters(windows).map(|w| w.phase.connections_open).sum(),
+        failed: masters(windows).map(|w| w.phase.connections_failed).sum(),
+    }
+}
+
+/// Of the masters' transactions.
+pub(crate) fn latency(windows: &[HostWindow<'_>]) -> Option<Latency> {
+    let mut all = Histogram::new();
+    masters(windows).for_each(|w| all.merge(&w.phase.transactions));
+    microseconds(&all)
+}
+
+fn microseconds(histogram: &Histogram) -> Option<Latency> {
+    let quantile = |q| Some(histogram.quantile(q)? as f64 / 1e3);
+    Some(Latency {
+        p50: quantile(0.5)?,
+        p90: quantile(0.9)?,
+        p99: quantile(0.99)?,
+        p999: quantile(0.999)?,
+        max: histogram.max()? as f64 / 1e3,
+        mean: histogram.mean()? / 1e3,
+        count: histogram.count(),
+    })
+}
+
+/// A row for each flowop of each side, the masters' first.
+pub(crate) fn flowops(windows: &[HostWindow<'_>]) -> Vec<FlowopRow> {
+    type Row = (FlowopCounts, Histogram);
+    let mut rows: BTreeMap<(Side, u32, u32, &str), Row> = BTreeMap::new();
+    fn place(key: &FlowopKey) -> (Side, u32, u32, &str) {
+        (key.side, key.group, key.flowop, key.kind.as_str())
+    }
+    for window in windows {
+        for (key, counts) in window.phase.flowops.iter().zip(window.span.flowops()) {
+            let (sum, _) = rows.entry(place(key)).or_default();
+            sum.done += counts.done;
+            sum.failed += counts.failed;
+            sum.timeouts += counts.timeouts;
+            sum.bytes += counts.bytes;
+        }
+        for one in &window.phase.latencies {
+            let (_, latency) = rows.entry(place(&one.key)).or_default();
+            latency.merge(&one.latency);
+        }
+    }
+    rows.into_iter()
+        .map(
+            |((side, group, flowop, kind), (counts, latency))| FlowopRow {
+                kind: kind.to_owned(),
+                side,
+                group,
+                flowop,
+                count: counts.done,
+                bytes: counts.bytes,
+                failed: counts.failed,
+                timeouts: counts.timeouts,
+                latency_us: microseconds(&latency),
+            },
+        )
+        .collect()
+}
+
+/// A row for each phase that all hosts ended.
+pub(crate) fn phases(outcome: &Outcome) -> Vec<PhaseRow> {
+    let rows = outcome
+        .phases
+        .iter()
+        .enumerate()
+        .filter_map(|(phase, plan)| {
+            let windows = window::of_phase(outcome, phase).ok()?;
+            let totals = Totals::of(windows.iter().map(|w| (w.host.side, w.span)));
+            Some(PhaseRow {
+                phase: phase as u32,
+                kind: crate::kind(plan.until),
+                headline: plan.headline,
+                seconds: totals.seconds,
+                tx_bytes: totals.tx_bytes,
+                rx_bytes: totals.rx_bytes,
+                bits_per_second: totals.bits_per_second(),
+                transactions: totals.transactions,
+                transactions_per_second: totals.transactions_per_second,
+                operations: totals.operations.done,
+                failed: totals.operations.failed,
+                timeouts: totals.operations.timeouts,
+                latency_us: latency(&windows),
+            })
+        });
+    rows.collect()
+}
+
+/// Retransmits of all flows. Round-trip times only of hosts that sent: an end that only receives
+/// gets no acknowledgements, so its kernel still shows the handshake's.
+pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
+    let sends = |w: &&HostWindow<'_>| w.span.bytes().sent() > 0;
+    let any_sends = windows.iter().any(|w| sends(&w));
+    let rtts: Vec<f64> = windows
+        .iter()
+        .filter(|w| !any_sends || sends(w))
+        .flat_map(|w| {
+            let within = w.span.start.at..=w.span.end.at;
+            let samples = w.phase.tcp_samples.iter();
+            samples.filter(move |s| within.contains(&s.at) && s.rtt_us > 0.0)
+        })
+        .map(|sample| sample.rtt_us)
+        .collect();
+    if rtts.is_empty() && windows.iter().all(|w| w.phase.retransmits.is_none()) {
+        return None;
+    }
+    let mean = rtts.iter().sum::<f64>() / rtts.len().max(1) as f64;
+    Some(Tcp {
+        retransmits: windows.iter().map(|w| w.phase.retransmits).sum(),
+        rtt_us: (!rtts.is_empty()).then_some(mean),
+        rtt_us_min: rtts.iter().copied().reduce(f64::min),
+        rtt_us_max: rtts.iter().copied().reduce(f64::max),
+        rtt_samples: rtts.len() as u64,
+    })
+}
+
+pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
+    windows
+        .iter()
+        .map(|w| w.span.datagrams())
+        .fold(Datagrams::default(), |sum, one| Datagrams {
+            sent: sum.sent + one.sent,
+            received: sum.received + one.received,
+            lost: sum.lost + one.lost,
+            late: sum.late + one.late,
+        })
+}
+
+pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {
+    let mut sums = FairnessSums::default();
+    masters(windows).for_each(|w| sums.merge(&w.phase.fairness));
+    Some(Fairness {
+        jain: sums.jain()?,
+        strands: sums.strands,
+    })
+}
+
+/// Of all hosts, each said once.
+pub(crate) fn settings(outcome: &Outcome) -> Vec<Setting> {
+    let mut settings: Vec<Setting> = outcome
+        .hosts
+        .iter()
+        .flat_map(|host| host.settings.iter().cloned())
+        .collect();
+    settings.sort();
+    settings.dedup();
+    settings
+}

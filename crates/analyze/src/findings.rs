@@ -1,0 +1,259 @@
+//! What spoils a run, and what makes its figures untrue beside the check of sent and received.
+
+use wirecost_model::measure::{Edge, Setting};
+use wirecost_model::outcome::Outcome;
+use wirecost_model::program::Side;
+use wirecost_model::run::Run;
+use wirecost_model::warning::Warning;
+
+use crate::hosts;
+use crate::intervals;
+use crate::window::{self, HostWindow};
+
+/// A worker this busy has nothing left to wait with.
+const SATURATED: f64 = 0.95;
+const STEAL_PERCENT: f64 = 1.0;
+const UNACCOUNTED_PERCENT: f64 = 2.0;
+const SKEW_MILLISECONDS: f64 = 10.0;
+const CLOCK_ERROR_NANOS: u64 = 100_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) errors: Vec<String>,
+}
+
+/// Those of the hosts and the controller come first; `run` has its figures already.
+pub(crate) fn of(
+    outcome: &Outcome,
+    headline: Option<usize>,
+    windows: &[HostWindow<'_>],
+    run: &Run,
+) -> Findings {
+    let mut findings = Findings::default();
+    let warnings = &mut findings.warnings;
+    warnings.extend(outcome.warnings.iter().cloned());
+    for host in &outcome.hosts {
+        warnings.extend(host.warnings.iter().cloned());
+    }
+    saturated(windows, warnings);
+    intervals_and_edges(windows, warnings);
+    cpus(outcome, run, warnings);
+    warnings.extend(run.settings.iter().filter_map(clipped));
+    clocks(outcome, warnings);
+    datagrams(outcome, headline, warnings);
+    failed(outcome, warnings);
+    unfinished(outcome, &mut findings);
+    unverified(outcome, &mut findings.errors);
+    nothing_moved(run, &mut findings);
+    findings
+}
+
+fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    for window in windows {
+        let workers = window.phase.workers.iter();
+        for worker in workers.filter(|worker| worker.busy >= SATURATED) {
+            warnings.push(Warning::SaturatedWorker {
+                host: window.host.name.clone(),
+                worker: worker.worker,
+                cpu: worker.cpu,
+                busy: worker.busy,
+            });
+        }
+    }
+}
+
+fn intervals_and_edges(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    let length = intervals::length(windows);
+    for window in windows {
+        let host = &window.host.name;
+        if let Some((lost, of)) = length.map(|length| intervals::lost(window, length))
+            && lost > 0
+        {
+            warnings.push(Warning::LostIntervals {
+                host: host.clone(),
+                lost,
+                of,
+            });
+        }
+        let off = [window.span.start, window.span.end]
+            .map(|cut| cut.at.abs_diff(cut.due) as f64 / 1e6)
+            .into_iter()
+            .fold(0.0, f64::max);
+        if off > SKEW_MILLISECONDS {
+            warnings.push(Warning::WindowSkew {
+                host: host.clone(),
+                milliseconds: off,
+            });
+        }
+    }
+}
+
+/// Steal and unaccounted time, by host where it has CPUs of its own, else by machine.
+fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
+    let of_hosts = run.hosts.iter().map(|row| (&row.name, &row.cpu));
+    let shared = |name: &String| {
+        let row = run.hosts.iter().find(|row| row.name == *name);
+        row.is_some_and(|row| row.cpu.is_none())
+    };
+    let of_machines = run
+        .machines
+        .iter()
+        .filter(|row| row.hosts.iter().any(shared))
+        .map(|row| (&row.name, &row.cpu));
+    for (name, cpu) in of_hosts.chain(of_machines) {
+        let Some(cpu) = cpu else { continue };
+        if cpu.steal > STEAL_PERCENT {
+            warnings.push(Warning::Steal {
+                host: name.clone(),
+                percent: cpu.steal,
+            });
+        }
+        if cpu.unaccounted.abs() > UNACCOUNTED_PERCENT {
+            warnings.push(Warning::UnaccountedCpu {
+                host: name.clone(),
+                percent: cpu.unaccounted,
+            });
+        }
+    }
+    for (hosts, row) in hosts::by_machine(outcome).iter().zip(&run.machines) {
+        if hosts.len() > 1 && hosts.iter().any(|host| !host.owns_cpus) {
+            warnings.push(Warning::SharedCpus {
+                machine: row.name.clone(),
+                hosts: hosts.len() as u32,
+                cpus: row.cpus,
+            });
+        }
+    }
+}
+
+fn clipped(setting: &Setting) -> Option<Warning> {
+    let Setting {
+        name,
+        host,
+        asked,
+        granted,
+    } = setting;
+    (asked != granted).then(|| Warning::ClippedSetting {
+        host: host.clone(),
+        name: name.clone(),
+        asked: asked.clone(),
+        granted: granted.clone(),
+        remedy: remedy(setting),
+    })
+}
+
+/// What to do where the kernel granted something else.
+fn remedy(setting: &Setting) -> String {
+    let Setting {
+        name,
+        host,
+        asked,
+        granted,
+    } = setting;
+    let more = matches!((asked.parse::<u64>(), granted.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
+    match name.as_str() {
+        "wndsz.send" | "wndsz.receive" if more => {
+            "this is the smallest buffer that its kernel gives".to_owned()
+        }
+        "wndsz.send" => format!("on {host}: sysctl -w net.core.wmem_max={asked}"),
+        "wndsz.receive" => format!("on {host}: sysctl -w net.core.rmem_max={asked}"),
+        "mss" => format!(
+            "the path's MTU and the TCP options leave no more: raise the MTU or ask for {granted}"
+        ),
+        "cc" => format!(
+            "on {host}: modprobe tcp_{asked}, and as an ordinary user list it in \
+             net.ipv4.tcp_allowed_congestion_control"
+        ),
+        "dscp" => format!("run the agent of {host} with CAP_NET_ADMIN"),
+        _ => format!("raise the limit of {host} or ask for {granted}"),
+    }
+}
+
+/// Hosts that share a kernel share its clock.
+fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
+    for host in &outcome.hosts {
+        if host.clock_error > CLOCK_ERROR_NANOS {
+            warnings.push(Warning::ClockOffset {
+                host: host.name.clone(),
+                error_us: host.clock_error as f64 / 1e3,
+            });
+        }
+    }
+}
+
+/// Over the whole headline phase: the kernel's drops are not known for the window alone.
+fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warning>) {
+    let Some(phase) = headline else { return };
+    let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
+    for result in outcome
+        .hosts
+        .iter()
+        .filter_map(|host| window::result(host, phase))
+    {
+        if let Some(end) = result.cut(Edge::PhaseEnd).or(result.cuts.last()) {
+            lost += end.counters.datagrams.lost;
+            sent += end.counters.datagrams.sent;
+        }
+        receive_buffer_drops += result.receive_buffer_drops;
+    }
+    if lost > 0 || receive_buffer_drops > 0 {
+        warnings.push(Warning::DatagramsLost {
+            lost: lost.max(0) as u64,
+            sent,
+            receive_buffer_drops,
+        });
+    }
+}
+
+/// Of the masters, over all phases: a connect that failed spoils the phases after it.
+fn failed(outcome: &Outcome, warnings: &mut Vec<Warning>) {
+    let (mut failed, mut timeouts) = (0, 0);
+    let masters = outcome.hosts.iter().filter(|h| h.side == Side::Master);
+    for result in masters.flat_map(|host| &host.phases) {
+        if let Some(end) = result.cut(Edge::PhaseEnd).or(result.cuts.last()) {
+            failed += end.counters.flowops.iter().map(|f| f.failed).sum::<u64>();
+            timeouts += end.counters.flowops.iter().map(|f| f.timeouts).sum::<u64>();
+        }
+    }
+    if failed > 0 {
+        warnings.push(Warning::FailedOperations { failed, timeouts });
+    }
+}
+
+fn unfinished(outcome: &Outcome, findings: &mut Findings) {
+    for host in &outcome.hosts {
+        for result in host.phases.iter().filter(|r| r.unfinished_strands > 0) {
+            let warning = Warning::UnfinishedStrands {
+                host: host.name.clone(),
+                phase: result.phase,
+                strands: result.unfinished_strands,
+            };
+            findings.errors.push(warning.to_string());
+            findings.warnings.push(warning);
+        }
+    }
+}
+
+fn unverified(outcome: &Outcome, errors: &mut Vec<String>) {
+    for host in &outcome.hosts {
+        let failures: u64 = host.phases.iter().map(|r| r.verify_failures).sum();
+        if failures > 0 {
+            errors.push(format!(
+                "verify failed: {failures} messages at {} were not what was sent",
+                host.name
+            ));
+        }
+    }
+}
+
+/// A window in which bytes moved is measured even where no long transaction came to its end.
+fn nothing_moved(run: &Run, findings: &mut Findings) {
+    let (Some(throughput), Some(transactions)) = (&run.throughput, &run.transactions) else {
+        return;
+    };
+    if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
+        findings.errors.push(Warning::NothingMoved.to_string());
+        findings.warnings.push(Warning::NothingMoved);
+    }
+}

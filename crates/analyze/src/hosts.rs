@@ -1,0 +1,156 @@
+//! A row per host and per machine: which CPUs it had, what they did, and what a byte cost.
+
+use wirecost_model::outcome::{HostOutcome, Outcome};
+use wirecost_model::program::Side;
+use wirecost_model::run::{HostRow, MachineRow};
+
+use crate::cpu::{self, CPU_SOURCE, CYCLES_SOURCE};
+use crate::window::HostWindow;
+
+const NO_WINDOW: &str = "no complete window";
+
+/// Hosts that share a kernel, in the order of their first host.
+pub(crate) fn by_machine(outcome: &Outcome) -> Vec<Vec<&HostOutcome>> {
+    let mut machines: Vec<Vec<&HostOutcome>> = Vec::new();
+    for host in &outcome.hosts {
+        let known = machines
+            .iter_mut()
+            .find(|hosts| hosts.iter().any(|other| same_machine(host, other)));
+        match known {
+            Some(hosts) => hosts.push(host),
+            None => machines.push(vec![host]),
+        }
+    }
+    machines
+}
+
+/// A host that could not read its boot id is taken for a machine of its own.
+fn same_machine(a: &HostOutcome, b: &HostOutcome) -> bool {
+    !a.facts.boot_id.is_empty() && a.facts.boot_id == b.facts.boot_id
+}
+
+pub(crate) fn hosts(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<HostRow> {
+    outcome
+        .hosts
+        .iter()
+        .map(|host| host_row(outcome, host, window_of(host, windows)))
+        .collect()
+}
+
+fn window_of<'a, 'b>(
+    host: &HostOutcome,
+    windows: &'b [HostWindow<'a>],
+) -> Option<&'b HostWindow<'a>> {
+    windows.iter().find(|w| std::ptr::eq(w.host, host))
+}
+
+fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
+    let bytes = window.map(|w| w.span.bytes());
+    let used = window
+        .filter(|w| w.host.owns_cpus)
+        .and_then(|w| cpu::used(&w.span, Some(&host.cpus)));
+    let cycles = if !host.owns_cpus {
+        Err("its CPUs are shared with another host of the run: see machines".to_owned())
+    } else if let Some(bytes) = &bytes {
+        cpu::cycles_per_kbyte(used.as_ref(), bytes.total())
+    } else {
+        Err(NO_WINDOW.to_owned())
+    };
+    HostRow {
+        name: host.name.clone(),
+        role: host.side,
+        address: host.address.clone(),
+        cpus: host.cpus.clone(),
+        shares_machine_with: outcome
+            .hosts
+            .iter()
+            .filter(|other| !std::ptr::eq(*other, host) && same_machine(host, other))
+            .map(|other| other.name.clone())
+            .collect(),
+        workers: host.workers,
+        cpu_source: used.as_ref().map(|_| CPU_SOURCE.to_owned()),
+        cpu: used.map(|used| used.split),
+        cycles_source: cycles.as_ref().ok().map(|_| CYCLES_SOURCE.to_owned()),
+        cycles_per_kbyte: cycles.as_ref().ok().copied(),
+        cycles_reason: cycles.err(),
+        bytes,
+        facts: host.facts.clone(),
+        clock_offset_us: host.clock_offset as f64 / 1e3,
+        clock_error_us: host.clock_error as f64 / 1e3,
+    }
+}
+
+pub(crate) fn machines(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<MachineRow> {
+    by_machine(outcome)
+        .into_iter()
+        .map(|hosts| machine_row(outcome, &hosts, windows))
+        .collect()
+}
+
+fn machine_row(
+    outcome: &Outcome,
+    hosts: &[&HostOutcome],
+    windows: &[HostWindow<'_>],
+) -> MachineRow {
+    let here: Vec<&HostWindow<'_>> = hosts
+        .iter()
+        .filter_map(|host| window_of(host, windows))
+        .collect();
+    // Every host of a machine reads the same /proc/stat; the first that did will do.
+    let used = here.iter().find_map(|w| cpu::used(&w.span, None));
+    let cycles = if here.is_empty() {
+        Err(NO_WINDOW.to_owned())
+    } else {
+        bytes_once(outcome, hosts, &here)
+            .and_then(|bytes| cpu::cycles_per_kbyte(used.as_ref(), bytes))
+    };
+    MachineRow {
+        name: hosts
+            .first()
+            .map(|host| host.facts.hostname.clone())
+            .unwrap_or_default(),
+        hosts: hosts.iter().map(|host| host.name.clone()).collect(),
+        cpus: hosts.first().map_or(0, |host| host.facts.machine_cpus),
+        cpu_source: used.as_ref().map(|_| CPU_SOURCE.to_owned()),
+        cpu: used.map(|used| used.split),
+        cycles_source: cycles.as_ref().ok().map(|_| CYCLES_SOURCE.to_owned()),
+        cycles_per_kbyte: cycles.as_ref().ok().copied(),
+        cycles_reason: cycles.err(),
+    }
+}
+
+/// Bytes that this machine's CPUs handled at all, each counted once.
+///
+/// Every byte has one end on a master and one on a peer. With all hosts of the run here, a byte is
+/// counted where it was received. With the hosts of one side only, each byte has one end here: what
+/// they sent plus what they received. With all masters (or all peers) and some of the others, every
+/// byte has an end on one of those. In any other case the bytes with both ends here are not told
+/// from those with one.
+fn bytes_once(
+    outcome: &Outcome,
+    hosts: &[&HostOutcome],
+    here: &[&HostWindow<'_>],
+) -> Result<u64, String> {
+    let of_run = |side| outcome.hosts.iter().filter(|h| h.side == side).count();
+    let of_machine = |side| hosts.iter().filter(|h| h.side == side).count();
+    let handled = |side| {
+        let windows = here.iter().filter(|w| w.host.side == side);
+        windows.map(|w| w.span.bytes().total()).sum::<u64>()
+    };
+    let (masters, peers) = (of_machine(Side::Master), of_machine(Side::Peer));
+    let all_masters = masters == of_run(Side::Master);
+    let all_peers = peers == of_run(Side::Peer);
+    if all_masters && all_peers {
+        Ok(here.iter().map(|w| w.span.bytes().received()).sum())
+    } else if peers == 0 || all_masters {
+        Ok(handled(Side::Master))
+    } else if masters == 0 || all_peers {
+        Ok(handled(Side::Peer))
+    } else {
+        Err(
+            "masters and peers play both here and elsewhere: which bytes stayed on the machine is \
+             not known"
+                .to_owned(),
+        )
+    }
+}

@@ -1,0 +1,126 @@
+//! The window in intervals: which cuts of the hosts belong together, what each interval moved, and
+//! which intervals were lost.
+
+use wirecost_model::clock::{self, Nanos};
+use wirecost_model::measure::{Cut, Edge};
+use wirecost_model::run::Interval;
+
+use crate::figures::Totals;
+use crate::window::{HostWindow, Span};
+
+/// The cuts of one host at the boundaries of its window's intervals, by number of the boundary.
+struct Boundaries<'a> {
+    cuts: Vec<Option<&'a Cut>>,
+}
+
+/// Length of an interval as planned: the least distance of two cuts that any host was asked for.
+/// `None` where the window has no boundary inside.
+pub(crate) fn length(windows: &[HostWindow<'_>]) -> Option<Nanos> {
+    let distances = windows.iter().flat_map(|w| {
+        let mut due = vec![w.span.start.due];
+        due.extend(inner(w).map(|cut| cut.due));
+        let pairs: Vec<Nanos> = due
+            .windows(2)
+            .map(|pair| pair[1].saturating_sub(pair[0]))
+            .collect();
+        pairs
+    });
+    distances.filter(|&distance| distance > 0).min()
+}
+
+/// Interval cuts inside the window; those of the ramp and the drain are not.
+fn inner<'a>(window: &HostWindow<'a>) -> impl Iterator<Item = &'a Cut> + use<'a> {
+    let (from, to) = (window.span.start.due, window.span.end.due);
+    window
+        .phase
+        .cuts
+        .iter()
+        .filter(move |cut| cut.edge == Edge::Interval && cut.due > from && cut.due < to)
+}
+
+/// Number of intervals the window was planned to have; the last may be shorter.
+fn planned(window: &HostWindow<'_>, length: Nanos) -> usize {
+    let whole = window.span.end.due.saturating_sub(window.span.start.due);
+    usize::try_from(whole.div_ceil(length))
+        .unwrap_or(usize::MAX)
+        .max(1)
+}
+
+fn boundaries<'a>(window: &HostWindow<'a>, length: Nanos, intervals: usize) -> Boundaries<'a> {
+    let mut cuts = vec![None; intervals + 1];
+    cuts[0] = Some(window.span.start);
+    for cut in inner(window) {
+        // Nearest multiple: `due` of a host may be rounded.
+        let number = (cut.due - window.span.start.due + length / 2) / length;
+        if let Some(place) = cuts[1..intervals].get_mut((number as usize).wrapping_sub(1)) {
+            *place = Some(cut);
+        }
+    }
+    cuts[intervals] = Some(window.span.end);
+    Boundaries { cuts }
+}
+
+/// The boundaries that every host cut, in order, each with the hosts' cuts in the order of
+/// `windows`. The first are the starts of the window, the last its ends.
+pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Cut>> {
+    if windows.is_empty() {
+        return Vec::new();
+    }
+    let edges = |pick: fn(&Span<'a>) -> &'a Cut| windows.iter().map(|w| pick(&w.span)).collect();
+    let Some(length) = length(windows) else {
+        return vec![edges(|span| span.start), edges(|span| span.end)];
+    };
+    let intervals = windows
+        .iter()
+        .map(|w| planned(w, length))
+        .max()
+        .unwrap_or(1);
+    let hosts: Vec<Boundaries<'a>> = windows
+        .iter()
+        .map(|w| boundaries(w, length, intervals))
+        .collect();
+    (0..=intervals)
+        .filter_map(|number| hosts.iter().map(|host| host.cuts[number]).collect())
+        .collect()
+}
+
+/// What moved between one boundary and the next. A boundary that a host did not cut joins two
+/// intervals to one, so that the rows always add up to the window.
+pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
+    let boundaries = aligned(windows);
+    let pairs = boundaries.windows(2);
+    pairs
+        .map(|pair| {
+            let spans: Vec<Span<'_>> = pair[0]
+                .iter()
+                .zip(&pair[1])
+                .map(|(&start, &end)| Span { start, end })
+                .collect();
+            let since_start = spans.iter().zip(windows).map(|(span, window)| {
+                clock::seconds(span.start.at.saturating_sub(window.span.start.at))
+            });
+            let start = since_start.sum::<f64>() / spans.len() as f64;
+            let sides = windows.iter().map(|w| w.host.side);
+            let totals = Totals::of(sides.zip(spans));
+            Interval {
+                start,
+                seconds: totals.seconds,
+                tx_bytes: totals.tx_bytes,
+                rx_bytes: totals.rx_bytes,
+                bits_per_second: totals.bits_per_second(),
+                transactions: totals.transactions,
+                operations: totals.operations.done,
+                failed: totals.operations.failed,
+            }
+        })
+        .collect()
+}
+
+/// How many of a window's intervals were lost: not cut, or cut late by more than half of one.
+pub(crate) fn lost(window: &HostWindow<'_>, length: Nanos) -> (u64, u64) {
+    let intervals = planned(window, length);
+    let cuts = boundaries(window, length, intervals).cuts;
+    let late = |cut: &Cut| cut.at.saturating_sub(cut.due) > length / 2;
+    let lost = cuts[1..].iter().filter(|cut| cut.is_none_or(late)).count();
+    (lost as u64, intervals as u64)
+}

@@ -1,0 +1,483 @@
+//! The figures of a run whose traffic is known to the byte, and the warnings.
+
+mod two_hosts;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, key};
+use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, WorkerUse};
+use wirecost_model::outcome::Outcome;
+use wirecost_model::profile::Until;
+use wirecost_model::program::Side;
+use wirecost_model::run::{Run, WindowKind};
+use wirecost_model::status::Status;
+use wirecost_model::warning::Warning;
+
+fn close(a: f64, b: f64, relative: f64) -> bool {
+    (a - b).abs() <= b.abs() * relative + 1e-9
+}
+
+fn codes(run: &Run) -> Vec<&str> {
+    run.warnings.iter().map(|w| w.code.as_str()).collect()
+}
+
+fn message<'a>(run: &'a Run, code: &str) -> &'a str {
+    let found = run.warnings.iter().find(|w| w.code == code);
+    found.map_or("", |warning| warning.message.as_str())
+}
+
+fn honest() -> Outcome {
+    Traffic::default().outcome(Fault::None)
+}
+
+fn on_one_machine(outcome: &mut Outcome, owns_cpus: bool) {
+    for (number, host) in outcome.hosts.iter_mut().enumerate() {
+        host.facts.boot_id = "one".to_owned();
+        host.facts.hostname = "alpha".to_owned();
+        host.owns_cpus = owns_cpus;
+        if owns_cpus {
+            host.cpus = vec![number as u32];
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the noise, nothing is counted twice or left out between the window's edges, and rates
+    /// are what the traffic was made with.
+    #[test]
+    fn intervals_add_up_to_the_window(
+        tx_rate in 1e7f64..1e10,
+        rx_rate in 0.0f64..1e10,
+        interval in 0.05f64..2.0,
+        window in 0.3f64..5.0,
+        jitter in 0.0f64..0.02,
+        dropped in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        seed in any::<u64>(),
+    ) {
+        let traffic = Traffic { tx_rate, rx_rate, interval, window, jitter, seed, ..Traffic::default() };
+        let mut outcome = traffic.outcome(Fault::None);
+        for (number, index) in dropped.iter().enumerate() {
+            let cuts = &mut outcome.hosts[number % 2].phases[0].cuts;
+            let inner: Vec<usize> = (0..cuts.len()).filter(|&i| cuts[i].edge == Edge::Interval).collect();
+            if !inner.is_empty() {
+                cuts.remove(inner[index.index(inner.len())]);
+            }
+        }
+        let run = analyze(&outcome);
+        let whole = run.window.as_ref().unwrap();
+        let throughput = run.throughput.as_ref().unwrap();
+        prop_assert_eq!(run.intervals.iter().map(|i| i.tx_bytes).sum::<u64>(), throughput.tx_bytes);
+        prop_assert_eq!(run.intervals.iter().map(|i| i.rx_bytes).sum::<u64>(), throughput.rx_bytes);
+        prop_assert_eq!(
+            run.intervals.iter().map(|i| i.transactions).sum::<u64>(),
+            run.transactions.as_ref().unwrap().count
+        );
+        prop_assert!(close(run.intervals.iter().map(|i| i.seconds).sum::<f64>(), whole.seconds, 1e-9));
+        let mut clock = 0.0;
+        for interval in &run.intervals {
+            prop_assert!(close(interval.start, clock, 1e-6));
+            clock += interval.seconds;
+        }
+        // Operations are whole, and traffic stops at the window's end while the last cut may be late.
+        let steps = 8.0 * (2.0 * traffic.operation_bytes as f64 + (tx_rate + rx_rate) * jitter) / window;
+        prop_assert!((throughput.tx_bits_per_second - tx_rate * 8.0).abs() < steps * 1.2);
+        prop_assert!((throughput.rx_bits_per_second - rx_rate * 8.0).abs() < steps * 1.2);
+        prop_assert!(close(
+            throughput.bits_per_second,
+            throughput.tx_bits_per_second + throughput.rx_bits_per_second,
+            1e-12
+        ));
+    }
+
+    /// However the strands are spread over hosts, the index is that of all of them.
+    #[test]
+    fn fairness_is_jains_index_of_all_strands(
+        moved in prop::collection::vec(0.0f64..1e12, 1..40),
+        split in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(moved.iter().sum::<f64>() > 0.0);
+        let mut outcome = honest();
+        let mut second = outcome.hosts[0].clone();
+        let cut = split.index(moved.len());
+        for (host, strands) in [(&mut outcome.hosts[0], &moved[..cut]), (&mut second, &moved[cut..])] {
+            let mut sums = FairnessSums::default();
+            strands.iter().for_each(|&bytes| sums.add(bytes));
+            host.phases[0].fairness = sums;
+        }
+        outcome.hosts.push(second);
+        // The peer's view of the same strands is not counted again.
+        outcome.hosts[1].phases[0].fairness.add(1e15);
+        let fairness = analyze(&outcome).fairness.unwrap();
+        let (n, sum) = (moved.len() as f64, moved.iter().sum::<f64>());
+        let squares = moved.iter().map(|x| x * x).sum::<f64>();
+        prop_assert!(close(fairness.jain, sum * sum / (n * squares), 1e-9));
+        prop_assert!(fairness.jain <= 1.0 + 1e-9 && fairness.jain >= 1.0 / n - 1e-9);
+        prop_assert_eq!(fairness.strands, moved.len() as u64);
+    }
+
+    #[test]
+    fn cpu_percents_add_up(window in 0.3f64..20.0, jitter in 0.0f64..0.02, seed in any::<u64>()) {
+        let run = analyze(&Traffic { window, jitter, seed, ..Traffic::default() }.outcome(Fault::None));
+        for cpu in run.hosts.iter().map(|h| &h.cpu).chain(run.machines.iter().map(|m| &m.cpu)) {
+            let cpu = cpu.as_ref().unwrap();
+            let sum = cpu.usr + cpu.sys + cpu.irq + cpu.softirq + cpu.steal + cpu.idle + cpu.unaccounted;
+            prop_assert!((sum - 100.0).abs() < 1e-9);
+            // A tick is 10 ms, at each end of each column.
+            let tick = 1.0 / (window * 100.0) * 100.0;
+            prop_assert!((cpu.sys - CPU[1]).abs() < 2.0 * tick);
+            prop_assert!(cpu.unaccounted.abs() < 8.0 * tick);
+            prop_assert_eq!(cpu.per_cpu.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn figures_of_a_stream() {
+    let run = analyze(&honest());
+    assert_eq!((run.status, &run.error), (Status::Ok, &None));
+    assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+    let window = run.window.unwrap();
+    assert_eq!((window.seconds, window.ramp_seconds), (5.0, 1.0));
+    assert_eq!(window.kind, WindowKind::Duration);
+    assert_eq!(run.intervals.len(), 5);
+    let throughput = run.throughput.unwrap();
+    assert!(close(throughput.tx_bytes as f64, 5e9, 1e-4));
+    assert!(close(throughput.bits_per_second, 8e9, 1e-4));
+    assert_eq!(throughput.rx_bytes, 0);
+    // Each write of the master is a transaction; the peer's reads are not counted again.
+    let transactions = run.transactions.unwrap();
+    assert!(close(transactions.per_second, 1e9 / 65536.0, 1e-3));
+    assert_eq!(run.operations.unwrap().count, transactions.count);
+    assert_eq!(run.connections.unwrap().open, 4);
+    let latency = run.latency_us.unwrap();
+    assert!(close(latency.p50, 500.0, 0.01) && close(latency.max, 1000.0, 0.01));
+    assert_eq!(latency.count, 1000);
+    assert_eq!(run.fairness.unwrap().jain, 1.0);
+    let sides: Vec<Side> = run.flowops.iter().map(|row| row.side).collect();
+    assert_eq!(sides, [Side::Master, Side::Master, Side::Peer, Side::Peer]);
+    assert!(run.flowops[0].latency_us.is_some() && run.flowops[1].latency_us.is_none());
+    let tcp = run.tcp.unwrap();
+    // The peer only receives: its round-trip time of 300 us is that of the handshake.
+    assert_eq!(
+        (tcp.retransmits, tcp.rtt_us, tcp.rtt_samples),
+        (Some(6), Some(100.0), 1)
+    );
+    assert_eq!(run.phases.len(), 1);
+    assert!(run.phases[0].headline);
+    assert_eq!(run.datagrams, None);
+}
+
+/// Half of two CPUs at 3 GHz for a gigabyte a second, at either end.
+#[test]
+fn cycles_per_kbyte_of_hosts_with_their_own_cpus() {
+    let run = analyze(&honest());
+    let busy = (CPU[0] + CPU[1] + CPU[2] + CPU[3]) / 100.0;
+    let expected = busy * 2.0 * TSC_HZ / (1e9 / 1024.0);
+    for (host, machine) in run.hosts.iter().zip(&run.machines) {
+        assert!(close(host.cycles_per_kbyte.unwrap(), expected, 1e-3));
+        assert_eq!(host.cycles_source.as_deref(), Some("tsc-ticks"));
+        assert_eq!(host.cpu_source.as_deref(), Some("proc-stat"));
+        assert!(close(machine.cycles_per_kbyte.unwrap(), expected, 1e-3));
+        assert_eq!(machine.hosts, [host.name.as_str()]);
+        assert!(host.shares_machine_with.is_empty());
+    }
+}
+
+#[test]
+fn hosts_of_one_machine_that_share_cpus_have_no_cost_of_their_own() {
+    let mut outcome = honest();
+    on_one_machine(&mut outcome, false);
+    let run = analyze(&outcome);
+    for host in &run.hosts {
+        assert_eq!((&host.cpu, host.cycles_per_kbyte), (&None, None));
+        assert!(
+            host.cycles_reason
+                .as_ref()
+                .unwrap()
+                .contains("see machines")
+        );
+    }
+    assert_eq!(run.hosts[0].shares_machine_with, ["server"]);
+    let [machine] = &run.machines[..] else {
+        panic!("one machine: {:?}", run.machines)
+    };
+    // Each byte once, though both ends were here.
+    let busy = (CPU[0] + CPU[1] + CPU[2] + CPU[3]) / 100.0;
+    let expected = busy * 2.0 * TSC_HZ / (1e9 / 1024.0);
+    assert!(close(machine.cycles_per_kbyte.unwrap(), expected, 1e-3));
+    assert_eq!(codes(&run), ["shared-cpus"]);
+    assert_eq!(run.status, Status::Ok);
+}
+
+#[test]
+fn hosts_of_one_machine_with_cpus_of_their_own_have_a_cost_each() {
+    let mut outcome = honest();
+    on_one_machine(&mut outcome, true);
+    let run = analyze(&outcome);
+    let cost = |n: usize| run.hosts[n].cycles_per_kbyte.unwrap();
+    assert!(close(
+        cost(0) + cost(1),
+        run.machines[0].cycles_per_kbyte.unwrap(),
+        1e-3
+    ));
+    assert_eq!(run.hosts[0].cpu.as_ref().unwrap().per_cpu.len(), 1);
+    assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+}
+
+#[test]
+fn a_machine_with_some_of_both_sides_knows_its_bytes_only_if_all_pass_through_it() {
+    let mut outcome = honest();
+    let mut other = outcome.hosts[1].clone();
+    other.name = "server2".to_owned();
+    other.facts.boot_id = "boot-0".to_owned();
+    outcome.hosts.push(other);
+    // The only master is on the first machine, with one of two peers.
+    let run = analyze(&outcome);
+    assert_eq!(run.machines.len(), 2);
+    assert!(run.machines[0].cycles_per_kbyte.is_some());
+    let mut second = outcome.hosts[0].clone();
+    second.name = "client2".to_owned();
+    second.facts.boot_id = "boot-1".to_owned();
+    outcome.hosts.push(second);
+    let run = analyze(&outcome);
+    assert_eq!(run.machines[0].cycles_per_kbyte, None);
+    assert!(run.machines[0].cycles_reason.is_some());
+}
+
+#[test]
+fn what_was_not_measured_is_null_with_its_reason() {
+    let reason = |change: &dyn Fn(&mut Outcome)| {
+        let mut outcome = honest();
+        change(&mut outcome);
+        let row = analyze(&outcome).hosts.remove(0);
+        assert_eq!((row.cycles_per_kbyte, row.cycles_source), (None, None));
+        row.cycles_reason.unwrap()
+    };
+    let each_cpu = |outcome: &mut Outcome, change: &dyn Fn(&mut _)| {
+        for cut in &mut outcome.hosts[0].phases[0].cuts {
+            change(&mut cut.cpu);
+        }
+    };
+    assert!(reason(&|o| each_cpu(o, &|cpu| *cpu = None)).contains("not read"));
+    let no_tsc = |cpu: &mut Option<wirecost_model::host::CpuSnapshot>| {
+        if let Some(cpu) = cpu {
+            cpu.tsc = None;
+        }
+    };
+    assert!(reason(&|o| each_cpu(o, &no_tsc)).contains("time-stamp counter"));
+    let idle = |cpu: &mut Option<wirecost_model::host::CpuSnapshot>| {
+        for ticks in cpu.iter_mut().flat_map(|cpu| &mut cpu.ticks) {
+            (ticks.user, ticks.system, ticks.irq, ticks.softirq) = (0, 0, 0, 0);
+        }
+    };
+    assert!(reason(&|o| each_cpu(o, &idle)).contains("no busy tick"));
+    let silent = Traffic {
+        tx_rate: 0.0,
+        ..Traffic::default()
+    };
+    let row = analyze(&silent.outcome(Fault::None)).hosts.remove(0);
+    assert!(row.cycles_reason.unwrap().contains("no byte"));
+}
+
+#[test]
+fn an_iterations_phase_is_counted_whole_and_its_ends_may_differ() {
+    let mut outcome = honest();
+    outcome.phases[0].until = Until::Iterations(1000);
+    let end = outcome.hosts[1].phases[0]
+        .cuts
+        .iter_mut()
+        .find(|cut| cut.edge == Edge::WindowEnd)
+        .unwrap();
+    (end.at, end.due) = (end.at + 400_000_000, end.due + 400_000_000);
+    outcome.hosts[1].phases[0].cuts.last_mut().unwrap().at += 400_000_000;
+    let run = analyze(&outcome);
+    assert_eq!((run.status, run.error), (Status::Ok, None));
+    let window = run.window.unwrap();
+    assert_eq!(window.kind, WindowKind::Iterations);
+    assert!(close(window.seconds, 5.2, 1e-6));
+}
+
+#[test]
+fn the_end_of_the_run_as_the_controller_saw_it_wins() {
+    let mut outcome = honest();
+    outcome.status = Status::Interrupted;
+    outcome.error = Some("stopped by the user".to_owned());
+    outcome.hosts[1].phases.clear();
+    let run = analyze(&outcome);
+    assert_eq!(run.status, Status::Interrupted);
+    assert_eq!(run.error.as_deref(), Some("stopped by the user"));
+    assert_eq!(
+        (run.window, run.throughput, run.latency_us),
+        (None, None, None)
+    );
+    assert!(run.phases.is_empty() && run.intervals.is_empty());
+    assert_eq!(
+        run.hosts[0].cycles_reason.as_deref(),
+        Some("no complete window")
+    );
+    assert_eq!(run.hosts[0].bytes, None);
+}
+
+#[test]
+fn a_run_that_ends_well_without_a_window_is_invalid() {
+    let mut outcome = honest();
+    outcome.hosts[1].phases.clear();
+    let run = analyze(&outcome);
+    assert_eq!(run.status, Status::Invalid);
+    assert!(
+        run.error
+            .unwrap()
+            .starts_with("no complete window: server did not end phase 0")
+    );
+    let empty = Outcome {
+        hosts: Vec::new(),
+        ..honest()
+    };
+    assert_eq!(analyze(&empty).status, Status::Invalid);
+}
+
+#[test]
+fn warnings_name_what_spoils_the_run() {
+    let mut outcome = honest();
+    let host = &mut outcome.hosts[0];
+    host.clock_error = 250_000;
+    host.settings[0].granted = "32768".to_owned();
+    host.warnings.push(Warning::StrangersRefused {
+        host: "client".to_owned(),
+        connections: 1,
+    });
+    host.phases[0].workers.push(WorkerUse {
+        worker: 1,
+        cpu: Some(1),
+        busy: 0.97,
+    });
+    for cut in &mut host.phases[0].cuts {
+        if let Some(cpu) = &mut cut.cpu {
+            // Steal of 10% and as much in no column at all.
+            for ticks in &mut cpu.ticks {
+                let seconds = cut.at as f64 / 1e9;
+                ticks.steal = (seconds * 10.0) as u64;
+                ticks.idle = (seconds * 24.0) as u64;
+            }
+        }
+    }
+    let run = analyze(&outcome);
+    assert_eq!(
+        codes(&run),
+        [
+            "strangers-refused",
+            "saturated-worker",
+            "steal",
+            "unaccounted-cpu",
+            "clipped-setting",
+            "clock-offset",
+        ]
+    );
+    assert!(message(&run, "clipped-setting").contains("net.core.wmem_max=65536"));
+    assert!(message(&run, "steal").contains("10.0%"));
+    assert_eq!(run.status, Status::Ok);
+}
+
+#[test]
+fn late_cuts_are_lost_intervals_and_a_skewed_window() {
+    let mut outcome = honest();
+    let cuts = &mut outcome.hosts[1].phases[0].cuts;
+    cuts.remove(3);
+    cuts[3].at += 600_000_000;
+    let end = cuts.iter_mut().find(|c| c.edge == Edge::WindowEnd).unwrap();
+    end.at += 11_000_000;
+    let run = analyze(&outcome);
+    assert_eq!(codes(&run), ["lost-intervals", "window-skew"]);
+    assert!(message(&run, "lost-intervals").starts_with("2 of 5 intervals of server"));
+    assert!(message(&run, "window-skew").contains("11.0 ms"));
+    assert_eq!(run.intervals.len(), 4);
+}
+
+#[test]
+fn failures_time_outs_and_what_was_cut_off() {
+    let mut outcome = honest();
+    let end = outcome.hosts[0].phases[0].cuts.last_mut().unwrap();
+    end.counters.flowops[1] = FlowopCounts {
+        failed: 3,
+        timeouts: 2,
+        ..end.counters.flowops[1]
+    };
+    let run = analyze(&outcome);
+    assert!(message(&run, "failed-operations").starts_with("3 operations failed (2 of them"));
+    assert_eq!(run.status, Status::Ok);
+
+    let mut outcome = honest();
+    outcome.hosts[1].phases[0].unfinished_strands = 2;
+    let run = analyze(&outcome);
+    assert_eq!(
+        (run.status, codes(&run)),
+        (Status::Invalid, vec!["unfinished-strands"])
+    );
+
+    let mut outcome = honest();
+    outcome.hosts[1].phases[0].verify_failures = 7;
+    let run = analyze(&outcome);
+    assert_eq!(run.status, Status::Invalid);
+    assert!(
+        run.error
+            .unwrap()
+            .contains("verify failed: 7 messages at server")
+    );
+}
+
+#[test]
+fn nothing_moved_is_invalid_but_a_long_transaction_is_not() {
+    let silent = Traffic {
+        tx_rate: 0.0,
+        ..Traffic::default()
+    };
+    let run = analyze(&silent.outcome(Fault::None));
+    assert_eq!(
+        (run.status, codes(&run)),
+        (Status::Invalid, vec!["nothing-moved"])
+    );
+
+    let mut outcome = honest();
+    for cut in &mut outcome.hosts[0].phases[0].cuts {
+        cut.counters.transactions = 0;
+    }
+    assert_eq!(analyze(&outcome).status, Status::Ok);
+}
+
+#[test]
+fn flowops_of_several_hosts_of_a_side_are_one_row() {
+    let mut outcome = honest();
+    let mut second = outcome.hosts[0].clone();
+    second.name = "client2".to_owned();
+    second.facts.boot_id = "boot-2".to_owned();
+    // Half of what the server got came from each.
+    for host in [&mut outcome.hosts[0], &mut second] {
+        for cut in &mut host.phases[0].cuts {
+            cut.counters.bytes.tx_sent /= 2;
+        }
+    }
+    let one = analyze(&honest()).flowops[0].clone();
+    outcome.hosts.push(second);
+    let run = analyze(&outcome);
+    assert_eq!(run.flowops.len(), 4);
+    assert_eq!(run.flowops[0].count, 2 * one.count);
+    assert_eq!(run.flowops[0].latency_us.as_ref().unwrap().count, 2000);
+    assert_eq!(run.flowops[0].kind, key(Side::Master, 0).kind);
+}
+
+/// A phase too short for one interval has one row: itself.
+#[test]
+fn a_window_shorter_than_an_interval_is_one_interval() {
+    let traffic = Traffic {
+        window: 0.4,
+        ..Traffic::default()
+    };
+    let mut outcome = traffic.outcome(Fault::None);
+    outcome.phases[0].until = Until::Duration(Duration::from_millis(400));
+    let run = analyze(&outcome);
+    assert_eq!(run.intervals.len(), 1);
+    assert!(close(run.intervals[0].seconds, 0.4, 1e-6));
+}

@@ -1,0 +1,430 @@
+//! The compact table that a person reads after a run: what it did, what it cost, what to know of it.
+//!
+//! The reader's order: headline figures, then a row a host and a machine, a phase, a flowop, the
+//! settings as granted, the warnings with what to do, and last, next to the prompt, the error of a
+//! run that is not good. What was not measured is `-`, with its reason below.
+
+mod columns;
+pub(crate) mod look;
+pub(crate) mod quantity;
+
+use std::io::{self, Write};
+
+use wirecost_model::program::Side;
+use wirecost_model::run::{Cpu, Latency, Run, WindowKind};
+use wirecost_model::status::Status;
+
+use columns::{Table, number, text};
+pub use look::Look;
+use quantity::{
+    NOT_MEASURED, bit_rate, bytes, count, counted, cpus, latency, or_dash, percent, rate, seconds,
+};
+
+/// Width of the labels of the headline figures.
+const LABEL: usize = 14;
+
+/// Writes the table of a run.
+pub fn write(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    writeln!(out, "{}", look.title(&title(run)))?;
+    headline(out, run, look)?;
+    cost(out, run, look)?;
+    phases(out, run, look)?;
+    flowops(out, run, look)?;
+    settings(out, run, look)?;
+    warnings(out, run, look)?;
+    error(out, run, look)
+}
+
+fn title(run: &Run) -> String {
+    let window = match &run.window {
+        Some(window) => {
+            let length = seconds(window.seconds);
+            match window.kind {
+                WindowKind::Duration if window.ramp_seconds > 0.0 => {
+                    let ramp = seconds(window.ramp_seconds);
+                    format!("window of {length} after a ramp of {ramp}")
+                }
+                WindowKind::Duration => format!("window of {length}"),
+                WindowKind::Iterations => format!("counted whole, {length}"),
+            }
+        }
+        None => "no window".to_owned(),
+    };
+    format!("{}: {}, {window}", run.profile, run.engine)
+}
+
+/// Label and text, the text wrapped beside the label.
+fn figure(out: &mut dyn Write, look: &Look, label: &str, text: &str) -> io::Result<()> {
+    let mut label = format!("  {label:<LABEL$}");
+    for line in look.wrap(LABEL + 2, text) {
+        writeln!(out, "{label}{line}")?;
+        label = " ".repeat(LABEL + 2);
+    }
+    Ok(())
+}
+
+fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    if let Some(throughput) = &run.throughput {
+        let figures = format!(
+            "{:<12} tx {}, rx {}",
+            bit_rate(throughput.bits_per_second),
+            bit_rate(throughput.tx_bits_per_second),
+            bit_rate(throughput.rx_bits_per_second),
+        );
+        line(out, "throughput", &figures)?;
+    }
+    if let Some(transactions) = &run.transactions {
+        let figures = format!(
+            "{:<12} {} in the window",
+            rate(transactions.per_second),
+            count(transactions.count)
+        );
+        line(out, "transactions", &figures)?;
+    }
+    if let Some(operations) = &run.operations {
+        let mut figures = format!(
+            "{:<12} {} in the window",
+            rate(operations.per_second),
+            count(operations.count)
+        );
+        if operations.failed > 0 {
+            figures += &format!(
+                ", {} failed ({} timed out)",
+                count(operations.failed),
+                count(operations.timeouts)
+            );
+        }
+        line(out, "operations", &figures)?;
+    }
+    if run.window.is_some() {
+        let figures = run.latency_us.as_ref().map_or_else(
+            || format!("{NOT_MEASURED} (no transaction ended in the window)"),
+            quantiles,
+        );
+        figure(out, look, "latency", &figures)?;
+    }
+    if let Some(connections) = &run.connections {
+        let mut figures = format!("{} open", count(connections.open));
+        if connections.failed > 0 {
+            figures += &format!(", {} failed", count(connections.failed));
+        }
+        figure(out, look, "connections", &figures)?;
+    }
+    if let Some(tcp) = &run.tcp {
+        let mut figures = match tcp.retransmits {
+            Some(number) => counted(number, "retransmit", "retransmits"),
+            None => format!("{NOT_MEASURED} retransmits (a host could not tell)"),
+        };
+        if let (Some(mean), Some(min), Some(max)) = (tcp.rtt_us, tcp.rtt_us_min, tcp.rtt_us_max) {
+            figures += &format!(
+                ", RTT {} ({} to {}, {})",
+                latency(mean),
+                latency(min),
+                latency(max),
+                counted(tcp.rtt_samples, "sample", "samples")
+            );
+        }
+        figure(out, look, "tcp", &figures)?;
+    }
+    if let Some(datagrams) = &run.datagrams {
+        let share = datagrams.lost.max(0) as f64 * 100.0 / datagrams.sent.max(1) as f64;
+        let figures = format!(
+            "{} sent, {} received, {} lost ({share:.3}%), {} late",
+            count(datagrams.sent),
+            count(datagrams.received),
+            count(datagrams.lost.max(0) as u64),
+            count(datagrams.late)
+        );
+        figure(out, look, "datagrams", &figures)?;
+    }
+    // Of one strand it is 1 and says nothing.
+    if let Some(fairness) = run
+        .fairness
+        .as_ref()
+        .filter(|fairness| fairness.strands > 1)
+    {
+        let figures = format!(
+            "{:.3} Jain's index of {} strands",
+            fairness.jain,
+            count(fairness.strands)
+        );
+        figure(out, look, "fairness", &figures)?;
+    }
+    Ok(())
+}
+
+/// Like [`figure`], for a text that has columns of its own and is short.
+fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "  {label:<LABEL$}{text}")
+}
+
+fn quantiles(of: &Latency) -> String {
+    [
+        ("p50", of.p50),
+        ("p90", of.p90),
+        ("p99", of.p99),
+        ("p99.9", of.p999),
+        ("max", of.max),
+    ]
+    .map(|(name, value)| format!("{name} {}", latency(value)))
+    .join(", ")
+}
+
+/// A row a host, then a row a machine where that says more than its host's row.
+fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    if run.window.is_none() || run.hosts.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        text("host", 0),
+        text("role", 5),
+        text("CPUs", 6),
+        number("usr%", 0),
+        number("sys%", 0),
+        number("irq%", 3),
+        number("soft%", 2),
+        number("steal%", 4),
+        number("idle%", 1),
+        number("cycles/KByte", 0),
+        number("sent", 8),
+        number("received", 7),
+    ]);
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut sources: Vec<&str> = Vec::new();
+    let mut because = |name, reason: &Option<String>| {
+        let reason = reason.clone().unwrap_or_else(|| "not measured".to_owned());
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    };
+    for host in &run.hosts {
+        let mut cells = vec![host.name.clone(), host.role.to_string(), cpus(&host.cpus)];
+        cells.extend(split(host.cpu.as_ref()));
+        cells.push(or_dash(host.cycles_per_kbyte, cycles));
+        cells.push(or_dash(host.bytes.as_ref(), |b| bytes(b.sent())));
+        cells.push(or_dash(host.bytes.as_ref(), |b| bytes(b.received())));
+        table.row(cells);
+        if host.cycles_per_kbyte.is_none() {
+            because(&host.name, &host.cycles_reason);
+        }
+        sources.extend(host.cpu_source.as_deref());
+        sources.extend(host.cycles_source.as_deref());
+    }
+    for machine in &run.machines {
+        let only_host = run
+            .hosts
+            .iter()
+            .find(|host| machine.hosts.as_slice() == [host.name.as_str()]);
+        if only_host.is_some_and(|host| host.cpu == machine.cpu) {
+            continue;
+        }
+        let mut cells = vec![
+            machine.name.clone(),
+            "machine".to_owned(),
+            format!("all {}", machine.cpus),
+        ];
+        cells.extend(split(machine.cpu.as_ref()));
+        cells.push(or_dash(machine.cycles_per_kbyte, cycles));
+        table.row(cells);
+        if machine.cycles_per_kbyte.is_none() {
+            because(&machine.name, &machine.cycles_reason);
+        }
+        sources.extend(machine.cpu_source.as_deref());
+        sources.extend(machine.cycles_source.as_deref());
+    }
+    writeln!(out)?;
+    table.write(out, look)?;
+    sources.sort_unstable();
+    sources.dedup();
+    for (reason, names) in reasons {
+        let because = format!("{}: {reason}", names.join(", "));
+        labelled(out, look, "  -", 4, &because)?;
+    }
+    let explained: Vec<&str> = sources.into_iter().map(explain).collect();
+    if !explained.is_empty() {
+        note(out, look, &explained.join("; "))?;
+    }
+    Ok(())
+}
+
+fn split(cpu: Option<&Cpu>) -> Vec<String> {
+    match cpu {
+        Some(cpu) => [cpu.usr, cpu.sys, cpu.irq, cpu.softirq, cpu.steal, cpu.idle]
+            .map(percent)
+            .to_vec(),
+        None => vec![NOT_MEASURED.to_owned(); 6],
+    }
+}
+
+fn cycles(cycles: f64) -> String {
+    if cycles < 99.95 {
+        wirecost_model::units::three_digits(cycles)
+    } else {
+        count(cycles.round() as u64)
+    }
+}
+
+fn explain(source: &str) -> &str {
+    match source {
+        "proc-stat" => "CPU: ticks of /proc/stat",
+        "tsc-ticks" => "cycles: TSC rate x busy ticks (tsc-ticks)",
+        "tsc-exact" => "cycles: TSC rate x traced busy time (tsc-exact)",
+        "pmu" => "cycles: PMU",
+        "bpf" => "CPU: traced (bpf)",
+        other => other,
+    }
+}
+
+fn note(out: &mut dyn Write, look: &Look, text: &str) -> io::Result<()> {
+    for line in look.wrap(2, text) {
+        writeln!(out, "  {}", look.heading(&line))?;
+    }
+    Ok(())
+}
+
+/// One phase is the headline itself.
+fn phases(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    if run.phases.len() < 2 && run.window.is_some() || run.phases.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        text("phase", 0),
+        text("until", 5),
+        number("length", 1),
+        number("throughput", 0),
+        number("transactions", 0),
+        number("operations", 4),
+        number("failed", 2),
+        number("p50", 3),
+        number("p99", 3),
+    ]);
+    for phase in &run.phases {
+        let kind = match phase.kind {
+            WindowKind::Duration => "duration",
+            WindowKind::Iterations => "iterations",
+        };
+        let of = phase.latency_us.as_ref();
+        table.row(vec![
+            format!("{}{}", phase.phase, if phase.headline { "*" } else { "" }),
+            kind.to_owned(),
+            seconds(phase.seconds),
+            bit_rate(phase.bits_per_second),
+            rate(phase.transactions_per_second),
+            count(phase.operations),
+            count(phase.failed),
+            or_dash(of, |of| latency(of.p50)),
+            or_dash(of, |of| latency(of.p99)),
+        ]);
+    }
+    writeln!(out)?;
+    table.write(out, look)?;
+    if run.phases.iter().any(|phase| phase.headline) {
+        note(out, look, "* gives the figures above")?;
+    }
+    Ok(())
+}
+
+/// The master's; the peer's are their mirror. One flowop is the transaction itself.
+fn flowops(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    let rows = run.flowops.iter().filter(|row| row.side == Side::Master);
+    if rows.clone().count() < 2 {
+        return Ok(());
+    }
+    let groups = rows.clone().any(|row| row.group > 0);
+    let mut table = Table::new(&[
+        text("flowop", 0),
+        number("group", 4),
+        number("count", 0),
+        number("bytes", 0),
+        number("failed", 2),
+        number("p50", 0),
+        number("p99", 0),
+        number("p99.9", 3),
+        number("max", 1),
+    ]);
+    for row in rows {
+        let of = row.latency_us.as_ref();
+        let group = if groups {
+            row.group.to_string()
+        } else {
+            String::new()
+        };
+        table.row(vec![
+            row.kind.clone(),
+            group,
+            count(row.count),
+            bytes(row.bytes),
+            count(row.failed),
+            or_dash(of, |of| latency(of.p50)),
+            or_dash(of, |of| latency(of.p99)),
+            or_dash(of, |of| latency(of.p999)),
+            or_dash(of, |of| latency(of.max)),
+        ]);
+    }
+    writeln!(out)?;
+    table.write(out, look)
+}
+
+fn settings(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    if run.settings.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        text("setting", 0),
+        text("host", 0),
+        number("asked", 0),
+        number("granted", 0),
+    ]);
+    for setting in &run.settings {
+        table.row(vec![
+            setting.name.clone(),
+            setting.host.clone(),
+            setting.asked.clone(),
+            setting.granted.clone(),
+        ]);
+    }
+    writeln!(out)?;
+    table.write(out, look)
+}
+
+fn warnings(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    if !run.warnings.is_empty() {
+        writeln!(out)?;
+    }
+    for warning in &run.warnings {
+        let label = look.warning("warning:");
+        labelled(out, look, &label, "warning: ".len(), &warning.message)?;
+    }
+    Ok(())
+}
+
+fn error(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    let name = match run.status {
+        Status::Ok => return Ok(()),
+        Status::Failed => "failed:",
+        Status::Usage => "usage:",
+        Status::Peer => "peer failed:",
+        Status::Invalid => "invalid:",
+        Status::Interrupted => "interrupted:",
+    };
+    let message = run.error.as_deref().unwrap_or_default();
+    writeln!(out)?;
+    labelled(out, look, &look.error(name), name.len() + 1, message)
+}
+
+/// `width` is that of the label as seen, with its space.
+fn labelled(
+    out: &mut dyn Write,
+    look: &Look,
+    label: &str,
+    width: usize,
+    text: &str,
+) -> io::Result<()> {
+    let mut lines = look.wrap(width, text).into_iter();
+    writeln!(out, "{label} {}", lines.next().unwrap_or_default())?;
+    for line in lines {
+        writeln!(out, "{:width$}{line}", "")?;
+    }
+    Ok(())
+}

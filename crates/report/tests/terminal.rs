@@ -1,0 +1,74 @@
+//! The table, as a person sees it.
+
+mod fixtures;
+
+use wirecost_model::run::Run;
+use wirecost_report::terminal::{self, Look};
+
+fn shown(run: &Run, look: Look) -> String {
+    let mut out = Vec::new();
+    let written = terminal::write(&mut out, run, &look);
+    assert!(written.is_ok());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[test]
+fn tables() {
+    for (name, run) in [
+        ("tcp_stream", fixtures::tcp_stream()),
+        ("loopback", fixtures::loopback()),
+        ("udp_loss", fixtures::udp_loss()),
+        ("failed", fixtures::failed()),
+        ("invalid", fixtures::invalid()),
+    ] {
+        insta::assert_snapshot!(format!("{name}_80"), shown(&run, Look::plain(80)));
+        insta::assert_snapshot!(format!("{name}_120"), shown(&run, Look::plain(120)));
+    }
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal_or_anything_but_ascii() {
+    for run in [
+        fixtures::tcp_stream(),
+        fixtures::loopback(),
+        fixtures::udp_loss(),
+        fixtures::failed(),
+        fixtures::invalid(),
+    ] {
+        for width in 80..140 {
+            let text = shown(&run, Look::plain(width));
+            assert!(text.is_ascii());
+            for line in text.lines() {
+                assert!(line.len() <= width, "{width}: {line}");
+                assert_eq!(line.trim_end(), line);
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let run = fixtures::tcp_stream();
+    let coloured = shown(
+        &run,
+        Look {
+            width: 80,
+            colour: true,
+        },
+    );
+    let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
+    assert!(escapes.is_match(&coloured));
+    assert_eq!(
+        escapes.replace_all(&coloured, ""),
+        shown(&run, Look::plain(80))
+    );
+}
+
+/// What is null in the document is a dash, never a 0.
+#[test]
+fn what_was_not_measured_is_a_dash_with_its_reason() {
+    let text = shown(&fixtures::loopback(), Look::plain(120));
+    let client = text.lines().find(|line| line.contains("client")).unwrap();
+    assert_eq!(client.matches(" -").count(), 7, "{client}");
+    assert!(text.contains("- client, server: its CPUs are shared"));
+}
