@@ -130,7 +130,7 @@ pub enum LanguageErrorKind {
     NotConnected { flowop: String, conn: u32 },
     #[error("flowop {name} is not built yet")]
     FlowopNotBuilt { name: String },
-    #[error("protocol {name} is not built yet; built: {}", super::names::BUILT_PROTOCOLS.join(", "))]
+    #[error("protocol {name} is not built yet; built: {}", super::names::built_protocols().join(", "))]
     ProtocolNotBuilt { name: String },
     #[error("option {name} is not built yet")]
     OptionNotBuilt { name: String },
