@@ -247,3 +247,38 @@ fn bytes_may_arrive_a_phase_later() {
 fn warnings(run: &Run) -> Vec<String> {
     run.warnings.iter().map(|w| w.code.clone()).collect()
 }
+
+/// Both ways at a gigabyte a second.
+fn both_ways(fault: Fault, clock_error: u64) -> Run {
+    let traffic = Traffic {
+        rx_rate: 1e9,
+        ..Traffic::default()
+    };
+    let mut outcome = traffic.outcome(fault);
+    outcome.hosts[1].clock_error = clock_error;
+    analyze(&outcome)
+}
+
+/// Workers that wait for their time slices are behind the cut in each of its cuts alike.
+#[test]
+fn some_milliseconds_of_lag_are_honest() {
+    let lag = |seconds| both_ways(Fault::MisjudgedClock { host: 1, seconds }, 0);
+    assert_eq!(lag(0.015).error, None);
+    assert!(differ(&lag(0.030)));
+}
+
+#[test]
+fn a_clock_known_to_be_uncertain_is_given_its_uncertainty() {
+    let misjudged = Fault::MisjudgedClock {
+        host: 1,
+        seconds: 0.070,
+    };
+    assert!(differ(&both_ways(misjudged, 0)));
+    assert_eq!(both_ways(misjudged, 70_000_000).error, None);
+    let late = Fault::LateSchedule {
+        host: 1,
+        seconds: 0.150,
+    };
+    assert!(differ(&both_ways(late, 0)));
+    assert_eq!(both_ways(late, 60_000_000).error, None);
+}
