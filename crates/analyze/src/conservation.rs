@@ -217,13 +217,14 @@ fn datagrams_missing(totals: &RunTotals, errors: &mut Vec<String>) -> u64 {
         return 0;
     };
     let tail = totals.connections.max(1) * TAIL_PER_CONNECTION;
-    let most = d.lost + d.late + totals.receive_buffer_drops + tail;
-    let least = d.lost.saturating_sub(d.late);
+    let lost = u64::try_from(d.lost).unwrap_or(0);
+    let most = lost + d.late + totals.receive_buffer_drops + tail;
+    let least = lost.saturating_sub(d.late);
     if missing < least || missing > most {
         errors.push(format!(
             "sent and received differ: of {} datagrams {missing} did not arrive, but the receivers \
              count {} as lost",
-            d.sent, d.lost
+            d.sent, lost
         ));
     }
     missing

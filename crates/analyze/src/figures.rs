@@ -225,15 +225,19 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
 }
 
 pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
-    windows
-        .iter()
-        .map(|w| w.span.datagrams())
-        .fold(Datagrams::default(), |sum, one| Datagrams {
-            sent: sum.sent + one.sent,
-            received: sum.received + one.received,
-            lost: sum.lost + one.lost,
-            late: sum.late + one.late,
-        })
+    let mut all =
+        windows
+            .iter()
+            .map(|w| w.span.datagrams())
+            .fold(Datagrams::default(), |sum, one| Datagrams {
+                sent: sum.sent + one.sent,
+                received: sum.received + one.received,
+                lost: sum.lost + one.lost,
+                late: sum.late + one.late,
+            });
+    // A host may take back in the window what another counted before it.
+    all.lost = all.lost.max(0);
+    all
 }
 
 pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {

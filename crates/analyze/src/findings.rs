@@ -185,7 +185,7 @@ fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
 /// Over the whole headline phase: the kernel's drops are not known for the window alone.
 fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warning>) {
     let Some(phase) = headline else { return };
-    let (mut lost, mut sent, mut receive_buffer_drops) = (0, 0, 0);
+    let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
     for result in outcome
         .hosts
         .iter()
@@ -197,6 +197,7 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
         }
         receive_buffer_drops += result.receive_buffer_drops;
     }
+    let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
         warnings.push(Warning::DatagramsLost {
             lost,

@@ -37,7 +37,7 @@ impl Span<'_> {
         Datagrams {
             sent: b.sent.saturating_sub(a.sent),
             received: b.received.saturating_sub(a.received),
-            lost: b.lost.saturating_sub(a.lost),
+            lost: b.lost - a.lost,
             late: b.late.saturating_sub(a.late),
         }
     }

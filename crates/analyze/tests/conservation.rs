@@ -144,7 +144,7 @@ fn a_failed_connection_explains_what_it_held_and_no_more() {
 }
 
 /// 1000 datagrams of 1000 bytes, of which the receiver got all but `missing` and noticed `lost`.
-fn datagrams(missing: u64, lost: u64) -> Outcome {
+fn datagrams(missing: u64, lost: i64) -> Outcome {
     let traffic = Traffic {
         tx_rate: 1e6,
         operation_bytes: 1000,
@@ -281,4 +281,17 @@ fn a_clock_known_to_be_uncertain_is_given_its_uncertainty() {
     };
     assert!(differ(&both_ways(late, 0)));
     assert_eq!(both_ways(late, 60_000_000).error, None);
+}
+
+/// A peer that leaves out an answer because the question was lost takes the gap back that the master
+/// sees in the answers, so only the sum over the hosts is a loss.
+#[test]
+fn losses_are_summed_over_the_hosts() {
+    let mut outcome = datagrams(100, 140);
+    last(&mut outcome, 0).datagrams.lost = -40;
+    let run = analyze(&outcome);
+    assert_eq!((run.status, run.error), (Status::Ok, None));
+    assert_eq!(run.datagrams.map(|d| d.lost), Some(0));
+    last(&mut outcome, 0).datagrams.lost = 40;
+    assert!(differ(&analyze(&outcome)));
 }

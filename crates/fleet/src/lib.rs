@@ -1,1 +1,8 @@
-//! (under construction)
+//! One host or many, the same way: a [`host::Host`] takes orders and gives notices, whether it is a
+//! process on this machine or an agent elsewhere. The controller decides, hosts do.
+
+pub mod agent;
+mod clock_offset;
+pub mod controller;
+pub mod host;
+pub mod wire;

@@ -1,1 +1,20 @@
-//! (under construction)
+//! Typed access to the kernel interfaces that wirecost needs. Mechanism only: what to do with them
+//! is decided elsewhere.
+
+pub mod clock;
+pub mod cpu_list;
+pub mod descriptors;
+pub mod environment;
+pub mod ethtool;
+pub mod facts;
+pub mod link;
+pub mod netns;
+pub mod privilege;
+pub mod proc_stat;
+pub mod process;
+pub mod rps;
+pub mod sockopt;
+pub mod spawn;
+pub mod sysctl;
+pub mod tcp_info;
+pub mod thread;

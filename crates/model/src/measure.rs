@@ -74,8 +74,9 @@ pub struct Counters {
 pub struct Datagrams {
     pub sent: u64,
     pub received: u64,
-    /// Never arrived, as the gaps of sequence numbers say.
-    pub lost: u64,
+    /// Never arrived, as the gaps of sequence numbers say. Only the sum over the hosts is a loss:
+    /// one that leaves out an answer because the question was lost takes that gap back here.
+    pub lost: i64,
     /// Arrived after later ones, or after the wait for them had ended.
     pub late: u64,
 }

@@ -50,4 +50,6 @@ pub struct HostOutcome {
     pub phases: Vec<PhaseResult>,
     pub settings: Vec<Setting>,
     pub warnings: Vec<Warning>,
+    /// What `hosts.json` of a record keeps of it.
+    pub environment: serde_json::Value,
 }

@@ -98,6 +98,8 @@ pub struct Prepared {
     pub services: Vec<ServiceAddresses>,
     /// Where the agent says that it has agreed to receive; none if it accepts nothing.
     pub consent: Vec<Address>,
+    /// Addresses that this host connects from, where that is known; services turn away others.
+    pub connects_from: Vec<Address>,
     /// Sizes of the files that a `sendfile` of this host draws from.
     pub files: Vec<FileSizes>,
 }

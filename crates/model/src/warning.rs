@@ -99,6 +99,31 @@ impl Warning {
     }
 }
 
+impl Warning {
+    /// The same warning, said of this host where it was left open.
+    pub fn of_host(mut self, name: &str) -> Self {
+        match &mut self {
+            Warning::SaturatedWorker { host, .. }
+            | Warning::ClippedSetting { host, .. }
+            | Warning::LostIntervals { host, .. }
+            | Warning::Steal { host, .. }
+            | Warning::UnaccountedCpu { host, .. }
+            | Warning::UnfinishedStrands { host, .. }
+            | Warning::WindowSkew { host, .. }
+            | Warning::ClockOffset { host, .. }
+            | Warning::Fallback { host, .. }
+            | Warning::StrangersRefused { host, .. }
+            | Warning::MoreWorkersThanCpus { host, .. } => name.clone_into(host),
+            Warning::DatagramsLost { .. }
+            | Warning::FailedOperations { .. }
+            | Warning::Profile { .. }
+            | Warning::SharedCpus { .. }
+            | Warning::NothingMoved => {}
+        }
+        self
+    }
+}
+
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,3 +1,20 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
+pub mod builtins;
+mod doorman;
+mod draw;
+mod engines;
 pub mod flowops;
+mod hello;
+mod inet;
+pub mod language;
+pub mod load;
+pub mod net;
+mod payload;
+pub mod program;
+pub mod protocols;
+pub mod record;
+mod sockets;
+pub mod step;
+pub mod strand;
+mod worker;

@@ -204,6 +204,7 @@ impl Traffic {
                 granted: "65536".to_owned(),
             }],
             warnings: Vec::new(),
+            environment: Default::default(),
         }
     }
 

@@ -132,7 +132,7 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
             "{} sent, {} received, {} lost ({share:.3}%), {} late",
             count(datagrams.sent),
             count(datagrams.received),
-            count(datagrams.lost),
+            count(u64::try_from(datagrams.lost).unwrap_or(0)),
             count(datagrams.late)
         );
         figure(out, look, "datagrams", &figures)?;

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct Accept;
 
@@ -13,5 +14,9 @@ impl Flowop for Accept {
 
     fn mirror(&self) -> &'static str {
         "connect"
+    }
+
+    fn action(&self) -> Action {
+        Action::Accept
     }
 }

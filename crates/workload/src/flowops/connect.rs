@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct Connect;
 
@@ -13,5 +14,9 @@ impl Flowop for Connect {
 
     fn mirror(&self) -> &'static str {
         "accept"
+    }
+
+    fn action(&self) -> Action {
+        Action::Connect
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct Disconnect;
 
@@ -13,5 +14,9 @@ impl Flowop for Disconnect {
 
     fn mirror(&self) -> &'static str {
         "disconnect"
+    }
+
+    fn action(&self) -> Action {
+        Action::Close
     }
 }

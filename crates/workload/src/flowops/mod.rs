@@ -13,6 +13,8 @@ mod sendto;
 mod think;
 mod write;
 
+use crate::step::Action;
+
 /// One kind of flowop.
 pub trait Flowop: Sync {
     /// As profiles write it; any case.
@@ -21,6 +23,8 @@ pub trait Flowop: Sync {
     fn help(&self) -> &'static str;
     /// What the peer does while the master does this: the name of another member of [`ALL`].
     fn mirror(&self) -> &'static str;
+    /// What a strand does when its turn comes.
+    fn action(&self) -> Action;
 }
 
 pub static ALL: [&dyn Flowop; 12] = [

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct Nop;
 
@@ -13,5 +14,9 @@ impl Flowop for Nop {
 
     fn mirror(&self) -> &'static str {
         "nop"
+    }
+
+    fn action(&self) -> Action {
+        Action::Nothing
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, ReceiveCall};
 
 pub(super) struct Read;
 
@@ -13,5 +14,9 @@ impl Flowop for Read {
 
     fn mirror(&self) -> &'static str {
         "write"
+    }
+
+    fn action(&self) -> Action {
+        Action::Receive(ReceiveCall::Read)
     }
 }

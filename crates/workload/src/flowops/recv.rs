@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, ReceiveCall};
 
 pub(super) struct Recv;
 
@@ -13,5 +14,9 @@ impl Flowop for Recv {
 
     fn mirror(&self) -> &'static str {
         "send"
+    }
+
+    fn action(&self) -> Action {
+        Action::Receive(ReceiveCall::Recv)
     }
 }

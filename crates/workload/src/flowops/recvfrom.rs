@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, ReceiveCall};
 
 pub(super) struct RecvFrom;
 
@@ -13,5 +14,9 @@ impl Flowop for RecvFrom {
 
     fn mirror(&self) -> &'static str {
         "sendto"
+    }
+
+    fn action(&self) -> Action {
+        Action::Receive(ReceiveCall::RecvFrom)
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, SendCall};
 
 pub(super) struct Send;
 
@@ -13,5 +14,9 @@ impl Flowop for Send {
 
     fn mirror(&self) -> &'static str {
         "recv"
+    }
+
+    fn action(&self) -> Action {
+        Action::Send(SendCall::Send)
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct SendFile;
 
@@ -13,5 +14,9 @@ impl Flowop for SendFile {
 
     fn mirror(&self) -> &'static str {
         "read"
+    }
+
+    fn action(&self) -> Action {
+        Action::SendFile
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, SendCall};
 
 pub(super) struct SendTo;
 
@@ -13,5 +14,9 @@ impl Flowop for SendTo {
 
     fn mirror(&self) -> &'static str {
         "recvfrom"
+    }
+
+    fn action(&self) -> Action {
+        Action::Send(SendCall::SendTo)
     }
 }

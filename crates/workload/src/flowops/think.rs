@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::Action;
 
 pub(super) struct Think;
 
@@ -13,5 +14,9 @@ impl Flowop for Think {
 
     fn mirror(&self) -> &'static str {
         "think"
+    }
+
+    fn action(&self) -> Action {
+        Action::Think
     }
 }

@@ -1,4 +1,5 @@
 use super::Flowop;
+use crate::step::{Action, SendCall};
 
 pub(super) struct Write;
 
@@ -13,5 +14,9 @@ impl Flowop for Write {
 
     fn mirror(&self) -> &'static str {
         "read"
+    }
+
+    fn action(&self) -> Action {
+        Action::Send(SendCall::Write)
     }
 }

@@ -1,0 +1,35 @@
+# One command for each thing one does here. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint fmt docs fuzz clean
+
+help: ## List what there is.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Build, then run a real profile between two hosts on this machine.
+	@scripts/demo
+
+# The cheapest first; the tests last, so that their results are the last lines.
+test: lint docs fuzz ## Everything that CI runs.
+	@scripts/test
+
+lint: ## Formatting, licences and sources of dependencies, clippy.
+	cargo fmt --all --check
+	cargo deny --log-level error check licenses bans sources
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fmt: ## Format the code.
+	cargo fmt --all
+
+docs: ## Build the documentation of all crates; a warning is an error.
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+fuzz: ## Run every fuzz target for a short time.
+	@scripts/fuzz
+
+clean: ## Remove what was built.
+	cargo clean
+	rm -rf fuzz/target

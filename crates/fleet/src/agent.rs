@@ -1,0 +1,284 @@
+//! The agent: carries out the orders of one controller at a time for each session, and ends what it
+//! runs when the controller is gone.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_linux::{environment, facts};
+use wirecost_model::clock::Clock;
+use wirecost_model::measure::{Cut, Edge, Setting};
+use wirecost_model::status::Status;
+use wirecost_workload::load::{Load, LoadError, LoadEvent, Schedule};
+
+use crate::wire::{self, Notice, Order, PhaseTimes};
+
+/// A controller that has said nothing for this long is gone: it asks for the time every other second.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// Counters of intervals are passed on no more often; all of them come with the phase's result.
+const LIVE: Duration = Duration::from_millis(90);
+
+/// Why an agent ends.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        address: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("session: {0}")]
+    Session(#[source] io::Error),
+}
+
+/// A stream that can be read and written at once.
+trait Duplex: Read + Write + Send + Sized + 'static {
+    fn second(&self) -> io::Result<Self>;
+}
+
+impl Duplex for TcpStream {
+    fn second(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+}
+
+impl Duplex for UnixStream {
+    fn second(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+}
+
+/// Serves controllers that connect to `address`, each in a session of its own, until the process is
+/// ended. `listening` is told where.
+///
+/// # Errors
+/// When it cannot listen.
+pub fn listen(
+    address: &str,
+    listening: impl FnOnce(std::net::SocketAddr),
+) -> Result<(), AgentError> {
+    let failed = |source| AgentError::Listen { address: address.to_owned(), source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listening(listener.local_addr().map_err(failed)?);
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true);
+                // A session changes its threads' CPUs and descriptors: it has threads of its own.
+                let session = std::thread::Builder::new().name("wirecost-session".to_owned());
+                let _ = session.spawn(move || {
+                    let _ = serve(stream);
+                });
+            }
+            // Out of descriptors, or a caller that has given up: the next may do better.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Serves the one session whose stream is given.
+///
+/// # Errors
+/// When the stream fails other than by its end.
+pub fn session(stream: UnixStream) -> Result<(), AgentError> {
+    serve(stream).map_err(AgentError::Session)
+}
+
+enum Input {
+    Order(Order),
+    /// The load has news.
+    News,
+    Gone,
+}
+
+fn serve<S: Duplex>(stream: S) -> io::Result<()> {
+    let (inputs_to, inputs) = channel();
+    let reader = stream.second()?;
+    let orders = inputs_to.clone();
+    std::thread::Builder::new()
+        .name("wirecost-orders".to_owned())
+        .spawn(move || read_orders(reader, &orders))?;
+    let mut session =
+        Session { stream, inputs, inputs_to, load: None, last_live: Instant::now(), phase: 0 };
+    session.run()
+}
+
+fn read_orders(stream: impl Read, inputs: &Sender<Input>) {
+    let mut stream = BufReader::new(stream);
+    while let Ok(order) = wire::read(&mut stream) {
+        if inputs.send(Input::Order(order)).is_err() {
+            return;
+        }
+    }
+    let _ = inputs.send(Input::Gone);
+}
+
+struct Session<S> {
+    stream: S,
+    inputs: Receiver<Input>,
+    inputs_to: Sender<Input>,
+    load: Option<Load>,
+    last_live: Instant,
+    phase: u32,
+}
+
+impl<S: Duplex> Session<S> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut heard = Instant::now();
+        loop {
+            let patience = LEASE.saturating_sub(heard.elapsed());
+            match self.inputs.recv_timeout(patience) {
+                Ok(Input::Order(order)) => {
+                    heard = Instant::now();
+                    self.obey(order)?;
+                }
+                Ok(Input::News) => {}
+                Ok(Input::Gone) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if heard.elapsed() >= LEASE {
+                        return Err(io::Error::new(
+                            io::ErrorKind::TimedOut,
+                            "the controller has gone silent",
+                        ));
+                    }
+                }
+            }
+            self.tell_news()?;
+        }
+    }
+
+    fn say(&mut self, notice: &Notice) -> io::Result<()> {
+        wire::write(&mut self.stream, notice)
+    }
+
+    fn fail(&mut self, status: Status, message: impl ToString) -> io::Result<()> {
+        self.say(&Notice::Failed { status, message: message.to_string() })
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        match order {
+            Order::Hello { version } if version != wire::VERSION => self.fail(
+                Status::Peer,
+                format!(
+                    "this agent speaks version {} of the protocol and the controller {version}: \
+                     install the same wirecost on both",
+                    wire::VERSION
+                ),
+            ),
+            Order::Hello { version } => match facts::read() {
+                Ok(mut facts) => {
+                    facts.version = env!("CARGO_PKG_VERSION").to_owned();
+                    self.say(&Notice::Welcome { version, facts: Box::new(facts) })
+                }
+                Err(error) => self.fail(Status::Peer, error),
+            },
+            Order::Ping => self.say(&Notice::Pong { now: Monotonic.now() }),
+            Order::Prepare(plan) => {
+                // Everything the session starts runs on the host's CPUs and nowhere else.
+                if let Err(error) = wirecost_linux::thread::restrict(&plan.cpus) {
+                    return self.fail(Status::Peer, format!("CPUs {:?}: {error}", plan.cpus));
+                }
+                let news = self.inputs_to.clone();
+                let notify = Arc::new(move || {
+                    let _ = news.send(Input::News);
+                });
+                match Load::prepare(*plan, notify) {
+                    Ok((load, prepared)) => {
+                        self.load = Some(load);
+                        self.say(&Notice::Prepared(prepared))
+                    }
+                    Err(error) => self.fail(status_of(&error), error),
+                }
+            }
+            Order::Connect(endpoints) => match &mut self.load {
+                Some(load) => match load.connect(endpoints) {
+                    Ok(()) => self.say(&Notice::Ready),
+                    Err(error) => self.fail(status_of(&error), error),
+                },
+                None => self.out_of_turn(),
+            },
+            Order::Start(PhaseTimes { phase, start, window }) => {
+                self.phase = phase;
+                match &mut self.load {
+                    Some(load) => {
+                        load.start(Schedule { phase, start, window });
+                        Ok(())
+                    }
+                    None => self.out_of_turn(),
+                }
+            }
+            Order::Finish { limits } => match &self.load {
+                Some(load) => {
+                    load.finish(limits);
+                    Ok(())
+                }
+                None => self.out_of_turn(),
+            },
+            Order::CutOff => match &self.load {
+                Some(load) => {
+                    load.cut_off();
+                    Ok(())
+                }
+                None => self.out_of_turn(),
+            },
+            Order::Environment => {
+                let environment = serde_json::to_value(environment::Environment::read())?;
+                self.say(&Notice::Environment(environment))
+            }
+            Order::Summarize => {
+                let Some(load) = &self.load else { return self.out_of_turn() };
+                let settings = load
+                    .settings()
+                    .map(|granted| Setting {
+                        name: granted.name.to_owned(),
+                        host: String::new(),
+                        asked: granted.asked.clone(),
+                        granted: granted.granted.clone(),
+                    })
+                    .collect();
+                let warnings = load.warnings().to_vec();
+                self.say(&Notice::Summary { settings, warnings })
+            }
+        }
+    }
+
+    fn out_of_turn(&mut self) -> io::Result<()> {
+        self.fail(Status::Peer, "the controller gave an order before a plan")
+    }
+
+    fn tell_news(&mut self) -> io::Result<()> {
+        while let Some(event) = self.load.as_mut().and_then(Load::event) {
+            let phase = self.phase;
+            let notice = match event {
+                LoadEvent::Cut(cut) => match self.is_live(&cut) {
+                    true => Notice::Cut { phase, cut },
+                    false => continue,
+                },
+                LoadEvent::Held(started) => Notice::Held { phase, started },
+                LoadEvent::Ended(result) => Notice::Ended(result),
+                LoadEvent::Failed(message) => Notice::Failed { status: Status::Peer, message },
+            };
+            self.say(&notice)?;
+        }
+        Ok(())
+    }
+
+    fn is_live(&mut self, cut: &Cut) -> bool {
+        if cut.edge == Edge::Interval && self.last_live.elapsed() < LIVE {
+            return false;
+        }
+        self.last_live = Instant::now();
+        true
+    }
+}
+
+fn status_of(error: &LoadError) -> Status {
+    match error {
+        LoadError::Plan(_) => Status::Usage,
+        LoadError::System { .. } | LoadError::NoConsent { .. } => Status::Peer,
+    }
+}

@@ -1,0 +1,481 @@
+//! The controller: takes the hosts of a run through its phases, all at the same instants, and
+//! gathers what they measured. Nothing it waits for is without a deadline.
+
+mod limits;
+mod members;
+mod phases;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::event::{Event, HostBrief, Listener};
+use wirecost_model::host::HostFacts;
+use wirecost_model::measure::{Cut, PhaseResult, Setting};
+use wirecost_model::outcome::{HostOutcome, Outcome, PhasePlan};
+use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
+use wirecost_model::profile::Profile;
+use wirecost_model::program::{Program, Side};
+use wirecost_model::status::Status;
+use wirecost_model::warning::Warning;
+use wirecost_workload::program::{self, ProgramError};
+
+use crate::agent::LEASE;
+use crate::clock_offset::{Exchange, Offset, estimate};
+use crate::host::HostError;
+use crate::wire::{self, Notice, Order};
+
+pub use members::Member;
+
+/// How often each agent is asked for the time, which shows both that the other is alive.
+const PING: Duration = Duration::from_secs(2);
+/// How long anything may take that needs no traffic: putting up workers, listening, consent.
+const SET_UP: Duration = Duration::from_secs(60);
+/// How long all strands may make no progress at all, beyond what the profile makes them wait.
+const STALL: Duration = Duration::from_secs(30);
+/// How long strands may take to end what they have begun, beyond what the profile makes them wait.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Exchanges for the estimate of a clock's offset.
+const EXCHANGES: usize = 16;
+
+/// How a run is to be done.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub engine: EngineKind,
+    /// Workers of each host; none leaves it to the host.
+    pub workers: Option<u32>,
+    pub interval: Nanos,
+    /// Before each window.
+    pub ramp: Nanos,
+    /// Longest time of the whole run.
+    pub timeout: Option<Duration>,
+    pub seed: u64,
+    /// Shared by the run's hosts; anything that nobody guesses.
+    pub token: String,
+    /// Connections each worker samples with TCP_INFO.
+    pub tcp_samples: u32,
+}
+
+/// Why a run ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stopped {
+    status: Status,
+    message: String,
+}
+
+impl Stopped {
+    fn new(status: Status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+}
+
+impl From<HostError> for Stopped {
+    fn from(error: HostError) -> Self {
+        Self::new(Status::Peer, chain(&error))
+    }
+}
+
+/// An error with all its causes, each said once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// Runs a profile on its hosts: the master first, then one for each of
+/// [`program::remote_hosts`], in that order. `stop` ends it early (Ctrl-C). Whatever happens, what
+/// has been measured until then comes back.
+pub fn run(
+    profile: &Profile,
+    members: Vec<Member>,
+    settings: &Settings,
+    stop: &AtomicBool,
+    listener: &mut dyn Listener,
+) -> Outcome {
+    let programs = match program::compile(profile) {
+        Ok(programs) => programs,
+        Err(errors) => return refused(&errors),
+    };
+    let mut controller = Controller::new(members, programs, settings, stop, listener);
+    let result = controller.run(profile);
+    controller.outcome(result)
+}
+
+fn refused(errors: &[ProgramError]) -> Outcome {
+    let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Outcome {
+        status: Status::Usage,
+        error: Some(text.join("\n")),
+        phases: Vec::new(),
+        hosts: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// What the controller knows of a host.
+struct Seat {
+    member: Member,
+    program: Program,
+    facts: HostFacts,
+    offset: Offset,
+    heard: Instant,
+    cpus: Vec<u32>,
+    owns_cpus: bool,
+    workers: u32,
+    phases: Vec<PhaseResult>,
+    settings: Vec<Setting>,
+    warnings: Vec<Warning>,
+    environment: serde_json::Value,
+    /// Newest counters of the phase under way.
+    newest: Option<Cut>,
+}
+
+struct Controller<'a> {
+    seats: Vec<Seat>,
+    notices: Receiver<(usize, Result<Notice, HostError>)>,
+    settings: &'a Settings,
+    stop: &'a AtomicBool,
+    listener: &'a mut dyn Listener,
+    deadline: Option<Instant>,
+    pinged: Instant,
+    plans: Vec<PhasePlan>,
+    warnings: Vec<Warning>,
+    /// What has come while something else was waited for.
+    put_by: Vec<(usize, Notice)>,
+}
+
+impl<'a> Controller<'a> {
+    fn new(
+        members: Vec<Member>,
+        programs: Vec<Program>,
+        settings: &'a Settings,
+        stop: &'a AtomicBool,
+        listener: &'a mut dyn Listener,
+    ) -> Self {
+        let (sender, notices) = channel();
+        let mut seats = Vec::new();
+        for (number, (mut member, program)) in members.into_iter().zip(programs).enumerate() {
+            member.host.attach(number, sender.clone());
+            seats.push(Seat {
+                member,
+                program,
+                facts: HostFacts::default(),
+                offset: Offset::default(),
+                heard: Instant::now(),
+                cpus: Vec::new(),
+                owns_cpus: false,
+                workers: 0,
+                phases: Vec::new(),
+                settings: Vec::new(),
+                warnings: Vec::new(),
+                environment: serde_json::Value::Null,
+                newest: None,
+            });
+        }
+        Self {
+            seats,
+            notices,
+            settings,
+            stop,
+            listener,
+            deadline: settings.timeout.map(|timeout| Instant::now() + timeout),
+            pinged: Instant::now(),
+            plans: Vec::new(),
+            warnings: Vec::new(),
+            put_by: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, profile: &Profile) -> Result<(), Stopped> {
+        self.welcome()?;
+        self.match_clocks()?;
+        self.share_cpus();
+        self.order_all(|_| Order::Environment)?;
+        for (number, notice) in self.one_from_each("environment", is_environment)? {
+            if let Notice::Environment(environment) = notice {
+                self.seats[number].environment = environment;
+            }
+        }
+        let endpoints = self.prepare()?;
+        self.order_all(|_| Order::Connect(endpoints.clone()))?;
+        self.one_from_each("readiness", |notice| matches!(notice, Notice::Ready))?;
+        let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
+        let hosts = self
+            .seats
+            .iter()
+            .map(|seat| HostBrief {
+                name: seat.member.host.name().to_owned(),
+                side: seat.program.side,
+                workers: seat.workers,
+                cpus: seat.cpus.clone(),
+            })
+            .collect();
+        self.listener.event(&Event::Ready { hosts, phases: phases as u32 });
+        self.plans = phases::plan(profile, self.settings.ramp);
+        for phase in 0..phases as u32 {
+            self.phase(profile, phase)?;
+        }
+        self.summarize()
+    }
+
+    fn order_all(&mut self, order: impl Fn(&Seat) -> Order) -> Result<(), Stopped> {
+        for seat in &mut self.seats {
+            let order = order(seat);
+            seat.member.host.order(order)?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self) -> Result<(), Stopped> {
+        self.order_all(|_| Order::Hello { version: wire::VERSION })?;
+        let welcomes =
+            self.one_from_each("greeting", |notice| matches!(notice, Notice::Welcome { .. }))?;
+        for (number, notice) in welcomes {
+            if let Notice::Welcome { facts, .. } = notice {
+                self.seats[number].facts = *facts;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hosts on this machine share its clock; the others are asked.
+    fn match_clocks(&mut self) -> Result<(), Stopped> {
+        let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        for number in 0..self.seats.len() {
+            if self.seats[number].facts.boot_id == here.trim() && !here.is_empty() {
+                continue;
+            }
+            let mut exchanges = Vec::new();
+            for _ in 0..EXCHANGES {
+                let sent = Monotonic.now();
+                self.seats[number].member.host.order(Order::Ping)?;
+                let due = Instant::now() + SET_UP;
+                let answer = self.wait("the time", due, |from, notice| {
+                    from == number && matches!(notice, Notice::Pong { .. })
+                })?;
+                if let (_, Notice::Pong { now }) = answer {
+                    exchanges.push(Exchange { sent, there: now, received: Monotonic.now() });
+                }
+            }
+            self.seats[number].offset = estimate(&exchanges);
+        }
+        Ok(())
+    }
+
+    /// Decides which CPUs each host uses, and whether they are its own.
+    fn share_cpus(&mut self) {
+        let machines: Vec<String> = self.seats.iter().map(|s| s.facts.boot_id.clone()).collect();
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            let on_machine = machines.iter().filter(|m| **m == machines[number]).count();
+            let place = machines[..number].iter().filter(|m| **m == machines[number]).count();
+            seat.owns_cpus = seat.member.owns_cpus || on_machine == 1;
+            if seat.member.cpus.is_empty() {
+                // Hosts that share CPUs begin at different ones, so that the two ends of a single
+                // flow do not meet on one.
+                let mut cpus = seat.facts.cpus.clone();
+                let begin = place * cpus.len() / on_machine.max(1);
+                let begin = begin.min(cpus.len());
+                cpus.rotate_left(begin);
+                seat.cpus = cpus;
+            } else {
+                seat.cpus = seat.member.cpus.clone();
+            }
+        }
+    }
+
+    fn prepare(&mut self) -> Result<Endpoints, Stopped> {
+        let settings = self.settings;
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            let plan = Plan {
+                token: settings.token.clone(),
+                seed: settings.seed,
+                host: number as u32,
+                engine: settings.engine,
+                workers: settings.workers,
+                cpus: seat.cpus.clone(),
+                interval: settings.interval,
+                program: seat.program.clone(),
+                data_address: seat.member.listens_at,
+                tcp_samples: settings.tcp_samples,
+            };
+            seat.member.host.order(Order::Prepare(Box::new(plan)))?;
+        }
+        let mut hosts = vec![Prepared::default(); self.seats.len()];
+        let all = self.one_from_each("the workers", |n| matches!(n, Notice::Prepared(_)))?;
+        for (number, notice) in all {
+            if let Notice::Prepared(mut prepared) = notice {
+                let seat = &mut self.seats[number];
+                seat.workers = prepared.workers;
+                let mut fill = |address: &mut Address| {
+                    if let (Address::Inet(address), Some(known)) =
+                        (address, seat.member.data_address)
+                        && address.ip().is_unspecified()
+                    {
+                        address.set_ip(known);
+                    }
+                };
+                prepared.consent.iter_mut().for_each(&mut fill);
+                prepared.services.iter_mut().flat_map(|s| &mut s.addresses).for_each(fill);
+                hosts[number] = prepared;
+            }
+        }
+        Ok(Endpoints { hosts })
+    }
+
+    fn summarize(&mut self) -> Result<(), Stopped> {
+        self.order_all(|_| Order::Summarize)?;
+        let all = self.one_from_each("the summary", |n| matches!(n, Notice::Summary { .. }))?;
+        for (number, notice) in all {
+            if let Notice::Summary { settings, warnings } = notice {
+                let seat = &mut self.seats[number];
+                let name = seat.member.host.name().to_owned();
+                seat.settings = settings
+                    .into_iter()
+                    .map(|setting| Setting { host: name.clone(), ..setting })
+                    .collect();
+                seat.warnings =
+                    warnings.into_iter().map(|warning| warning.of_host(&name)).collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// One notice of that kind from every host.
+    fn one_from_each(
+        &mut self,
+        what: &str,
+        is: impl Fn(&Notice) -> bool,
+    ) -> Result<Vec<(usize, Notice)>, Stopped> {
+        let due = Instant::now() + SET_UP;
+        let mut got: BTreeMap<usize, Notice> = BTreeMap::new();
+        while got.len() < self.seats.len() {
+            let (number, notice) =
+                self.wait(what, due, |from, notice| !got.contains_key(&from) && is(notice))?;
+            got.insert(number, notice);
+        }
+        Ok(got.into_iter().collect())
+    }
+
+    /// The next notice that fits; others are put by.
+    fn wait(
+        &mut self,
+        what: &str,
+        due: Instant,
+        fits: impl Fn(usize, &Notice) -> bool,
+    ) -> Result<(usize, Notice), Stopped> {
+        if let Some(place) = self.put_by.iter().position(|(from, notice)| fits(*from, notice)) {
+            return Ok(self.put_by.remove(place));
+        }
+        loop {
+            match self.next(due)? {
+                Some((from, notice)) if fits(from, &notice) => return Ok((from, notice)),
+                Some(other) => self.put_by.push(other),
+                None => {
+                    return Err(Stopped::new(
+                        Status::Peer,
+                        format!("waited in vain for {what} of the hosts"),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The next notice, or `None` when `due` has come. Keeps up signs of life meanwhile.
+    fn next(&mut self, due: Instant) -> Result<Option<(usize, Notice)>, Stopped> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Stopped::new(Status::Interrupted, "interrupted"));
+            }
+            let now = Instant::now();
+            if self.deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(Stopped::new(
+                    Status::Invalid,
+                    "the run took longer than --timeout allows",
+                ));
+            }
+            if now.duration_since(self.pinged) >= PING {
+                self.pinged = now;
+                self.order_all(|_| Order::Ping)?;
+            }
+            if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE)
+            {
+                return Err(Stopped::new(
+                    Status::Peer,
+                    format!("{} has said nothing for {} s", silent.member.host.name(), LEASE.as_secs()),
+                ));
+            }
+            if now >= due {
+                return Ok(None);
+            }
+            let patience = (due - now).min(Duration::from_millis(100));
+            match self.notices.recv_timeout(patience) {
+                Ok((from, Ok(notice))) => {
+                    self.seats[from].heard = Instant::now();
+                    match notice {
+                        Notice::Failed { status, message } => {
+                            let name = self.seats[from].member.host.name();
+                            return Err(Stopped::new(status, format!("{name}: {message}")));
+                        }
+                        notice => return Ok(Some((from, notice))),
+                    }
+                }
+                Ok((_, Err(error))) => return Err(error.into()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Stopped::new(Status::Peer, "all hosts are gone"));
+                }
+            }
+        }
+    }
+
+    fn outcome(self, result: Result<(), Stopped>) -> Outcome {
+        let (status, error) = match result {
+            Ok(()) => (Status::Ok, None),
+            Err(stopped) => (stopped.status, Some(stopped.message)),
+        };
+        let hosts = self
+            .seats
+            .into_iter()
+            .map(|seat| HostOutcome {
+                name: seat.member.host.name().to_owned(),
+                side: seat.program.side,
+                address: seat.member.address.clone(),
+                cpus: match (seat.member.cpus.is_empty(), seat.owns_cpus) {
+                    (false, _) => seat.cpus,
+                    // Alone on its machine: also what the kernel does elsewhere is for it.
+                    (true, true) => (0..seat.facts.machine_cpus).collect(),
+                    (true, false) => seat.facts.cpus.clone(),
+                },
+                owns_cpus: seat.owns_cpus,
+                workers: seat.workers,
+                clock_offset: seat.offset.nanos,
+                clock_error: seat.offset.error,
+                phases: seat.phases,
+                settings: seat.settings,
+                warnings: seat.warnings,
+                environment: seat.environment,
+                facts: seat.facts,
+            })
+            .collect();
+        Outcome { status, error, phases: self.plans, hosts, warnings: self.warnings }
+    }
+}
+
+fn is_environment(notice: &Notice) -> bool {
+    matches!(notice, Notice::Environment(_))
+}
+
+/// Whether a host drives the traffic.
+fn is_master(seat: &Seat) -> bool {
+    seat.program.side == Side::Master
+}

@@ -1,0 +1,243 @@
+//! One phase after the other: all hosts begin, cut their counters and end at the same instants.
+
+use std::time::{Duration, Instant};
+
+use wirecost_linux::clock::{Monotonic, unix_ms};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
+use wirecost_model::event::{Event, HostCounters};
+use wirecost_model::outcome::PhasePlan;
+use wirecost_model::profile::{Profile, Transaction, Until};
+use wirecost_model::status::Status;
+use wirecost_workload::protocols;
+
+use super::limits::{Counts, agree};
+use super::{Controller, DRAIN, STALL, Stopped, is_master};
+use crate::wire::{Notice, Order, PhaseTimes};
+
+/// Between the order and the beginning of a phase: long enough for the order to arrive everywhere.
+const LEAD: Nanos = 20 * MILLISECOND;
+
+/// The phases of a profile as they are measured: the headline is the longest one that lasts a given
+/// time, or else the last of those with the most iterations.
+pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
+    let count = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
+    let mut plans: Vec<PhasePlan> = (0..count)
+        .map(|phase| {
+            let until = longest(transactions(profile, phase));
+            let timed = matches!(until, Until::Duration(_));
+            PhasePlan {
+                until,
+                ramp_seconds: if timed { seconds(ramp) } else { 0.0 },
+                headline: false,
+                datagrams: uses_datagrams(profile),
+            }
+        })
+        .collect();
+    let rank = |plan: &PhasePlan| match plan.until {
+        Until::Iterations(n) => (0, u128::from(n)),
+        Until::Duration(length) => (1, length.as_nanos()),
+    };
+    // A phase that opens or closes connections is not what a profile is about, if there is another.
+    let moves = |phase: &usize| {
+        transactions(profile, *phase).flat_map(|t| &t.flowops).any(|flowop| {
+            !matches!(flowop.kind.as_str(), "connect" | "accept" | "disconnect" | "think" | "nop")
+        })
+    };
+    let headline = (0..count).max_by_key(|phase| (rank(&plans[*phase]).0, moves(phase), rank(&plans[*phase]).1));
+    if let Some(headline) = headline {
+        plans[headline].headline = true;
+    }
+    plans
+}
+
+fn transactions(profile: &Profile, phase: usize) -> impl Iterator<Item = &Transaction> {
+    profile.groups.iter().filter_map(move |group| group.transactions.get(phase))
+}
+
+fn longest<'a>(transactions: impl Iterator<Item = &'a Transaction>) -> Until {
+    transactions.map(|t| t.until).fold(Until::Iterations(0), |a, b| match (a, b) {
+        (Until::Duration(a), Until::Duration(b)) => Until::Duration(a.max(b)),
+        (Until::Duration(a), _) | (_, Until::Duration(a)) => Until::Duration(a),
+        (Until::Iterations(a), Until::Iterations(b)) => Until::Iterations(a.max(b)),
+    })
+}
+
+fn uses_datagrams(profile: &Profile) -> bool {
+    profile
+        .groups
+        .iter()
+        .flat_map(|g| &g.transactions)
+        .flat_map(|t| &t.flowops)
+        .filter_map(|flowop| flowop.options.protocol.as_deref().and_then(protocols::find))
+        .any(|protocol| !protocol.stream())
+}
+
+/// The longest time for which the profile itself may keep every strand from making progress.
+fn longest_wait(profile: &Profile, phase: u32) -> Duration {
+    transactions(profile, phase as usize)
+        .map(|transaction| {
+            let pause = transaction.rate.filter(|&r| r > 0.0).map_or(0.0, |rate| 1.0 / rate);
+            let waits = transaction.flowops.iter().map(|flowop| {
+                let options = &flowop.options;
+                options.duration.unwrap_or_default() + options.timeout.unwrap_or_default()
+            });
+            waits.sum::<Duration>() + Duration::try_from_secs_f64(pause).unwrap_or(Duration::MAX / 4)
+        })
+        .max()
+        .unwrap_or_default()
+        .min(Duration::from_secs(24 * 3600))
+}
+
+impl Controller<'_> {
+    /// Runs one phase to its end.
+    pub(super) fn phase(&mut self, profile: &Profile, phase: u32) -> Result<(), Stopped> {
+        let plan = self.plans[phase as usize].clone();
+        let ramp = if plan.ramp_seconds > 0.0 { self.settings.ramp } else { 0 };
+        let start = Monotonic.now() + LEAD;
+        let window = match plan.until {
+            Until::Duration(length) => Some((start + ramp, start + ramp + nanos(length))),
+            Until::Iterations(_) => None,
+        };
+        for seat in &mut self.seats {
+            seat.newest = None;
+            let there = |here| seat.offset.there(here);
+            let times = PhaseTimes {
+                phase,
+                start: there(start),
+                window: window.map(|(from, to)| (there(from), there(to))),
+            };
+            seat.member.host.order(Order::Start(times))?;
+        }
+        self.listener.event(&Event::PhaseStarted {
+            phase,
+            until: plan.until,
+            ramp,
+            headline: plan.headline,
+            unix_ms: unix_ms(),
+        });
+        let patience = longest_wait(profile, phase);
+        let started = self.held(phase, start, window.map(|(_, to)| to), patience)?;
+        let programs: Vec<_> = self.seats.iter().map(|seat| &seat.program).collect();
+        let limits = agree(&programs, phase, &started);
+        for (seat, limits) in self.seats.iter_mut().zip(limits) {
+            seat.member.host.order(Order::Finish { limits })?;
+        }
+        self.ended(phase, start, DRAIN + patience)?;
+        let hosts = self.counters(start);
+        self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts });
+        Ok(())
+    }
+
+    /// Waits until no strand begins another transaction by itself.
+    fn held(
+        &mut self,
+        phase: u32,
+        start: Nanos,
+        end: Option<Nanos>,
+        patience: Duration,
+    ) -> Result<Vec<Counts>, Stopped> {
+        let mut held: Vec<Option<Counts>> = vec![None; self.seats.len()];
+        let stall = STALL + patience + Duration::from_nanos(self.settings.interval) * 2;
+        let mut progress = (0u64, Instant::now());
+        loop {
+            // Where iterations decide, a peer may wait for datagrams that are lost: only the master
+            // knows when it is over.
+            let enough = held.iter().zip(&self.seats).all(|(held, seat)| {
+                held.is_some() || (end.is_none() && !is_master(seat) && self.plans[phase as usize].datagrams)
+            });
+            if enough {
+                return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
+            }
+            let due = Instant::now() + Duration::from_millis(500);
+            match self.next(due)? {
+                Some((from, Notice::Held { phase: of, started })) if of == phase => {
+                    held[from] = Some(started);
+                    progress.1 = Instant::now();
+                }
+                Some((from, notice)) => self.live(from, phase, start, notice),
+                None => {}
+            }
+            let sum: u64 = self.counters(start).iter().map(|c| {
+                let counters = &c.counters;
+                let operations: u64 = counters.flowops.iter().map(|f| f.done + f.failed).sum();
+                counters.bytes.total() + operations
+            }).sum();
+            if sum != progress.0 {
+                progress = (sum, Instant::now());
+            }
+            if progress.1.elapsed() > stall {
+                return Err(Stopped::new(
+                    Status::Peer,
+                    format!(
+                        "phase {phase} made no progress for {} s: is a firewall between the hosts, \
+                         or does the profile read what nobody writes?",
+                        stall.as_secs()
+                    ),
+                ));
+            }
+        }
+    }
+
+    /// Waits for the results; cuts off what does not end.
+    fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<(), Stopped> {
+        let mut ended = vec![false; self.seats.len()];
+        let mut due = Instant::now() + patience;
+        let mut cut_off = false;
+        while !ended.iter().all(|&ended| ended) {
+            match self.next(due)? {
+                Some((from, Notice::Ended(result))) => {
+                    ended[from] = true;
+                    self.seats[from].newest = result.cuts.last().cloned();
+                    self.seats[from].phases.push(*result);
+                }
+                Some((from, notice)) => self.live(from, phase, start, notice),
+                None if cut_off => {
+                    return Err(Stopped::new(
+                        Status::Peer,
+                        format!("a host did not end phase {phase}"),
+                    ));
+                }
+                None => {
+                    cut_off = true;
+                    due = Instant::now() + DRAIN;
+                    for (seat, _) in self.seats.iter_mut().zip(&ended).filter(|(_, ended)| !**ended)
+                    {
+                        seat.member.host.order(Order::CutOff)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counters of the phase under way.
+    fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
+        let Notice::Cut { phase: of, cut } = notice else { return };
+        if of != phase {
+            return;
+        }
+        let at = cut.at;
+        self.seats[from].newest = Some(cut);
+        if is_master(&self.seats[from]) {
+            let elapsed = at.saturating_sub(self.seats[from].offset.there(start));
+            let hosts = self.counters(start);
+            self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
+        }
+    }
+
+    fn counters(&self, start: Nanos) -> Vec<HostCounters> {
+        self.seats
+            .iter()
+            .enumerate()
+            .filter_map(|(number, seat)| {
+                let cut = seat.newest.as_ref()?;
+                Some(HostCounters {
+                    host: number as u32,
+                    side: seat.program.side,
+                    elapsed: cut.at.saturating_sub(seat.offset.there(start)),
+                    counters: cut.counters.clone(),
+                })
+            })
+            .collect()
+    }
+}

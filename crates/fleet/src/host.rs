@@ -1,0 +1,232 @@
+//! A host as the controller sees it: it takes orders and gives notices.
+
+use std::io::{self, BufReader};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use crate::wire::{self, Notice, Order};
+
+/// Longest time that connecting to an agent may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that an order may wait to be taken.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a host cannot be used (any more).
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("{name}: cannot start an agent: {source}")]
+    Start {
+        name: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{name}: {address} is not an address: {reason}")]
+    Address { name: String, address: String, reason: String },
+    #[error("{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`")]
+    Unreachable {
+        name: String,
+        address: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{name}: lost the agent: {source}")]
+    Lost {
+        name: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The line between deciding and doing.
+pub trait Host: Send {
+    /// As the user calls it.
+    fn name(&self) -> &str;
+
+    /// Gives an order. It returns before the order is carried out.
+    ///
+    /// # Errors
+    /// When the host is gone.
+    fn order(&mut self, order: Order) -> Result<(), HostError>;
+
+    /// From now on puts every notice of the host into `notices`, under this number; at last the
+    /// error that ended it.
+    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>);
+}
+
+/// An agent at the other end of a stream: a child process, or a daemon elsewhere.
+#[derive(Debug)]
+pub struct AgentHost {
+    name: String,
+    stream: Stream,
+    child: Option<Child>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        })
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl io::Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AgentHost {
+    /// Starts `command` as an agent whose standard input is the session's stream
+    /// (`wirecost agent --session`). The process ends with the session.
+    ///
+    /// # Errors
+    /// Those of making the stream and starting the process.
+    pub fn spawn(name: &str, mut command: Command) -> Result<Self, HostError> {
+        let start = |source| HostError::Start { name: name.to_owned(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(start)?;
+        ours.set_write_timeout(Some(ORDER_TIMEOUT)).map_err(start)?;
+        let theirs: std::os::fd::OwnedFd = theirs.into();
+        // A process group of its own: Ctrl-C in the terminal is for the controller, which then ends
+        // the session.
+        let child = command
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(start)?;
+        Ok(Self { name: name.to_owned(), stream: Stream::Unix(ours), child: Some(child) })
+    }
+
+    /// Connects to an agent that listens at `address`, HOST:PORT.
+    ///
+    /// # Errors
+    /// When the name does not resolve or nobody answers.
+    pub fn connect(name: &str, address: &str) -> Result<(Self, SocketAddr), HostError> {
+        let resolved: Vec<SocketAddr> = address
+            .to_socket_addrs()
+            .map_err(|error| HostError::Address {
+                name: name.to_owned(),
+                address: address.to_owned(),
+                reason: error.to_string(),
+            })?
+            .collect();
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for candidate in resolved {
+            match TcpStream::connect_timeout(&candidate, CONNECT_TIMEOUT) {
+                Ok(stream) => {
+                    let set = stream
+                        .set_nodelay(true)
+                        .and_then(|()| stream.set_write_timeout(Some(ORDER_TIMEOUT)));
+                    if let Err(source) = set {
+                        return Err(HostError::Lost { name: name.to_owned(), source });
+                    }
+                    let host = Self {
+                        name: name.to_owned(),
+                        stream: Stream::Tcp(stream),
+                        child: None,
+                    };
+                    return Ok((host, candidate));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(HostError::Unreachable {
+            name: name.to_owned(),
+            address: address.to_owned(),
+            source: last,
+        })
+    }
+}
+
+impl Host for AgentHost {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn order(&mut self, order: Order) -> Result<(), HostError> {
+        wire::write(&mut self.stream, &order)
+            .map_err(|source| HostError::Lost { name: self.name.clone(), source })
+    }
+
+    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+        let name = self.name.clone();
+        let lost = move |source| HostError::Lost { name: name.clone(), source };
+        let stream = match self.stream.try_clone() {
+            Ok(stream) => stream,
+            Err(error) => {
+                let _ = notices.send((number, Err(lost(error))));
+                return;
+            }
+        };
+        let reader = std::thread::Builder::new().name(format!("wirecost-{number}"));
+        // The thread ends with the stream, which the drop of this host ends.
+        let _ = reader.spawn(move || {
+            let mut stream = BufReader::new(stream);
+            loop {
+                match wire::read(&mut stream) {
+                    Ok(notice) => {
+                        if notices.send((number, Ok(notice))).is_err() {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        let _ = notices.send((number, Err(lost(error))));
+                        return;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Drop for AgentHost {
+    fn drop(&mut self) {
+        match &self.stream {
+            Stream::Unix(stream) => {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+            Stream::Tcp(stream) => {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        }
+        // An agent ends with its session; one that hangs is ended.
+        if let Some(child) = &mut self.child {
+            let patience = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < patience {
+                match child.try_wait() {
+                    Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                    _ => return,
+                }
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a lab could not be made, used or removed, and what to do about it.
+
+use std::io;
+
+use wirecost_linux::link::LinkError;
+use wirecost_linux::netns::NetNsError;
+use wirecost_linux::privilege::Capability;
+use wirecost_linux::rps::RpsError;
+
+use crate::addresses::MAX_HOSTS;
+
+/// Why a lab could not be made, used or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error("a lab cannot be made or removed without {}", names(.missing))]
+    NotPermitted { missing: Vec<Capability> },
+    #[error("a lab has 2 to {MAX_HOSTS} hosts, not {asked}")]
+    HostCount { asked: usize },
+    #[error("`{name}` cannot name a lab: a name is 1 to 64 letters, digits and `-`")]
+    BadName { name: String },
+    #[error("a lab named `{name}` is there already")]
+    NameTaken { name: String },
+    #[error("there is no lab named `{name}`")]
+    NotFound { name: String },
+    #[error("lab `{name}` is not whole: its namespace `{namespace}` is gone")]
+    Incomplete { name: String, namespace: String },
+    #[error("lab `{name}` belongs to the run of process {pid}, which goes on")]
+    InUse { name: String, pid: u32 },
+    #[error("/proc does not tell of this process")]
+    NoProc,
+    #[error("another wirecost has held {path} for {seconds} s")]
+    Locked { path: String, seconds: u64 },
+    #[error("failed to {act} {path}")]
+    State {
+        act: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    #[error("failed to list the network namespaces in /run/netns")]
+    List { source: io::Error },
+    #[error("failed to set {setting} in `{namespace}`")]
+    Setting {
+        setting: &'static str,
+        namespace: String,
+        source: io::Error,
+    },
+    #[error("failed to prepare the start of a process in `{namespace}`")]
+    Place {
+        namespace: String,
+        source: io::Error,
+    },
+    #[error("failed to read which CPUs this process may use")]
+    Cpus { source: io::Error },
+    #[error(transparent)]
+    Namespace(#[from] NetNsError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Steering(#[from] RpsError),
+}
+
+impl LabError {
+    /// What the reader can do about it, where there is something.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::NotPermitted { .. } => Some(
+                "run it as root (sudo), or in a container with these capabilities; without them \
+                 a run can use loopback"
+                    .to_owned(),
+            ),
+            Self::NameTaken { name } | Self::Incomplete { name, .. } => {
+                Some(format!("take it down: wirecost lab down {name}"))
+            }
+            Self::NotFound { .. } => Some("see what there is: wirecost lab status".to_owned()),
+            Self::InUse { pid, .. } => Some(format!("stop process {pid}, which removes it")),
+            Self::State { path, source, .. } => match source.kind() {
+                io::ErrorKind::InvalidData => Some(format!(
+                    "it was written by another version; if no lab is in use, remove {path}"
+                )),
+                _ => Some("make /run/wirecost writable for this user".to_owned()),
+            },
+            Self::Namespace(NetNsError::Refused { .. }) => Some(
+                "the kernel must allow making network namespaces, and mounting in /run/netns, \
+                 which some containers forbid"
+                    .to_owned(),
+            ),
+            Self::Link(LinkError::Netlink { source, .. })
+                if source.kind() == io::ErrorKind::Unsupported =>
+            {
+                Some(
+                    "the kernel needs the veth and bridge modules: modprobe veth bridge".to_owned(),
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+fn names(missing: &[Capability]) -> String {
+    missing
+        .iter()
+        .map(|capability| capability.name())
+        .collect::<Vec<_>>()
+        .join(" and ")
+}

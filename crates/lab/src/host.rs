@@ -1,0 +1,57 @@
+//! One host of a lab.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use wirecost_linux::netns::NetNs;
+use wirecost_linux::spawn;
+
+use crate::LabError;
+
+/// The device of every host.
+pub(crate) const DEVICE: &str = "eth0";
+
+/// One host of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabHost {
+    /// `h1`, `h2`...
+    pub name: String,
+    /// Name of its network namespace, for `ip netns` too.
+    pub namespace: String,
+    pub ipv4: Ipv4Addr,
+    /// `None` where the kernel has no IPv6.
+    pub ipv6: Option<Ipv6Addr>,
+    /// Its network device.
+    pub device: String,
+    /// CPUs its processes run on.
+    pub cpus: Vec<u32>,
+    /// No other host uses these CPUs; otherwise the host shares all of them with all others.
+    pub owns_cpus: bool,
+    /// CPUs to which the receive work of its device is steered; none: it is done by the sender's.
+    pub receive_cpus: Vec<u32>,
+}
+
+impl LabHost {
+    /// Makes a child process start on this host: in its namespace, and on its CPUs.
+    ///
+    /// # Errors
+    /// [`LabError`] when the namespace is gone, or no descriptor is left.
+    pub fn place(&self, command: &mut Command) -> Result<(), LabError> {
+        let namespace = self.open()?;
+        spawn::enter_on_spawn(command, &namespace).map_err(|source| LabError::Place {
+            namespace: self.namespace.clone(),
+            source,
+        })?;
+        spawn::pin_on_spawn(command, &self.cpus);
+        Ok(())
+    }
+
+    /// Opens its namespace.
+    ///
+    /// # Errors
+    /// [`LabError::Namespace`] when it is gone.
+    pub fn open(&self) -> Result<NetNs, LabError> {
+        Ok(NetNs::open(&self.namespace)?)
+    }
+}

@@ -1,0 +1,93 @@
+//! Which CPUs each host gets.
+
+use std::fs;
+
+/// What one host gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) owned: bool,
+}
+
+/// Shares `cpus` out among hosts: the same number to each, so that no host is faster than another.
+/// What does not divide is left to the controller and the rest of the machine. With fewer CPUs than
+/// hosts all hosts share all. CPUs of one core go together, as threads of a core slow each other
+/// down; `core_of` tells them.
+pub(crate) fn share(
+    cpus: &[u32],
+    hosts: usize,
+    core_of: impl Fn(u32) -> Option<(u32, u32)>,
+) -> Vec<Share> {
+    let each = cpus.len() / hosts.max(1);
+    if each == 0 {
+        return vec![
+            Share {
+                cpus: cpus.to_vec(),
+                owned: false
+            };
+            hosts
+        ];
+    }
+    let mut by_core = cpus.to_vec();
+    // CPUs of unknown cores keep their order behind the others.
+    by_core.sort_by_key(|&cpu| (core_of(cpu).unwrap_or((u32::MAX, u32::MAX)), cpu));
+    by_core
+        .chunks_exact(each)
+        .take(hosts)
+        .map(|chunk| {
+            let mut cpus = chunk.to_vec();
+            cpus.sort_unstable();
+            Share { cpus, owned: true }
+        })
+        .collect()
+}
+
+/// Package and core of a CPU of this machine.
+pub(crate) fn core_of(cpu: u32) -> Option<(u32, u32)> {
+    let number = |name| -> Option<u32> {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    Some((number("physical_package_id")?, number("core_id")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(cpus: &[u32], hosts: usize, core_of: fn(u32) -> Option<(u32, u32)>) -> Vec<Vec<u32>> {
+        let shares = share(cpus, hosts, core_of);
+        assert!(
+            shares
+                .iter()
+                .all(|share| share.owned == (cpus.len() >= hosts))
+        );
+        shares.into_iter().map(|share| share.cpus).collect()
+    }
+
+    #[test]
+    fn each_gets_the_same_number() {
+        assert_eq!(shares(&[0, 1], 2, |_| None), [[0], [1]]);
+        assert_eq!(shares(&[0, 1, 2, 3, 5], 2, |_| None), [[0, 1], [2, 3]]);
+    }
+
+    #[test]
+    fn too_few_are_shared() {
+        assert_eq!(shares(&[0, 1], 3, |_| None), [[0, 1], [0, 1], [0, 1]]);
+    }
+
+    #[test]
+    fn threads_of_a_core_go_together() {
+        // As x86 numbers them: 0 and 4 are one core.
+        let pairs = |cpu| Some((0, cpu % 4));
+        let cpus = [0, 1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(shares(&cpus, 2, pairs), [[0, 1, 4, 5], [2, 3, 6, 7]]);
+        assert_eq!(shares(&cpus, 4, pairs), [[0, 4], [1, 5], [2, 6], [3, 7]]);
+    }
+
+    #[test]
+    fn sockets_come_before_cores() {
+        let sockets = |cpu| Some((cpu % 2, cpu / 2));
+        assert_eq!(shares(&[0, 1, 2, 3], 2, sockets), [[0, 2], [1, 3]]);
+    }
+}

@@ -1,0 +1,219 @@
+//! What is known of the labs of this machine across processes: a file for each in
+//! /run/wirecost/lab, written before anything is made and removed after all is gone. One lock
+//! guards them, so that two processes never make or remove labs at once.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use wirecost_linux::process::ProcessId;
+use wirecost_linux::thread::allowed_cpus;
+
+use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
+
+const DIRECTORY: &str = "/run/wirecost/lab";
+const SCHEMA: &str = "wirecost.lab/1";
+
+/// Making a lab of many hosts takes a second or two; longer means that something is stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a lab stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lifetime {
+    /// As long as the run that made it.
+    Run,
+    /// Until it is taken down.
+    UntilDown,
+}
+
+/// One lab, as its file keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) schema: String,
+    pub(crate) name: String,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) creator: ProcessId,
+    pub(crate) hosts: Vec<LabHost>,
+    /// Namespace of the switch of a lab with more than two hosts.
+    pub(crate) switch: Option<String>,
+}
+
+impl State {
+    /// What a lab will be. Nothing is made yet.
+    pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
+        let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
+        let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        let shares = placement::share(&cpus, spec.hosts, placement::core_of);
+        let hosts = (1..=u8::MAX)
+            .zip(shares)
+            .map(|(number, share)| {
+                let name = format!("h{number}");
+                LabHost {
+                    namespace: build::namespace_of(&spec.name, &name),
+                    name,
+                    ipv4: addresses::ipv4(number),
+                    ipv6: ipv6.then(|| addresses::ipv6(number)),
+                    device: host::DEVICE.to_owned(),
+                    cpus: share.cpus,
+                    owns_cpus: share.owned,
+                    receive_cpus: Vec::new(),
+                }
+            })
+            .collect();
+        Ok(Self {
+            schema: SCHEMA.to_owned(),
+            name: spec.name.clone(),
+            lifetime: spec.lifetime,
+            creator,
+            hosts,
+            switch: (spec.hosts > 2).then(|| build::namespace_of(&spec.name, build::SWITCH)),
+        })
+    }
+
+    /// All namespaces of the lab.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = String> {
+        self.hosts
+            .iter()
+            .map(|host| host.namespace.clone())
+            .chain(self.switch.clone())
+    }
+
+    /// A namespace of the lab that is not among those `present`.
+    pub(crate) fn missing_from(&self, present: &[String]) -> Option<String> {
+        self.namespaces()
+            .find(|namespace| !present.contains(namespace))
+    }
+
+    /// Its run ended and did not remove it.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.lifetime == Lifetime::Run && !self.creator.is_alive()
+    }
+}
+
+/// The directory of state files, locked while this lives.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    pub(crate) fn lock() -> Result<Self, LabError> {
+        let path = PathBuf::from(DIRECTORY);
+        fs::create_dir_all(&path).map_err(failed("create", &path))?;
+        let lock = path.join(".lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock)
+            .map_err(failed("open", &lock))?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { path, _lock: file }),
+                Err(rustix::io::Errno::AGAIN) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    return Err(LabError::Locked {
+                        path: lock.display().to_string(),
+                        seconds: PATIENCE.as_secs(),
+                    });
+                }
+                Err(error) => return Err(failed("lock", &lock)(error.into())),
+            }
+        }
+    }
+
+    pub(crate) fn load(&self, name: &str) -> Result<Option<State>, LabError> {
+        load(&self.file(name))
+    }
+
+    pub(crate) fn load_all(&self) -> Result<Vec<State>, LabError> {
+        load_all(&self.path)
+    }
+
+    /// Whole or not at all: a reader sees the file as it was or as it is now.
+    pub(crate) fn save(&self, state: &State) -> Result<(), LabError> {
+        let path = self.file(&state.name);
+        let draft = path.with_extension("draft");
+        let text = serde_json::to_vec_pretty(state).map_err(io::Error::from);
+        text.and_then(|text| fs::write(&draft, text))
+            .and_then(|()| fs::rename(&draft, &path))
+            .map_err(failed("write", &path))
+    }
+
+    pub(crate) fn forget(&self, name: &str) -> Result<(), LabError> {
+        let path = self.file(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.json"))
+    }
+}
+
+/// All labs, by name, for one who only looks: without the lock, which takes rights.
+pub(crate) fn look() -> Result<Vec<State>, LabError> {
+    load_all(Path::new(DIRECTORY))
+}
+
+fn load_all(directory: &Path) -> Result<Vec<State>, LabError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("read", directory)(error)),
+    };
+    let mut states = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed("read", directory))?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            states.extend(load(&path)?);
+        }
+    }
+    states.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(states)
+}
+
+fn load(path: &Path) -> Result<Option<State>, LabError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", path)(error)),
+    };
+    let unusable =
+        |why: String| failed("read", path)(io::Error::new(io::ErrorKind::InvalidData, why));
+    let state: State =
+        serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
+    if state.schema == SCHEMA {
+        Ok(Some(state))
+    } else {
+        Err(unusable(format!(
+            "it is of schema `{}`, not `{SCHEMA}`",
+            state.schema
+        )))
+    }
+}
+
+fn failed(act: &'static str, path: &Path) -> impl Fn(io::Error) -> LabError {
+    let path = path.display().to_string();
+    move |source| LabError::State {
+        act,
+        path: path.clone(),
+        source,
+    }
+}

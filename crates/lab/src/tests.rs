@@ -1,0 +1,366 @@
+//! Labs on this machine's kernel. Names are unique, so the tests run beside each other and beside
+//! labs that are in use.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use wirecost_linux::netns::{self, NetNs};
+use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_linux::thread::allowed_cpus;
+use wirecost_linux::{rps, sysctl};
+
+use crate::{DEFAULT_NAME, Lab, LabError, LabHost, LabSpec, Lifetime, down, remove_stale, status};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn stay(of: &str) -> LabSpec {
+    LabSpec::to_stay(format!("test-{}-{of}", std::process::id()), 2)
+}
+
+fn is_gone(name: &str) -> bool {
+    let prefix = format!("wirecost-{name}-");
+    let present = netns::list().unwrap();
+    !present
+        .iter()
+        .any(|namespace| namespace.starts_with(&prefix))
+        && !Path::new(&format!("/run/wirecost/lab/{name}.json")).exists()
+}
+
+fn addresses(host: &LabHost) -> Vec<IpAddr> {
+    std::iter::once(IpAddr::V4(host.ipv4))
+        .chain(host.ipv6.map(IpAddr::V6))
+        .collect()
+}
+
+/// One message there and back, over TCP and over UDP. A socket belongs to the namespace in which it
+/// was made, so only making them needs to happen there.
+fn exchange(from: &LabHost, to: &LabHost) {
+    for (near, far) in addresses(from).into_iter().zip(addresses(to)) {
+        let listener = in_host(to, move || TcpListener::bind((far, 0)).unwrap());
+        let address = listener.local_addr().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut message = [0; 4];
+            stream.read_exact(&mut message).unwrap();
+            stream.write_all(&message).unwrap();
+        });
+        let mut stream = in_host(from, move || {
+            TcpStream::connect_timeout(&address, PATIENCE).unwrap()
+        });
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.local_addr().unwrap().ip(), near);
+        stream.write_all(b"ping").unwrap();
+        let mut message = [0; 4];
+        stream.read_exact(&mut message).unwrap();
+        assert_eq!(&message, b"ping");
+        answering.join().unwrap();
+
+        let bound = |host, ip| {
+            let socket = in_host(host, move || {
+                UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap()
+            });
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        };
+        let (sender, receiver) = (bound(from, near), bound(to, far));
+        sender
+            .send_to(b"ping", receiver.local_addr().unwrap())
+            .unwrap();
+        let (length, origin) = receiver.recv_from(&mut message).unwrap();
+        assert_eq!((length, origin), (4, sender.local_addr().unwrap()));
+    }
+}
+
+fn in_host<T: Send>(host: &LabHost, work: impl FnOnce() -> T + Send) -> T {
+    host.open().unwrap().run(work).unwrap()
+}
+
+#[test]
+fn two_hosts_talk_over_a_wire() {
+    if skip_without_namespaces("lab::two_hosts_talk_over_a_wire") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let [first, second] = lab.hosts() else {
+        panic!("{:?}", lab.hosts())
+    };
+    assert_eq!(first.ipv4.to_string(), "198.18.0.1");
+    exchange(first, second);
+    exchange(second, first);
+    let name = lab.name().to_owned();
+    lab.close().unwrap();
+    assert!(is_gone(&name));
+}
+
+#[test]
+fn four_hosts_talk_over_a_switch() {
+    if skip_without_namespaces("lab::four_hosts_talk_over_a_switch") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(4)).unwrap();
+    for from in lab.hosts() {
+        for to in lab.hosts().iter().filter(|to| *to != from) {
+            exchange(from, to);
+        }
+    }
+    let name = lab.name().to_owned();
+    drop(lab);
+    assert!(is_gone(&name));
+}
+
+#[test]
+fn nothing_leads_out_and_settings_are_made() {
+    if skip_without_namespaces("lab::nothing_leads_out_and_settings_are_made") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let error = in_host(&lab.hosts()[0], || {
+        assert_eq!(sysctl::read("net.ipv4.tcp_tw_reuse").unwrap(), "1");
+        assert_eq!(
+            sysctl::read("net.ipv4.ip_local_port_range").unwrap(),
+            "16384 65535"
+        );
+        TcpStream::connect_timeout(&"192.0.2.1:9".parse().unwrap(), PATIENCE).unwrap_err()
+    });
+    assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable);
+    assert_eq!(
+        sysctl::read("net.ipv4.tcp_rmem").ok(),
+        in_host(&lab.hosts()[0], || sysctl::read("net.ipv4.tcp_rmem").ok())
+    );
+}
+
+#[test]
+fn receive_work_is_steered_to_a_hosts_own_cpus() {
+    if skip_without_namespaces("lab::receive_work_is_steered_to_a_hosts_own_cpus") {
+        return;
+    }
+    let allowed = allowed_cpus().unwrap();
+    for hosts in [2, allowed.len().max(2) + 1] {
+        let lab = Lab::up(&LabSpec::for_this_run(hosts)).unwrap();
+        let owned = allowed.len() >= hosts;
+        for host in lab.hosts() {
+            assert_eq!(host.owns_cpus, owned);
+            let queues = rps::steering(&host.open().unwrap(), &host.device).unwrap();
+            let expected: &[u32] = if owned { &host.cpus } else { &[] };
+            assert!(
+                queues.iter().all(|cpus| cpus == expected),
+                "{queues:?} {host:?}"
+            );
+            assert_eq!(host.receive_cpus, expected);
+        }
+    }
+}
+
+#[test]
+fn a_placed_process_is_on_its_host() {
+    if skip_without_namespaces("lab::a_placed_process_is_on_its_host") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let host = &lab.hosts()[1];
+    let mut command = Command::new("cat");
+    command.args(["/proc/self/net/fib_trie", "/proc/self/status"]);
+    host.place(&mut command).unwrap();
+    let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(output.contains(&host.ipv4.to_string()), "{output}");
+    if let [cpu] = host.cpus[..] {
+        assert!(
+            output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn labs_with_the_same_addresses_do_not_meet() {
+    if skip_without_namespaces("lab::labs_with_the_same_addresses_do_not_meet") {
+        return;
+    }
+    let one = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let other = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    assert_ne!(one.name(), other.name());
+    let ip = one.hosts()[1].ipv4;
+    let _listener = in_host(&one.hosts()[1], move || {
+        TcpListener::bind((ip, 7000)).unwrap()
+    });
+    let refused = in_host(&other.hosts()[0], move || {
+        TcpStream::connect_timeout(&(ip, 7000).into(), PATIENCE).unwrap_err()
+    });
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    drop(one);
+    exchange(&other.hosts()[0], &other.hosts()[1]);
+}
+
+#[test]
+fn a_lab_that_stays_is_there_until_down() {
+    if skip_without_namespaces("lab::a_lab_that_stays_is_there_until_down") {
+        return;
+    }
+    let spec = stay("stays");
+    drop(Lab::up(&spec).unwrap());
+    let taken = Lab::up(&spec).unwrap_err();
+    assert!(matches!(taken, LabError::NameTaken { .. }));
+    assert!(taken.remedy().unwrap().contains("wirecost lab down"));
+
+    let lab = Lab::open(&spec.name).unwrap();
+    exchange(&lab.hosts()[0], &lab.hosts()[1]);
+    lab.close().unwrap();
+
+    let status = status().unwrap();
+    let known = status
+        .labs
+        .iter()
+        .find(|lab| lab.name == spec.name)
+        .unwrap();
+    assert!(known.whole && !known.stale && known.lifetime == Lifetime::UntilDown);
+    for host in &known.hosts {
+        assert!(host.alive && host.link.as_ref().unwrap().running);
+    }
+
+    let removed = down(&spec.name).unwrap();
+    assert_eq!(removed.namespaces.len(), 2);
+    assert!(is_gone(&spec.name));
+    assert!(matches!(down(&spec.name), Err(LabError::NotFound { .. })));
+    assert!(matches!(
+        Lab::open(&spec.name),
+        Err(LabError::NotFound { .. })
+    ));
+}
+
+#[test]
+fn a_lab_that_lost_a_namespace_is_told_and_removed() {
+    if skip_without_namespaces("lab::a_lab_that_lost_a_namespace_is_told_and_removed") {
+        return;
+    }
+    let spec = stay("broken");
+    let lab = Lab::up(&spec).unwrap();
+    netns::delete(&lab.hosts()[0].namespace).unwrap();
+    assert!(matches!(
+        Lab::open(&spec.name),
+        Err(LabError::Incomplete { .. })
+    ));
+    assert!(
+        !status()
+            .unwrap()
+            .labs
+            .iter()
+            .find(|lab| lab.name == spec.name)
+            .unwrap()
+            .whole
+    );
+    down(&spec.name).unwrap();
+    assert!(is_gone(&spec.name));
+}
+
+#[test]
+fn namespaces_without_a_state_file_are_removed_by_their_name() {
+    if skip_without_namespaces("lab::namespaces_without_a_state_file_are_removed_by_their_name") {
+        return;
+    }
+    let spec = stay("orphan");
+    let namespace = format!("wirecost-{}-h1", spec.name);
+    NetNs::create(&namespace).unwrap();
+    assert!(status().unwrap().orphans.contains(&namespace));
+    assert!(matches!(Lab::up(&spec), Err(LabError::NameTaken { .. })));
+    assert_eq!(down(&spec.name).unwrap().namespaces, [namespace]);
+    assert!(is_gone(&spec.name));
+}
+
+#[test]
+fn the_lab_of_a_run_that_goes_on_is_not_taken_from_it() {
+    if skip_without_namespaces("lab::the_lab_of_a_run_that_goes_on_is_not_taken_from_it") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    assert!(matches!(down(lab.name()), Err(LabError::InUse { .. })));
+    assert!(
+        !remove_stale()
+            .unwrap()
+            .iter()
+            .any(|removed| removed.name == lab.name())
+    );
+    exchange(&lab.hosts()[0], &lab.hosts()[1]);
+}
+
+/// The test starts itself a second time, as the run to be killed.
+#[test]
+fn what_a_killed_run_leaves_is_stale() {
+    const CHILD: &str = "WIRECOST_TEST_LAB_CHILD";
+    const UP: &str = "lab is up: ";
+    if skip_without_namespaces("lab::what_a_killed_run_leaves_is_stale") {
+        return;
+    }
+    if std::env::var_os(CHILD).is_some() {
+        let lab = Lab::up(&LabSpec::for_this_run(3)).unwrap();
+        println!("\n{UP}{}", lab.name());
+        std::thread::sleep(6 * PATIENCE);
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "tests::what_a_killed_run_leaves_is_stale",
+            "--nocapture",
+        ])
+        .env(CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let name = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .find_map(|line| Some(line.unwrap().strip_prefix(UP)?.to_owned()))
+        .unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = status()
+        .unwrap()
+        .labs
+        .into_iter()
+        .find(|lab| lab.name == name)
+        .unwrap();
+    assert!(left.stale && left.whole);
+    let removed = remove_stale().unwrap();
+    assert!(
+        removed
+            .iter()
+            .any(|removed| removed.name == name && removed.namespaces.len() == 4)
+    );
+    assert!(is_gone(&name));
+}
+
+#[test]
+fn without_rights_the_error_says_which() {
+    let error = std::thread::spawn(|| {
+        let mut sets = rustix::thread::capabilities(None).unwrap();
+        sets.effective = rustix::thread::CapabilitySet::empty();
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        // Looking is allowed to all.
+        status().unwrap();
+        Lab::up(&LabSpec::for_this_run(2)).unwrap_err()
+    })
+    .join()
+    .unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("CAP_NET_ADMIN and CAP_SYS_ADMIN"),
+        "{error}"
+    );
+    assert!(error.remedy().unwrap().contains("loopback"));
+}
+
+#[test]
+fn impossible_labs_are_refused() {
+    for hosts in [0, 1, 251] {
+        let error = Lab::up(&LabSpec::to_stay(DEFAULT_NAME, hosts)).unwrap_err();
+        assert!(matches!(error, LabError::HostCount { .. }));
+    }
+    for name in ["", "-x", "a/b", "a b"] {
+        let error = Lab::up(&LabSpec::to_stay(name, 2)).unwrap_err();
+        assert!(matches!(error, LabError::BadName { .. }));
+    }
+}

@@ -1,0 +1,77 @@
+//! The two ways in which the kernel writes sets of CPUs: lists (`0-3,8`) and masks (`ff,00000001`).
+
+/// CPUs of a list such as `0-3,8`, ascending as written; `None` when it is not one. An empty list
+/// is a list of no CPUs.
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<u32>> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+                cpus.extend(first..=last);
+            }
+            None => cpus.push(part.parse().ok()?),
+        }
+    }
+    Some(cpus)
+}
+
+/// CPUs of a mask: hexadecimal words of 32 bits, the highest first, as `bitmap_parse` of the kernel
+/// reads them: <https://elixir.bootlin.com/linux/v6.12/source/lib/bitmap-str.c>.
+#[must_use]
+pub fn parse_mask(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for (place, word) in text.trim().rsplit(',').enumerate() {
+        let bits = u32::from_str_radix(word, 16).ok()?;
+        let first = u32::try_from(place).ok()?.checked_mul(32)?;
+        cpus.extend(
+            (0..32)
+                .filter(|bit| bits >> bit & 1 == 1)
+                .map(|bit| first + bit),
+        );
+    }
+    Some(cpus)
+}
+
+/// Mask of a set of CPUs, as [`parse_mask`] reads it.
+#[must_use]
+pub fn format_mask(cpus: &[u32]) -> String {
+    let words = cpus.iter().max().map_or(1, |highest| highest / 32 + 1);
+    let word = |place: u32| {
+        cpus.iter()
+            .filter(|&&cpu| cpu / 32 == place)
+            .fold(0_u32, |bits, cpu| bits | 1 << (cpu % 32))
+    };
+    (0..words)
+        .rev()
+        .map(|place| format!("{:08x}", word(place)))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        assert_eq!(parse_list("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(parse_list("\n"), Some(vec![]));
+        assert_eq!(parse_list("0-x"), None);
+    }
+
+    #[test]
+    fn masks_are_read_as_they_are_written() {
+        for cpus in [vec![], vec![0], vec![1], vec![0, 31, 32, 95], vec![64]] {
+            assert_eq!(parse_mask(&format_mask(&cpus)), Some(cpus));
+        }
+        assert_eq!(format_mask(&[0, 33]), "00000002,00000001");
+        assert_eq!(parse_mask("3\n"), Some(vec![0, 1]));
+        assert_eq!(parse_mask("zz"), None);
+    }
+}

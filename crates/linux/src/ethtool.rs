@@ -1,0 +1,227 @@
+//! What a driver says of its device, by the ethtool ioctl (linux/ethtool.h). Requests are asked of
+//! the calling thread's network namespace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// Driver of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driver {
+    pub name: String,
+    /// Of the driver; for one that came with the kernel, the kernel's release.
+    pub version: Option<String>,
+    pub firmware: Option<String>,
+    /// Place on its bus, as `0000:00:03.0`.
+    pub bus: Option<String>,
+}
+
+/// Asks about devices of the namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Ethtool {
+    socket: OwnedFd,
+}
+
+// Commands and sizes of <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/ethtool.h>.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
+const ETH_SS_FEATURES: u32 = 4;
+const ETH_GSTRING_LEN: usize = 32;
+const SPEED_UNKNOWN: u32 = u32::MAX;
+/// Words of `struct ethtool_drvinfo`, and of `struct ethtool_link_settings` without its masks.
+const DRVINFO_WORDS: usize = 49;
+const LINK_SETTINGS_WORDS: usize = 12;
+
+impl Ethtool {
+    /// # Errors
+    /// When no socket can be had.
+    pub fn open() -> io::Result<Self> {
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok(Self { socket })
+    }
+
+    /// # Errors
+    /// `Unsupported` when the driver does not say, as `lo`.
+    pub fn driver(&self, device: &str) -> io::Result<Driver> {
+        let mut request = vec![0; DRVINFO_WORDS];
+        request[0] = ETHTOOL_GDRVINFO;
+        self.ask(device, &mut request)?;
+        let bytes = bytes(&request);
+        let known = |from: usize| {
+            let text = text(&bytes[from..from + ETH_GSTRING_LEN]);
+            // A driver that has none says `N/A` or nothing.
+            (!text.is_empty() && text != "N/A").then_some(text)
+        };
+        let name = known(4).ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Driver {
+            name,
+            version: known(36),
+            firmware: known(68),
+            bus: known(100),
+        })
+    }
+
+    /// Speed in bits a second.
+    ///
+    /// # Errors
+    /// `Unsupported` when the device has no speed, or does not know it as its link is down.
+    pub fn speed(&self, device: &str) -> io::Result<u64> {
+        // The kernel answers the first question with how many words its three masks take, negative;
+        // only a question of the right size is answered.
+        let mut request = vec![0; LINK_SETTINGS_WORDS];
+        request[0] = ETHTOOL_GLINKSETTINGS;
+        self.ask(device, &mut request)?;
+        let words = mask_words(&request).ok_or(io::ErrorKind::Unsupported)?;
+        let mut request = vec![0; LINK_SETTINGS_WORDS + 3 * usize::from(words)];
+        request[0] = ETHTOOL_GLINKSETTINGS;
+        set_mask_words(&mut request, words);
+        self.ask(device, &mut request)?;
+        match request[1] {
+            0 | SPEED_UNKNOWN => Err(io::ErrorKind::Unsupported.into()),
+            megabits => Ok(u64::from(megabits) * 1_000_000),
+        }
+    }
+
+    /// Offloads and other features by the kernel's names, as `tx-tcp-segmentation` and `rx-gro`:
+    /// whether each is on.
+    ///
+    /// # Errors
+    /// Those of the ioctl.
+    pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, bool>> {
+        // struct ethtool_sset_info: command, reserved, 64-bit mask of the sets, their sizes.
+        let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+        set_u64(&mut request, 2, 1 << ETH_SS_FEATURES);
+        self.ask(device, &mut request)?;
+        let count = request[4] as usize;
+
+        let mut names = vec![0; 3 + count * ETH_GSTRING_LEN / 4];
+        names[0] = ETHTOOL_GSTRINGS;
+        names[1] = ETH_SS_FEATURES;
+        names[2] = request[4];
+        self.ask(device, &mut names)?;
+
+        // 32 features a block; a block is four words: available, requested, active, never changed.
+        let blocks = count.div_ceil(32);
+        let mut states = vec![0; 2 + blocks * 4];
+        states[0] = ETHTOOL_GFEATURES;
+        states[1] = blocks as u32;
+        self.ask(device, &mut states)?;
+
+        let names = bytes(&names[3..]);
+        let active = |feature: usize| states[2 + feature / 32 * 4 + 2] >> (feature % 32) & 1 == 1;
+        Ok(names
+            .chunks_exact(ETH_GSTRING_LEN)
+            .map(text)
+            .enumerate()
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(feature, name)| (name, active(feature)))
+            .collect())
+    }
+
+    /// `request` starts with a command and is as long as the kernel takes it to be from what is in
+    /// it; the answer is written over it.
+    fn ask(&self, device: &str, request: &mut [u32]) -> io::Result<()> {
+        // SAFETY: an all-zero ifreq is a valid one.
+        let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+        // The last byte stays 0: a name ends there.
+        if device.len() >= ifreq.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (to, from) in ifreq.ifr_name.iter_mut().zip(device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
+        // SAFETY: the descriptor and both structures are valid for the call. The kernel writes no
+        // more than the command and the counts in the request say, and the callers above size it
+        // by these.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut ifreq) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+/// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
+fn mask_words(settings: &[u32]) -> Option<u8> {
+    let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
+    u8::try_from(-i16::from(answer))
+        .ok()
+        .filter(|&words| words > 0)
+}
+
+fn set_mask_words(settings: &mut [u32], words: u8) {
+    let mut word = settings[MASK_WORDS_OFFSET / 4].to_ne_bytes();
+    word[MASK_WORDS_OFFSET % 4] = words;
+    settings[MASK_WORDS_OFFSET / 4] = u32::from_ne_bytes(word);
+}
+
+/// Place of `link_mode_masks_nwords`: after command and speed (4 bytes each) come seven bytes: duplex, port, phy_address, autoneg,
+/// mdio_support, eth_tp_mdix, eth_tp_mdix_ctrl.
+const MASK_WORDS_OFFSET: usize = 15;
+
+fn set_u64(words: &mut [u32], place: usize, value: u64) {
+    let bytes = value.to_ne_bytes();
+    words[place] = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    words[place + 1] = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Text up to the first zero byte.
+fn text(field: &[u8]) -> String {
+    let end = field
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Links;
+    use crate::netns::{NetNs, NetNsGuard};
+    use crate::privilege::skip_without_namespaces;
+
+    #[test]
+    fn a_pair_says_what_it_is() {
+        if skip_without_namespaces("ethtool::a_pair_says_what_it_is") {
+            return;
+        }
+        let name = format!("wirecost-test-{}-ethtool", std::process::id());
+        let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
+        let namespace = NetNs::open(&name).unwrap();
+        Links::of(&namespace)
+            .unwrap()
+            .add_veth("eth0", "eth1", &namespace)
+            .unwrap();
+        let ethtool = namespace.run(Ethtool::open).unwrap().unwrap();
+        assert_eq!(ethtool.driver("eth0").unwrap().name, "veth");
+        assert_eq!(ethtool.speed("eth0").unwrap(), 10_000_000_000);
+        let features = ethtool.features("eth0").unwrap();
+        assert_eq!(features.get("tx-tcp-segmentation"), Some(&true));
+        assert_eq!(features.get("rx-lro"), Some(&false));
+        assert!(ethtool.speed("lo").is_err());
+        assert!(ethtool.features("no-such-device").is_err());
+        assert!(
+            ethtool
+                .features("a-name-that-is-longer-than-a-device-may-have")
+                .is_err()
+        );
+    }
+}

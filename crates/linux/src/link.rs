@@ -1,0 +1,374 @@
+//! Network devices and their addresses, by route netlink (rtnetlink(7)). The library speaks async;
+//! a runtime of the calling thread is kept inside, and every request has a deadline.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt;
+use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::link::{
+    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
+};
+use rtnetlink::{LinkBridge, LinkUnspec, LinkVeth};
+
+use crate::netns::{NetNs, NetNsError};
+
+/// The kernel answers at once; an answer that does not come is lost.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The devices of one network namespace.
+#[derive(Debug)]
+pub struct Links {
+    runtime: tokio::runtime::Runtime,
+    handle: rtnetlink::Handle,
+}
+
+/// What the kernel says of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub name: String,
+    /// `veth`, `bridge`...; `None` for hardware and `lo`.
+    pub kind: Option<String>,
+    pub mtu: Option<u32>,
+    pub tx_queue_len: Option<u32>,
+    /// Kind of its root queueing discipline.
+    pub qdisc: Option<String>,
+    /// Switched on by the administrator.
+    pub up: bool,
+    /// Able to carry packets, as RFC 2863 defines it. `lo` has no such state and counts as able
+    /// when it is up.
+    pub running: bool,
+}
+
+impl Links {
+    /// Devices of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// [`LinkError::Netlink`] when no netlink socket can be had.
+    pub fn here() -> Result<Self, LinkError> {
+        Self::open().map_err(|source| LinkError::Socket { source })
+    }
+
+    /// Devices of a namespace, from any thread: the socket belongs to the namespace in which it
+    /// was made.
+    ///
+    /// # Errors
+    /// As [`Links::here`], and when the namespace cannot be entered.
+    pub fn of(namespace: &NetNs) -> Result<Self, LinkError> {
+        namespace.run(Self::here)?
+    }
+
+    fn open() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let entered = runtime.enter();
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        drop(entered);
+        runtime.spawn(connection);
+        Ok(Self { runtime, handle })
+    }
+
+    /// All devices, by index.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn list(&self) -> Result<Vec<Link>, LinkError> {
+        let request = self.handle.link().get().execute();
+        let messages: Vec<LinkMessage> =
+            self.finish("list", "network devices", request.try_collect())?;
+        let mut links: Vec<Link> = messages.iter().filter_map(Link::from_message).collect();
+        links.sort_by_key(|link| link.index);
+        Ok(links)
+    }
+
+    /// The device of a name.
+    ///
+    /// # Errors
+    /// [`LinkError::Netlink`] with `NotFound` when there is none.
+    pub fn get(&self, device: &str) -> Result<Link, LinkError> {
+        self.list()?
+            .into_iter()
+            .find(|link| link.name == device)
+            .ok_or_else(|| {
+                let source = io::Error::new(io::ErrorKind::NotFound, "there is no such device");
+                LinkError::netlink("find", device, source)
+            })
+    }
+
+    /// Makes a pair of devices joined by a wire: `device` here, `peer` in `peer_namespace`. Neither
+    /// is ever in another namespace.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_veth(
+        &self,
+        device: &str,
+        peer: &str,
+        peer_namespace: &NetNs,
+    ) -> Result<(), LinkError> {
+        let mut far_end = LinkMessage::default();
+        far_end.attributes = vec![
+            LinkAttribute::IfName(peer.to_owned()),
+            LinkAttribute::NetNsFd(peer_namespace.as_fd().as_raw_fd()),
+        ];
+        let message = LinkVeth::new(device, peer)
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(far_end)))
+            .build();
+        self.finish("create", device, self.handle.link().add(message).execute())
+    }
+
+    /// Makes a bridge without spanning tree: a switch.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_bridge(&self, device: &str) -> Result<(), LinkError> {
+        let message = LinkBridge::new(device).build();
+        self.finish("create", device, self.handle.link().add(message).execute())
+    }
+
+    /// Makes `device` a port of `bridge`.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn attach(&self, device: &str, bridge: &str) -> Result<(), LinkError> {
+        let port = LinkUnspec::new_with_index(self.get(device)?.index);
+        let message = port.controller(self.get(bridge)?.index).build();
+        self.finish(
+            "attach to a bridge",
+            device,
+            self.handle.link().set(message).execute(),
+        )
+    }
+
+    /// Moves a device to another namespace, where it is down and has no address.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn move_to(&self, device: &str, namespace: &NetNs) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(self.get(device)?.index)
+            .setns_by_fd(namespace.as_fd().as_raw_fd())
+            .build();
+        self.finish("move", device, self.handle.link().set(message).execute())
+    }
+
+    /// Gives a device an address that is usable at once: duplicate address detection of IPv6
+    /// (RFC 4862, 5.4) is left out.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_address(
+        &self,
+        device: &str,
+        address: IpAddr,
+        prefix_length: u8,
+    ) -> Result<(), LinkError> {
+        let index = self.get(device)?.index;
+        let mut request = self.handle.address().add(index, address, prefix_length);
+        if address.is_ipv6() {
+            request.message_mut().header.flags = AddressHeaderFlags::Nodad;
+        }
+        self.finish("give an address to", device, request.execute())
+    }
+
+    /// Switches a device on.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn up(&self, device: &str) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(self.get(device)?.index)
+            .up()
+            .build();
+        self.finish(
+            "switch on",
+            device,
+            self.handle.link().set(message).execute(),
+        )
+    }
+
+    /// Removes a device, and the other end of a pair with it.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn delete(&self, device: &str) -> Result<(), LinkError> {
+        let index = self.get(device)?.index;
+        self.finish("delete", device, self.handle.link().del(index).execute())
+    }
+
+    /// Waits until a device can carry packets. A switched on pair cannot yet: the kernel sees to
+    /// it in a work queue (`linkwatch`), and drops what is sent before.
+    ///
+    /// # Errors
+    /// [`LinkError::Netlink`] with `TimedOut` after `patience`.
+    pub fn wait_until_running(&self, device: &str, patience: Duration) -> Result<(), LinkError> {
+        let end = Instant::now() + patience;
+        while !self.get(device)?.running {
+            if Instant::now() >= end {
+                let source = io::Error::new(io::ErrorKind::TimedOut, "it has no carrier");
+                return Err(LinkError::netlink("wait for", device, source));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn finish<T>(
+        &self,
+        act: &'static str,
+        device: &str,
+        request: impl Future<Output = Result<T, rtnetlink::Error>>,
+    ) -> Result<T, LinkError> {
+        let bounded = async { tokio::time::timeout(DEADLINE, request).await };
+        let source = match self.runtime.block_on(bounded) {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(rtnetlink::Error::NetlinkError(message))) => message.to_io(),
+            Ok(Err(error)) => io::Error::other(error),
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "the kernel did not answer"),
+        };
+        Err(LinkError::netlink(act, device, source))
+    }
+}
+
+impl Link {
+    fn from_message(message: &LinkMessage) -> Option<Self> {
+        let up = message.header.flags.contains(LinkFlags::Up);
+        let mut link = Self {
+            index: message.header.index,
+            name: String::new(),
+            kind: None,
+            mtu: None,
+            tx_queue_len: None,
+            qdisc: None,
+            up,
+            running: false,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
+                LinkAttribute::TxQueueLen(length) => link.tx_queue_len = Some(*length),
+                LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind.clone()),
+                LinkAttribute::OperState(State::Up) => link.running = up,
+                LinkAttribute::OperState(State::Unknown) => link.running = up,
+                LinkAttribute::LinkInfo(infos) => {
+                    link.kind = infos.iter().find_map(|info| match info {
+                        LinkInfo::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                }
+                _ => {}
+            }
+        }
+        (!link.name.is_empty()).then_some(link)
+    }
+}
+
+/// Why a device could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    #[error("failed to open a netlink socket")]
+    Socket { source: io::Error },
+    #[error("failed to {act} `{device}`")]
+    Netlink {
+        act: &'static str,
+        device: String,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Namespace(#[from] NetNsError),
+}
+
+impl LinkError {
+    fn netlink(act: &'static str, device: &str, source: io::Error) -> Self {
+        Self::Netlink {
+            act,
+            device: device.to_owned(),
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::NetNsGuard;
+    use crate::privilege::skip_without_namespaces;
+
+    fn namespace(of: &str) -> (NetNsGuard, NetNs) {
+        let name = format!("wirecost-test-{}-{of}", std::process::id());
+        let guard = NetNsGuard::new(NetNs::create(&name).unwrap());
+        (guard, NetNs::open(&name).unwrap())
+    }
+
+    #[test]
+    fn a_pair_joins_two_namespaces() {
+        if skip_without_namespaces("link::a_pair_joins_two_namespaces") {
+            return;
+        }
+        let (_a, a) = namespace("pair-a");
+        let (_b, b) = namespace("pair-b");
+        let (links_a, links_b) = (Links::of(&a).unwrap(), Links::of(&b).unwrap());
+        links_a.add_veth("eth0", "eth0", &b).unwrap();
+        for (links, address) in [(&links_a, "198.18.0.1"), (&links_b, "198.18.0.2")] {
+            links
+                .add_address("eth0", address.parse().unwrap(), 24)
+                .unwrap();
+            links.up("eth0").unwrap();
+        }
+        for links in [&links_a, &links_b] {
+            links
+                .wait_until_running("eth0", Duration::from_secs(5))
+                .unwrap();
+            let link = links.get("eth0").unwrap();
+            assert_eq!(link.kind.as_deref(), Some("veth"));
+            assert_eq!(link.mtu, Some(1500));
+            assert_eq!(link.qdisc.as_deref(), Some("noqueue"));
+        }
+        links_a.delete("eth0").unwrap();
+        let error = links_b.get("eth0").unwrap_err();
+        assert_eq!(error.to_string(), "failed to find `eth0`");
+    }
+
+    #[test]
+    fn a_bridge_takes_ports_and_devices_move() {
+        if skip_without_namespaces("link::a_bridge_takes_ports_and_devices_move") {
+            return;
+        }
+        let (_a, a) = namespace("bridge-a");
+        let (_b, b) = namespace("bridge-b");
+        let links = Links::of(&a).unwrap();
+        links.add_bridge("br0").unwrap();
+        links.add_veth("port", "eth0", &b).unwrap();
+        links.attach("port", "br0").unwrap();
+        links.add_bridge("br1").unwrap();
+        // A bridge cannot leave its namespace, a pair's end can.
+        assert!(links.move_to("br1", &b).is_err());
+        links.move_to("port", &b).unwrap();
+        assert_eq!(links.get("br1").unwrap().kind.as_deref(), Some("bridge"));
+        assert!(Links::of(&b).unwrap().get("port").is_ok());
+    }
+
+    #[test]
+    fn an_error_of_the_kernel_keeps_its_number() {
+        if skip_without_namespaces("link::an_error_of_the_kernel_keeps_its_number") {
+            return;
+        }
+        let (_a, a) = namespace("errors");
+        let links = Links::of(&a).unwrap();
+        links.add_bridge("br0").unwrap();
+        let Err(LinkError::Netlink { source, .. }) = links.add_bridge("br0") else {
+            panic!("a second bridge of one name was made");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn devices_of_this_thread() {
+        let links = Links::here().unwrap().list().unwrap();
+        assert!(links.iter().any(|link| link.name == "lo"));
+    }
+}

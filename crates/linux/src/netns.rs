@@ -1,0 +1,403 @@
+//! Named network namespaces, as ip-netns(8) keeps them: a name is a file in /run/netns on which a
+//! namespace is mounted. What is made here is seen by `ip netns`, and the other way round.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::fs::FlockOperation;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
+    fsconfig_create, fsmount, fsopen, mount_bind, mount_bind_recursive, mount_change, unmount,
+};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+/// Where names are kept.
+const DIRECTORY: &str = "/run/netns";
+
+/// An open network namespace that has a name. The namespace lives while it has a name, a process
+/// or an open handle.
+#[derive(Debug)]
+pub struct NetNs {
+    name: String,
+    handle: OwnedFd,
+}
+
+impl NetNs {
+    /// Makes a namespace with a name. Nothing is in it but `lo`, which is down.
+    ///
+    /// # Errors
+    /// [`NetNsError::Exists`] when the name is taken, [`NetNsError::BadName`] when it cannot be
+    /// one, [`NetNsError::Refused`] when the kernel refuses.
+    pub fn create(name: &str) -> Result<Self, NetNsError> {
+        let path = path_of(name)?;
+        let refused = |act| move |source| refused(act, name, source);
+        prepare_directory().map_err(refused("prepare the directory for"))?;
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o444)
+            .open(&path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => NetNsError::Exists {
+                    name: name.to_owned(),
+                },
+                _ => refused("name")(source),
+            })?;
+        // From here on the name is ours, and must not stay behind without a namespace.
+        let made = mount_new_namespace(&path).map_err(refused("create"));
+        let opened = made.and_then(|()| Self::open(name));
+        if opened.is_err() {
+            // The error that brought us here is the one to tell.
+            let _ = unmount(&path, UnmountFlags::DETACH);
+            let _ = fs::remove_file(&path);
+        }
+        opened
+    }
+
+    /// Opens a namespace by its name.
+    ///
+    /// # Errors
+    /// [`NetNsError::NotFound`] when there is none of this name, [`NetNsError::Refused`] when what
+    /// is there is not a namespace, or may not be opened.
+    pub fn open(name: &str) -> Result<Self, NetNsError> {
+        let path = path_of(name)?;
+        let file = File::open(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => NetNsError::NotFound {
+                name: name.to_owned(),
+            },
+            _ => refused("open", name, source),
+        })?;
+        // A file left by a create that was killed, or by a reboot, has the name and no namespace.
+        let filesystem = rustix::fs::fstatfs(&file)
+            .map_err(|error| refused("open", name, error.into()))?
+            .f_type;
+        if filesystem != NSFS_MAGIC {
+            let cause = io::Error::new(io::ErrorKind::InvalidData, "nothing is mounted there");
+            return Err(refused("open", name, cause));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            handle: file.into(),
+        })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Moves the calling thread, and no other one, into the namespace for the rest of its life. Its
+    /// sockets are the namespace's; what /sys shows is not, as that was decided when /sys was
+    /// mounted.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] without CAP_SYS_ADMIN.
+    pub fn enter_current_thread(&self) -> Result<(), NetNsError> {
+        enter(self.as_fd()).map_err(|source| refused("enter", &self.name, source))
+    }
+
+    /// Runs `work` in the namespace, on a thread of its own that ends with it.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] when no thread could be started or it could not enter.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
+        thread::scope(|scope| {
+            thread::Builder::new()
+                .name("netns".to_owned())
+                .spawn_scoped(scope, || {
+                    self.enter_current_thread()?;
+                    Ok(work())
+                })
+                .map_err(|source| refused("start a thread in", &self.name, source))?
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// The root of a /sys that shows the devices of this namespace. It is mounted nowhere: only
+    /// the handle leads to it. A sysfs belongs to the namespace of the thread that makes it:
+    /// <https://elixir.bootlin.com/linux/v6.12/source/fs/sysfs/mount.c#L52>.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] without CAP_SYS_ADMIN.
+    pub fn sysfs(&self) -> Result<OwnedFd, NetNsError> {
+        let mounted = self.run(|| {
+            let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_create(context.as_fd())?;
+            fsmount(
+                context.as_fd(),
+                FsMountFlags::FSMOUNT_CLOEXEC,
+                MountAttrFlags::empty(),
+            )
+        })?;
+        mounted.map_err(|error| refused("mount /sys of", &self.name, error.into()))
+    }
+}
+
+impl AsFd for NetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Takes a name from its namespace, which ends when nothing else holds it.
+///
+/// # Errors
+/// [`NetNsError::NotFound`] when there is no such name, [`NetNsError::Refused`] when it may not be
+/// removed.
+pub fn delete(name: &str) -> Result<(), NetNsError> {
+    let path = path_of(name)?;
+    // EINVAL: nothing is mounted there, only the file is left.
+    match unmount(&path, UnmountFlags::DETACH) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+        Err(rustix::io::Errno::NOENT) => {
+            return Err(NetNsError::NotFound {
+                name: name.to_owned(),
+            });
+        }
+        Err(error) => return Err(refused("delete", name, error.into())),
+    }
+    fs::remove_file(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => NetNsError::NotFound {
+            name: name.to_owned(),
+        },
+        _ => refused("delete", name, source),
+    })
+}
+
+/// Names of all namespaces, sorted; none where no name was ever given.
+///
+/// # Errors
+/// When the directory is there but cannot be read.
+pub fn list() -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(DIRECTORY) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Deletes its namespace when dropped.
+#[derive(Debug)]
+pub struct NetNsGuard {
+    namespace: Option<NetNs>,
+}
+
+impl NetNsGuard {
+    #[must_use]
+    pub fn new(namespace: NetNs) -> Self {
+        Self {
+            namespace: Some(namespace),
+        }
+    }
+
+    /// Lets the namespace live on.
+    pub fn keep(mut self) -> Option<NetNs> {
+        self.namespace.take()
+    }
+}
+
+impl Drop for NetNsGuard {
+    fn drop(&mut self) {
+        if let Some(namespace) = self.namespace.take() {
+            // Nothing can be done about it here; the name remains for `ip netns` to show.
+            let _ = delete(&namespace.name);
+        }
+    }
+}
+
+/// Why a namespace could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NetNsError {
+    #[error("failed to create network namespace `{name}`: the name is taken")]
+    Exists { name: String },
+    #[error("failed to find network namespace `{name}`: there is none of this name")]
+    NotFound { name: String },
+    #[error("`{name}` cannot name a network namespace: a name is a file name of /run/netns")]
+    BadName { name: String },
+    #[error("failed to {act} network namespace `{name}`")]
+    Refused {
+        act: &'static str,
+        name: String,
+        source: io::Error,
+    },
+}
+
+/// `NSFS_MAGIC` of linux/magic.h.
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
+
+fn refused(act: &'static str, name: &str, source: io::Error) -> NetNsError {
+    NetNsError::Refused {
+        act,
+        name: name.to_owned(),
+        source,
+    }
+}
+
+fn path_of(name: &str) -> Result<PathBuf, NetNsError> {
+    // The kernel limits a file name to 255 bytes.
+    let fits = !name.is_empty() && name.len() <= 255 && name != "." && name != "..";
+    if fits && !name.contains(['/', '\0']) {
+        Ok(Path::new(DIRECTORY).join(name))
+    } else {
+        Err(NetNsError::BadName {
+            name: name.to_owned(),
+        })
+    }
+}
+
+pub(crate) fn enter(handle: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(move_into_link_name_space(
+        handle,
+        Some(LinkNameSpaceType::Network),
+    )?)
+}
+
+/// Makes the directory a mount point whose mounts reach other mount namespaces, as `ip netns add`
+/// does, so that a name deleted here does not keep the namespace alive there. The lock is the one
+/// ip(8) takes: <https://github.com/iproute2/iproute2/blob/v6.12.0/ip/ipnetns.c#L769>.
+fn prepare_directory() -> io::Result<()> {
+    fs::create_dir_all(DIRECTORY)?;
+    let lock = File::open(DIRECTORY)?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    let share = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+    match mount_change(DIRECTORY, share) {
+        // EINVAL: not a mount point yet.
+        Err(rustix::io::Errno::INVAL) => {
+            mount_bind_recursive(DIRECTORY, DIRECTORY)?;
+            Ok(mount_change(DIRECTORY, share)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// A thread leaves for a namespace of its own, names it, and ends; the name then holds it.
+fn mount_new_namespace(path: &Path) -> io::Result<()> {
+    let make = || -> io::Result<()> {
+        // SAFETY: the flag concerns the network namespace of this thread, not its descriptors.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+        Ok(mount_bind("/proc/thread-self/ns/net", path)?)
+    };
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("netns-create".to_owned())
+            .spawn_scoped(scope, make)?
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privilege::skip_without_namespaces;
+
+    fn name(of: &str) -> String {
+        format!("wirecost-test-{}-{of}", std::process::id())
+    }
+
+    fn inode_here() -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata("/proc/thread-self/ns/net").unwrap().ino()
+    }
+
+    #[test]
+    fn a_namespace_is_made_entered_and_removed() {
+        if skip_without_namespaces("netns::a_namespace_is_made_entered_and_removed") {
+            return;
+        }
+        let name = name("life");
+        let guard = NetNsGuard::new(NetNs::create(&name).unwrap());
+        assert!(list().unwrap().contains(&name));
+        assert!(matches!(
+            NetNs::create(&name),
+            Err(NetNsError::Exists { .. })
+        ));
+        let inside = NetNs::open(&name).unwrap().run(inode_here).unwrap();
+        assert_ne!(inside, inode_here());
+        // The caller's thread stayed where it was; a second visit finds the same namespace.
+        assert_eq!(NetNs::open(&name).unwrap().run(inode_here).unwrap(), inside);
+        drop(guard);
+        assert!(!list().unwrap().contains(&name));
+        assert!(matches!(
+            NetNs::open(&name),
+            Err(NetNsError::NotFound { .. })
+        ));
+        assert!(matches!(delete(&name), Err(NetNsError::NotFound { .. })));
+    }
+
+    #[test]
+    fn sysfs_shows_the_devices_of_the_namespace_only() {
+        if skip_without_namespaces("netns::sysfs_shows_the_devices_of_the_namespace_only") {
+            return;
+        }
+        let guard = NetNsGuard::new(NetNs::create(&name("sysfs")).unwrap());
+        let sysfs = guard.namespace.as_ref().unwrap().sysfs().unwrap();
+        let directory = rustix::fs::openat(
+            &sysfs,
+            "class/net",
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
+        let names: Vec<String> = rustix::fs::Dir::read_from(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|name| !name.starts_with('.'))
+            .collect();
+        assert!(names.contains(&"lo".to_owned()));
+        assert!(!names.iter().any(|name| name.starts_with("eth")));
+    }
+
+    #[test]
+    fn a_file_without_a_namespace_is_told_and_can_be_deleted() {
+        if skip_without_namespaces("netns::a_file_without_a_namespace_is_told_and_can_be_deleted") {
+            return;
+        }
+        let name = name("husk");
+        prepare_directory().unwrap();
+        fs::write(path_of(&name).unwrap(), "").unwrap();
+        assert!(matches!(
+            NetNs::open(&name),
+            Err(NetNsError::Refused { .. })
+        ));
+        delete(&name).unwrap();
+        assert!(!list().unwrap().contains(&name));
+    }
+
+    #[test]
+    fn names_that_are_paths_are_refused() {
+        for name in ["", ".", "..", "a/b", "a\0b"] {
+            assert!(matches!(
+                NetNs::create(name),
+                Err(NetNsError::BadName { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn without_rights_the_error_names_the_act() {
+        let outcome = thread::spawn(|| {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective = rustix::thread::CapabilitySet::empty();
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            NetNs::create(&name("rights"))
+        })
+        .join()
+        .unwrap();
+        assert!(
+            matches!(outcome, Err(NetNsError::Refused { .. })),
+            "{outcome:?}"
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! What the calling thread may do.
+
+use std::io::Write;
+
+use rustix::thread::CapabilitySet;
+
+/// Capabilities of `wanted` that the calling thread lacks, by name. A kernel that does not answer
+/// counts as lacking all.
+#[must_use]
+pub fn missing(wanted: &[Capability]) -> Vec<Capability> {
+    let effective =
+        rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    wanted
+        .iter()
+        .copied()
+        .filter(|capability| !effective.contains(capability.bit()))
+        .collect()
+}
+
+/// A right of capabilities(7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// Devices, addresses, queues.
+    NetAdmin,
+    /// Namespaces and mounts.
+    SysAdmin,
+}
+
+impl Capability {
+    fn bit(self) -> CapabilitySet {
+        match self {
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::SysAdmin => CapabilitySet::SYS_ADMIN,
+        }
+    }
+
+    /// Name as capabilities(7) writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+        }
+    }
+}
+
+/// What making namespaces and devices takes.
+pub const NAMESPACES: &[Capability] = &[Capability::NetAdmin, Capability::SysAdmin];
+
+/// For tests: whether the calling thread cannot make namespaces, which is then said on standard
+/// error as a line `SKIP: TEST: REASON`, past the test harness's capture. `make test` allows only
+/// the skips that `tests/skipped.txt` names.
+#[must_use]
+pub fn skip_without_namespaces(test: &str) -> bool {
+    let missing: Vec<_> = missing(NAMESPACES)
+        .into_iter()
+        .map(Capability::name)
+        .collect();
+    if !missing.is_empty() {
+        // Without standard error nobody can be told.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIP: {test}: needs {}",
+            missing.join(" and ")
+        );
+    }
+    !missing.is_empty()
+}

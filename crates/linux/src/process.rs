@@ -1,0 +1,97 @@
+//! Which process is meant, also after its number was given to another one.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// A process on this boot of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// Start of the process in clock ticks since boot (field 22 of proc_pid_stat(5)).
+    pub started: u64,
+}
+
+impl ProcessId {
+    /// The calling process; `None` when /proc cannot be read.
+    #[must_use]
+    pub fn this() -> Option<Self> {
+        let pid = std::process::id();
+        Some(Self {
+            pid,
+            started: start_of(pid)?,
+        })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        start_of(self.pid) == Some(self.started)
+    }
+}
+
+fn start_of(pid: u32) -> Option<u64> {
+    parse_start(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name of the program is in parentheses and may hold any byte, `)` and blanks too, so fields
+/// are counted from the last `)`. A zombie has ended.
+fn parse_start(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_is_field_22_whatever_the_program_is_called() {
+        let fields = (3..=52)
+            .map(|field| {
+                if field == 3 {
+                    "S".to_owned()
+                } else {
+                    field.to_string()
+                }
+            })
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert_eq!(parse_start(&format!("17 (a ) b) {fields}")), Some(22));
+        assert_eq!(parse_start("17 (cat) Z 1 2"), None);
+        assert_eq!(parse_start(""), None);
+    }
+
+    #[test]
+    fn this_process_is_alive_and_another_start_is_not() {
+        let this = ProcessId::this().unwrap();
+        assert!(this.is_alive());
+        assert!(
+            !ProcessId {
+                started: this.started + 1,
+                ..this
+            }
+            .is_alive()
+        );
+    }
+
+    #[test]
+    fn an_ended_process_is_not_alive() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let id = ProcessId {
+            pid: child.id(),
+            started: start_of(child.id()).unwrap(),
+        };
+        assert!(id.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!id.is_alive());
+    }
+}

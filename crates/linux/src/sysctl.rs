@@ -1,0 +1,46 @@
+//! Kernel settings under /proc/sys. Those below `net` are of the calling thread's network
+//! namespace: <https://elixir.bootlin.com/linux/v6.12/source/net/sysctl_net.c#L31>.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Value of a setting such as `net.ipv4.tcp_rmem`, blanks as single blanks.
+///
+/// # Errors
+/// When the kernel does not have it (`NotFound`) or does not let it be read.
+pub fn read(name: &str) -> io::Result<String> {
+    fs::read_to_string(path(name)).map(|text| tidy(&text))
+}
+
+/// Sets a setting.
+///
+/// # Errors
+/// When the kernel does not have it (`NotFound`) or refuses the value.
+pub fn write(name: &str, value: &str) -> io::Result<()> {
+    fs::write(path(name), value)
+}
+
+/// Value without the tabs between its parts and the end of line.
+pub(crate) fn tidy(text: &str) -> String {
+    text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from("/proc/sys").join(name.replace('.', "/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_tidied() {
+        assert_eq!(read("kernel.ostype").unwrap(), "Linux");
+        assert_eq!(tidy("4096\t131072\t33554432\n"), "4096 131072 33554432");
+        assert_eq!(
+            read("net.no_such").unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+}

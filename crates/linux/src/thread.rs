@@ -1,0 +1,64 @@
+//! Where and how urgently a thread runs.
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// When the CPU does not exist or is not allowed to this process.
+pub fn pin(cpu: u32) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Restricts the calling thread, and what it starts from now on, to these CPUs. An empty list
+/// changes nothing.
+///
+/// # Errors
+/// When none of them exists or is allowed to this process.
+pub fn restrict(cpus: &[u32]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// CPUs the calling thread may run on, ascending.
+///
+/// # Errors
+/// Those of sched_getaffinity(2).
+pub fn allowed_cpus() -> io::Result<Vec<u32>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .map(|cpu| cpu as u32)
+        .collect())
+}
+
+/// Lets the calling thread run before all ordinary ones, for work that is short and must be on
+/// time. Returns whether the kernel allowed it (it asks for CAP_SYS_NICE).
+pub fn make_urgent() -> bool {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: passes a valid, initialised structure that the kernel only reads.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// Makes timers of the calling thread fire without the 50 us that the kernel may add to save power
+/// (prctl PR_SET_TIMERSLACK).
+pub fn exact_timers() {
+    // SAFETY: takes integers only; a kernel that refuses leaves the slack as it is.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// Asks the kernel to end this process when its parent ends.
+pub fn die_with_parent() {
+    // SAFETY: takes integers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}

@@ -1,0 +1,415 @@
+//! The doorman: one thread of an agent that lets in the connections of strands that have no address
+//! of their own, and that tells who asks whether this host has agreed to receive.
+//!
+//! A stranger, who does not know the run, is turned away.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos, SECOND};
+use wirecost_model::plan::Address;
+use wirecost_model::profile::Options;
+
+use crate::hello::{self, Hello};
+use crate::protocols::Protocol;
+use crate::sockets::{Arrival, Mailbox};
+
+/// How long a new connection may take to say whose it is.
+const PATIENCE: Nanos = 10 * SECOND;
+
+/// A door: something to accept on.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) listener: OwnedFd,
+    pub(crate) kind: DoorKind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum DoorKind {
+    /// Data connections of this protocol; datagram sockets are made with these options.
+    Data {
+        protocol: &'static dyn Protocol,
+        options: Arc<Options>,
+    },
+    /// Questions whether this host has agreed to receive; answered with this.
+    Consent { answer: Arc<[u8]> },
+}
+
+/// Where connections go once they are let in.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// To threads that share this one's descriptors.
+    Mailbox(Arc<Mailbox>),
+    /// To workers that have descriptors of their own; by the number that `worker` gives.
+    Inboxes {
+        inboxes: Vec<OwnedFd>,
+        worker: WorkerOf,
+    },
+}
+
+/// Which worker runs a strand.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerOf {
+    /// By number of the group: the strands of all groups before it.
+    pub(crate) before: Arc<[u32]>,
+    pub(crate) workers: u32,
+}
+
+impl WorkerOf {
+    pub(crate) fn strand(&self, group: u32, strand: u32) -> u32 {
+        let before = self.before.get(group as usize).copied().unwrap_or(0);
+        before.wrapping_add(strand) % self.workers.max(1)
+    }
+}
+
+/// The running thread. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Doorman {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    strangers: Arc<AtomicU64>,
+}
+
+impl Doorman {
+    /// # Errors
+    /// Those of epoll and of starting a thread.
+    pub(crate) fn start(run: u32, doors: Vec<Door>, route: Route) -> io::Result<Self> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(
+            &poll,
+            &*stop,
+            epoll::EventData::new_u64(STOP),
+            epoll::EventFlags::IN,
+        )?;
+        for (number, door) in doors.iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&poll, &door.listener, data, epoll::EventFlags::IN)?;
+        }
+        let strangers = Arc::new(AtomicU64::new(0));
+        let mut duty = Duty {
+            run,
+            poll,
+            doors,
+            route,
+            visitors: HashMap::new(),
+            next: FIRST_VISITOR,
+            strangers: strangers.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("wirecost-door".to_owned())
+            .spawn(move || duty.serve())?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+            strangers,
+        })
+    }
+
+    /// Connections turned away so far.
+    pub(crate) fn strangers(&self) -> u64 {
+        self.strangers.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Doorman {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+const STOP: u64 = u64::MAX;
+const FIRST_VISITOR: u64 = 1 << 32;
+
+/// A connection that has not said yet what it wants.
+#[derive(Debug)]
+struct Visitor {
+    socket: OwnedFd,
+    kind: DoorKind,
+    said: [u8; hello::LENGTH],
+    length: usize,
+    until: Nanos,
+}
+
+struct Duty {
+    run: u32,
+    poll: OwnedFd,
+    doors: Vec<Door>,
+    route: Route,
+    visitors: HashMap<u64, Visitor>,
+    next: u64,
+    strangers: Arc<AtomicU64>,
+}
+
+impl Duty {
+    fn serve(&mut self) {
+        let mut events = Vec::with_capacity(256);
+        loop {
+            let timeout = rustix::time::Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.poll, spare, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    STOP => return,
+                    number if number < FIRST_VISITOR => self.open(number as usize),
+                    visitor => self.hear(visitor),
+                }
+            }
+            let now = Monotonic.now();
+            let strangers = &self.strangers;
+            self.visitors.retain(|_, visitor| {
+                let stays = now < visitor.until;
+                strangers.fetch_add(u64::from(!stays), Ordering::Relaxed);
+                stays
+            });
+        }
+    }
+
+    fn turn_away(&self) {
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes in all who stand at a door.
+    fn open(&mut self, number: usize) {
+        loop {
+            let Some(door) = self.doors.get(number) else {
+                return;
+            };
+            let kind = door.kind.clone();
+            if let DoorKind::Data { protocol, options } = &kind
+                && !protocol.stream()
+            {
+                if !self.greet_datagram(number, *protocol, options) {
+                    return;
+                }
+                continue;
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(&door.listener, flags) {
+                Ok(socket) => {
+                    let id = self.next;
+                    self.next += 1;
+                    let data = epoll::EventData::new_u64(id);
+                    if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
+                        let until = Monotonic.now() + PATIENCE;
+                        let said = [0; hello::LENGTH];
+                        let visitor = Visitor {
+                            socket,
+                            kind,
+                            said,
+                            length: 0,
+                            until,
+                        };
+                        self.visitors.insert(id, visitor);
+                        // Mostly the hello is there already.
+                        self.hear(id);
+                    }
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads on what a visitor says.
+    fn hear(&mut self, id: u64) {
+        let Some(visitor) = self.visitors.get_mut(&id) else {
+            return;
+        };
+        let place = &mut visitor.said[visitor.length..];
+        match rustix::net::recv(&visitor.socket, &mut *place, RecvFlags::DONTWAIT) {
+            Ok((got, _)) if got > 0 => visitor.length += got,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            _ => {
+                self.visitors.remove(&id);
+                self.turn_away();
+                return;
+            }
+        }
+        if visitor.length < hello::LENGTH {
+            return;
+        }
+        let Some(visitor) = self.visitors.remove(&id) else {
+            return;
+        };
+        let Ok(hello) = Hello::read(&visitor.said, self.run) else {
+            self.turn_away();
+            return;
+        };
+        let _ = epoll::delete(&self.poll, &visitor.socket);
+        match visitor.kind {
+            DoorKind::Data { .. } => self.pass_on(Arrival {
+                hello,
+                socket: visitor.socket,
+            }),
+            DoorKind::Consent { answer } => {
+                let socket = socket2::Socket::from(visitor.socket);
+                let _ = socket.set_nonblocking(false);
+                let _ = socket.set_write_timeout(Some(Duration::from_secs(5)));
+                let _ = (&socket).write_all(&answer);
+            }
+        }
+    }
+
+    /// Takes one hello datagram. Returns whether there may be more.
+    fn greet_datagram(
+        &mut self,
+        number: usize,
+        protocol: &'static dyn Protocol,
+        options: &Options,
+    ) -> bool {
+        let listener = &self.doors[number].listener;
+        let mut said = [0u8; hello::LENGTH + 1];
+        let (got, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
+            Ok((got, _, from)) => (got, from),
+            Err(Errno::INTR) => return true,
+            Err(_) => return false,
+        };
+        let from = from.and_then(|from| std::net::SocketAddr::try_from(from).ok());
+        let (Ok(hello), Some(from)) = (Hello::read(&said[..got], self.run), from) else {
+            self.turn_away();
+            return true;
+        };
+        let here = socket2::SockRef::from(listener)
+            .local_addr()
+            .ok()
+            .and_then(|a| a.as_socket());
+        let Some(here) = here else { return true };
+        let connected = protocol
+            .listen(&Address::Inet(here), options)
+            .and_then(|(socket, _)| {
+                socket2::SockRef::from(&socket).connect(&from.into())?;
+                Ok(socket)
+            });
+        if let Ok(socket) = connected {
+            self.pass_on(Arrival { hello, socket });
+        }
+        true
+    }
+
+    fn pass_on(&self, arrival: Arrival) {
+        match &self.route {
+            Route::Mailbox(mailbox) => mailbox.put(arrival),
+            Route::Inboxes { inboxes, worker } => {
+                let number = worker.strand(arrival.hello.group, arrival.hello.strand);
+                let sent = inboxes
+                    .get(number as usize)
+                    .ok_or(Errno::INVAL)
+                    .and_then(|inbox| send_arrival(inbox, &arrival));
+                if sent.is_err() {
+                    self.turn_away();
+                }
+            }
+        }
+    }
+}
+
+/// The two ends of a worker's inbox: for the doorman, and for the worker.
+///
+/// # Errors
+/// Those of socketpair.
+pub(crate) fn inbox() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (doorman, worker) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    socket2::SockRef::from(&doorman).set_write_timeout(Some(Duration::from_secs(5)))?;
+    socket2::SockRef::from(&worker).set_nonblocking(true)?;
+    Ok((doorman, worker))
+}
+
+fn send_arrival(inbox: &OwnedFd, arrival: &Arrival) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [arrival.socket.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let bytes = arrival.hello.bytes();
+    let flags = SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(inbox, &[IoSlice::new(&bytes)], &mut control, flags).map(drop)
+}
+
+/// Takes the next connection out of a worker's inbox.
+///
+/// # Errors
+/// `WouldBlock` when it is empty.
+pub(crate) fn receive_arrival(inbox: &OwnedFd, run: u32) -> io::Result<Arrival> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut said = [0u8; hello::LENGTH];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut parts = [IoSliceMut::new(&mut said)];
+    let got = rustix::net::recvmsg(inbox, &mut parts, &mut control, flags)?;
+    let socket = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let hello = Hello::read(&said[..got.bytes.min(said.len())], run)?;
+    // The connection is lost when this worker's table is full (MSG_CTRUNC).
+    let socket = socket.ok_or_else(|| io::Error::from(Errno::MFILE))?;
+    Ok(Arrival { hello, socket })
+}
+
+/// Asks at `address` whether that host has agreed to receive in this run, and returns its answer.
+///
+/// # Errors
+/// When nobody answers, or something else than an agent of this run does.
+pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let timeout = Duration::from_secs(5);
+    let socket = match address {
+        Address::Inet(address) => {
+            let socket = socket2::Socket::new(
+                socket2::Domain::for_address(*address),
+                socket2::Type::STREAM,
+                None,
+            )?;
+            socket.connect_timeout(&(*address).into(), timeout)?;
+            socket
+        }
+        Address::Unix(path) => {
+            let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+            socket.connect(&socket2::SockAddr::unix(path)?)?;
+            socket
+        }
+    };
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))?;
+    let hello = Hello {
+        run,
+        group: u32::MAX,
+        strand: u32::MAX,
+        id: u32::MAX,
+    };
+    (&socket).write_all(&hello.bytes())?;
+    let mut answer = Vec::new();
+    (&socket).take(16 << 20).read_to_end(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,256 @@
+//! What is wrong with a profile: one message, its place and the remedy.
+
+use wirecost_model::profile::Position;
+
+use super::number::{Nonsense, NumberError};
+use super::source::Span;
+
+/// One mistake in a profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct LanguageError {
+    pub kind: LanguageErrorKind,
+    /// Line and column; (0, 0) where the error is about the whole file.
+    pub at: Position,
+    /// What to underline; of length 0 where there is nothing.
+    pub span: Span,
+}
+
+impl LanguageError {
+    /// What to do about it.
+    pub fn help(&self) -> Option<String> {
+        self.kind.help()
+    }
+}
+
+/// What a mistake is; `Display` is the message for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LanguageErrorKind {
+    // Mistakes of form.
+    #[error("the file is empty")]
+    EmptyFile,
+    #[error("'{text}' is neither a tag nor an attribute")]
+    UnexpectedText { text: String },
+    #[error("unknown tag <{tag}>")]
+    UnknownTag {
+        tag: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("unknown attribute '{name}'")]
+    UnknownAttribute {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("{what} stands outside a group")]
+    OutsideGroup { what: String },
+    #[error("{what} stands outside a transaction")]
+    OutsideTransaction { what: String },
+    #[error("{what} stands outside a flowop")]
+    OutsideFlowop { what: String },
+
+    // Mistakes in values.
+    #[error("variable '{name}' is not set")]
+    UnsetVariable {
+        name: String,
+        /// It stands for the name of a host, which a caller may be able to supply.
+        remotehost: bool,
+    },
+    #[error("variable '{name}' is empty")]
+    EmptyVariable { name: String },
+    #[error("unknown flowop '{name}'")]
+    UnknownFlowop {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("unknown protocol '{name}'")]
+    UnknownProtocol {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("unknown option '{name}'")]
+    UnknownOption {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("option {option} needs a value")]
+    NeedsValue { option: &'static str },
+    #[error("option {option} takes no value")]
+    TakesNoValue { option: &'static str },
+    #[error("{what}='{value}' is not a number: {reason}")]
+    BadNumber {
+        what: &'static str,
+        value: String,
+        reason: NumberError,
+    },
+    #[error("{what}='{value}' is not a time: {reason}")]
+    BadTime {
+        what: &'static str,
+        value: String,
+        reason: NumberError,
+    },
+    #[error("{what}={value} is out of range: {min} to {max} can be used")]
+    OutOfRange {
+        what: &'static str,
+        value: String,
+        min: u64,
+        max: u64,
+    },
+    #[error("size='{value}' is not a size: {reason}")]
+    BadSize { value: String, reason: NumberError },
+    #[error("conn='{value}' is not a connection id")]
+    BadConn { value: String },
+    #[error("dscp='{value}' is not a code point")]
+    BadDscp { value: String },
+    #[error("payload='{value}' is unknown")]
+    BadPayload { value: String },
+
+    // What uperf accepts and fails on later: reasons not to run, not to refuse the file.
+    #[error("the profile has nothing to run")]
+    NothingToRun,
+    #[error("the flowop has no type")]
+    NoType,
+    #[error("{flowop} needs {option}")]
+    MissingOption {
+        flowop: String,
+        option: &'static str,
+    },
+    #[error("size=rand({min},{max}): the smallest size is larger than the largest")]
+    RandomBackwards { min: u64, max: u64 },
+    #[error("{what}={value} cannot be used: {reason}")]
+    UnusableTime {
+        what: &'static str,
+        value: String,
+        reason: Nonsense,
+    },
+    #[error("count={value} is negative")]
+    NegativeCount { value: String },
+    #[error("{flowop} uses {}, which is not open then", connection(*.conn))]
+    NotConnected { flowop: String, conn: u32 },
+    #[error("flowop {name} is not built yet")]
+    FlowopNotBuilt { name: String },
+    #[error("protocol {name} is not built yet; built: {}", super::names::BUILT_PROTOCOLS.join(", "))]
+    ProtocolNotBuilt { name: String },
+    #[error("option {name} is not built yet")]
+    OptionNotBuilt { name: String },
+}
+
+fn connection(conn: u32) -> String {
+    match conn {
+        0 => "the connection without id".to_owned(),
+        id => format!("connection {id}"),
+    }
+}
+
+impl LanguageErrorKind {
+    /// The option of a flowop that the error is about; empty where it is about the whole.
+    pub(super) fn option(&self) -> &str {
+        match self {
+            LanguageErrorKind::RandomBackwards { .. } => "size",
+            LanguageErrorKind::NotConnected { .. } => "conn",
+            LanguageErrorKind::ProtocolNotBuilt { .. } => "protocol",
+            LanguageErrorKind::OptionNotBuilt { name } => name,
+            _ => "",
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        use LanguageErrorKind as Kind;
+        let text = match self {
+            Kind::EmptyFile | Kind::NothingToRun => {
+                "write a <profile> with a <group nthreads=\"1\"> that has a <transaction> of flowops; \
+                 `wirecost list` names profiles to begin with"
+                    .to_owned()
+            }
+            Kind::UnexpectedText { .. } => {
+                "put values with blanks in double quotes, and comments between <!-- and -->"
+                    .to_owned()
+            }
+            Kind::UnknownTag { nearest, .. } => suggestion(
+                *nearest,
+                "known tags: profile, group, transaction, flowop",
+            ),
+            Kind::UnknownAttribute { nearest, .. } => suggestion(
+                *nearest,
+                "known attributes: name, nthreads, nprocs, iterations, duration, rate, type, options",
+            ),
+            Kind::OutsideGroup { .. } => "put it between <group ...> and </group>".to_owned(),
+            Kind::OutsideTransaction { .. } => {
+                "put it between <transaction ...> and </transaction>".to_owned()
+            }
+            Kind::OutsideFlowop { .. } => "put it inside <flowop ... />".to_owned(),
+            Kind::UnsetVariable { name, .. } => {
+                format!("give it with --var {name}=... or in the environment: {name}=... wirecost ...")
+            }
+            Kind::EmptyVariable { name } => format!("give it a value, as in --var {name}=1"),
+            Kind::UnknownFlowop { nearest, .. }
+            | Kind::UnknownProtocol { nearest, .. }
+            | Kind::UnknownOption { nearest, .. } => {
+                suggestion(*nearest, "`wirecost list` names all that are known")
+            }
+            Kind::NeedsValue { option } => format!("write {option}=value, without blanks"),
+            Kind::TakesNoValue { option } => format!("write only {option}"),
+            Kind::BadNumber {
+                reason: NumberError::TooLarge,
+                ..
+            }
+            | Kind::BadSize {
+                reason: NumberError::TooLarge,
+                ..
+            } => "choose a smaller number; count=... repeats a flowop to move more".to_owned(),
+            Kind::BadSize {
+                reason: NumberError::Zero,
+                ..
+            }
+            | Kind::BadTime {
+                reason: NumberError::Zero,
+                ..
+            } => "choose more than 0, or leave it out".to_owned(),
+            Kind::BadNumber { .. } => "write digits and at most one suffix, as in 64k".to_owned(),
+            Kind::BadTime { .. } => {
+                "write digits and a unit: s for seconds, ms, us or ns".to_owned()
+            }
+            Kind::OutOfRange { min, max, .. } => format!("choose a number from {min} to {max}"),
+            Kind::BadSize { .. } => {
+                "write bytes as in size=64k, or size=rand(64,8k) without blanks".to_owned()
+            }
+            Kind::BadConn { .. } => {
+                "write a number from 1, or a range of them as in conn=1..100".to_owned()
+            }
+            Kind::BadDscp { .. } => {
+                "write a number from 0 to 63, or be, le, ef, va, cs0 to cs7, af11 to af43".to_owned()
+            }
+            Kind::BadPayload { .. } => "write zero, random or file:PATH".to_owned(),
+            Kind::NoType => "add type=\"...\", as in <flowop type=\"write\" .../>".to_owned(),
+            Kind::MissingOption { option, .. } => {
+                format!("add {option}=... to its options")
+            }
+            Kind::RandomBackwards { min, max } => format!("write size=rand({max},{min})"),
+            Kind::UnusableTime { reason: Nonsense::Unit('h'), .. } => {
+                "hours are not known: write seconds, as in 3600s".to_owned()
+            }
+            Kind::UnusableTime { .. } => {
+                "write digits and a unit: s for seconds, ms, us or ns".to_owned()
+            }
+            Kind::NegativeCount { .. } => "write how often the flowop is to be executed".to_owned(),
+            Kind::NotConnected { conn: 0, .. } => {
+                "put a connect without conn= before it, or name its connection with conn=".to_owned()
+            }
+            Kind::NotConnected { conn, .. } => {
+                format!("put a connect with conn={conn} before it, in the same group")
+            }
+            Kind::FlowopNotBuilt { .. }
+            | Kind::ProtocolNotBuilt { .. }
+            | Kind::OptionNotBuilt { .. } => {
+                "`wirecost check` accepts it, `wirecost run` cannot execute it: remove it".to_owned()
+            }
+        };
+        Some(text)
+    }
+}
+
+fn suggestion(nearest: Option<&'static str>, otherwise: &str) -> String {
+    nearest.map_or_else(
+        || otherwise.to_owned(),
+        |name| format!("did you mean {name}?"),
+    )
+}

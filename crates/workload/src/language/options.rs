@@ -1,0 +1,580 @@
+//! Every option that a flowop may carry: one definition each, and [`ALL`] is the only list of them.
+
+use std::time::Duration;
+
+use wirecost_model::profile::{Options, Payload};
+
+/// One option: its name, which flowops it is for, what it does, how it is written and kept.
+#[derive(Debug)]
+pub struct OptionDef {
+    pub name: &'static str,
+    /// Flowops that it has an effect on; none stands for all.
+    pub applies: &'static [&'static str],
+    /// One line for a person.
+    pub help: &'static str,
+    pub value: ValueKind,
+}
+
+/// How an option's value is written, and the way to and from [`Options`].
+#[derive(Debug)]
+pub enum ValueKind {
+    /// No value: being there is all.
+    Flag {
+        set: fn(&mut Options),
+        get: fn(&Options) -> bool,
+    },
+    /// Number with an optional suffix (`64k`).
+    Integer {
+        min: u64,
+        max: u64,
+        set: fn(&mut Options, u64),
+        get: fn(&Options) -> Option<u64>,
+    },
+    /// Number of which only the leading digits are read (`count`, `repeat`).
+    Plain {
+        min: i32,
+        set: fn(&mut Options, u64),
+        get: fn(&Options) -> Option<u64>,
+    },
+    Time {
+        set: fn(&mut Options, Duration),
+        get: fn(&Options) -> Option<Duration>,
+    },
+    /// Anything, in the case it is written in.
+    Text {
+        set: fn(&mut Options, String),
+        get: fn(&Options) -> Option<&str>,
+    },
+    /// Bytes, or `rand(min,max)`.
+    Size,
+    /// A connection id or a range of them.
+    Conns,
+    /// A port; everything that is no number means the kernel's choice.
+    Port,
+    Protocol,
+    Dscp,
+    Payload,
+    /// Known, checked as uperf checks it, and executed by nothing yet.
+    Unbuilt(Form),
+}
+
+/// How the value of an option that is not built yet is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Flag,
+    Integer { min: u64, max: u64 },
+    Plain { min: i32 },
+    Text,
+}
+
+/// Largest number that uperf's `int` holds.
+const INT_MAX: u64 = i32::MAX as u64;
+
+const OPEN: &[&str] = &["connect", "accept"];
+const THINK: &[&str] = &["think"];
+const MOVE: &[&str] = &["read", "write", "send", "recv", "sendto", "recvfrom"];
+const MOVE_OR_FILE: &[&str] = &[
+    "read",
+    "write",
+    "send",
+    "recv",
+    "sendto",
+    "recvfrom",
+    "sendfile",
+    "sendfilev",
+];
+const WAIT: &[&str] = &[
+    "connect",
+    "accept",
+    "disconnect",
+    "read",
+    "write",
+    "send",
+    "recv",
+    "sendto",
+    "recvfrom",
+    "sendfile",
+    "sendfilev",
+];
+const FILE: &[&str] = &["sendfile", "sendfilev"];
+const ANY: &[&str] = &[];
+
+const ANY_INTEGER: Form = Form::Integer {
+    min: 0,
+    max: INT_MAX,
+};
+const STREAMS: Form = Form::Integer { min: 1, max: 65535 };
+const SHORT: Form = Form::Integer { min: 0, max: 65535 };
+
+const fn unbuilt(
+    name: &'static str,
+    applies: &'static [&'static str],
+    form: Form,
+    help: &'static str,
+) -> OptionDef {
+    OptionDef {
+        name,
+        applies,
+        help,
+        value: ValueKind::Unbuilt(form),
+    }
+}
+
+const fn flag(
+    name: &'static str,
+    applies: &'static [&'static str],
+    help: &'static str,
+    set: fn(&mut Options),
+    get: fn(&Options) -> bool,
+) -> OptionDef {
+    OptionDef {
+        name,
+        applies,
+        help,
+        value: ValueKind::Flag { set, get },
+    }
+}
+
+const fn text(
+    name: &'static str,
+    applies: &'static [&'static str],
+    help: &'static str,
+    set: fn(&mut Options, String),
+    get: fn(&Options) -> Option<&str>,
+) -> OptionDef {
+    OptionDef {
+        name,
+        applies,
+        help,
+        value: ValueKind::Text { set, get },
+    }
+}
+
+/// Where 0 means that nothing was asked for.
+fn asked(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+fn small(value: u64) -> Option<u32> {
+    u32::try_from(value).ok()
+}
+
+/// An empty text can only come from an empty variable, and asks for nothing.
+fn filled(value: String) -> Option<String> {
+    (!value.is_empty()).then_some(value)
+}
+
+pub static ALL: &[OptionDef] = &[
+    // Where to and how.
+    text(
+        "remotehost",
+        ANY,
+        "host that the flowop is executed with",
+        |o, v| o.remotehost = filled(v),
+        |o| o.remotehost.as_deref(),
+    ),
+    OptionDef {
+        name: "protocol",
+        applies: OPEN,
+        help: "tcp, udp or unix",
+        value: ValueKind::Protocol,
+    },
+    OptionDef {
+        name: "port",
+        applies: OPEN,
+        help: "data port of the accepting side; without it the kernel chooses",
+        value: ValueKind::Port,
+    },
+    text(
+        "bind",
+        OPEN,
+        "local address of the connecting side",
+        |o, v| o.bind = filled(v),
+        |o| o.bind.as_deref(),
+    ),
+    OptionDef {
+        name: "conn",
+        applies: WAIT,
+        help: "connection, or range of connections as in 1..100, that the flowop acts on",
+        value: ValueKind::Conns,
+    },
+    // How much and how often.
+    OptionDef {
+        name: "size",
+        applies: MOVE_OR_FILE,
+        help: "bytes of one operation: 64k, or rand(64,8k) for uniformly random",
+        value: ValueKind::Size,
+    },
+    OptionDef {
+        name: "rsize",
+        applies: MOVE,
+        help: "bytes that the peer moves at a time, where they are not to be size",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.rsize = asked(v),
+            get: |o| o.rsize,
+        },
+    },
+    OptionDef {
+        name: "count",
+        applies: ANY,
+        help: "how often the flowop is executed in its turn",
+        value: ValueKind::Plain {
+            min: i32::MIN,
+            set: |o, v| o.count = v,
+            get: |o| (o.count != 1).then_some(o.count),
+        },
+    },
+    OptionDef {
+        name: "repeat",
+        applies: MOVE,
+        help: "datagrams of one execution",
+        value: ValueKind::Plain {
+            min: 1,
+            set: |o, v| o.repeat = v,
+            get: |o| (o.repeat != 1).then_some(o.repeat),
+        },
+    },
+    // When.
+    OptionDef {
+        name: "timeout",
+        applies: WAIT,
+        help: "longest wait of one operation",
+        value: ValueKind::Time {
+            set: |o, v| o.timeout = Some(v),
+            get: |o| o.timeout,
+        },
+    },
+    OptionDef {
+        name: "duration",
+        applies: THINK,
+        help: "how long to think",
+        value: ValueKind::Time {
+            set: |o, v| o.duration = Some(v),
+            get: |o| o.duration,
+        },
+    },
+    flag(
+        "busy",
+        THINK,
+        "think by spinning",
+        |o| o.busy = true,
+        |o| o.busy,
+    ),
+    flag(
+        "idle",
+        THINK,
+        "think by sleeping, as without it",
+        |_| {},
+        |_| false,
+    ),
+    flag(
+        "canfail",
+        ANY,
+        "a failure is counted and the strand goes on",
+        |o| o.canfail = true,
+        |o| o.canfail,
+    ),
+    flag(
+        "non_blocking",
+        OPEN,
+        "non-blocking sockets, as ours always are",
+        |o| o.non_blocking = true,
+        |o| o.non_blocking,
+    ),
+    // Socket options.
+    flag(
+        "tcp_nodelay",
+        OPEN,
+        "TCP_NODELAY: small writes are sent at once",
+        |o| o.tcp_nodelay = true,
+        |o| o.tcp_nodelay,
+    ),
+    OptionDef {
+        name: "wndsz",
+        applies: OPEN,
+        help: "bytes of the send and of the receive buffer",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.wndsz = asked(v),
+            get: |o| o.wndsz,
+        },
+    },
+    text(
+        "cc",
+        OPEN,
+        "TCP congestion control, as in cubic",
+        |o, v| o.cc = filled(v),
+        |o| o.cc.as_deref(),
+    ),
+    OptionDef {
+        name: "mss",
+        applies: OPEN,
+        help: "largest TCP segment, bytes",
+        value: ValueKind::Integer {
+            min: 1,
+            max: 65535,
+            set: |o, v| o.mss = small(v),
+            get: |o| o.mss.map(u64::from),
+        },
+    },
+    OptionDef {
+        name: "dscp",
+        applies: OPEN,
+        help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
+        value: ValueKind::Dscp,
+    },
+    // What the bytes are.
+    OptionDef {
+        name: "payload",
+        applies: MOVE,
+        help: "zero, random (as without it) or file:PATH",
+        value: ValueKind::Payload,
+    },
+    flag(
+        "verify",
+        MOVE,
+        "the receiver compares what arrives with what was sent",
+        |o| o.verify = true,
+        |o| o.verify,
+    ),
+    text(
+        "dir",
+        FILE,
+        "file to send, or directory of files to choose from",
+        |o, v| o.dir = filled(v),
+        |o| o.dir.as_deref(),
+    ),
+    OptionDef {
+        name: "nfiles",
+        applies: FILE,
+        help: "only the first this many files of dir",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.nfiles = asked(v),
+            get: |o| o.nfiles,
+        },
+    },
+    // Known to uperf, executed by nothing here yet.
+    unbuilt(
+        "batch_size",
+        ANY,
+        Form::Plain { min: 1 },
+        "messages of one system call",
+    ),
+    unbuilt(
+        "bblog",
+        OPEN,
+        ANY_INTEGER,
+        "black box logging of FreeBSD's TCP",
+    ),
+    unbuilt("cipher", OPEN, Form::Text, "TLS cipher"),
+    unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
+    unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
+    unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
+    unbuilt("method", OPEN, Form::Text, "ssl or tls"),
+    unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
+    unbuilt(
+        "sctp_hb_interval",
+        ANY,
+        ANY_INTEGER,
+        "SCTP heartbeat interval, ms",
+    ),
+    unbuilt(
+        "sctp_in_streams",
+        ANY,
+        STREAMS,
+        "SCTP streams towards the connecting side",
+    ),
+    unbuilt(
+        "sctp_max_burst_size",
+        ANY,
+        ANY_INTEGER,
+        "SCTP burst, packets",
+    ),
+    unbuilt(
+        "sctp_max_fragment_size",
+        ANY,
+        ANY_INTEGER,
+        "SCTP fragment, bytes",
+    ),
+    unbuilt(
+        "sctp_nodelay",
+        ANY,
+        Form::Flag,
+        "small SCTP messages are sent at once",
+    ),
+    unbuilt(
+        "sctp_out_streams",
+        ANY,
+        STREAMS,
+        "SCTP streams from the connecting side",
+    ),
+    unbuilt("sctp_path_mtu", ANY, ANY_INTEGER, "SCTP path MTU, bytes"),
+    unbuilt(
+        "sctp_pr_policy",
+        ANY,
+        Form::Text,
+        "SCTP partial reliability: ttl, rtx or buf",
+    ),
+    unbuilt(
+        "sctp_pr_value",
+        ANY,
+        ANY_INTEGER,
+        "parameter of sctp_pr_policy",
+    ),
+    unbuilt(
+        "sctp_rto_initial",
+        ANY,
+        ANY_INTEGER,
+        "first SCTP retransmission time-out, ms",
+    ),
+    unbuilt(
+        "sctp_rto_max",
+        ANY,
+        ANY_INTEGER,
+        "longest SCTP retransmission time-out, ms",
+    ),
+    unbuilt(
+        "sctp_rto_min",
+        ANY,
+        ANY_INTEGER,
+        "shortest SCTP retransmission time-out, ms",
+    ),
+    unbuilt(
+        "sctp_sack_delay",
+        ANY,
+        ANY_INTEGER,
+        "delay of SCTP acknowledgements, ms",
+    ),
+    unbuilt(
+        "sctp_sack_frequency",
+        ANY,
+        ANY_INTEGER,
+        "packets for an SCTP acknowledgement",
+    ),
+    unbuilt(
+        "sctp_stream_id",
+        ANY,
+        SHORT,
+        "SCTP stream that a write uses",
+    ),
+    unbuilt(
+        "sctp_unordered",
+        ANY,
+        Form::Flag,
+        "SCTP messages may overtake each other",
+    ),
+];
+
+/// The option of this name, in any case.
+pub fn find(name: &str) -> Option<&'static OptionDef> {
+    ALL.iter()
+        .find(|option| option.name.eq_ignore_ascii_case(name))
+}
+
+impl OptionDef {
+    /// Whether the option has an effect on this flowop.
+    pub fn applies_to(&self, flowop: &str) -> bool {
+        self.applies.is_empty() || self.applies.contains(&flowop)
+    }
+
+    /// Its value in `options`, as a profile writes it; none where it is not set. Empty for flags.
+    pub fn written(&self, options: &Options) -> Option<String> {
+        match &self.value {
+            ValueKind::Flag { get, .. } => get(options).then(String::new),
+            ValueKind::Integer { get, .. } => get(options).map(|v| v.to_string()),
+            ValueKind::Plain { get, .. } => get(options).map(plain),
+            ValueKind::Time { get, .. } => get(options).map(time),
+            ValueKind::Text { get, .. } => get(options).map(str::to_owned),
+            ValueKind::Size => options.size.map(|size| size.to_string()),
+            ValueKind::Conns => (options.conn.first > 0).then(|| options.conn.to_string()),
+            ValueKind::Port => options.port.map(|port| port.to_string()),
+            ValueKind::Protocol => options.protocol.clone(),
+            ValueKind::Dscp => options.dscp.map(|dscp| dscp.to_string()),
+            ValueKind::Payload => match &options.payload {
+                Payload::Random => None,
+                Payload::Zero => Some("zero".to_owned()),
+                Payload::File(path) => Some(format!("file:{path}")),
+            },
+            ValueKind::Unbuilt(_) => options.unbuilt.get(self.name).cloned(),
+        }
+    }
+}
+
+/// The way back from [`super::number::plain`], which makes 2^64 - 1 of every negative number.
+fn plain(value: u64) -> String {
+    if value == u64::MAX {
+        "-1".to_owned()
+    } else {
+        value.to_string()
+    }
+}
+
+/// A time in the largest unit that has no fraction.
+pub(super) fn time(value: Duration) -> String {
+    let nanoseconds = value.as_nanos();
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    units
+        .into_iter()
+        .find(|(_, one)| nanoseconds.is_multiple_of(*one))
+        .map_or_else(
+            || format!("{nanoseconds}ns"),
+            |(unit, one)| format!("{}{unit}", nanoseconds / one),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::language::names;
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        let names: BTreeSet<_> = ALL.iter().map(|option| option.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for option in ALL {
+            assert!(!option.help.is_empty(), "{}", option.name);
+            assert!(option.name.is_ascii() && option.help.is_ascii());
+            assert_eq!(option.name, option.name.to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn options_are_for_known_flowops() {
+        for option in ALL {
+            for flowop in option.applies {
+                assert!(
+                    names::flowop_names().any(|name| name == *flowop),
+                    "{flowop}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_of_default_options() {
+        for option in ALL {
+            assert_eq!(option.written(&Options::default()), None, "{}", option.name);
+        }
+    }
+
+    /// The table of options in uperf's manual and source.
+    #[test]
+    fn every_option_of_uperf_is_known() {
+        let uperf = "tcp_nodelay busy idle canfail non_blocking size rsize count repeat batch_size conn \
+            remotehost localhost protocol port wndsz timeout duration nfiles dir cc stack bblog encaps \
+            sctp_unordered sctp_nodelay sctp_rto_min sctp_rto_max sctp_rto_initial sctp_sack_delay \
+            sctp_hb_interval sctp_sack_frequency sctp_max_burst_size sctp_max_fragment_size \
+            sctp_path_mtu sctp_in_streams sctp_out_streams sctp_stream_id sctp_pr_policy \
+            sctp_pr_value engine cipher method";
+        for name in uperf.split_whitespace() {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Places in a source text: byte spans for drawing carets, lines and columns for people.
+
+use wirecost_model::profile::Position;
+
+/// A stretch of source text, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub struct Span {
+    pub offset: usize,
+    pub length: usize,
+}
+
+impl Span {
+    pub(super) fn between(start: usize, end: usize) -> Self {
+        Self {
+            offset: start,
+            length: end.saturating_sub(start),
+        }
+    }
+
+    pub(super) fn end(self) -> usize {
+        self.offset.saturating_add(self.length)
+    }
+}
+
+/// Knows where the lines of a text begin.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self {
+            text,
+            starts: std::iter::once(0)
+                .chain(after_newlines.map(|(at, _)| at + 1))
+                .collect(),
+        }
+    }
+
+    /// Line and column (in characters) of a byte, both from 1.
+    pub(super) fn position(&self, offset: usize) -> Position {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = line
+            .checked_sub(1)
+            .and_then(|index| self.starts.get(index).copied())
+            .unwrap_or(0);
+        let before = self.text.get(start..offset).unwrap_or_default();
+        Position {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters() {
+        let lines = Lines::new("ab\n\u{e9}x\n");
+        let at = |offset| lines.position(offset).to_string();
+        assert_eq!(at(0), "1:1");
+        assert_eq!(at(2), "1:3");
+        assert_eq!(at(3), "2:1");
+        assert_eq!(at(5), "2:2");
+        assert_eq!(at(7), "3:1");
+    }
+}

@@ -1,0 +1,200 @@
+//! Printing loses nothing: what is printed parses to the same profile.
+
+use std::time::Duration;
+
+use proptest::option::of;
+use proptest::prelude::*;
+use wirecost_model::profile::{
+    Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
+};
+
+use super::super::names::{flowop_names, protocols};
+use super::super::{Form, OPTIONS, ValueKind, print};
+use super::*;
+
+/// Numbers that the language can hold.
+fn int(min: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![min..1000, min..=i32::MAX as u64]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    "[^\u{0}]{1,12}"
+}
+
+fn time() -> impl Strategy<Value = Duration> {
+    (1..1000u64, 0..5u32).prop_map(|(n, power)| Duration::from_nanos(n * 1000u64.pow(power)))
+}
+
+fn size() -> impl Strategy<Value = Size> {
+    let bound = || prop_oneof![9 => int(1), 1 => Just(u64::from(u32::MAX))];
+    prop_oneof![
+        int(1).prop_map(Size::Fixed),
+        (bound(), bound()).prop_map(|(min, max)| Size::Random { min, max })
+    ]
+}
+
+fn conns() -> impl Strategy<Value = Conns> {
+    (0..100u32, 0..100u32).prop_map(|(first, more)| match first {
+        0 => Conns::default(),
+        first => Conns {
+            first,
+            last: first + more,
+        },
+    })
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        Just(Payload::Random),
+        Just(Payload::Zero),
+        text().prop_map(Payload::File)
+    ]
+}
+
+fn unbuilt() -> impl Strategy<Value = (String, String)> {
+    let all: Vec<_> = OPTIONS
+        .iter()
+        .filter_map(|option| match option.value {
+            ValueKind::Unbuilt(form) => Some((option.name, form)),
+            _ => None,
+        })
+        .collect();
+    (proptest::sample::select(all), text(), 1..1000u32).prop_map(|((name, form), text, number)| {
+        let value = match form {
+            Form::Flag => String::new(),
+            Form::Text => text,
+            Form::Integer { .. } | Form::Plain { .. } => number.to_string(),
+        };
+        (name.to_owned(), value)
+    })
+}
+
+prop_compose! {
+    fn numbers()(
+        count in prop_oneof![int(0), Just(u64::MAX)],
+        repeat in int(1),
+        size in of(size()),
+        rsize in of(int(1)),
+        conn in conns(),
+        port in of(1..=u16::MAX),
+        wndsz in of(int(1)),
+        mss in of(1..=65535u32),
+        dscp in of(0..64u8),
+        timeout in of(time()),
+        duration in of(time()),
+        nfiles in of(int(1)),
+    ) -> Options {
+        Options {
+            count, repeat, size, rsize, conn, port, wndsz, mss, dscp, timeout, duration, nfiles,
+            ..Options::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn options()(
+        numbers in numbers(),
+        remotehost in of(text()),
+        protocol in of(proptest::sample::select(protocols().collect::<Vec<_>>())),
+        cc in of(text()),
+        bind in of(text()),
+        dir in of(text()),
+        payload in payload(),
+        flags in any::<[bool; 5]>(),
+        unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
+    ) -> Options {
+        let [tcp_nodelay, busy, non_blocking, canfail, verify] = flags;
+        Options {
+            remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
+            protocol: protocol.map(str::to_owned),
+            unbuilt: unbuilt.into_values().collect(),
+            ..numbers
+        }
+    }
+}
+
+fn flowop() -> impl Strategy<Value = Flowop> {
+    let kinds: Vec<_> = flowop_names().chain([""]).collect();
+    let options = prop_oneof![3 => options(), 1 => Just(Options::default())];
+    (proptest::sample::select(kinds), options).prop_map(|(kind, options)| Flowop {
+        kind: kind.to_owned(),
+        options,
+        at: Position::default(),
+    })
+}
+
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let flowops = proptest::collection::vec(flowop(), 0..4);
+    (flowops, int(0), of((time(), of(int(1))))).prop_map(|(flowops, iterations, timed)| {
+        let (until, rate) = match timed {
+            Some((duration, rate)) => (Until::Duration(duration), rate.map(|rate| rate as f64)),
+            None => (Until::Iterations(iterations), None),
+        };
+        Transaction {
+            until,
+            rate,
+            flowops,
+            at: Position::default(),
+        }
+    })
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    let transactions = proptest::collection::vec(transaction(), 0..4);
+    let group = (text(), int(0), transactions).prop_map(|(name, strands, transactions)| Group {
+        name,
+        strands: u32::try_from(strands).unwrap(),
+        transactions,
+        at: Position::default(),
+    });
+    (text(), proptest::collection::vec(group, 0..3))
+        .prop_map(|(name, groups)| Profile { name, groups })
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses_to_the_same(profile in profile()) {
+        let printed = print(&profile);
+        let parsed = accepted(&printed).profile;
+        prop_assert_eq!(without_positions(parsed), profile, "{}", printed);
+    }
+
+    /// From texts instead of profiles: whatever parses prints to something that means the same.
+    #[test]
+    fn what_parses_prints_to_the_same(
+        options in proptest::collection::vec(
+            "(size|count|port|conn|timeout|wndsz|dir|rsize)=(rand\\()?[0-9.,kmg)&;#-]{1,9}", 0..4,
+        ),
+        attributes in "( (iterations|duration|rate|name|nthreads)=\"?[0-9.a-z$ ]{1,5}\"?){0,3}",
+    ) {
+        let source = around(&format!(
+            "<flowop type=write options=\"{}\" /> {attributes} ",
+            options.join(" ")
+        ));
+        if let Ok(parsed) = parse(&source, &|_: &str| Some("7".to_owned())) {
+            let again = accepted(&print(&parsed.profile));
+            prop_assert_eq!(
+                without_positions(again.profile),
+                without_positions(parsed.profile)
+            );
+        }
+    }
+}
+
+/// A generator that leaves an option out would prove nothing about it.
+#[test]
+fn the_generator_sets_every_option() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::deterministic();
+    let mut missing: Vec<_> = OPTIONS
+        .iter()
+        .filter(|option| option.name != "idle")
+        .collect();
+    for _ in 0..2000 {
+        let options = options().new_tree(&mut runner).unwrap().current();
+        missing.retain(|option| option.written(&options).is_none());
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,206 @@
+//! Cuts all counters of a host at the instants that the plan says, from a thread of its own that
+//! runs before the workers do.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_linux::{proc_stat, thread};
+use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::measure::{Cut, Edge};
+
+use super::Schedule;
+use crate::record::{WorkerCounters, sum};
+use crate::worker::{Event, Outlet};
+
+/// The running thread, and the cuts it has made.
+pub(super) struct Cutter {
+    counters: Vec<Arc<WorkerCounters>>,
+    rows: usize,
+    cuts: Vec<Cut>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Cutter {
+    pub(super) fn start(
+        counters: Vec<Arc<WorkerCounters>>,
+        rows: usize,
+        schedule: Schedule,
+        interval: Nanos,
+        outlet: Outlet,
+    ) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (of_thread, stopped) = (counters.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("wirecost-cut".to_owned())
+            .spawn(move || run(&of_thread, rows, schedule, interval, &stopped, &outlet))
+            .ok();
+        Self {
+            counters,
+            rows,
+            cuts: Vec::new(),
+            stop,
+            thread,
+        }
+    }
+
+    /// Makes a cut at once, on the caller's thread.
+    pub(super) fn cut_now(&mut self, edge: Edge) {
+        let at = Monotonic.now();
+        let cut = cut(&self.counters, self.rows, edge, at);
+        self.cuts.push(cut);
+    }
+
+    /// Takes in a cut that the thread has made.
+    pub(super) fn keep(&mut self, cut: Cut) -> Cut {
+        self.cuts.push(cut.clone());
+        cut
+    }
+
+    /// All cuts, in order of time.
+    pub(super) fn finish(&mut self) -> Vec<Cut> {
+        let mut cuts = std::mem::take(&mut self.cuts);
+        cuts.sort_by_key(|cut| cut.at);
+        cuts
+    }
+
+    /// Makes no more cuts by itself.
+    pub(super) fn end_thread(&mut self) {
+        if let Ok(mut stop) = self.stop.0.lock() {
+            *stop = true;
+        }
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Cutter {
+    fn drop(&mut self) {
+        self.end_thread();
+    }
+}
+
+fn run(
+    counters: &[Arc<WorkerCounters>],
+    rows: usize,
+    schedule: Schedule,
+    interval: Nanos,
+    stop: &(Mutex<bool>, Condvar),
+    outlet: &Outlet,
+) {
+    thread::make_urgent();
+    thread::exact_timers();
+    for (edge, due) in instants(schedule, interval.max(1)) {
+        if !wait_until(due, stop) {
+            return;
+        }
+        outlet.send(Event::Cut(cut(counters, rows, edge, due)));
+    }
+}
+
+/// Waits for the instant. Returns whether it came before the end.
+fn wait_until(due: Nanos, stop: &(Mutex<bool>, Condvar)) -> bool {
+    let Ok(mut stopped) = stop.0.lock() else {
+        return false;
+    };
+    loop {
+        if *stopped {
+            return false;
+        }
+        let now = Monotonic.now();
+        if now >= due {
+            return true;
+        }
+        match stop
+            .1
+            .wait_timeout(stopped, Duration::from_nanos(due - now))
+        {
+            Ok((guard, _)) => stopped = guard,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) -> Cut {
+    let at = Monotonic.now();
+    let counters = sum(counters.iter().map(|counters| &**counters), rows);
+    let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
+    let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
+    Cut {
+        edge,
+        due,
+        at,
+        counters,
+        cpu,
+    }
+}
+
+/// When to cut: the edges, and every interval counted from the window's start.
+fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, Nanos)> {
+    let Schedule { start, window, .. } = schedule;
+    let (from, to) = window.unwrap_or((start, Nanos::MAX));
+    let before = (from - start) / interval;
+    let mut first = vec![(Edge::PhaseStart, start)];
+    let ramp = (1..=before)
+        .rev()
+        .map(|n| (Edge::Interval, from - n * interval));
+    first.extend(ramp.filter(|&(_, due)| due > start));
+    first.push((Edge::WindowStart, from));
+    let within = (1u64..)
+        .map_while(move |n| from.checked_add(n.checked_mul(interval)?))
+        .take_while(move |&due| due < to)
+        .map(|due| (Edge::Interval, due));
+    let last = window.map(|(_, to)| (Edge::WindowEnd, to));
+    first.into_iter().chain(within).chain(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_counted_from_the_window() {
+        let schedule = Schedule {
+            phase: 0,
+            start: 100,
+            window: Some((130, 150)),
+        };
+        let due: Vec<_> = instants(schedule, 8).collect();
+        assert_eq!(
+            due,
+            [
+                (Edge::PhaseStart, 100),
+                (Edge::Interval, 106),
+                (Edge::Interval, 114),
+                (Edge::Interval, 122),
+                (Edge::WindowStart, 130),
+                (Edge::Interval, 138),
+                (Edge::Interval, 146),
+                (Edge::WindowEnd, 150),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_phase_of_iterations_is_window_from_its_start() {
+        let schedule = Schedule {
+            phase: 0,
+            start: 100,
+            window: None,
+        };
+        let due: Vec<_> = instants(schedule, 50).take(4).collect();
+        assert_eq!(
+            due,
+            [
+                (Edge::PhaseStart, 100),
+                (Edge::WindowStart, 100),
+                (Edge::Interval, 150),
+                (Edge::Interval, 200),
+            ]
+        );
+    }
+}

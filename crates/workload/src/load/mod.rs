@@ -1,0 +1,647 @@
+//! A host's load: its workers, its services and its counters, from the plan to the end of the last
+//! phase. An agent owns one and only passes messages on.
+
+mod cutter;
+mod placement;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use wirecost_linux::{descriptors, thread};
+use wirecost_model::clock::Nanos;
+use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
+use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
+use wirecost_model::profile::Payload;
+use wirecost_model::warning::Warning;
+
+use crate::doorman::{Doorman, Route, inbox};
+use crate::engines;
+use crate::hello;
+use crate::payload::{MAX_PIECE, Pattern};
+use crate::protocols::Granted;
+use crate::record::WorkerCounters;
+use crate::sockets::{Common, Mailbox, Sockets, Token, register};
+use crate::step::{self, Group};
+pub use crate::worker::Notify;
+use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
+use cutter::Cutter;
+use placement::Placement;
+use services::{Announced, Services};
+
+/// Datagrams of any length fit.
+const DATAGRAM: usize = 64 << 10;
+
+/// Why a load cannot be put up.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{act}: {source}")]
+    System {
+        act: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{0}")]
+    Plan(String),
+    #[error("{address} has not agreed to receive: {reason}")]
+    NoConsent { address: String, reason: String },
+}
+
+impl LoadError {
+    fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let act = act.into();
+        move |source| LoadError::System { act, source }
+    }
+}
+
+/// When a phase happens, on this host's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    pub phase: u32,
+    pub start: Nanos,
+    /// Beginning and end of the window; none where iterations decide.
+    pub window: Option<(Nanos, Nanos)>,
+}
+
+/// What a load says while it runs.
+#[derive(Debug)]
+pub enum LoadEvent {
+    Cut(Cut),
+    /// No strand here begins another transaction by itself; so many has each begun, by group.
+    Held(BTreeMap<u32, Vec<u64>>),
+    Ended(Box<PhaseResult>),
+    /// A strand failed, and the profile does not allow that.
+    Failed(String),
+}
+
+struct Handle {
+    orders: Sender<Order>,
+    wake: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    cpu: Option<u32>,
+}
+
+impl Handle {
+    fn order(&self, order: Order) {
+        // A worker that is gone has said why.
+        let _ = self.orders.send(order);
+        if let Some(wake) = &self.wake {
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+struct Phase {
+    schedule: Schedule,
+    rows: Vec<FlowopKey>,
+    cutter: Cutter,
+    held: Vec<bool>,
+    started: BTreeMap<u32, Vec<u64>>,
+    reports: Vec<Option<WorkerReport>>,
+    told: bool,
+}
+
+/// The load of one host.
+pub struct Load {
+    plan: Plan,
+    handles: Vec<Handle>,
+    outlet: Outlet,
+    events: Receiver<Event>,
+    services: Services,
+    doorman: Option<Doorman>,
+    groups: Arc<[Group]>,
+    rows: Vec<Vec<FlowopKey>>,
+    phase: Option<Phase>,
+    settings: BTreeSet<Granted>,
+    warnings: Vec<Warning>,
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Load")
+            .field("workers", &self.handles.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Files of the `sendfile` flowops.
+#[derive(Debug, Default)]
+struct Files {
+    paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    sizes: Vec<FileSizes>,
+}
+
+impl Load {
+    /// Starts the workers and listens; nothing connects yet. `notify` is called whenever
+    /// [`Load::event`] may have something new.
+    ///
+    /// # Errors
+    /// What this host lacks: descriptors, files, addresses, ports.
+    pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+        let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        let files = Files::find(&plan)?;
+        let placement = Placement::new(&plan, limit)?;
+        let mut warnings = placement.warnings();
+        let (mut services, doors) = Services::open(&plan, &placement)?;
+        let run = hello::run_number(&plan.token);
+        let mailbox = Arc::new(Mailbox::default());
+        let common = Common {
+            blocking: plan.engine == EngineKind::Threads,
+            run,
+            host: plan.host,
+            services: plan.program.services.clone().into(),
+            mailbox: mailbox.clone(),
+            paths: files.paths.clone(),
+        };
+        let mut handles = Vec::new();
+        let mut inboxes = Vec::new();
+        let (announce, announced) = channel();
+        let (outlet, events) = Outlet::new(notify);
+        for number in 0..placement.workers() {
+            let (handle, inbox) = start_worker(
+                &plan,
+                number,
+                &placement,
+                &common,
+                &services,
+                announce.clone(),
+                outlet.clone(),
+            )?;
+            handles.push(handle);
+            inboxes.extend(inbox);
+        }
+        drop(announce);
+        for _ in 0..handles.len() {
+            let said = announced
+                .recv_timeout(Duration::from_secs(60))
+                .map_err(|_| LoadError::Plan("a worker did not start".to_owned()))?;
+            services.announced(said.map_err(LoadError::system("worker"))?);
+        }
+        let route = match plan.engine {
+            EngineKind::Threads => Route::Mailbox(mailbox),
+            EngineKind::Epoll => Route::Inboxes {
+                inboxes,
+                worker: placement.worker_of(),
+            },
+        };
+        let consent = services.consent();
+        let doors = services.with_consent_answer(doors, &plan);
+        let doorman = (!doors.is_empty())
+            .then(|| Doorman::start(run, doors, route))
+            .transpose()
+            .map_err(LoadError::system("doorman"))?;
+        let prepared = Prepared {
+            workers: handles.len() as u32,
+            services: services.addresses(),
+            consent,
+            connects_from: Vec::new(),
+            files: files.sizes.clone(),
+        };
+        warnings.dedup();
+        let load = Load {
+            plan,
+            handles,
+            outlet,
+            events,
+            services,
+            doorman,
+            groups: Arc::new([]),
+            rows: Vec::new(),
+            phase: None,
+            settings: BTreeSet::new(),
+            warnings,
+        };
+        Ok((load, prepared))
+    }
+
+    /// Learns where the others listen, makes sure that they have agreed to receive, and gets the
+    /// strands ready.
+    ///
+    /// # Errors
+    /// A host that has not agreed, or a program that this version cannot run.
+    pub fn connect(&mut self, endpoints: Endpoints) -> Result<(), LoadError> {
+        services::check_consent(&self.plan, &endpoints)?;
+        let files: Vec<FileSizes> = endpoints
+            .hosts
+            .iter()
+            .flat_map(|host| host.files.clone())
+            .collect();
+        let phases = self
+            .plan
+            .program
+            .groups
+            .iter()
+            .map(|g| g.phases.len())
+            .max()
+            .unwrap_or_default();
+        let mut first_rows = vec![0; phases];
+        let mut groups = Vec::new();
+        for group in &self.plan.program.groups {
+            let side = self.plan.program.side;
+            let compiled = step::compile(group, side, self.plan.seed, &files, &mut first_rows)
+                .map_err(LoadError::Plan)?;
+            groups.push(compiled);
+        }
+        self.rows = (0..phases)
+            .map(|phase| {
+                groups
+                    .iter()
+                    .filter_map(|g| g.rows.get(phase))
+                    .flatten()
+                    .cloned()
+                    .collect()
+            })
+            .collect();
+        self.groups = groups.into();
+        let endpoints = Arc::new(endpoints);
+        for handle in &self.handles {
+            let (endpoints, groups) = (endpoints.clone(), self.groups.clone());
+            handle.order(Order::Connect { endpoints, groups });
+        }
+        Ok(())
+    }
+
+    /// Begins a phase. Its events come from [`Load::event`].
+    pub fn start(&mut self, schedule: Schedule) {
+        let rows = self
+            .rows
+            .get(schedule.phase as usize)
+            .cloned()
+            .unwrap_or_default();
+        let (window, end): (Range<Nanos>, Nanos) = match schedule.window {
+            Some((from, to)) => (from..to, to),
+            None => (schedule.start..Nanos::MAX, 0),
+        };
+        let counters: Vec<Arc<WorkerCounters>> = self
+            .handles
+            .iter()
+            .map(|_| Arc::new(WorkerCounters::new(rows.len())))
+            .collect();
+        let cutter = Cutter::start(
+            counters.clone(),
+            rows.len(),
+            schedule,
+            self.plan.interval,
+            self.outlet.clone(),
+        );
+        for (handle, counters) in self.handles.iter().zip(&counters) {
+            handle.order(Order::Phase(PhaseOrder {
+                phase: schedule.phase,
+                start: schedule.start,
+                window: window.clone(),
+                end,
+                counters: counters.clone(),
+                tcp_samples: self.plan.tcp_samples,
+            }));
+        }
+        let started = self
+            .plan
+            .program
+            .groups
+            .iter()
+            .map(|group| (group.group, vec![0; group.strands as usize]))
+            .collect();
+        self.phase = Some(Phase {
+            schedule,
+            rows,
+            cutter,
+            held: vec![false; self.handles.len()],
+            started,
+            reports: self.handles.iter().map(|_| None).collect(),
+            told: false,
+        });
+    }
+
+    /// Lets every strand end after that many transactions (by group and strand).
+    pub fn finish(&self, limits: Limits) {
+        let limits = Arc::new(limits);
+        for handle in &self.handles {
+            handle.order(Order::Finish(limits.clone()));
+        }
+    }
+
+    /// Ends the phase now; what is under way is cut off and counted as unfinished.
+    pub fn cut_off(&self) {
+        for handle in &self.handles {
+            handle.order(Order::CutOff);
+        }
+    }
+
+    /// The next event, if there is one.
+    pub fn event(&mut self) -> Option<LoadEvent> {
+        while let Ok(event) = self.events.try_recv() {
+            let Some(phase) = &mut self.phase else {
+                continue;
+            };
+            match event {
+                Event::Cut(cut) => return Some(LoadEvent::Cut(phase.cutter.keep(cut))),
+                Event::Held { worker, started } => {
+                    phase.held[worker as usize] = true;
+                    for (group, strand, count) in started {
+                        let of_group = phase.started.get_mut(&group);
+                        if let Some(place) = of_group.and_then(|g| g.get_mut(strand as usize)) {
+                            *place = count;
+                        }
+                    }
+                }
+                Event::Ended(report) => {
+                    let worker = report.worker as usize;
+                    phase.reports[worker] = Some(*report);
+                }
+                Event::Failed(error) => return Some(LoadEvent::Failed(error.to_string())),
+            }
+        }
+        let phase = self.phase.as_mut()?;
+        if !phase.told && phase.held.iter().all(|&held| held) {
+            phase.told = true;
+            if phase.schedule.window.is_none() {
+                phase.cutter.cut_now(Edge::WindowEnd);
+            }
+            return Some(LoadEvent::Held(std::mem::take(&mut phase.started)));
+        }
+        if phase.reports.iter().all(Option::is_some) {
+            return self.end().map(|result| LoadEvent::Ended(Box::new(result)));
+        }
+        None
+    }
+
+    /// Puts the workers' reports together.
+    fn end(&mut self) -> Option<PhaseResult> {
+        let mut phase = self.phase.take()?;
+        phase.cutter.end_thread();
+        phase.cutter.cut_now(Edge::PhaseEnd);
+        let late = self.events.try_iter().filter_map(|event| match event {
+            Event::Cut(cut) => Some(cut),
+            _ => None,
+        });
+        for cut in late {
+            phase.cutter.keep(cut);
+        }
+        let mut result = PhaseResult {
+            phase: phase.schedule.phase,
+            cuts: phase.cutter.finish(),
+            latencies: phase
+                .rows
+                .iter()
+                .map(|key| FlowopLatency {
+                    key: key.clone(),
+                    latency: Default::default(),
+                })
+                .collect(),
+            flowops: phase.rows,
+            ..PhaseResult::default()
+        };
+        let (mut retransmits, mut strangers) = (0, 0);
+        for (handle, report) in self.handles.iter().zip(phase.reports.into_iter().flatten()) {
+            result.transactions.merge(&report.transactions);
+            for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
+                sum.latency.merge(latency);
+            }
+            result.connections_open += report.open;
+            result.connections_failed += report.failed_connections;
+            retransmits += report.retransmits;
+            result.tcp_samples.extend(report.tcp_samples);
+            result.workers.push(WorkerUse {
+                worker: report.worker,
+                cpu: handle.cpu,
+                busy: report.busy,
+            });
+            result.fairness.merge(&report.fairness);
+            result.receive_buffer_drops += report.drops;
+            result.verify_failures += report.verify_failures;
+            result.unfinished_strands += report.unfinished;
+            result.buffer_bytes += report.buffer_bytes;
+            strangers += report.strangers;
+            self.settings.extend(report.settings);
+        }
+        result.retransmits = Some(retransmits);
+        strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
+        self.warnings
+            .retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
+        if strangers > 0 {
+            let host = String::new();
+            self.warnings.push(Warning::StrangersRefused {
+                host,
+                connections: strangers,
+            });
+        }
+        Some(result)
+    }
+
+    /// Socket options as asked for and granted, of all connections so far.
+    pub fn settings(&self) -> impl Iterator<Item = &Granted> {
+        self.settings.iter()
+    }
+
+    /// What the host has to say about itself; the name of the host is left to the controller.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    pub fn workers(&self) -> u32 {
+        self.handles.len() as u32
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.doorman = None;
+        for handle in &mut self.handles {
+            let (orders, _) = channel();
+            handle.orders = orders;
+            if let Some(wake) = &handle.wake {
+                let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+            }
+        }
+        for handle in &mut self.handles {
+            if let Some(thread) = handle.thread.take() {
+                let _ = thread.join();
+            }
+        }
+        self.services.remove_paths();
+    }
+}
+
+/// Starts one worker's thread, which announces where it listens.
+fn start_worker(
+    plan: &Plan,
+    number: u32,
+    placement: &Placement,
+    common: &Common,
+    services: &Services,
+    announce: Sender<io::Result<Announced>>,
+    outlet: Outlet,
+) -> Result<(Handle, Option<OwnedFd>), LoadError> {
+    let (orders_to, orders) = channel();
+    let cpu = placement.cpu(number);
+    let mine = placement.strands(number);
+    let wanted = services.own_addresses(&mine);
+    let common = common.clone();
+    let (payload, message) = largest_message(plan);
+    let seed = plan.seed;
+    let epoll_engine = plan.engine == EngineKind::Epoll;
+    let mut wake = None;
+    let mut doorman_end = None;
+    let mut worker_end = None;
+    if epoll_engine {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| LoadError::system("eventfd")(e.into()))?;
+        wake = Some(event);
+        let (doorman, worker) = inbox().map_err(LoadError::system("inbox of a worker"))?;
+        doorman_end = Some(doorman);
+        worker_end = Some(worker);
+    }
+    let keep: Vec<_> = wake
+        .iter()
+        .chain(&worker_end)
+        .map(AsRawFd::as_raw_fd)
+        .collect();
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+    let run = move || {
+        let set_up = || -> io::Result<_> {
+            if let Some(cpu) = cpu {
+                thread::pin(cpu)?;
+            }
+            thread::exact_timers();
+            let (poll, kept) = if epoll_engine {
+                let kept = descriptors::own_table(&keep)?;
+                let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                register(&poll, &kept[0], Token::Wake)?;
+                register(&poll, &kept[1], Token::Inbox)?;
+                (Some(poll), kept)
+            } else {
+                (None, Vec::new())
+            };
+            let pattern = Pattern::new(&payload, message, seed)?;
+            let buffer = usize::try_from(message)
+                .unwrap_or(MAX_PIECE)
+                .clamp(DATAGRAM, MAX_PIECE);
+            let run = common.run;
+            let mut sockets = Sockets::new(&common, poll);
+            let announced = services::listen(&mut sockets, &wanted)?;
+            let worker = Worker::new(number, sockets, pattern, buffer, outlet);
+            Ok((worker, kept, announced, run))
+        };
+        let result = set_up();
+        // Only now may the other side of this function let go of the descriptors.
+        let _ = sender.send(());
+        match result {
+            Ok((worker, mut kept, announced, run)) => {
+                let _ = announce.send(Ok(announced));
+                drop(announce);
+                match (kept.pop(), kept.pop()) {
+                    (Some(inbox), Some(wake)) => {
+                        engines::epoll::run(worker, &orders, mine, inbox, wake, run);
+                    }
+                    _ => engines::threads::run(worker, &orders, &mine),
+                }
+            }
+            Err(error) => {
+                let _ = announce.send(Err(error));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("wirecost-{number}"))
+        // A strand needs little stack; thousands of threads need thousands of them.
+        .stack_size(256 << 10)
+        .spawn(run)
+        .map_err(LoadError::system(format!("thread of worker {number}")))?;
+    let _ = receiver.recv();
+    let handle = Handle {
+        orders: orders_to,
+        wake,
+        thread: Some(thread),
+        cpu,
+    };
+    Ok((handle, doorman_end))
+}
+
+/// The payload, and the longest piece of a message, of a plan.
+fn largest_message(plan: &Plan) -> (Payload, u64) {
+    let options = plan
+        .program
+        .groups
+        .iter()
+        .flat_map(|group| group.phases.iter().flatten())
+        .flat_map(|phase| &phase.acts)
+        .map(|act| &act.options);
+    let mut payload = Payload::default();
+    let mut largest = 0;
+    for options in options {
+        if options.payload != Payload::default() {
+            payload = options.payload.clone();
+        }
+        let size = options.size.map_or(0, |size| size.max());
+        largest = largest.max(size).max(options.rsize.unwrap_or(0));
+    }
+    (payload, largest)
+}
+
+impl Files {
+    /// Looks up the files of every `sendfile` that this host executes.
+    fn find(plan: &Plan) -> Result<Self, LoadError> {
+        let mut paths: HashMap<String, Vec<PathBuf>> = HashMap::new();
+        let mut sizes = Vec::new();
+        for group in &plan.program.groups {
+            for (number, phase) in group.phases.iter().enumerate() {
+                for act in phase.iter().flat_map(|phase| &phase.acts) {
+                    if act.kind != "sendfile" {
+                        continue;
+                    }
+                    let dir = act.options.dir.clone().ok_or_else(|| {
+                        LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
+                    })?;
+                    let mut found = Vec::new();
+                    walk(PathBuf::from(&dir), &mut found)
+                        .map_err(LoadError::system(format!("sendfile of {dir}")))?;
+                    found.sort();
+                    let wanted = act.options.nfiles.unwrap_or(u64::MAX);
+                    found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    if found.is_empty() {
+                        let message = format!("{}: {dir} has no file to send", act.at);
+                        return Err(LoadError::Plan(message));
+                    }
+                    sizes.push(FileSizes {
+                        group: group.group,
+                        phase: number as u32,
+                        flowop: act.flowop,
+                        sizes: found.iter().map(|(_, size)| *size).collect(),
+                    });
+                    paths.insert(dir, found.into_iter().map(|(path, _)| path).collect());
+                }
+            }
+        }
+        Ok(Self {
+            paths: Arc::new(paths),
+            sizes,
+        })
+    }
+}
+
+/// All files that are not empty, below a directory, or the one file.
+fn walk(path: PathBuf, found: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
+    let about = std::fs::metadata(&path)?;
+    if about.is_file() {
+        if about.len() > 0 {
+            found.push((path, about.len()));
+        }
+    } else if about.is_dir() {
+        for entry in std::fs::read_dir(&path)? {
+            let entry = entry?;
+            // A link below the directory may lead back up.
+            if !entry.file_type()?.is_symlink() {
+                walk(entry.path(), found)?;
+            }
+        }
+    }
+    Ok(())
+}

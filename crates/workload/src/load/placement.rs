@@ -1,0 +1,133 @@
+//! Which strands run on which worker, and on which CPU that is pinned.
+
+use std::sync::Arc;
+
+use wirecost_model::plan::{EngineKind, Plan};
+use wirecost_model::warning::Warning;
+
+use super::LoadError;
+use crate::doorman::WorkerOf;
+
+/// Descriptors a worker leaves free of its limit: what is not a connection needs some, and a full
+/// table fails late and badly.
+const SPARE: u64 = 2_000;
+
+#[derive(Debug)]
+pub(super) struct Placement {
+    workers: u32,
+    cpus: Vec<u32>,
+    pinned: bool,
+    /// Strands of each group, by its number.
+    strands: Vec<(u32, u32)>,
+    worker_of: WorkerOf,
+    forced: bool,
+}
+
+impl Placement {
+    pub(super) fn new(plan: &Plan, descriptor_limit: u64) -> Result<Self, LoadError> {
+        let groups = &plan.program.groups;
+        let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
+        let total: u32 = strands.iter().map(|&(_, n)| n).sum();
+        let needed: u64 = groups
+            .iter()
+            .map(|group| u64::from(group.strands) * descriptors_per_strand(plan, group.group))
+            .sum();
+        let per_worker = descriptor_limit.saturating_sub(SPARE).max(1);
+        let cpus = plan.cpus.clone();
+        let (workers, forced) = match plan.engine {
+            EngineKind::Threads if needed > per_worker => {
+                return Err(LoadError::Plan(format!(
+                    "the threads engine needs {needed} descriptors and this host allows a process \
+                     {descriptor_limit}: use fewer connections or the epoll engine"
+                )));
+            }
+            EngineKind::Threads => (total, false),
+            EngineKind::Epoll => {
+                let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
+                let wanted = plan.workers.unwrap_or(cpus.len().max(1) as u32).max(1);
+                (wanted.max(least).min(total.max(1)), least > wanted)
+            }
+        };
+        let groups_count = groups.iter().map(|g| g.group + 1).max().unwrap_or(0);
+        let mut before = vec![0u32; groups_count as usize];
+        let mut sum = 0u32;
+        for &(group, count) in &strands {
+            before[group as usize] = sum;
+            sum += count;
+        }
+        let worker_of = WorkerOf {
+            before: Arc::from(before),
+            workers: workers.max(1),
+        };
+        let pinned = plan.engine == EngineKind::Epoll;
+        Ok(Self {
+            workers,
+            cpus,
+            pinned,
+            strands,
+            worker_of,
+            forced,
+        })
+    }
+
+    pub(super) fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    pub(super) fn worker_of(&self) -> WorkerOf {
+        self.worker_of.clone()
+    }
+
+    pub(super) fn cpu(&self, worker: u32) -> Option<u32> {
+        if !self.pinned || self.cpus.is_empty() {
+            return None;
+        }
+        self.cpus.get(worker as usize % self.cpus.len()).copied()
+    }
+
+    /// (group, strand) of a worker's strands, ascending.
+    pub(super) fn strands(&self, worker: u32) -> Vec<(u32, u32)> {
+        self.strands
+            .iter()
+            .flat_map(|&(group, count)| (0..count).map(move |strand| (group, strand)))
+            .filter(|&(group, strand)| self.worker_of.strand(group, strand) == worker)
+            .collect()
+    }
+
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        if !self.forced {
+            return Vec::new();
+        }
+        vec![Warning::MoreWorkersThanCpus {
+            host: String::new(),
+            workers: self.workers,
+            cpus: self.cpus.len() as u32,
+        }]
+    }
+}
+
+/// Connections and listeners of one strand.
+fn descriptors_per_strand(plan: &Plan, group: u32) -> u64 {
+    let listeners: u64 = plan
+        .program
+        .services
+        .iter()
+        .filter(|service| service.group == group)
+        .map(|service| {
+            u64::from(super::services::own_addresses_per_strand(plan, service).unwrap_or(0))
+        })
+        .sum();
+    let mut ids: Vec<u32> = plan
+        .program
+        .groups
+        .iter()
+        .filter(|g| g.group == group)
+        .flat_map(|g| g.phases.iter().flatten())
+        .flat_map(|phase| &phase.acts)
+        .filter(|act| act.service.is_some())
+        .flat_map(|act| act.options.conn.first..=act.options.conn.last)
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.len() as u64 + listeners
+}

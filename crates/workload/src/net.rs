@@ -1,0 +1,100 @@
+//! The line between a strand and the world: real sockets when it runs, a simulated network when it
+//! is tested.
+
+use std::io;
+
+use wirecost_model::clock::Nanos;
+
+use crate::step::{ReceiveCall, SendCall, Step};
+
+/// Whose connection it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Number of the group in the profile.
+    pub group: u32,
+    pub strand: u32,
+    /// Place of the strand among its worker's, and slot of the connection in the strand.
+    pub local: u32,
+    pub slot: u32,
+    /// Connection id as the profile numbers it.
+    pub id: u32,
+}
+
+/// What a strand waits for on one of its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    Readable,
+    Writable,
+    /// A connection to be accepted.
+    Arrival,
+    /// Only for the time.
+    Nothing,
+}
+
+/// How far a connection is that is being opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    Done,
+    /// Ask again when this is so, or at the latest then.
+    Wait(Interest, Option<Nanos>),
+}
+
+/// Sockets and time. Calls that would block return [`io::ErrorKind::WouldBlock`].
+pub trait Net {
+    type Socket;
+
+    fn now(&mut self) -> Nanos;
+
+    /// Begins to open a connection; `attempt` numbers the openings of this strand, so that they can
+    /// be spread over the addresses of the service.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Self::Socket>;
+
+    /// How far [`Net::connect`] is.
+    ///
+    /// # Errors
+    /// Why the connection could not be opened.
+    fn opening(&mut self, socket: &mut Self::Socket) -> io::Result<Opening>;
+
+    /// A connection that has arrived for this owner.
+    ///
+    /// # Errors
+    /// Those of the system calls; `WouldBlock` where none has arrived.
+    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Self::Socket>;
+
+    /// Sends a piece of a message, or a datagram.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
+
+    /// Receives a piece of a message, or a datagram. `timed` says that the caller will watch the
+    /// time, so the call must not block even where others do.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn receive(
+        &mut self,
+        socket: &Self::Socket,
+        buffer: &mut [u8],
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<usize>;
+
+    /// Sends a piece of a file of the step.
+    ///
+    /// # Errors
+    /// Those of open and sendfile.
+    fn send_file(
+        &mut self,
+        socket: &Self::Socket,
+        step: &Step,
+        file: usize,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize>;
+
+    fn close(&mut self, socket: Self::Socket, owner: Owner);
+}

@@ -1,0 +1,158 @@
+//! The bytes that are sent, and the check of those that arrive.
+//!
+//! A message is a slice of a pattern that both ends make from the run's seed. Where messages are
+//! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number.
+
+use std::io;
+
+use wirecost_model::profile::Payload;
+
+use crate::draw;
+
+/// Bytes at the front of a numbered message.
+pub const STAMP: usize = 8;
+
+/// The largest piece that one call sends or receives; longer messages take several.
+pub const MAX_PIECE: usize = 16 << 20;
+
+/// What a worker sends from: a stamp, then the pattern.
+#[derive(Debug)]
+pub struct Pattern {
+    bytes: Vec<u8>,
+}
+
+impl Pattern {
+    /// A pattern for messages of up to `message` bytes.
+    ///
+    /// # Errors
+    /// Those of reading the file that the payload names.
+    pub fn new(payload: &Payload, message: u64, seed: u64) -> io::Result<Self> {
+        let length = usize::try_from(message)
+            .unwrap_or(MAX_PIECE)
+            .clamp(STAMP, MAX_PIECE);
+        let mut bytes = vec![0; STAMP];
+        match payload {
+            Payload::Zero => bytes.resize(STAMP + length, 0),
+            Payload::Random => {
+                let words = length.div_ceil(8) as u64;
+                bytes.extend((0..words).flat_map(|i| draw::key(&[seed, i]).to_le_bytes()));
+                bytes.truncate(STAMP + length);
+            }
+            Payload::File(path) => {
+                let content = std::fs::read(path)
+                    .map_err(|e| io::Error::new(e.kind(), format!("payload file {path}: {e}")))?;
+                if content.is_empty() {
+                    let message = format!("payload file {path} is empty");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                }
+                bytes.extend(content.iter().cycle().take(length));
+            }
+        }
+        Ok(Self { bytes })
+    }
+
+    /// As much of a message as there is in one piece, from `offset` on, at most `length` bytes.
+    #[inline]
+    pub fn piece(&mut self, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
+        let start = match stamp {
+            Some(number) if offset < STAMP as u64 => {
+                self.bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
+                offset as usize
+            }
+            Some(_) => self.place(offset - STAMP as u64),
+            None => self.place(offset),
+        };
+        let length = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(self.bytes.len() - start);
+        &self.bytes[start..start + length]
+    }
+
+    #[inline]
+    fn place(&self, offset: u64) -> usize {
+        STAMP + (offset % (self.bytes.len() - STAMP) as u64) as usize
+    }
+
+    /// Whether `received` is what a numbered message has at `offset`.
+    pub fn matches(&mut self, mut received: &[u8], mut offset: u64, stamp: u64) -> bool {
+        while !received.is_empty() {
+            let expected = self.piece(offset, received.len() as u64, Some(stamp));
+            let length = expected.len();
+            if expected != &received[..length] {
+                return false;
+            }
+            received = &received[length..];
+            offset += length as u64;
+        }
+        true
+    }
+}
+
+/// The number at the front of a datagram, of which only as many bytes count as the datagram has,
+/// compared with the one that was expected: how far ahead (positive) or behind (negative) it is.
+pub fn ahead(datagram: &[u8], expected: u64) -> i64 {
+    let width = datagram.len().min(STAMP);
+    let mut bytes = [0; STAMP];
+    bytes[..width].copy_from_slice(&datagram[..width]);
+    let unused = 64 - 8 * width as u32;
+    if unused == 64 {
+        return 0;
+    }
+    // The difference modulo 2^(8 width), as a signed number.
+    ((u64::from_le_bytes(bytes).wrapping_sub(expected) << unused) as i64) >> unused
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(pattern: &mut Pattern, length: u64, stamp: Option<u64>, step: u64) -> Vec<u8> {
+        let mut sent = Vec::new();
+        while (sent.len() as u64) < length {
+            let left = (length - sent.len() as u64).min(step);
+            let piece = pattern.piece(sent.len() as u64, left, stamp).to_vec();
+            sent.extend(piece);
+        }
+        sent
+    }
+
+    proptest! {
+        /// However a message is cut into pieces, it is the same message and passes the check; with
+        /// any one byte changed it does not.
+        #[test]
+        fn pieces_make_the_same_message(
+            length in 1u64..500, pattern in 8u64..100, stamp: u64, step in 1u64..50, flip in 0usize..500,
+        ) {
+            let mut sender = Pattern::new(&Payload::Random, pattern, 5).unwrap();
+            let mut receiver = Pattern::new(&Payload::Random, pattern, 5).unwrap();
+            let whole = message(&mut sender, length, Some(stamp), u64::MAX);
+            let mut cut = message(&mut sender, length, Some(stamp), step);
+            prop_assert_eq!(&whole, &cut);
+            for (i, piece) in cut.chunks(step as usize).enumerate() {
+                prop_assert!(receiver.matches(piece, i as u64 * step, stamp));
+            }
+            let flip = flip % cut.len();
+            cut[flip] ^= 1;
+            prop_assert!(!receiver.matches(&cut, 0, stamp));
+        }
+
+        #[test]
+        fn numbers_are_compared_by_what_fits(expected in 0u64..1 << 60, by in -100i64..100, width in 1usize..20) {
+            let number = expected.wrapping_add_signed(by);
+            let mut datagram = vec![0xaa; width.max(8)];
+            datagram[..8].copy_from_slice(&number.to_le_bytes());
+            prop_assert_eq!(ahead(&datagram[..width], expected), by);
+        }
+    }
+
+    #[test]
+    fn default_payload_does_not_compress() {
+        let mut pattern = Pattern::new(&Payload::Random, 65536, 1).unwrap();
+        let sent = message(&mut pattern, 65536, None, u64::MAX);
+        let mut seen = [false; 256];
+        sent.iter().for_each(|&byte| seen[byte as usize] = true);
+        assert!(seen.iter().all(|&s| s));
+    }
+}

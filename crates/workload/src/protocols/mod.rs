@@ -1,0 +1,82 @@
+//! The protocols data can travel by, a file each. [`ALL`] is the only list of them.
+
+mod tcp;
+mod udp;
+mod unix;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use wirecost_model::plan::Address;
+use wirecost_model::profile::Options;
+
+/// One protocol: how its sockets are made. Moving bytes is the same for all.
+pub trait Protocol: Sync {
+    /// As profiles write it.
+    fn name(&self) -> &'static str;
+
+    /// Whether bytes come in order and without loss; else datagrams that may be lost.
+    fn stream(&self) -> bool;
+
+    /// Whether TCP_INFO tells of its sockets.
+    fn has_tcp_info(&self) -> bool {
+        false
+    }
+
+    /// A non-blocking socket that accepts at `address` (port 0: the kernel chooses), and where.
+    ///
+    /// # Errors
+    /// Those of socket, setsockopt, bind and listen.
+    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)>;
+
+    /// A non-blocking socket whose connection to `address` is under way.
+    ///
+    /// # Errors
+    /// Those of socket, setsockopt, bind and connect.
+    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd>;
+
+    /// Sets what an accepted connection does not have from its listener.
+    ///
+    /// # Errors
+    /// Those of setsockopt.
+    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()>;
+
+    /// What the kernel granted of what was asked: (name, asked, granted).
+    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted>;
+}
+
+/// A socket option as asked for and as the kernel keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Granted {
+    pub name: &'static str,
+    pub asked: String,
+    pub granted: String,
+}
+
+pub static ALL: [&dyn Protocol; 3] = [&tcp::Tcp, &udp::Udp, &unix::Unix];
+
+/// The protocol of this name, in lower case.
+pub fn find(name: &str) -> Option<&'static dyn Protocol> {
+    ALL.into_iter().find(|protocol| protocol.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_listed_once() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocols");
+        let files: BTreeSet<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|file| Some(file.strip_suffix(".rs")?.to_owned()))
+            .filter(|name| name != "mod")
+            .collect();
+        let names: BTreeSet<String> = ALL.iter().map(|p| p.name().to_owned()).collect();
+        assert_eq!(files, names);
+        assert_eq!(names.len(), ALL.len());
+    }
+}

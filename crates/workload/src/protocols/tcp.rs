@@ -1,0 +1,96 @@
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use socket2::{SockRef, Socket, Type};
+use wirecost_model::plan::Address;
+use wirecost_model::profile::Options;
+
+use super::{Granted, Protocol};
+use crate::inet;
+
+pub(super) struct Tcp;
+
+/// Largest backlog; the kernel takes what net.core.somaxconn allows.
+const BACKLOG: i32 = 65_535;
+
+fn set(socket: &Socket, options: &Options) -> io::Result<()> {
+    if let Some(mss) = options.mss {
+        socket.set_tcp_mss(mss)?;
+    }
+    if let Some(cc) = &options.cc {
+        socket.set_tcp_congestion(cc.as_bytes()).map_err(|error| {
+            io::Error::new(error.kind(), format!("congestion control {cc}: {error}"))
+        })?;
+    }
+    if options.tcp_nodelay {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(())
+}
+
+impl Protocol for Tcp {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn stream(&self) -> bool {
+        true
+    }
+
+    fn has_tcp_info(&self) -> bool {
+        true
+    }
+
+    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
+        let address = inet::socket_address(address)?;
+        let socket = inet::socket(address, Type::STREAM, options)?;
+        socket.set_reuse_address(true)?;
+        set(&socket, options)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok((socket.into(), Address::Inet(bound)))
+    }
+
+    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
+        let address = inet::socket_address(address)?;
+        let socket = inet::socket(address, Type::STREAM, options)?;
+        set(&socket, options)?;
+        inet::bind(&socket, options)?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+                Err(error)
+            }
+            _ => Ok(socket.into()),
+        }
+    }
+
+    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
+        if options.tcp_nodelay {
+            SockRef::from(socket).set_tcp_nodelay(true)?;
+        }
+        Ok(())
+    }
+
+    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
+        let socket = SockRef::from(socket);
+        let mut settings = inet::granted(&socket, options);
+        if let (Some(asked), Ok(mss)) = (options.mss, socket.tcp_mss()) {
+            settings.push(Granted {
+                name: "mss",
+                asked: asked.to_string(),
+                granted: mss.to_string(),
+            });
+        }
+        if let (Some(asked), Ok(name)) = (&options.cc, socket.tcp_congestion()) {
+            let granted = String::from_utf8_lossy(&name);
+            settings.push(Granted {
+                name: "cc",
+                asked: asked.clone(),
+                granted: granted.trim_end_matches('\0').to_owned(),
+            });
+        }
+        settings
+    }
+}

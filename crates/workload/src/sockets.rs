@@ -1,0 +1,634 @@
+//! The real network: what a strand asks of [`Net`], done with sockets.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use wirecost_linux::clock::Monotonic;
+use wirecost_linux::{sockopt, tcp_info};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_model::plan::{Address, Endpoints, Identity};
+use wirecost_model::program::Service;
+
+use crate::hello::{self, Hello};
+use crate::net::{Interest, Net, Opening, Owner};
+use crate::protocols::{self, Granted, Protocol};
+use crate::step::{ReceiveCall, SendCall, Step};
+
+/// How long an unanswered hello datagram is waited for before it is repeated.
+const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
+/// A blocking call of the threads engine returns after this long at the latest, so that the thread
+/// can look whether the run goes on.
+const BLOCKED: Duration = Duration::from_millis(250);
+
+/// How many connections of a worker may be on their way at once. More would overflow the queue of a
+/// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
+const OPENING: u32 = 256;
+
+/// What an epoll event is about, packed into its 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    Connection { local: u32, slot: u32 },
+    Listener { local: u32 },
+    Inbox,
+    Wake,
+}
+
+const LISTENER: u32 = u32::MAX;
+const SPECIAL: u32 = u32::MAX;
+
+impl Token {
+    pub(crate) fn pack(self) -> epoll::EventData {
+        let (high, low) = match self {
+            Token::Connection { local, slot } => (local, slot),
+            Token::Listener { local } => (local, LISTENER),
+            Token::Inbox => (SPECIAL, 0),
+            Token::Wake => (SPECIAL, 1),
+        };
+        epoll::EventData::new_u64(u64::from(high) << 32 | u64::from(low))
+    }
+
+    pub(crate) fn unpack(data: epoll::EventData) -> Self {
+        let data = data.u64();
+        match ((data >> 32) as u32, data as u32) {
+            (SPECIAL, 0) => Token::Inbox,
+            (SPECIAL, _) => Token::Wake,
+            (local, LISTENER) => Token::Listener { local },
+            (local, slot) => Token::Connection { local, slot },
+        }
+    }
+}
+
+/// A connection that the doorman has let in, on its way to its strand.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) hello: Hello,
+    pub(crate) socket: OwnedFd,
+}
+
+/// Where the doorman leaves connections for threads that share its descriptor table.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    arrivals: Mutex<HashMap<(u32, u32), VecDeque<Arrival>>>,
+    arrived: Condvar,
+}
+
+impl Mailbox {
+    pub(crate) fn put(&self, arrival: Arrival) {
+        let key = (arrival.hello.group, arrival.hello.strand);
+        if let Ok(mut arrivals) = self.arrivals.lock() {
+            arrivals.entry(key).or_default().push_back(arrival);
+        }
+        self.arrived.notify_all();
+    }
+
+    fn take(&self, owner: Owner) -> Option<Arrival> {
+        let mut arrivals = self.arrivals.lock().ok()?;
+        take(arrivals.get_mut(&(owner.group, owner.strand))?, owner.id)
+    }
+
+    /// Waits until something has been put, or a while.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        if let Ok(arrivals) = self.arrivals.lock() {
+            drop(self.arrived.wait_timeout(arrivals, at_most));
+        }
+    }
+}
+
+fn take(queue: &mut VecDeque<Arrival>, id: u32) -> Option<Arrival> {
+    let place = queue.iter().position(|arrival| arrival.hello.id == id)?;
+    queue.remove(place)
+}
+
+/// An open or opening connection.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    protocol: &'static dyn Protocol,
+    /// Where sendto sends to.
+    peer: Option<SocketAddr>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The kernel is at it.
+    Connecting {
+        hello: Option<Hello>,
+    },
+    /// A hello datagram has been sent and not been answered.
+    Greeting {
+        hello: Hello,
+        repeat: Nanos,
+    },
+    Open,
+}
+
+impl std::fmt::Debug for dyn Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Socket {
+    pub(crate) fn tcp_info(&self) -> Option<tcp_info::TcpInfo> {
+        if self.protocol.has_tcp_info() {
+            tcp_info::read(&self.fd).ok()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn receive_drops(&self) -> u32 {
+        if self.protocol.stream() {
+            0
+        } else {
+            sockopt::receive_drops(&self.fd).unwrap_or(0)
+        }
+    }
+
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        sockopt::buffer_bytes(&self.fd).unwrap_or(0)
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
+
+/// The sockets of one worker.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Connections say "would block", or block for a while.
+    blocking: bool,
+    epoll: Option<OwnedFd>,
+    run: u32,
+    host: u32,
+    services: Arc<[Service]>,
+    endpoints: Arc<Endpoints>,
+    /// Listeners of strands that have addresses of their own, by service and strand; several where
+    /// connections are spread over addresses.
+    listeners: HashMap<(u32, u32), Vec<OwnedFd>>,
+    arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
+    mailbox: Arc<Mailbox>,
+    /// Open files of `sendfile`, by directory and place.
+    files: HashMap<(String, usize), OwnedFd>,
+    paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    pub(crate) settings: BTreeSet<Granted>,
+    /// Of connections that are closed.
+    pub(crate) closed_retransmits: u64,
+    pub(crate) closed_drops: u64,
+    pub(crate) strangers: u64,
+    pub(crate) failed_connections: u64,
+    /// Connections on their way.
+    pub(crate) opening: u32,
+}
+
+/// What the sockets of all workers of an agent have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
+    pub(crate) blocking: bool,
+    pub(crate) run: u32,
+    pub(crate) host: u32,
+    pub(crate) services: Arc<[Service]>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) paths: Arc<HashMap<String, Vec<PathBuf>>>,
+}
+
+impl Sockets {
+    pub(crate) fn new(common: &Common, epoll: Option<OwnedFd>) -> Self {
+        Self {
+            blocking: common.blocking,
+            epoll,
+            run: common.run,
+            host: common.host,
+            services: common.services.clone(),
+            endpoints: Arc::default(),
+            listeners: HashMap::new(),
+            arrivals: HashMap::new(),
+            mailbox: common.mailbox.clone(),
+            files: HashMap::new(),
+            paths: common.paths.clone(),
+            settings: BTreeSet::new(),
+            closed_retransmits: 0,
+            closed_drops: 0,
+            strangers: 0,
+            failed_connections: 0,
+            opening: 0,
+        }
+    }
+
+    pub(crate) fn set_endpoints(&mut self, endpoints: Arc<Endpoints>) {
+        self.endpoints = endpoints;
+    }
+
+    pub(crate) fn epoll(&self) -> Option<&OwnedFd> {
+        self.epoll.as_ref()
+    }
+
+    /// Listens at addresses of the strand's own.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    pub(crate) fn listen(
+        &mut self,
+        service: u32,
+        owner: Owner,
+        at: &[Address],
+    ) -> io::Result<Vec<Address>> {
+        let described = &self.services[service as usize];
+        let protocol = protocol(&described.protocol)?;
+        let mut bound = Vec::new();
+        let mut fds = Vec::new();
+        for address in at {
+            let (fd, address) = protocol.listen(address, &described.options)?;
+            if let Some(epoll) = &self.epoll {
+                register(epoll, &fd, Token::Listener { local: owner.local })?;
+            } else if at.len() == 1 {
+                block(&fd)?;
+            }
+            bound.push(address);
+            fds.push(fd);
+        }
+        self.listeners.insert((service, owner.strand), fds);
+        Ok(bound)
+    }
+
+    /// Takes in a connection that came by the inbox.
+    pub(crate) fn arrived(&mut self, arrival: Arrival) {
+        let key = (arrival.hello.group, arrival.hello.strand);
+        self.arrivals.entry(key).or_default().push_back(arrival);
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Whether this strand accepts at addresses of its own.
+    pub(crate) fn has_listener(&self, strand: u32) -> bool {
+        self.listeners.keys().any(|&(_, owner)| owner == strand)
+    }
+
+    fn admit(
+        &mut self,
+        fd: OwnedFd,
+        protocol: &'static dyn Protocol,
+        owner: Owner,
+        state: State,
+    ) -> io::Result<Socket> {
+        if let Some(epoll) = &self.epoll {
+            register(
+                epoll,
+                &fd,
+                Token::Connection {
+                    local: owner.local,
+                    slot: owner.slot,
+                },
+            )?;
+        }
+        let peer = match protocol.stream() {
+            true => None,
+            false => socket2::SockRef::from(&fd)
+                .peer_addr()
+                .ok()
+                .and_then(|a| a.as_socket()),
+        };
+        Ok(Socket {
+            fd,
+            protocol,
+            peer,
+            state,
+        })
+    }
+
+    fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
+        socket.state = State::Open;
+        if self.blocking {
+            block(&socket.fd)?;
+        }
+        Ok(())
+    }
+
+    fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
+        for setting in socket.protocol.granted(&socket.fd, options) {
+            self.settings.insert(setting);
+        }
+    }
+
+    fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        let flags = if self.blocking {
+            SocketFlags::CLOEXEC
+        } else {
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
+        };
+        let clients = &self.services[service as usize].clients;
+        let allowed: Vec<&Address> = clients
+            .iter()
+            .filter_map(|&client| self.endpoints.hosts.get(client as usize))
+            .flat_map(|host| &host.connects_from)
+            .collect();
+        let listeners = self.listeners.get(&(service, owner.strand));
+        for listener in listeners.into_iter().flatten() {
+            match rustix::net::acceptfrom_with(listener, flags) {
+                Ok((fd, from)) => {
+                    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+                    if is_expected(from, &allowed) {
+                        return Ok(fd);
+                    }
+                    self.strangers += 1;
+                }
+                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Whether a connection from there may be one of the run's: all that is known are the addresses its
+/// hosts have said they connect from (none said: anything goes).
+fn is_expected(from: Option<SocketAddr>, allowed: &[&Address]) -> bool {
+    let Some(from) = from else { return true };
+    let from = from.ip().to_canonical();
+    allowed.is_empty()
+        || from.is_loopback()
+        || allowed.iter().any(|address| match address {
+            Address::Inet(address) => address.ip().to_canonical() == from,
+            Address::Unix(_) => false,
+        })
+}
+
+pub(crate) fn protocol(name: &str) -> io::Result<&'static dyn Protocol> {
+    protocols::find(name).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("protocol {name} is not built"),
+        )
+    })
+}
+
+pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> io::Result<()> {
+    // Edge-triggered and for both directions: one call for the life of the connection. A strand
+    // always tries before it waits, so no edge is missed.
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+    Ok(epoll::add(epoll, fd, token.pack(), flags)?)
+}
+
+/// Makes a socket block, but not for ever.
+fn block(fd: &OwnedFd) -> io::Result<()> {
+    let socket = socket2::SockRef::from(fd);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(BLOCKED))?;
+    socket.set_write_timeout(Some(BLOCKED))
+}
+
+impl Net for Sockets {
+    type Socket = Socket;
+
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        Monotonic.now()
+    }
+
+    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Socket> {
+        if self.opening >= OPENING {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let reference = step.service.ok_or(io::ErrorKind::InvalidInput)?;
+        let service = self
+            .endpoints
+            .hosts
+            .get(reference.host as usize)
+            .and_then(|host| host.services.get(reference.service as usize))
+            .ok_or_else(|| io::Error::other("the peer has not said where it listens"))?;
+        let first = service
+            .of_strand
+            .get(owner.strand as usize)
+            .copied()
+            .unwrap_or(0);
+        let place = u64::from(first) + attempt % u64::from(service.per_strand.max(1));
+        let address = service
+            .addresses
+            .get(place as usize)
+            .ok_or_else(|| io::Error::other("the peer listens at no address for this strand"))?;
+        let protocol = protocol(step.protocol.unwrap_or_default())?;
+        let hello = (service.identity == Identity::Hello).then_some(Hello {
+            run: self.run,
+            group: owner.group,
+            strand: owner.strand,
+            id: owner.id,
+        });
+        let fd = protocol.connect(address, &step.options).map_err(|error| {
+            self.failed_connections += 1;
+            at_address(error, address)
+        })?;
+        let socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
+        self.note_settings(&socket, &step.options);
+        self.opening += 1;
+        Ok(socket)
+    }
+
+    fn opening(&mut self, socket: &mut Socket) -> io::Result<Opening> {
+        let result = self.progress(socket);
+        match &result {
+            Ok(Opening::Done) => self.opening = self.opening.saturating_sub(1),
+            Ok(Opening::Wait(..)) => {}
+            Err(_) => self.failed_connections += 1,
+        }
+        result
+    }
+
+    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Socket> {
+        let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
+        let protocol = protocol(step.protocol.unwrap_or_default())?;
+        let identity = self
+            .endpoints
+            .hosts
+            .get(self.host as usize)
+            .and_then(|host| host.services.get(service as usize))
+            .map(|service| service.identity);
+        let (fd, hello) = if identity == Some(Identity::Address) {
+            (self.accept_own(service, owner)?, None)
+        } else {
+            let arrival = match self.blocking {
+                true => self.mailbox.take(owner),
+                false => self
+                    .arrivals
+                    .get_mut(&(owner.group, owner.strand))
+                    .and_then(|queue| take(queue, owner.id)),
+            };
+            let arrival = arrival.ok_or(io::ErrorKind::WouldBlock)?;
+            (arrival.socket, Some(arrival.hello))
+        };
+        protocol.accepted(&fd, &step.options)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Open)?;
+        self.open(&mut socket)?;
+        if let (false, Some(hello)) = (protocol.stream(), hello) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        self.note_settings(&socket, &step.options);
+        Ok(socket)
+    }
+
+    #[inline]
+    fn send(&mut self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+        let sent = match (call, socket.peer) {
+            (SendCall::Write, _) => rustix::io::write(&socket.fd, bytes),
+            (SendCall::SendTo, Some(peer)) => {
+                rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, &peer)
+            }
+            _ => rustix::net::send(&socket.fd, bytes, SendFlags::NOSIGNAL),
+        };
+        Ok(sent?)
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        socket: &Socket,
+        buffer: &mut [u8],
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<usize> {
+        let flags = if timed && self.blocking {
+            RecvFlags::DONTWAIT
+        } else {
+            RecvFlags::empty()
+        };
+        let got = match call {
+            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
+            ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
+            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
+        };
+        if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
+            return self.late_greeting(socket, &buffer[..hello::LENGTH]);
+        }
+        Ok(got)
+    }
+
+    fn send_file(
+        &mut self,
+        socket: &Socket,
+        step: &Step,
+        file: usize,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize> {
+        let name = step.options.dir.clone().unwrap_or_default();
+        let key = (name, file);
+        if !self.files.contains_key(&key) {
+            let path = self
+                .paths
+                .get(&key.0)
+                .and_then(|paths| paths.get(file))
+                .ok_or_else(|| {
+                    io::Error::new(
+                        io::ErrorKind::NotFound,
+                        format!("no file {file} in {}", key.0),
+                    )
+                })?;
+            let opened = std::fs::File::open(path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })?;
+            self.files.insert(key.clone(), opened.into());
+        }
+        let mut at = offset;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
+        Ok(rustix::fs::sendfile(
+            &socket.fd,
+            &self.files[&key],
+            Some(&mut at),
+            length,
+        )?)
+    }
+
+    fn close(&mut self, socket: Socket, _: Owner) {
+        if !matches!(socket.state, State::Open) {
+            self.opening = self.opening.saturating_sub(1);
+        }
+        if let Some(info) = socket.tcp_info() {
+            self.closed_retransmits += u64::from(info.retransmits);
+        }
+        self.closed_drops += u64::from(socket.receive_drops());
+    }
+}
+
+impl Sockets {
+    fn progress(&mut self, socket: &mut Socket) -> io::Result<Opening> {
+        let now = self.now();
+        match socket.state {
+            State::Open => Ok(Opening::Done),
+            State::Connecting { hello } => {
+                if rustix::net::getpeername(&socket.fd).is_err() {
+                    match rustix::net::sockopt::socket_error(&socket.fd)? {
+                        Ok(()) => return Ok(Opening::Wait(Interest::Writable, None)),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                match hello {
+                    Some(hello) if !socket.protocol.stream() => {
+                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                        let repeat = now + HELLO_REPEAT;
+                        socket.state = State::Greeting { hello, repeat };
+                        return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                    }
+                    Some(hello) => {
+                        // Fits the empty send buffer of a new connection whole.
+                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::NOSIGNAL)?;
+                    }
+                    None => {}
+                }
+                self.open(socket)?;
+                Ok(Opening::Done)
+            }
+            State::Greeting { hello, repeat } => {
+                let mut buffer = [0u8; hello::LENGTH + 1];
+                match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {
+                    Ok((got, _)) if buffer[..got] == hello.welcome() => {
+                        self.open(socket)?;
+                        return Ok(Opening::Done);
+                    }
+                    Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if now < repeat {
+                    return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                }
+                rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                let repeat = now + HELLO_REPEAT;
+                socket.state = State::Greeting { hello, repeat };
+                Ok(Opening::Wait(Interest::Readable, Some(repeat)))
+            }
+        }
+    }
+
+    /// A hello that was repeated before its answer came: answer again; it is not traffic.
+    fn late_greeting(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        if let Ok(hello) = Hello::read(bytes, self.run) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        Err(io::ErrorKind::Interrupted.into())
+    }
+}
+
+fn at_address(error: io::Error, address: &Address) -> io::Error {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRNOTAVAIL) => {
+            ": no local port is left; widen net.ipv4.ip_local_port_range, allow \
+             net.ipv4.tcp_tw_reuse, or spread the load over more strands"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            ": no descriptor is left; raise the limit (ulimit -n) or use more --workers"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => ": a firewall or a policy of this host forbids it",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{address}: {error}{remedy}"))
+}
