@@ -28,6 +28,9 @@ use crate::window::{self, HostWindow};
 const MAX_SKEW_NANOS: f64 = 100e6;
 /// Phases that are counted whole have one start and no intervals, so nothing to outvote one bad moment.
 const MAX_SINGLE_SKEW_NANOS: f64 = 200e6;
+/// Hosts read the buffers of some connections at the window's edges; others, and those that the kernel
+/// has grown and shrunk between, may be this much larger.
+const UNSEEN_BUFFERS: f64 = 2.0;
 /// Of fewer cuts than these the median may be one that a busy worker spoilt.
 const FEWEST_CUTS: usize = 3;
 /// The workers of a host publish their counters one after another; one that waits for its time slice
@@ -298,7 +301,8 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
     let boundaries = intervals::aligned(windows);
     let buffers: u64 = windows.iter().map(|w| w.phase.buffer_bytes).sum();
     // Datagrams that were lost look like datagrams in flight, so there is no most.
-    let most = (buffers > 0 && !outcome.phases[phase].datagrams).then_some(buffers as f64);
+    let most = (buffers > 0 && !outcome.phases[phase].datagrams)
+        .then_some(buffers as f64 * UNSEEN_BUFFERS);
     Direction::ALL
         .into_iter()
         .filter_map(|direction| {
