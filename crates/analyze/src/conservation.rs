@@ -14,7 +14,7 @@
 //! of them (3 takes the median).
 
 use wirecost_model::clock::SECOND;
-use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge};
+use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge, FlowopCounts};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::status::Status;
@@ -39,8 +39,6 @@ const CUT_SECONDS: f64 = 0.020;
 /// Datagrams at the end of a connection have none after them, so their loss leaves no gap in the
 /// numbers. Sixteen in a row are lost by chance only where hardly any arrives.
 const TAIL_PER_CONNECTION: u64 = 16;
-/// Largest payload of a UDP datagram over IPv4 or IPv6.
-const MAX_DATAGRAM: u64 = 65_527;
 /// What a failed connection may have held where its buffers are not known.
 const MIN_BUFFER: u64 = 1 << 20;
 
@@ -130,6 +128,18 @@ struct RunTotals {
     receive_buffer_drops: u64,
     connections: u64,
     buffer_bytes: u64,
+    /// No datagram was larger.
+    largest_operation: u64,
+}
+
+/// Most bytes of one operation: where all are alike, their size; of sizes drawn evenly from a range,
+/// the largest is at most twice the mean.
+fn largest(flowop: &FlowopCounts) -> u64 {
+    match flowop.bytes.checked_rem(flowop.done) {
+        None => 0,
+        Some(0) => flowop.bytes / flowop.done,
+        Some(_) => 2 * flowop.bytes.div_ceil(flowop.done),
+    }
 }
 
 fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
@@ -151,6 +161,8 @@ fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
             totals.datagrams.lost += datagrams.lost;
             totals.datagrams.late += datagrams.late;
             let flowops = end.counters.flowops.iter();
+            let operation = flowops.clone().map(largest).max().unwrap_or(0);
+            totals.largest_operation = totals.largest_operation.max(operation);
             totals.timeouts += flowops.clone().map(|f| f.timeouts).sum::<u64>();
             totals.failed += flowops.map(|f| f.failed).sum::<u64>();
             totals.failed += result.connections_failed;
@@ -181,7 +193,7 @@ fn check_totals(outcome: &Outcome, totals: &RunTotals) -> Vec<String> {
         // Where datagrams are, a time-out is the wait for a lost one and closes no connection.
         let may_miss = if lossy {
             let failed = totals.failed.saturating_sub(totals.timeouts);
-            missing_datagrams.saturating_mul(MAX_DATAGRAM) + may_lose(failed, totals)
+            missing_datagrams.saturating_mul(totals.largest_operation) + may_lose(failed, totals)
         } else {
             may_lose(totals.failed, totals)
         };

@@ -192,6 +192,14 @@ fn bytes_without_datagrams_are_not_explained() {
 }
 
 #[test]
+fn lost_datagrams_explain_their_own_bytes_and_no_more() {
+    let mut outcome = datagrams(100, 100);
+    assert_eq!(analyze(&outcome).error, None);
+    last(&mut outcome, 1).bytes.tx_received -= 1000;
+    assert!(differ(&analyze(&outcome)));
+}
+
+#[test]
 fn more_received_than_sent_is_never_right() {
     let mut outcome = datagrams(0, 0);
     last(&mut outcome, 1).datagrams.received += 1;

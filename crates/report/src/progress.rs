@@ -195,8 +195,14 @@ impl<W: Write> Listener for Progress<W> {
         match event {
             Event::Ready { phases, .. } => self.phases = *phases,
             Event::PhaseStarted {
-                phase, until, ramp, ..
+                phase,
+                until,
+                ramp,
+                unix_ms,
+                ..
             } => {
+                // Of its first moments a phase has nothing to say.
+                self.written_unix_ms.get_or_insert(*unix_ms);
                 self.under_way = Some(Phase {
                     number: *phase,
                     until: *until,
@@ -279,7 +285,7 @@ mod tests {
         progress.event(&Event::PhaseStarted {
             phase: 1,
             until: Until::Duration(Duration::from_secs(10)),
-            ramp: SECOND,
+            ramp: SECOND + SECOND / 10,
             headline: true,
             unix_ms: 0.0,
         });
@@ -303,9 +309,9 @@ mod tests {
     #[test]
     fn plain_lines_come_once_a_second() {
         insta::assert_snapshot!(shown(Style::Plain), @"
-        phase 2/3  0.5/11.0 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  1.5/11.0 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  2.5/11.0 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  1.0/11.1 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  2.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  3.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
         ");
     }
 
@@ -315,7 +321,7 @@ mod tests {
         let lines: Vec<&str> = output.split(REWRITE).collect();
         assert_eq!(lines.len(), 8, "{output:?}");
         assert_eq!((lines[0], lines[7]), ("", ""));
-        assert!(lines[6].starts_with("phase 2/3  3.0/11.0 s  tx 8.00 Gb/s"));
+        assert!(lines[6].starts_with("phase 2/3  3.0/11.1 s  tx 8.00 Gb/s"));
         assert!(lines.iter().all(|line| line.len() < 60));
         assert!(!output.contains('\n'));
         assert!(shown(Style::Live { width: 100 }).contains("  1 failed"));
