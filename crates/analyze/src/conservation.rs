@@ -14,7 +14,7 @@
 //! of them (3 takes the median).
 
 use wirecost_model::clock::SECOND;
-use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge};
+use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge, FlowopCounts};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::status::Status;
@@ -28,6 +28,9 @@ use crate::window::{self, HostWindow};
 const MAX_SKEW_NANOS: f64 = 100e6;
 /// Phases that are counted whole have one start and no intervals, so nothing to outvote one bad moment.
 const MAX_SINGLE_SKEW_NANOS: f64 = 200e6;
+/// Hosts read the buffers of some connections at the window's edges; others, and those that the kernel
+/// has grown and shrunk between, may be this much larger.
+const UNSEEN_BUFFERS: f64 = 2.0;
 /// Of fewer cuts than these the median may be one that a busy worker spoilt.
 const FEWEST_CUTS: usize = 3;
 /// The workers of a host publish their counters one after another; one that waits for its time slice
@@ -36,8 +39,6 @@ const CUT_SECONDS: f64 = 0.020;
 /// Datagrams at the end of a connection have none after them, so their loss leaves no gap in the
 /// numbers. Sixteen in a row are lost by chance only where hardly any arrives.
 const TAIL_PER_CONNECTION: u64 = 16;
-/// Largest payload of a UDP datagram over IPv4 or IPv6.
-const MAX_DATAGRAM: u64 = 65_527;
 /// What a failed connection may have held where its buffers are not known.
 const MIN_BUFFER: u64 = 1 << 20;
 
@@ -105,16 +106,10 @@ fn shrunken(host: &HostOutcome) -> Option<String> {
     let bad = host.phases.iter().find(|result| {
         let pairs = result.cuts.windows(2);
         pairs
-            .map(|pair| window::Span {
-                start: &pair[0],
-                end: &pair[1],
-            })
+            .map(|pair| window::Span { start: &pair[0], end: &pair[1] })
             .any(|span| span.went_back())
     })?;
-    Some(format!(
-        "counters were lost: those of {} went back in phase {}",
-        host.name, bad.phase
-    ))
+    Some(format!("counters were lost: those of {} went back in phase {}", host.name, bad.phase))
 }
 
 /// Everything all hosts counted over all phases.
@@ -127,6 +122,18 @@ struct RunTotals {
     receive_buffer_drops: u64,
     connections: u64,
     buffer_bytes: u64,
+    /// No datagram was larger.
+    largest_operation: u64,
+}
+
+/// Most bytes of one operation: where all are alike, their size; of sizes drawn evenly from a range,
+/// the largest is at most twice the mean.
+fn largest(flowop: &FlowopCounts) -> u64 {
+    match flowop.bytes.checked_rem(flowop.done) {
+        None => 0,
+        Some(0) => flowop.bytes / flowop.done,
+        Some(_) => 2 * flowop.bytes.div_ceil(flowop.done),
+    }
 }
 
 fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
@@ -148,6 +155,8 @@ fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
             totals.datagrams.lost += datagrams.lost;
             totals.datagrams.late += datagrams.late;
             let flowops = end.counters.flowops.iter();
+            let operation = flowops.clone().map(largest).max().unwrap_or(0);
+            totals.largest_operation = totals.largest_operation.max(operation);
             totals.timeouts += flowops.clone().map(|f| f.timeouts).sum::<u64>();
             totals.failed += flowops.map(|f| f.failed).sum::<u64>();
             totals.failed += result.connections_failed;
@@ -178,7 +187,7 @@ fn check_totals(outcome: &Outcome, totals: &RunTotals) -> Vec<String> {
         // Where datagrams are, a time-out is the wait for a lost one and closes no connection.
         let may_miss = if lossy {
             let failed = totals.failed.saturating_sub(totals.timeouts);
-            missing_datagrams.saturating_mul(MAX_DATAGRAM) + may_lose(failed, totals)
+            missing_datagrams.saturating_mul(totals.largest_operation) + may_lose(failed, totals)
         } else {
             may_lose(totals.failed, totals)
         };
@@ -217,14 +226,14 @@ fn datagrams_missing(totals: &RunTotals, errors: &mut Vec<String>) -> u64 {
         return 0;
     };
     let tail = totals.connections.max(1) * TAIL_PER_CONNECTION;
-    let lost = d.lost.max(0) as u64;
+    let lost = u64::try_from(d.lost).unwrap_or(0);
     let most = lost + d.late + totals.receive_buffer_drops + tail;
     let least = lost.saturating_sub(d.late);
     if missing < least || missing > most {
         errors.push(format!(
             "sent and received differ: of {} datagrams {missing} did not arrive, but the receivers \
              count {} as lost",
-            d.sent, d.lost
+            d.sent, lost
         ));
     }
     missing
@@ -298,14 +307,13 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
     let boundaries = intervals::aligned(windows);
     let buffers: u64 = windows.iter().map(|w| w.phase.buffer_bytes).sum();
     // Datagrams that were lost look like datagrams in flight, so there is no most.
-    let most = (buffers > 0 && !outcome.phases[phase].datagrams).then_some(buffers as f64);
+    let most = (buffers > 0 && !outcome.phases[phase].datagrams)
+        .then_some(buffers as f64 * UNSEEN_BUFFERS);
     Direction::ALL
         .into_iter()
         .filter_map(|direction| {
-            let series: Vec<Instant> = boundaries
-                .iter()
-                .map(|cuts| total_at(direction, phase, windows, cuts))
-                .collect();
+            let series: Vec<Instant> =
+                boundaries.iter().map(|cuts| total_at(direction, phase, windows, cuts)).collect();
             causality_of(direction, &series, most, windows)
         })
         .collect()

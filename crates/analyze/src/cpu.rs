@@ -50,10 +50,8 @@ pub(crate) fn used(span: &Span<'_>, cpus: Option<&[u32]>) -> Option<CpuUse> {
     let (usr, sys) = (mean(|line| line.usr), mean(|line| line.sys));
     let (irq, softirq) = (mean(|line| line.irq), mean(|line| line.softirq));
     let (steal, idle) = (mean(|line| line.steal), mean(|line| line.idle));
-    let busy: u64 = spent
-        .iter()
-        .map(|ticks| ticks.user + ticks.system + ticks.irq + ticks.softirq)
-        .sum();
+    let busy: u64 =
+        spent.iter().map(|ticks| ticks.user + ticks.system + ticks.irq + ticks.softirq).sum();
     Some(CpuUse {
         split: Cpu {
             usr,
@@ -105,15 +103,13 @@ fn tsc_rate(start: &CpuSnapshot, end: &CpuSnapshot, seconds: f64) -> Option<f64>
 /// Busy cycles over these bytes in units of 1024, or why that is not known.
 pub(crate) fn cycles_per_kbyte(used: Option<&CpuUse>, bytes: u64) -> Result<f64, String> {
     let used = used.ok_or("the kernel's CPU counters were not read at both edges of the window")?;
-    let rate = used
-        .tsc_rate
-        .ok_or("this CPU has no time-stamp counter of a constant rate")?;
+    let rate = used.tsc_rate.ok_or("this CPU has no time-stamp counter of a constant rate")?;
     if bytes == 0 {
         return Err("no byte moved in the window".to_owned());
     }
     if used.busy_seconds <= 0.0 {
         return Err(
-            "/proc/stat counted no busy tick in the window: take a longer --duration".to_owned(),
+            "/proc/stat counted no busy tick in the window: take a longer --duration".to_owned()
         );
     }
     Ok(used.busy_seconds * rate / (bytes as f64 / 1024.0))

@@ -72,10 +72,7 @@ impl Totals {
     }
 
     pub(crate) fn transactions(&self) -> Transactions {
-        Transactions {
-            count: self.transactions,
-            per_second: self.transactions_per_second,
-        }
+        Transactions { count: self.transactions, per_second: self.transactions_per_second }
     }
 
     pub(crate) fn operations(&self) -> Operations {
@@ -90,11 +87,7 @@ impl Totals {
 
 /// In no time nothing happens: a rate is never NaN or infinite, which JSON cannot say.
 fn per_second(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 fn masters<'a, 'b>(
@@ -152,47 +145,41 @@ pub(crate) fn flowops(windows: &[HostWindow<'_>]) -> Vec<FlowopRow> {
         }
     }
     rows.into_iter()
-        .map(
-            |((side, group, flowop, kind), (counts, latency))| FlowopRow {
-                kind: kind.to_owned(),
-                side,
-                group,
-                flowop,
-                count: counts.done,
-                bytes: counts.bytes,
-                failed: counts.failed,
-                timeouts: counts.timeouts,
-                latency_us: microseconds(&latency),
-            },
-        )
+        .map(|((side, group, flowop, kind), (counts, latency))| FlowopRow {
+            kind: kind.to_owned(),
+            side,
+            group,
+            flowop,
+            count: counts.done,
+            bytes: counts.bytes,
+            failed: counts.failed,
+            timeouts: counts.timeouts,
+            latency_us: microseconds(&latency),
+        })
         .collect()
 }
 
 /// A row for each phase that all hosts ended.
 pub(crate) fn phases(outcome: &Outcome) -> Vec<PhaseRow> {
-    let rows = outcome
-        .phases
-        .iter()
-        .enumerate()
-        .filter_map(|(phase, plan)| {
-            let windows = window::of_phase(outcome, phase).ok()?;
-            let totals = Totals::of(windows.iter().map(|w| (w.host.side, w.span)));
-            Some(PhaseRow {
-                phase: phase as u32,
-                kind: crate::kind(plan.until),
-                headline: plan.headline,
-                seconds: totals.seconds,
-                tx_bytes: totals.tx_bytes,
-                rx_bytes: totals.rx_bytes,
-                bits_per_second: totals.bits_per_second(),
-                transactions: totals.transactions,
-                transactions_per_second: totals.transactions_per_second,
-                operations: totals.operations.done,
-                failed: totals.operations.failed,
-                timeouts: totals.operations.timeouts,
-                latency_us: latency(&windows),
-            })
-        });
+    let rows = outcome.phases.iter().enumerate().filter_map(|(phase, plan)| {
+        let windows = window::of_phase(outcome, phase).ok()?;
+        let totals = Totals::of(windows.iter().map(|w| (w.host.side, w.span)));
+        Some(PhaseRow {
+            phase: phase as u32,
+            kind: crate::kind(plan.until),
+            headline: plan.headline,
+            seconds: totals.seconds,
+            tx_bytes: totals.tx_bytes,
+            rx_bytes: totals.rx_bytes,
+            bits_per_second: totals.bits_per_second(),
+            transactions: totals.transactions,
+            transactions_per_second: totals.transactions_per_second,
+            operations: totals.operations.done,
+            failed: totals.operations.failed,
+            timeouts: totals.operations.timeouts,
+            latency_us: latency(&windows),
+        })
+    });
     rows.collect()
 }
 
@@ -225,33 +212,30 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
 }
 
 pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
-    windows
-        .iter()
-        .map(|w| w.span.datagrams())
-        .fold(Datagrams::default(), |sum, one| Datagrams {
-            sent: sum.sent + one.sent,
-            received: sum.received + one.received,
-            lost: sum.lost + one.lost,
-            late: sum.late + one.late,
-        })
+    let mut all =
+        windows.iter().map(|w| w.span.datagrams()).fold(Datagrams::default(), |sum, one| {
+            Datagrams {
+                sent: sum.sent + one.sent,
+                received: sum.received + one.received,
+                lost: sum.lost + one.lost,
+                late: sum.late + one.late,
+            }
+        });
+    // A host may take back in the window what another counted before it.
+    all.lost = all.lost.max(0);
+    all
 }
 
 pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {
     let mut sums = FairnessSums::default();
     masters(windows).for_each(|w| sums.merge(&w.phase.fairness));
-    Some(Fairness {
-        jain: sums.jain()?,
-        strands: sums.strands,
-    })
+    Some(Fairness { jain: sums.jain()?, strands: sums.strands })
 }
 
 /// Of all hosts, each said once.
 pub(crate) fn settings(outcome: &Outcome) -> Vec<Setting> {
-    let mut settings: Vec<Setting> = outcome
-        .hosts
-        .iter()
-        .flat_map(|host| host.settings.iter().cloned())
-        .collect();
+    let mut settings: Vec<Setting> =
+        outcome.hosts.iter().flat_map(|host| host.settings.iter().cloned()).collect();
     settings.sort();
     settings.dedup();
     settings

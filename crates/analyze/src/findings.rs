@@ -70,21 +70,14 @@ fn intervals_and_edges(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) 
         if let Some((lost, of)) = length.map(|length| intervals::lost(window, length))
             && lost > 0
         {
-            warnings.push(Warning::LostIntervals {
-                host: host.clone(),
-                lost,
-                of,
-            });
+            warnings.push(Warning::LostIntervals { host: host.clone(), lost, of });
         }
         let off = [window.span.start, window.span.end]
             .map(|cut| cut.at.abs_diff(cut.due) as f64 / 1e6)
             .into_iter()
             .fold(0.0, f64::max);
         if off > SKEW_MILLISECONDS {
-            warnings.push(Warning::WindowSkew {
-                host: host.clone(),
-                milliseconds: off,
-            });
+            warnings.push(Warning::WindowSkew { host: host.clone(), milliseconds: off });
         }
     }
 }
@@ -104,16 +97,10 @@ fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
     for (name, cpu) in of_hosts.chain(of_machines) {
         let Some(cpu) = cpu else { continue };
         if cpu.steal > STEAL_PERCENT {
-            warnings.push(Warning::Steal {
-                host: name.clone(),
-                percent: cpu.steal,
-            });
+            warnings.push(Warning::Steal { host: name.clone(), percent: cpu.steal });
         }
         if cpu.unaccounted.abs() > UNACCOUNTED_PERCENT {
-            warnings.push(Warning::UnaccountedCpu {
-                host: name.clone(),
-                percent: cpu.unaccounted,
-            });
+            warnings.push(Warning::UnaccountedCpu { host: name.clone(), percent: cpu.unaccounted });
         }
     }
     for (hosts, row) in hosts::by_machine(outcome).iter().zip(&run.machines) {
@@ -128,12 +115,7 @@ fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
 }
 
 fn clipped(setting: &Setting) -> Option<Warning> {
-    let Setting {
-        name,
-        host,
-        asked,
-        granted,
-    } = setting;
+    let Setting { name, host, asked, granted } = setting;
     (asked != granted).then(|| Warning::ClippedSetting {
         host: host.clone(),
         name: name.clone(),
@@ -145,12 +127,7 @@ fn clipped(setting: &Setting) -> Option<Warning> {
 
 /// What to do where the kernel granted something else.
 fn remedy(setting: &Setting) -> String {
-    let Setting {
-        name,
-        host,
-        asked,
-        granted,
-    } = setting;
+    let Setting { name, host, asked, granted } = setting;
     let more = matches!((asked.parse::<u64>(), granted.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
     match name.as_str() {
         "wndsz.send" | "wndsz.receive" if more => {
@@ -186,17 +163,14 @@ fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
 fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warning>) {
     let Some(phase) = headline else { return };
     let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
-    for result in outcome
-        .hosts
-        .iter()
-        .filter_map(|host| window::result(host, phase))
-    {
+    for result in outcome.hosts.iter().filter_map(|host| window::result(host, phase)) {
         if let Some(end) = result.cut(Edge::PhaseEnd).or(result.cuts.last()) {
             lost += end.counters.datagrams.lost;
             sent += end.counters.datagrams.sent;
         }
         receive_buffer_drops += result.receive_buffer_drops;
     }
+    let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
         warnings.push(Warning::DatagramsLost {
             lost: lost.max(0) as u64,

@@ -13,9 +13,8 @@ const NO_WINDOW: &str = "no complete window";
 pub(crate) fn by_machine(outcome: &Outcome) -> Vec<Vec<&HostOutcome>> {
     let mut machines: Vec<Vec<&HostOutcome>> = Vec::new();
     for host in &outcome.hosts {
-        let known = machines
-            .iter_mut()
-            .find(|hosts| hosts.iter().any(|other| same_machine(host, other)));
+        let known =
+            machines.iter_mut().find(|hosts| hosts.iter().any(|other| same_machine(host, other)));
         match known {
             Some(hosts) => hosts.push(host),
             None => machines.push(vec![host]),
@@ -30,11 +29,7 @@ fn same_machine(a: &HostOutcome, b: &HostOutcome) -> bool {
 }
 
 pub(crate) fn hosts(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<HostRow> {
-    outcome
-        .hosts
-        .iter()
-        .map(|host| host_row(outcome, host, window_of(host, windows)))
-        .collect()
+    outcome.hosts.iter().map(|host| host_row(outcome, host, window_of(host, windows))).collect()
 }
 
 fn window_of<'a, 'b>(
@@ -46,9 +41,8 @@ fn window_of<'a, 'b>(
 
 fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
     let bytes = window.map(|w| w.span.bytes());
-    let used = window
-        .filter(|w| w.host.owns_cpus)
-        .and_then(|w| cpu::used(&w.span, Some(&host.cpus)));
+    let used =
+        window.filter(|w| w.host.owns_cpus).and_then(|w| cpu::used(&w.span, Some(&host.cpus)));
     let cycles = if !host.owns_cpus {
         Err("its CPUs are shared with another host of the run: see machines".to_owned())
     } else if let Some(bytes) = &bytes {
@@ -81,10 +75,7 @@ fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_
 }
 
 pub(crate) fn machines(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<MachineRow> {
-    by_machine(outcome)
-        .into_iter()
-        .map(|hosts| machine_row(outcome, &hosts, windows))
-        .collect()
+    by_machine(outcome).into_iter().map(|hosts| machine_row(outcome, &hosts, windows)).collect()
 }
 
 fn machine_row(
@@ -92,10 +83,8 @@ fn machine_row(
     hosts: &[&HostOutcome],
     windows: &[HostWindow<'_>],
 ) -> MachineRow {
-    let here: Vec<&HostWindow<'_>> = hosts
-        .iter()
-        .filter_map(|host| window_of(host, windows))
-        .collect();
+    let here: Vec<&HostWindow<'_>> =
+        hosts.iter().filter_map(|host| window_of(host, windows)).collect();
     // Every host of a machine reads the same /proc/stat; the first that did will do.
     let used = here.iter().find_map(|w| cpu::used(&w.span, None));
     let cycles = if here.is_empty() {
@@ -105,10 +94,7 @@ fn machine_row(
             .and_then(|bytes| cpu::cycles_per_kbyte(used.as_ref(), bytes))
     };
     MachineRow {
-        name: hosts
-            .first()
-            .map(|host| host.facts.hostname.clone())
-            .unwrap_or_default(),
+        name: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
         hosts: hosts.iter().map(|host| host.name.clone()).collect(),
         cpus: hosts.first().map_or(0, |host| host.facts.machine_cpus),
         cpu_source: used.as_ref().map(|_| CPU_SOURCE.to_owned()),
@@ -147,10 +133,8 @@ fn bytes_once(
     } else if masters == 0 || all_peers {
         Ok(handled(Side::Peer))
     } else {
-        Err(
-            "masters and peers play both here and elsewhere: which bytes stayed on the machine is \
+        Err("masters and peers play both here and elsewhere: which bytes stayed on the machine is \
              not known"
-                .to_owned(),
-        )
+            .to_owned())
     }
 }

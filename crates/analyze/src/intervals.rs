@@ -19,10 +19,8 @@ pub(crate) fn length(windows: &[HostWindow<'_>]) -> Option<Nanos> {
     let distances = windows.iter().flat_map(|w| {
         let mut due = vec![w.span.start.due];
         due.extend(inner(w).map(|cut| cut.due));
-        let pairs: Vec<Nanos> = due
-            .windows(2)
-            .map(|pair| pair[1].saturating_sub(pair[0]))
-            .collect();
+        let pairs: Vec<Nanos> =
+            due.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
         pairs
     });
     distances.filter(|&distance| distance > 0).min()
@@ -41,9 +39,7 @@ fn inner<'a>(window: &HostWindow<'a>) -> impl Iterator<Item = &'a Cut> + use<'a>
 /// Number of intervals the window was planned to have; the last may be shorter.
 fn planned(window: &HostWindow<'_>, length: Nanos) -> usize {
     let whole = window.span.end.due.saturating_sub(window.span.start.due);
-    usize::try_from(whole.div_ceil(length))
-        .unwrap_or(usize::MAX)
-        .max(1)
+    usize::try_from(whole.div_ceil(length)).unwrap_or(usize::MAX).max(1)
 }
 
 fn boundaries<'a>(window: &HostWindow<'a>, length: Nanos, intervals: usize) -> Boundaries<'a> {
@@ -70,15 +66,9 @@ pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Cut>> {
     let Some(length) = length(windows) else {
         return vec![edges(|span| span.start), edges(|span| span.end)];
     };
-    let intervals = windows
-        .iter()
-        .map(|w| planned(w, length))
-        .max()
-        .unwrap_or(1);
-    let hosts: Vec<Boundaries<'a>> = windows
-        .iter()
-        .map(|w| boundaries(w, length, intervals))
-        .collect();
+    let intervals = windows.iter().map(|w| planned(w, length)).max().unwrap_or(1);
+    let hosts: Vec<Boundaries<'a>> =
+        windows.iter().map(|w| boundaries(w, length, intervals)).collect();
     (0..=intervals)
         .filter_map(|number| hosts.iter().map(|host| host.cuts[number]).collect())
         .collect()
@@ -91,11 +81,8 @@ pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
     let pairs = boundaries.windows(2);
     pairs
         .map(|pair| {
-            let spans: Vec<Span<'_>> = pair[0]
-                .iter()
-                .zip(&pair[1])
-                .map(|(&start, &end)| Span { start, end })
-                .collect();
+            let spans: Vec<Span<'_>> =
+                pair[0].iter().zip(&pair[1]).map(|(&start, &end)| Span { start, end }).collect();
             let since_start = spans.iter().zip(windows).map(|(span, window)| {
                 clock::seconds(span.start.at.saturating_sub(window.span.start.at))
             });

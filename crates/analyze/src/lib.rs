@@ -35,12 +35,7 @@ pub struct RunMeta {
 
 /// The document of a run, of whatever its hosts got to report.
 pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
-    let mut run = Run::empty(
-        &meta.profile,
-        &meta.engine,
-        &meta.version,
-        meta.started_unix_ms,
-    );
+    let mut run = Run::empty(&meta.profile, &meta.engine, &meta.version, meta.started_unix_ms);
     let mut errors = Vec::new();
 
     let headline = outcome.phases.iter().position(|plan| plan.headline);

@@ -37,7 +37,7 @@ impl Span<'_> {
         Datagrams {
             sent: b.sent.saturating_sub(a.sent),
             received: b.received.saturating_sub(a.received),
-            lost: b.lost.saturating_sub(a.lost),
+            lost: b.lost - a.lost,
             late: b.late.saturating_sub(a.late),
         }
     }
@@ -57,13 +57,12 @@ impl Span<'_> {
 
     /// All flowops together.
     pub(crate) fn operations(&self) -> FlowopCounts {
-        self.flowops()
-            .fold(FlowopCounts::default(), |sum, one| FlowopCounts {
-                done: sum.done + one.done,
-                failed: sum.failed + one.failed,
-                timeouts: sum.timeouts + one.timeouts,
-                bytes: sum.bytes + one.bytes,
-            })
+        self.flowops().fold(FlowopCounts::default(), |sum, one| FlowopCounts {
+            done: sum.done + one.done,
+            failed: sum.failed + one.failed,
+            timeouts: sum.timeouts + one.timeouts,
+            bytes: sum.bytes + one.bytes,
+        })
     }
 
     /// Whether any counter is smaller at the end than at the start: counters were lost.
@@ -132,28 +131,17 @@ pub(crate) fn of_phase(outcome: &Outcome, phase: usize) -> Result<Vec<HostWindow
         .iter()
         .map(|host| {
             let name = || host.name.clone();
-            let result = result(host, phase).ok_or_else(|| Incomplete::NotEnded {
-                host: name(),
-                phase,
-            })?;
-            let span = edges(result).ok_or_else(|| Incomplete::NoEdges {
-                host: name(),
-                phase,
-            })?;
-            Ok(HostWindow {
-                host,
-                phase: result,
-                span,
-            })
+            let result =
+                result(host, phase).ok_or_else(|| Incomplete::NotEnded { host: name(), phase })?;
+            let span = edges(result).ok_or_else(|| Incomplete::NoEdges { host: name(), phase })?;
+            Ok(HostWindow { host, phase: result, span })
         })
         .collect()
 }
 
 /// What the host reported of this phase.
 pub(crate) fn result(host: &HostOutcome, phase: usize) -> Option<&PhaseResult> {
-    host.phases
-        .iter()
-        .find(|result| result.phase as usize == phase)
+    host.phases.iter().find(|result| result.phase as usize == phase)
 }
 
 fn edges(result: &PhaseResult) -> Option<Span<'_>> {

@@ -12,10 +12,7 @@ use wirecost_model::status::Status;
 
 fn differ(run: &Run) -> bool {
     run.status == Status::Invalid
-        && run
-            .error
-            .as_ref()
-            .is_some_and(|error| error.contains("sent and received differ"))
+        && run.error.as_ref().is_some_and(|error| error.contains("sent and received differ"))
 }
 
 prop_compose! {
@@ -144,25 +141,15 @@ fn a_failed_connection_explains_what_it_held_and_no_more() {
 }
 
 /// 1000 datagrams of 1000 bytes, of which the receiver got all but `missing` and noticed `lost`.
-fn datagrams(missing: u64, lost: u64) -> Outcome {
-    let traffic = Traffic {
-        tx_rate: 1e6,
-        operation_bytes: 1000,
-        connections: 1,
-        ..Traffic::default()
-    };
+fn datagrams(missing: u64, lost: i64) -> Outcome {
+    let traffic =
+        Traffic { tx_rate: 1e6, operation_bytes: 1000, connections: 1, ..Traffic::default() };
     let mut outcome = traffic.outcome(Fault::None);
     outcome.phases[0].datagrams = true;
     let sent = last(&mut outcome, 0).bytes.tx_sent / 1000;
-    last(&mut outcome, 0).datagrams = Datagrams {
-        sent,
-        ..Datagrams::default()
-    };
-    last(&mut outcome, 1).datagrams = Datagrams {
-        received: sent - missing,
-        lost: lost as i64,
-        ..Datagrams::default()
-    };
+    last(&mut outcome, 0).datagrams = Datagrams { sent, ..Datagrams::default() };
+    last(&mut outcome, 1).datagrams =
+        Datagrams { received: sent - missing, lost: lost as i64, ..Datagrams::default() };
     last(&mut outcome, 1).bytes.tx_received -= missing * 1000;
     // Only the end of the phase loses here, so that the counters never go back.
     for cut in &mut outcome.hosts[1].phases[0].cuts {
@@ -187,6 +174,14 @@ fn lost_datagrams_are_explained_by_the_gaps_they_leave() {
 #[test]
 fn bytes_without_datagrams_are_not_explained() {
     let mut outcome = datagrams(0, 0);
+    last(&mut outcome, 1).bytes.tx_received -= 1000;
+    assert!(differ(&analyze(&outcome)));
+}
+
+#[test]
+fn lost_datagrams_explain_their_own_bytes_and_no_more() {
+    let mut outcome = datagrams(100, 100);
+    assert_eq!(analyze(&outcome).error, None);
     last(&mut outcome, 1).bytes.tx_received -= 1000;
     assert!(differ(&analyze(&outcome)));
 }
@@ -246,4 +241,43 @@ fn bytes_may_arrive_a_phase_later() {
 
 fn warnings(run: &Run) -> Vec<String> {
     run.warnings.iter().map(|w| w.code.clone()).collect()
+}
+
+/// Both ways at a gigabyte a second.
+fn both_ways(fault: Fault, clock_error: u64) -> Run {
+    let traffic = Traffic { rx_rate: 1e9, ..Traffic::default() };
+    let mut outcome = traffic.outcome(fault);
+    outcome.hosts[1].clock_error = clock_error;
+    analyze(&outcome)
+}
+
+/// Workers that wait for their time slices are behind the cut in each of its cuts alike.
+#[test]
+fn some_milliseconds_of_lag_are_honest() {
+    let lag = |seconds| both_ways(Fault::MisjudgedClock { host: 1, seconds }, 0);
+    assert_eq!(lag(0.015).error, None);
+    assert!(differ(&lag(0.030)));
+}
+
+#[test]
+fn a_clock_known_to_be_uncertain_is_given_its_uncertainty() {
+    let misjudged = Fault::MisjudgedClock { host: 1, seconds: 0.070 };
+    assert!(differ(&both_ways(misjudged, 0)));
+    assert_eq!(both_ways(misjudged, 70_000_000).error, None);
+    let late = Fault::LateSchedule { host: 1, seconds: 0.150 };
+    assert!(differ(&both_ways(late, 0)));
+    assert_eq!(both_ways(late, 60_000_000).error, None);
+}
+
+/// A peer that leaves out an answer because the question was lost takes the gap back that the master
+/// sees in the answers, so only the sum over the hosts is a loss.
+#[test]
+fn losses_are_summed_over_the_hosts() {
+    let mut outcome = datagrams(100, 140);
+    last(&mut outcome, 0).datagrams.lost = -40;
+    let run = analyze(&outcome);
+    assert_eq!((run.status, run.error), (Status::Ok, None));
+    assert_eq!(run.datagrams.map(|d| d.lost), Some(0));
+    last(&mut outcome, 0).datagrams.lost = 40;
+    assert!(differ(&analyze(&outcome)));
 }

@@ -161,10 +161,7 @@ fn figures_of_a_stream() {
     assert!(run.flowops[0].latency_us.is_some() && run.flowops[1].latency_us.is_none());
     let tcp = run.tcp.unwrap();
     // The peer only receives: its round-trip time of 300 us is that of the handshake.
-    assert_eq!(
-        (tcp.retransmits, tcp.rtt_us, tcp.rtt_samples),
-        (Some(6), Some(100.0), 1)
-    );
+    assert_eq!((tcp.retransmits, tcp.rtt_us, tcp.rtt_samples), (Some(6), Some(100.0), 1));
     assert_eq!(run.phases.len(), 1);
     assert!(run.phases[0].headline);
     assert_eq!(run.datagrams, None);
@@ -193,17 +190,10 @@ fn hosts_of_one_machine_that_share_cpus_have_no_cost_of_their_own() {
     let run = analyze(&outcome);
     for host in &run.hosts {
         assert_eq!((&host.cpu, host.cycles_per_kbyte), (&None, None));
-        assert!(
-            host.cycles_reason
-                .as_ref()
-                .unwrap()
-                .contains("see machines")
-        );
+        assert!(host.cycles_reason.as_ref().unwrap().contains("see machines"));
     }
     assert_eq!(run.hosts[0].shares_machine_with, ["server"]);
-    let [machine] = &run.machines[..] else {
-        panic!("one machine: {:?}", run.machines)
-    };
+    let [machine] = &run.machines[..] else { panic!("one machine: {:?}", run.machines) };
     // Each byte once, though both ends were here.
     let busy = (CPU[0] + CPU[1] + CPU[2] + CPU[3]) / 100.0;
     let expected = busy * 2.0 * TSC_HZ / (1e9 / 1024.0);
@@ -218,11 +208,7 @@ fn hosts_of_one_machine_with_cpus_of_their_own_have_a_cost_each() {
     on_one_machine(&mut outcome, true);
     let run = analyze(&outcome);
     let cost = |n: usize| run.hosts[n].cycles_per_kbyte.unwrap();
-    assert!(close(
-        cost(0) + cost(1),
-        run.machines[0].cycles_per_kbyte.unwrap(),
-        1e-3
-    ));
+    assert!(close(cost(0) + cost(1), run.machines[0].cycles_per_kbyte.unwrap(), 1e-3));
     assert_eq!(run.hosts[0].cpu.as_ref().unwrap().per_cpu.len(), 1);
     assert!(run.warnings.is_empty(), "{:?}", run.warnings);
 }
@@ -274,10 +260,7 @@ fn what_was_not_measured_is_null_with_its_reason() {
         }
     };
     assert!(reason(&|o| each_cpu(o, &idle)).contains("no busy tick"));
-    let silent = Traffic {
-        tx_rate: 0.0,
-        ..Traffic::default()
-    };
+    let silent = Traffic { tx_rate: 0.0, ..Traffic::default() };
     let row = analyze(&silent.outcome(Fault::None)).hosts.remove(0);
     assert!(row.cycles_reason.unwrap().contains("no byte"));
 }
@@ -286,11 +269,8 @@ fn what_was_not_measured_is_null_with_its_reason() {
 fn an_iterations_phase_is_counted_whole_and_its_ends_may_differ() {
     let mut outcome = honest();
     outcome.phases[0].until = Until::Iterations(1000);
-    let end = outcome.hosts[1].phases[0]
-        .cuts
-        .iter_mut()
-        .find(|cut| cut.edge == Edge::WindowEnd)
-        .unwrap();
+    let end =
+        outcome.hosts[1].phases[0].cuts.iter_mut().find(|cut| cut.edge == Edge::WindowEnd).unwrap();
     (end.at, end.due) = (end.at + 400_000_000, end.due + 400_000_000);
     outcome.hosts[1].phases[0].cuts.last_mut().unwrap().at += 400_000_000;
     let run = analyze(&outcome);
@@ -309,15 +289,9 @@ fn the_end_of_the_run_as_the_controller_saw_it_wins() {
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Interrupted);
     assert_eq!(run.error.as_deref(), Some("stopped by the user"));
-    assert_eq!(
-        (run.window, run.throughput, run.latency_us),
-        (None, None, None)
-    );
+    assert_eq!((run.window, run.throughput, run.latency_us), (None, None, None));
     assert!(run.phases.is_empty() && run.intervals.is_empty());
-    assert_eq!(
-        run.hosts[0].cycles_reason.as_deref(),
-        Some("no complete window")
-    );
+    assert_eq!(run.hosts[0].cycles_reason.as_deref(), Some("no complete window"));
     assert_eq!(run.hosts[0].bytes, None);
 }
 
@@ -327,15 +301,8 @@ fn a_run_that_ends_well_without_a_window_is_invalid() {
     outcome.hosts[1].phases.clear();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(
-        run.error
-            .unwrap()
-            .starts_with("no complete window: server did not end phase 0")
-    );
-    let empty = Outcome {
-        hosts: Vec::new(),
-        ..honest()
-    };
+    assert!(run.error.unwrap().starts_with("no complete window: server did not end phase 0"));
+    let empty = Outcome { hosts: Vec::new(), ..honest() };
     assert_eq!(analyze(&empty).status, Status::Invalid);
 }
 
@@ -345,15 +312,8 @@ fn warnings_name_what_spoils_the_run() {
     let host = &mut outcome.hosts[0];
     host.clock_error = 250_000;
     host.settings[0].granted = "32768".to_owned();
-    host.warnings.push(Warning::StrangersRefused {
-        host: "client".to_owned(),
-        connections: 1,
-    });
-    host.phases[0].workers.push(WorkerUse {
-        worker: 1,
-        cpu: Some(1),
-        busy: 0.97,
-    });
+    host.warnings.push(Warning::StrangersRefused { host: "client".to_owned(), connections: 1 });
+    host.phases[0].workers.push(WorkerUse { worker: 1, cpu: Some(1), busy: 0.97 });
     for cut in &mut host.phases[0].cuts {
         if let Some(cpu) = &mut cut.cpu {
             // Steal of 10% and as much in no column at all.
@@ -400,11 +360,7 @@ fn late_cuts_are_lost_intervals_and_a_skewed_window() {
 fn failures_time_outs_and_what_was_cut_off() {
     let mut outcome = honest();
     let end = outcome.hosts[0].phases[0].cuts.last_mut().unwrap();
-    end.counters.flowops[1] = FlowopCounts {
-        failed: 3,
-        timeouts: 2,
-        ..end.counters.flowops[1]
-    };
+    end.counters.flowops[1] = FlowopCounts { failed: 3, timeouts: 2, ..end.counters.flowops[1] };
     let run = analyze(&outcome);
     assert!(message(&run, "failed-operations").starts_with("3 operations failed (2 of them"));
     assert_eq!(run.status, Status::Ok);
@@ -412,33 +368,20 @@ fn failures_time_outs_and_what_was_cut_off() {
     let mut outcome = honest();
     outcome.hosts[1].phases[0].unfinished_strands = 2;
     let run = analyze(&outcome);
-    assert_eq!(
-        (run.status, codes(&run)),
-        (Status::Invalid, vec!["unfinished-strands"])
-    );
+    assert_eq!((run.status, codes(&run)), (Status::Invalid, vec!["unfinished-strands"]));
 
     let mut outcome = honest();
     outcome.hosts[1].phases[0].verify_failures = 7;
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(
-        run.error
-            .unwrap()
-            .contains("verify failed: 7 messages at server")
-    );
+    assert!(run.error.unwrap().contains("verify failed: 7 messages at server"));
 }
 
 #[test]
 fn nothing_moved_is_invalid_but_a_long_transaction_is_not() {
-    let silent = Traffic {
-        tx_rate: 0.0,
-        ..Traffic::default()
-    };
+    let silent = Traffic { tx_rate: 0.0, ..Traffic::default() };
     let run = analyze(&silent.outcome(Fault::None));
-    assert_eq!(
-        (run.status, codes(&run)),
-        (Status::Invalid, vec!["nothing-moved"])
-    );
+    assert_eq!((run.status, codes(&run)), (Status::Invalid, vec!["nothing-moved"]));
 
     let mut outcome = honest();
     for cut in &mut outcome.hosts[0].phases[0].cuts {
@@ -471,10 +414,7 @@ fn flowops_of_several_hosts_of_a_side_are_one_row() {
 /// A phase too short for one interval has one row: itself.
 #[test]
 fn a_window_shorter_than_an_interval_is_one_interval() {
-    let traffic = Traffic {
-        window: 0.4,
-        ..Traffic::default()
-    };
+    let traffic = Traffic { window: 0.4, ..Traffic::default() };
     let mut outcome = traffic.outcome(Fault::None);
     outcome.phases[0].until = Until::Duration(Duration::from_millis(400));
     let run = analyze(&outcome);

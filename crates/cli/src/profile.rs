@@ -135,16 +135,12 @@ fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a s
 }
 
 /// A built-in says which variables it has: another is a slip of the pen.
-fn check_names(
-    builtin: Option<&Builtin>,
-    variables: &[(String, String)],
-) -> Result<(), Failure> {
+fn check_names(builtin: Option<&Builtin>, variables: &[(String, String)]) -> Result<(), Failure> {
     let Some(builtin) = builtin else { return Ok(()) };
     for (name, _) in variables {
         if !builtin.variables.iter().any(|v| v.name == *name) {
             let known: Vec<&str> = builtin.variables.iter().map(|v| v.name).collect();
-            let failure =
-                Failure::usage(format!("@{} has no variable {name}", builtin.name));
+            let failure = Failure::usage(format!("@{} has no variable {name}", builtin.name));
             return Err(match nearest(name, known.iter().copied()) {
                 Some(near) => failure.help(format!("did you mean {near}?")),
                 None => failure.help(format!("it has {}", known.join(", "))),
@@ -211,8 +207,8 @@ fn report(
         diagnostic = diagnostic.with_help(help);
     }
     if span.length > 0 {
-        diagnostic = diagnostic
-            .with_label(LabeledSpan::underline(span.offset..span.offset + span.length));
+        diagnostic =
+            diagnostic.with_label(LabeledSpan::underline(span.offset..span.offset + span.length));
     }
     let named = NamedSource::new(name, source.to_owned()).with_language("XML");
     Report::new(diagnostic).with_source_code(named)

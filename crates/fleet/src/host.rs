@@ -26,7 +26,9 @@ pub enum HostError {
     },
     #[error("{name}: {address} is not an address: {reason}")]
     Address { name: String, address: String, reason: String },
-    #[error("{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`")]
+    #[error(
+        "{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`"
+    )]
     Unreachable {
         name: String,
         address: String,
@@ -147,11 +149,8 @@ impl AgentHost {
                     if let Err(source) = set {
                         return Err(HostError::Lost { name: name.to_owned(), source });
                     }
-                    let host = Self {
-                        name: name.to_owned(),
-                        stream: Stream::Tcp(stream),
-                        child: None,
-                    };
+                    let host =
+                        Self { name: name.to_owned(), stream: Stream::Tcp(stream), child: None };
                     return Ok((host, candidate));
                 }
                 Err(error) => last = error,

@@ -55,19 +55,36 @@ pub struct PhaseTimes {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
-    Welcome { version: u32, facts: Box<HostFacts> },
-    Pong { now: Nanos },
+    Welcome {
+        version: u32,
+        facts: Box<HostFacts>,
+    },
+    Pong {
+        now: Nanos,
+    },
     Prepared(Prepared),
     Ready,
     /// Counters, while a phase runs.
-    Cut { phase: u32, cut: Cut },
+    Cut {
+        phase: u32,
+        cut: Cut,
+    },
     /// No strand begins another transaction by itself; so many has each begun, by group.
-    Held { phase: u32, started: BTreeMap<u32, Vec<u64>> },
+    Held {
+        phase: u32,
+        started: BTreeMap<u32, Vec<u64>>,
+    },
     Ended(Box<PhaseResult>),
     Environment(Value),
-    Summary { settings: Vec<Setting>, warnings: Vec<Warning> },
+    Summary {
+        settings: Vec<Setting>,
+        warnings: Vec<Warning>,
+    },
     /// The run cannot go on.
-    Failed { status: Status, message: String },
+    Failed {
+        status: Status,
+        message: String,
+    },
 }
 
 /// Writes one message.

@@ -65,19 +65,13 @@ pub(crate) fn namespace_of(lab: &str, host: &str) -> String {
 /// Namespaces that are there and can only be of the lab of this name.
 pub(crate) fn namespaces_of(lab: &str) -> Result<Vec<String>, LabError> {
     let names = netns::list().map_err(|source| LabError::List { source })?;
-    Ok(names
-        .into_iter()
-        .filter(|name| lab_of(name) == Some(lab))
-        .collect())
+    Ok(names.into_iter().filter(|name| lab_of(name) == Some(lab)).collect())
 }
 
 /// Lab to which a namespace of this name belongs.
 pub(crate) fn lab_of(namespace: &str) -> Option<&str> {
     let (lab, host) = namespace.strip_prefix("wirecost-")?.rsplit_once('-')?;
-    let number = host
-        .strip_prefix('h')
-        .map(str::as_bytes)
-        .unwrap_or_default();
+    let number = host.strip_prefix('h').map(str::as_bytes).unwrap_or_default();
     let is_host = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
     (is_host || host == SWITCH).then_some(lab)
 }
@@ -88,11 +82,7 @@ pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
         .hosts
         .iter()
         .map(|host| {
-            let ipv6 = if host.ipv6.is_some() {
-                IPV6_SETTINGS
-            } else {
-                &[]
-            };
+            let ipv6 = if host.ipv6.is_some() { IPV6_SETTINGS } else { &[] };
             Made::new(&host.namespace, SETTINGS.iter().chain(ipv6))
         })
         .collect::<Result<Vec<_>, _>>()?;
@@ -162,9 +152,7 @@ impl Made {
 fn offered<'a>(
     settings: &'a [(&'static str, &'static str)],
 ) -> impl Iterator<Item = &'a (&'static str, &'static str)> {
-    settings
-        .iter()
-        .filter(|(setting, _)| sysctl::read(setting).is_ok())
+    settings.iter().filter(|(setting, _)| sysctl::read(setting).is_ok())
 }
 
 fn join_by_wire(made: &[Made]) -> Result<(), LabError> {
@@ -189,11 +177,9 @@ fn join_by_switch(switch: &Made, state: &State, made: &[Made]) -> Result<(), Lab
 
 /// Addresses and steering.
 fn configure(host: &mut LabHost, made: &Made) -> Result<(), LabError> {
-    made.links
-        .add_address(DEVICE, IpAddr::V4(host.ipv4), IPV4_PREFIX)?;
+    made.links.add_address(DEVICE, IpAddr::V4(host.ipv4), IPV4_PREFIX)?;
     if let Some(ipv6) = host.ipv6 {
-        made.links
-            .add_address(DEVICE, IpAddr::V6(ipv6), IPV6_PREFIX)?;
+        made.links.add_address(DEVICE, IpAddr::V6(ipv6), IPV6_PREFIX)?;
     }
     if host.owns_cpus {
         host.receive_cpus = rps::steer(&made.namespace, DEVICE, &host.cpus)?;
@@ -213,13 +199,7 @@ mod tests {
         assert_eq!(lab_of("wirecost-lab-switch"), Some("lab"));
         // Of the lab `lab-h1`, not of `lab`.
         assert_eq!(lab_of("wirecost-lab-h1-h2"), Some("lab-h1"));
-        for foreign in [
-            "lab-h1",
-            "wirecost-lab",
-            "wirecost-lab-h",
-            "wirecost-lab-h1x",
-            "blue",
-        ] {
+        for foreign in ["lab-h1", "wirecost-lab", "wirecost-lab-h", "wirecost-lab-h1x", "blue"] {
             assert_eq!(lab_of(foreign), None, "{foreign}");
         }
         assert_eq!(lab_of(&namespace_of("a-b", "h3")), Some("a-b"));

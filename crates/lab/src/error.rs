@@ -31,24 +31,13 @@ pub enum LabError {
     #[error("another wirecost has held {path} for {seconds} s")]
     Locked { path: String, seconds: u64 },
     #[error("failed to {act} {path}")]
-    State {
-        act: &'static str,
-        path: String,
-        source: io::Error,
-    },
+    State { act: &'static str, path: String, source: io::Error },
     #[error("failed to list the network namespaces in /run/netns")]
     List { source: io::Error },
     #[error("failed to set {setting} in `{namespace}`")]
-    Setting {
-        setting: &'static str,
-        namespace: String,
-        source: io::Error,
-    },
+    Setting { setting: &'static str, namespace: String, source: io::Error },
     #[error("failed to prepare the start of a process in `{namespace}`")]
-    Place {
-        namespace: String,
-        source: io::Error,
-    },
+    Place { namespace: String, source: io::Error },
     #[error("failed to read which CPUs this process may use")]
     Cpus { source: io::Error },
     #[error(transparent)]
@@ -98,9 +87,5 @@ impl LabError {
 }
 
 fn names(missing: &[Capability]) -> String {
-    missing
-        .iter()
-        .map(|capability| capability.name())
-        .collect::<Vec<_>>()
-        .join(" and ")
+    missing.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(" and ")
 }

@@ -39,10 +39,8 @@ impl LabHost {
     /// [`LabError`] when the namespace is gone, or no descriptor is left.
     pub fn place(&self, command: &mut Command) -> Result<(), LabError> {
         let namespace = self.open()?;
-        spawn::enter_on_spawn(command, &namespace).map_err(|source| LabError::Place {
-            namespace: self.namespace.clone(),
-            source,
-        })?;
+        spawn::enter_on_spawn(command, &namespace)
+            .map_err(|source| LabError::Place { namespace: self.namespace.clone(), source })?;
         spawn::pin_on_spawn(command, &self.cpus);
         Ok(())
     }

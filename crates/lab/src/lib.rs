@@ -50,34 +50,20 @@ impl LabSpec {
     /// A lab that goes when its [`Lab`] is dropped.
     #[must_use]
     pub fn for_this_run(hosts: usize) -> Self {
-        Self {
-            name: run_name(),
-            hosts,
-            lifetime: Lifetime::Run,
-        }
+        Self { name: run_name(), hosts, lifetime: Lifetime::Run }
     }
 
     /// A lab that stays until [`down`] is called with its name.
     #[must_use]
     pub fn to_stay(name: impl Into<String>, hosts: usize) -> Self {
-        Self {
-            name: name.into(),
-            hosts,
-            lifetime: Lifetime::UntilDown,
-        }
+        Self { name: name.into(), hosts, lifetime: Lifetime::UntilDown }
     }
 }
 
 /// Unique among the runs of this machine: a process, and the instant in it.
 fn run_name() -> String {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    format!(
-        "run-{}-{:07x}",
-        std::process::id(),
-        since.as_nanos() as u64 & 0xfff_ffff
-    )
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("run-{}-{:07x}", std::process::id(), since.as_nanos() as u64 & 0xfff_ffff)
 }
 
 /// A lab that is up.
@@ -96,16 +82,12 @@ impl Lab {
             return Err(LabError::HostCount { asked: spec.hosts });
         }
         if !is_name(&spec.name) {
-            return Err(LabError::BadName {
-                name: spec.name.clone(),
-            });
+            return Err(LabError::BadName { name: spec.name.clone() });
         }
         may_make_labs()?;
         let directory = Directory::lock()?;
         if directory.load(&spec.name)?.is_some() || !build::namespaces_of(&spec.name)?.is_empty() {
-            return Err(LabError::NameTaken {
-                name: spec.name.clone(),
-            });
+            return Err(LabError::NameTaken { name: spec.name.clone() });
         }
         let mut state = State::plan(spec, ProcessId::this().ok_or(LabError::NoProc)?)?;
         // Written first: a process killed from here on leaves what `down` needs to clean up.
@@ -128,18 +110,11 @@ impl Lab {
     pub fn open(name: &str) -> Result<Self, LabError> {
         may_make_labs()?;
         let directory = Directory::lock()?;
-        let mut state = directory.load(name)?.ok_or_else(|| LabError::NotFound {
-            name: name.to_owned(),
-        })?;
+        let mut state =
+            directory.load(name)?.ok_or_else(|| LabError::NotFound { name: name.to_owned() })?;
         let present = build::namespaces_of(name)?;
-        if let Some(gone) = state
-            .namespaces()
-            .find(|namespace| !present.contains(namespace))
-        {
-            return Err(LabError::Incomplete {
-                name: name.to_owned(),
-                namespace: gone,
-            });
+        if let Some(gone) = state.namespaces().find(|namespace| !present.contains(namespace)) {
+            return Err(LabError::Incomplete { name: name.to_owned(), namespace: gone });
         }
         state.lifetime = Lifetime::UntilDown;
         Ok(Self { state })
@@ -202,23 +177,15 @@ pub fn down(name: &str) -> Result<Removed, LabError> {
             take_down(&directory, &state)?;
         }
         Some(state) => {
-            return Err(LabError::InUse {
-                name: name.to_owned(),
-                pid: state.creator.pid,
-            });
+            return Err(LabError::InUse { name: name.to_owned(), pid: state.creator.pid });
         }
         // The state is gone (someone cleaned /run/wirecost), the names tell what was made.
         None if !namespaces.is_empty() => build::remove(name, &namespaces)?,
         None => {
-            return Err(LabError::NotFound {
-                name: name.to_owned(),
-            });
+            return Err(LabError::NotFound { name: name.to_owned() });
         }
     }
-    Ok(Removed {
-        name: name.to_owned(),
-        namespaces,
-    })
+    Ok(Removed { name: name.to_owned(), namespaces })
 }
 
 /// Removes the labs of runs that ended without removing them, as after kill -9.
@@ -233,10 +200,7 @@ pub fn remove_stale() -> Result<Vec<Removed>, LabError> {
         if state.is_stale() {
             let namespaces = build::namespaces_of(&state.name)?;
             take_down(&directory, &state)?;
-            removed.push(Removed {
-                name: state.name,
-                namespaces,
-            });
+            removed.push(Removed { name: state.name, namespaces });
         }
     }
     Ok(removed)
@@ -244,28 +208,20 @@ pub fn remove_stale() -> Result<Vec<Removed>, LabError> {
 
 fn take_down(directory: &Directory, state: &State) -> Result<(), LabError> {
     let present = build::namespaces_of(&state.name)?;
-    let ours: Vec<String> = state
-        .namespaces()
-        .filter(|namespace| present.contains(namespace))
-        .collect();
+    let ours: Vec<String> =
+        state.namespaces().filter(|namespace| present.contains(namespace)).collect();
     build::remove(&state.name, &ours)?;
     directory.forget(&state.name)
 }
 
 fn may_make_labs() -> Result<(), LabError> {
     let missing = privilege::missing(NAMESPACES);
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(LabError::NotPermitted { missing })
-    }
+    if missing.is_empty() { Ok(()) } else { Err(LabError::NotPermitted { missing }) }
 }
 
 /// A name becomes part of a file name and of namespaces' names.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-'))
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-'))
         && !name.starts_with('-')
 }

@@ -20,13 +20,7 @@ pub(crate) fn share(
 ) -> Vec<Share> {
     let each = cpus.len() / hosts.max(1);
     if each == 0 {
-        return vec![
-            Share {
-                cpus: cpus.to_vec(),
-                owned: false
-            };
-            hosts
-        ];
+        return vec![Share { cpus: cpus.to_vec(), owned: false }; hosts];
     }
     let mut by_core = cpus.to_vec();
     // CPUs of unknown cores keep their order behind the others.
@@ -57,11 +51,7 @@ mod tests {
 
     fn shares(cpus: &[u32], hosts: usize, core_of: fn(u32) -> Option<(u32, u32)>) -> Vec<Vec<u32>> {
         let shares = share(cpus, hosts, core_of);
-        assert!(
-            shares
-                .iter()
-                .all(|share| share.owned == (cpus.len() >= hosts))
-        );
+        assert!(shares.iter().all(|share| share.owned == (cpus.len() >= hosts)));
         shares.into_iter().map(|share| share.cpus).collect()
     }
 

@@ -77,16 +77,12 @@ impl State {
 
     /// All namespaces of the lab.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = String> {
-        self.hosts
-            .iter()
-            .map(|host| host.namespace.clone())
-            .chain(self.switch.clone())
+        self.hosts.iter().map(|host| host.namespace.clone()).chain(self.switch.clone())
     }
 
     /// A namespace of the lab that is not among those `present`.
     pub(crate) fn missing_from(&self, present: &[String]) -> Option<String> {
-        self.namespaces()
-            .find(|namespace| !present.contains(namespace))
+        self.namespaces().find(|namespace| !present.contains(namespace))
     }
 
     /// Its run ended and did not remove it.
@@ -178,10 +174,7 @@ fn load_all(directory: &Path) -> Result<Vec<State>, LabError> {
     let mut states = Vec::new();
     for entry in entries {
         let path = entry.map_err(failed("read", directory))?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if path.extension().is_some_and(|extension| extension == "json") {
             states.extend(load(&path)?);
         }
     }
@@ -202,18 +195,11 @@ fn load(path: &Path) -> Result<Option<State>, LabError> {
     if state.schema == SCHEMA {
         Ok(Some(state))
     } else {
-        Err(unusable(format!(
-            "it is of schema `{}`, not `{SCHEMA}`",
-            state.schema
-        )))
+        Err(unusable(format!("it is of schema `{}`, not `{SCHEMA}`", state.schema)))
     }
 }
 
 fn failed(act: &'static str, path: &Path) -> impl Fn(io::Error) -> LabError {
     let path = path.display().to_string();
-    move |source| LabError::State {
-        act,
-        path: path.clone(),
-        source,
-    }
+    move |source| LabError::State { act, path: path.clone(), source }
 }

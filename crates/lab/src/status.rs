@@ -55,9 +55,7 @@ pub fn status() -> Result<Status, LabError> {
     let states = state::look()?;
     let present = netns::list().map_err(|source| LabError::List { source })?;
     let known = |namespace: &String| {
-        states
-            .iter()
-            .any(|state| state.namespaces().any(|name| name == *namespace))
+        states.iter().any(|state| state.namespaces().any(|name| name == *namespace))
     };
     let orphans = present
         .iter()
@@ -77,10 +75,8 @@ pub fn status() -> Result<Status, LabError> {
                 .into_iter()
                 .map(|host| HostStatus {
                     alive: present.contains(&host.namespace),
-                    link: device_of(&host).map(|link| LinkStatus {
-                        running: link.running,
-                        mtu: link.mtu,
-                    }),
+                    link: device_of(&host)
+                        .map(|link| LinkStatus { running: link.running, mtu: link.mtu }),
                     host,
                 })
                 .collect(),

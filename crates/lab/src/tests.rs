@@ -23,16 +23,12 @@ fn stay(of: &str) -> LabSpec {
 fn is_gone(name: &str) -> bool {
     let prefix = format!("wirecost-{name}-");
     let present = netns::list().unwrap();
-    !present
-        .iter()
-        .any(|namespace| namespace.starts_with(&prefix))
+    !present.iter().any(|namespace| namespace.starts_with(&prefix))
         && !Path::new(&format!("/run/wirecost/lab/{name}.json")).exists()
 }
 
 fn addresses(host: &LabHost) -> Vec<IpAddr> {
-    std::iter::once(IpAddr::V4(host.ipv4))
-        .chain(host.ipv6.map(IpAddr::V6))
-        .collect()
+    std::iter::once(IpAddr::V4(host.ipv4)).chain(host.ipv6.map(IpAddr::V6)).collect()
 }
 
 /// One message there and back, over TCP and over UDP. A socket belongs to the namespace in which it
@@ -48,9 +44,8 @@ fn exchange(from: &LabHost, to: &LabHost) {
             stream.read_exact(&mut message).unwrap();
             stream.write_all(&message).unwrap();
         });
-        let mut stream = in_host(from, move || {
-            TcpStream::connect_timeout(&address, PATIENCE).unwrap()
-        });
+        let mut stream =
+            in_host(from, move || TcpStream::connect_timeout(&address, PATIENCE).unwrap());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(stream.local_addr().unwrap().ip(), near);
         stream.write_all(b"ping").unwrap();
@@ -60,16 +55,12 @@ fn exchange(from: &LabHost, to: &LabHost) {
         answering.join().unwrap();
 
         let bound = |host, ip| {
-            let socket = in_host(host, move || {
-                UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap()
-            });
+            let socket = in_host(host, move || UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap());
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             socket
         };
         let (sender, receiver) = (bound(from, near), bound(to, far));
-        sender
-            .send_to(b"ping", receiver.local_addr().unwrap())
-            .unwrap();
+        sender.send_to(b"ping", receiver.local_addr().unwrap()).unwrap();
         let (length, origin) = receiver.recv_from(&mut message).unwrap();
         assert_eq!((length, origin), (4, sender.local_addr().unwrap()));
     }
@@ -85,9 +76,7 @@ fn two_hosts_talk_over_a_wire() {
         return;
     }
     let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
-    let [first, second] = lab.hosts() else {
-        panic!("{:?}", lab.hosts())
-    };
+    let [first, second] = lab.hosts() else { panic!("{:?}", lab.hosts()) };
     assert_eq!(first.ipv4.to_string(), "198.18.0.1");
     exchange(first, second);
     exchange(second, first);
@@ -120,10 +109,7 @@ fn nothing_leads_out_and_settings_are_made() {
     let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
     let error = in_host(&lab.hosts()[0], || {
         assert_eq!(sysctl::read("net.ipv4.tcp_tw_reuse").unwrap(), "1");
-        assert_eq!(
-            sysctl::read("net.ipv4.ip_local_port_range").unwrap(),
-            "16384 65535"
-        );
+        assert_eq!(sysctl::read("net.ipv4.ip_local_port_range").unwrap(), "16384 65535");
         TcpStream::connect_timeout(&"192.0.2.1:9".parse().unwrap(), PATIENCE).unwrap_err()
     });
     assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable);
@@ -146,10 +132,7 @@ fn receive_work_is_steered_to_a_hosts_own_cpus() {
             assert_eq!(host.owns_cpus, owned);
             let queues = rps::steering(&host.open().unwrap(), &host.device).unwrap();
             let expected: &[u32] = if owned { &host.cpus } else { &[] };
-            assert!(
-                queues.iter().all(|cpus| cpus == expected),
-                "{queues:?} {host:?}"
-            );
+            assert!(queues.iter().all(|cpus| cpus == expected), "{queues:?} {host:?}");
             assert_eq!(host.receive_cpus, expected);
         }
     }
@@ -168,10 +151,7 @@ fn a_placed_process_is_on_its_host() {
     let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(output.contains(&host.ipv4.to_string()), "{output}");
     if let [cpu] = host.cpus[..] {
-        assert!(
-            output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
-            "{output}"
-        );
+        assert!(output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{output}");
     }
 }
 
@@ -184,9 +164,7 @@ fn labs_with_the_same_addresses_do_not_meet() {
     let other = Lab::up(&LabSpec::for_this_run(2)).unwrap();
     assert_ne!(one.name(), other.name());
     let ip = one.hosts()[1].ipv4;
-    let _listener = in_host(&one.hosts()[1], move || {
-        TcpListener::bind((ip, 7000)).unwrap()
-    });
+    let _listener = in_host(&one.hosts()[1], move || TcpListener::bind((ip, 7000)).unwrap());
     let refused = in_host(&other.hosts()[0], move || {
         TcpStream::connect_timeout(&(ip, 7000).into(), PATIENCE).unwrap_err()
     });
@@ -211,11 +189,7 @@ fn a_lab_that_stays_is_there_until_down() {
     lab.close().unwrap();
 
     let status = status().unwrap();
-    let known = status
-        .labs
-        .iter()
-        .find(|lab| lab.name == spec.name)
-        .unwrap();
+    let known = status.labs.iter().find(|lab| lab.name == spec.name).unwrap();
     assert!(known.whole && !known.stale && known.lifetime == Lifetime::UntilDown);
     for host in &known.hosts {
         assert!(host.alive && host.link.as_ref().unwrap().running);
@@ -225,10 +199,7 @@ fn a_lab_that_stays_is_there_until_down() {
     assert_eq!(removed.namespaces.len(), 2);
     assert!(is_gone(&spec.name));
     assert!(matches!(down(&spec.name), Err(LabError::NotFound { .. })));
-    assert!(matches!(
-        Lab::open(&spec.name),
-        Err(LabError::NotFound { .. })
-    ));
+    assert!(matches!(Lab::open(&spec.name), Err(LabError::NotFound { .. })));
 }
 
 #[test]
@@ -239,19 +210,8 @@ fn a_lab_that_lost_a_namespace_is_told_and_removed() {
     let spec = stay("broken");
     let lab = Lab::up(&spec).unwrap();
     netns::delete(&lab.hosts()[0].namespace).unwrap();
-    assert!(matches!(
-        Lab::open(&spec.name),
-        Err(LabError::Incomplete { .. })
-    ));
-    assert!(
-        !status()
-            .unwrap()
-            .labs
-            .iter()
-            .find(|lab| lab.name == spec.name)
-            .unwrap()
-            .whole
-    );
+    assert!(matches!(Lab::open(&spec.name), Err(LabError::Incomplete { .. })));
+    assert!(!status().unwrap().labs.iter().find(|lab| lab.name == spec.name).unwrap().whole);
     down(&spec.name).unwrap();
     assert!(is_gone(&spec.name));
 }
@@ -277,12 +237,7 @@ fn the_lab_of_a_run_that_goes_on_is_not_taken_from_it() {
     }
     let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
     assert!(matches!(down(lab.name()), Err(LabError::InUse { .. })));
-    assert!(
-        !remove_stale()
-            .unwrap()
-            .iter()
-            .any(|removed| removed.name == lab.name())
-    );
+    assert!(!remove_stale().unwrap().iter().any(|removed| removed.name == lab.name()));
     exchange(&lab.hosts()[0], &lab.hosts()[1]);
 }
 
@@ -301,11 +256,7 @@ fn what_a_killed_run_leaves_is_stale() {
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "tests::what_a_killed_run_leaves_is_stale",
-            "--nocapture",
-        ])
+        .args(["--exact", "tests::what_a_killed_run_leaves_is_stale", "--nocapture"])
         .env(CHILD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -316,19 +267,10 @@ fn what_a_killed_run_leaves_is_stale() {
         .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let left = status()
-        .unwrap()
-        .labs
-        .into_iter()
-        .find(|lab| lab.name == name)
-        .unwrap();
+    let left = status().unwrap().labs.into_iter().find(|lab| lab.name == name).unwrap();
     assert!(left.stale && left.whole);
     let removed = remove_stale().unwrap();
-    assert!(
-        removed
-            .iter()
-            .any(|removed| removed.name == name && removed.namespaces.len() == 4)
-    );
+    assert!(removed.iter().any(|removed| removed.name == name && removed.namespaces.len() == 4));
     assert!(is_gone(&name));
 }
 
@@ -344,12 +286,7 @@ fn without_rights_the_error_says_which() {
     })
     .join()
     .unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("CAP_NET_ADMIN and CAP_SYS_ADMIN"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("CAP_NET_ADMIN and CAP_SYS_ADMIN"), "{error}");
     assert!(error.remedy().unwrap().contains("loopback"));
 }
 

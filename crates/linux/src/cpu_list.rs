@@ -29,11 +29,7 @@ pub fn parse_mask(text: &str) -> Option<Vec<u32>> {
     for (place, word) in text.trim().rsplit(',').enumerate() {
         let bits = u32::from_str_radix(word, 16).ok()?;
         let first = u32::try_from(place).ok()?.checked_mul(32)?;
-        cpus.extend(
-            (0..32)
-                .filter(|bit| bits >> bit & 1 == 1)
-                .map(|bit| first + bit),
-        );
+        cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
     }
     Some(cpus)
 }
@@ -47,11 +43,7 @@ pub fn format_mask(cpus: &[u32]) -> String {
             .filter(|&&cpu| cpu / 32 == place)
             .fold(0_u32, |bits, cpu| bits | 1 << (cpu % 32))
     };
-    (0..words)
-        .rev()
-        .map(|place| format!("{:08x}", word(place)))
-        .collect::<Vec<_>>()
-        .join(",")
+    (0..words).rev().map(|place| format!("{:08x}", word(place))).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

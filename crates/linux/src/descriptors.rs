@@ -11,13 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 pub fn raise_limit() -> io::Result<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    )?;
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
@@ -36,10 +30,7 @@ pub fn own_table(keep: &[RawFd]) -> io::Result<Vec<OwnedFd>> {
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut numbers: Vec<u32> = keep
-        .iter()
-        .filter_map(|&fd| u32::try_from(fd).ok())
-        .collect();
+    let mut numbers: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).collect();
     numbers.sort_unstable();
     let mut first = 3u32;
     for fd in numbers {
@@ -50,21 +41,14 @@ pub fn own_table(keep: &[RawFd]) -> io::Result<Vec<OwnedFd>> {
     }
     close_range(first, u32::MAX)?;
     // SAFETY: the numbers are open in this table, which is a moment old: nothing here owns them.
-    Ok(keep
-        .iter()
-        .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) })
-        .collect())
+    Ok(keep.iter().map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect())
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: the descriptors belong to this thread's private copy of the table, where no owner
     // object refers to them.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -143,10 +143,7 @@ impl Environment {
     /// fails: what cannot be read is `None`.
     #[must_use]
     pub fn read() -> Self {
-        Self {
-            devices: devices(),
-            ..Self::from_files(Path::new("/"))
-        }
+        Self { devices: devices(), ..Self::from_files(Path::new("/")) }
     }
 
     /// All but the devices, from the files of the kernel below `root`. The devices cannot be read
@@ -173,24 +170,14 @@ impl Environment {
 fn devices() -> Option<Vec<Device>> {
     let links = Links::here().and_then(|links| links.list()).ok()?;
     let ethtool = Ethtool::open().ok();
-    Some(
-        links
-            .into_iter()
-            .map(|link| Device::new(link, ethtool.as_ref()))
-            .collect(),
-    )
+    Some(links.into_iter().map(|link| Device::new(link, ethtool.as_ref())).collect())
 }
 
 impl Device {
     fn new(link: Link, ethtool: Option<&Ethtool>) -> Self {
         let driver = ethtool.and_then(|ethtool| ethtool.driver(&link.name).ok());
         let (driver, driver_version, firmware, bus) = match driver {
-            Some(Driver {
-                name,
-                version,
-                firmware,
-                bus,
-            }) => (Some(name), version, firmware, bus),
+            Some(Driver { name, version, firmware, bus }) => (Some(name), version, firmware, bus),
             None => (None, None, None, None),
         };
         Self {
@@ -259,15 +246,9 @@ impl Files<'_> {
         let topology = online.as_deref().and_then(topology);
         let governors = online.as_deref().map(|online| self.governors(online));
         Cpu {
-            model: cpuinfo
-                .as_deref()
-                .and_then(|text| field(text, "model name")),
+            model: cpuinfo.as_deref().and_then(|text| field(text, "model name")),
             sockets: topology.as_ref().map(|cores| {
-                cores
-                    .iter()
-                    .map(|(package, _)| package)
-                    .collect::<BTreeSet<_>>()
-                    .len() as u32
+                cores.iter().map(|(package, _)| package).collect::<BTreeSet<_>>().len() as u32
             }),
             cores: topology
                 .as_ref()
@@ -277,11 +258,7 @@ impl Files<'_> {
             virtual_machine: cpuinfo
                 .as_deref()
                 .and_then(|text| field(text, "flags"))
-                .map(|flags| {
-                    flags
-                        .split_ascii_whitespace()
-                        .any(|flag| flag == "hypervisor")
-                }),
+                .map(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor")),
             mitigations: self.mitigations(),
             governors: governors.filter(|governors| !governors.is_empty()),
             turbo: self.turbo(),
@@ -290,26 +267,16 @@ impl Files<'_> {
     }
 
     fn governors(&self, online: &[u32]) -> Vec<String> {
-        let of = |cpu| {
-            self.text(&format!(
-                "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
-            ))
-        };
-        online
-            .iter()
-            .filter_map(of)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
+        let of =
+            |cpu| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"));
+        online.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Intel's driver says it the other way round than all others.
     fn turbo(&self) -> Option<bool> {
         match self.number("sys/devices/system/cpu/intel_pstate/no_turbo") {
             Some(off) => Some(off == 0),
-            None => self
-                .number("sys/devices/system/cpu/cpufreq/boost")
-                .map(|on| on != 0),
+            None => self.number("sys/devices/system/cpu/cpufreq/boost").map(|on| on != 0),
         }
     }
 
@@ -362,11 +329,7 @@ impl Files<'_> {
     fn names(&self, directory: &str) -> Option<Vec<String>> {
         let path: PathBuf = self.root.join(directory);
         let entries = fs::read_dir(path).ok()?;
-        Some(
-            entries
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-                .collect(),
-        )
+        Some(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
     }
 }
 
@@ -381,12 +344,7 @@ pub(crate) fn field(text: &str, name: &str) -> Option<String> {
 /// Value of a line `name: 17 kB` in bytes.
 pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let value = field(text, name)?;
-    value
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
+    value.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The choice in brackets of `always [madvise] never`.
@@ -418,36 +376,18 @@ mod tests {
         let json = serde_json::to_value(&environment).unwrap();
         for part in ["kernel", "cpu", "memory", "sysctls"] {
             let values = json[part].as_object().unwrap();
-            assert!(
-                values.values().all(serde_json::Value::is_null),
-                "{part}: {values:?}"
-            );
+            assert!(values.values().all(serde_json::Value::is_null), "{part}: {values:?}");
         }
-        assert_eq!(
-            serde_json::from_value::<Environment>(json).unwrap(),
-            environment
-        );
+        assert_eq!(serde_json::from_value::<Environment>(json).unwrap(), environment);
     }
 
     #[test]
     fn two_sockets_of_two_cores_with_two_threads() {
         let mut files = vec![
-            (
-                "proc/cpuinfo".to_owned(),
-                "model name\t: Test\nflags\t: fpu hypervisor\n".to_owned(),
-            ),
-            (
-                "proc/meminfo".to_owned(),
-                "MemTotal:  16 kB\nMemAvailable: 8 kB\n".to_owned(),
-            ),
-            (
-                "proc/sys/net/ipv4/tcp_rmem".to_owned(),
-                "4096\t131072\t6291456\n".to_owned(),
-            ),
-            (
-                "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
-                "a [b] c\n".to_owned(),
-            ),
+            ("proc/cpuinfo".to_owned(), "model name\t: Test\nflags\t: fpu hypervisor\n".to_owned()),
+            ("proc/meminfo".to_owned(), "MemTotal:  16 kB\nMemAvailable: 8 kB\n".to_owned()),
+            ("proc/sys/net/ipv4/tcp_rmem".to_owned(), "4096\t131072\t6291456\n".to_owned()),
+            ("sys/kernel/mm/transparent_hugepage/enabled".to_owned(), "a [b] c\n".to_owned()),
         ];
         let system = "sys/devices/system";
         for (path, text) in [
@@ -464,28 +404,16 @@ mod tests {
         }
         for cpu in 0..8 {
             let path = format!("{system}/cpu/cpu{cpu}");
-            files.push((
-                format!("{path}/topology/physical_package_id"),
-                format!("{}\n", cpu / 4),
-            ));
+            files.push((format!("{path}/topology/physical_package_id"), format!("{}\n", cpu / 4)));
             files.push((format!("{path}/topology/core_id"), format!("{}\n", cpu % 2)));
-            files.push((
-                format!("{path}/cpufreq/scaling_governor"),
-                "performance\n".to_owned(),
-            ));
+            files.push((format!("{path}/cpufreq/scaling_governor"), "performance\n".to_owned()));
         }
-        let files: Vec<_> = files
-            .iter()
-            .map(|(path, text)| (&**path, &**text))
-            .collect();
+        let files: Vec<_> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
         let root = fixture(&files);
 
         let environment = Environment::from_files(root.path());
         let cpu = &environment.cpu;
-        assert_eq!(
-            (cpu.sockets, cpu.cores, cpu.threads),
-            (Some(2), Some(4), Some(8))
-        );
+        assert_eq!((cpu.sockets, cpu.cores, cpu.threads), (Some(2), Some(4), Some(8)));
         assert_eq!(cpu.model.as_deref(), Some("Test"));
         assert_eq!(cpu.virtual_machine, Some(true));
         assert_eq!(cpu.turbo, Some(false));
@@ -498,10 +426,7 @@ mod tests {
         assert_eq!(nodes[1].memory_bytes, None);
         assert_eq!(environment.memory.total_bytes, Some(16384));
         assert_eq!(environment.memory.swap_total_bytes, None);
-        assert_eq!(
-            environment.kernel.transparent_hugepage.as_deref(),
-            Some("b")
-        );
+        assert_eq!(environment.kernel.transparent_hugepage.as_deref(), Some("b"));
         let rmem = environment.sysctls["net.ipv4.tcp_rmem"].as_deref();
         assert_eq!(rmem, Some("4096 131072 6291456"));
     }
@@ -512,13 +437,7 @@ mod tests {
         assert!(environment.kernel.release.is_some());
         assert!(environment.cpu.threads.is_some());
         assert!(environment.memory.total_bytes.is_some());
-        assert!(
-            environment
-                .devices
-                .unwrap()
-                .iter()
-                .any(|device| device.name == "lo")
-        );
+        assert!(environment.devices.unwrap().iter().any(|device| device.name == "lo"));
         assert!(environment.sysctls["net.core.somaxconn"].is_some());
     }
 
@@ -530,10 +449,7 @@ mod tests {
         let name = format!("wirecost-test-{}-environment", std::process::id());
         let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
         let namespace = NetNs::open(&name).unwrap();
-        Links::of(&namespace)
-            .unwrap()
-            .add_veth("only", "there", &namespace)
-            .unwrap();
+        Links::of(&namespace).unwrap().add_veth("only", "there", &namespace).unwrap();
         let environment = namespace
             .run(|| {
                 crate::sysctl::write("net.ipv4.tcp_tw_reuse", "0").unwrap();
@@ -546,9 +462,6 @@ mod tests {
         assert_eq!(device.driver.as_deref(), Some("veth"));
         assert_eq!(device.mtu, Some(1500));
         assert!(device.features.as_ref().unwrap()["tx-tcp-segmentation"]);
-        assert_eq!(
-            environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(),
-            Some("0")
-        );
+        assert_eq!(environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(), Some("0"));
     }
 }

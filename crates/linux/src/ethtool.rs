@@ -42,12 +42,8 @@ impl Ethtool {
     /// # Errors
     /// When no socket can be had.
     pub fn open() -> io::Result<Self> {
-        let socket = socket_with(
-            AddressFamily::INET,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Self { socket })
     }
 
@@ -64,12 +60,7 @@ impl Ethtool {
             (!text.is_empty() && text != "N/A").then_some(text)
         };
         let name = known(4).ok_or(io::ErrorKind::Unsupported)?;
-        Ok(Driver {
-            name,
-            version: known(36),
-            firmware: known(68),
-            bus: known(100),
-        })
+        Ok(Driver { name, version: known(36), firmware: known(68), bus: known(100) })
     }
 
     /// Speed in bits a second.
@@ -146,20 +137,14 @@ impl Ethtool {
         // more than the command and the counts in the request say, and the callers above size it
         // by these.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut ifreq) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
 /// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
 fn mask_words(settings: &[u32]) -> Option<u8> {
     let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
-    u8::try_from(-i16::from(answer))
-        .ok()
-        .filter(|&words| words > 0)
+    u8::try_from(-i16::from(answer)).ok().filter(|&words| words > 0)
 }
 
 fn set_mask_words(settings: &mut [u32], words: u8) {
@@ -184,10 +169,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 
 /// Text up to the first zero byte.
 fn text(field: &[u8]) -> String {
-    let end = field
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(field.len());
+    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
@@ -206,10 +188,7 @@ mod tests {
         let name = format!("wirecost-test-{}-ethtool", std::process::id());
         let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
         let namespace = NetNs::open(&name).unwrap();
-        Links::of(&namespace)
-            .unwrap()
-            .add_veth("eth0", "eth1", &namespace)
-            .unwrap();
+        Links::of(&namespace).unwrap().add_veth("eth0", "eth1", &namespace).unwrap();
         let ethtool = namespace.run(Ethtool::open).unwrap().unwrap();
         assert_eq!(ethtool.driver("eth0").unwrap().name, "veth");
         assert_eq!(ethtool.speed("eth0").unwrap(), 10_000_000_000);
@@ -218,10 +197,6 @@ mod tests {
         assert_eq!(features.get("rx-lro"), Some(&false));
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
-        assert!(
-            ethtool
-                .features("a-name-that-is-longer-than-a-device-may-have")
-                .is_err()
-        );
+        assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());
     }
 }

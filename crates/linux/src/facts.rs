@@ -28,14 +28,10 @@ pub fn read() -> Result<HostFacts, FactsError> {
         cpu_model: field(&text("/proc/cpuinfo")?, "model name")
             .unwrap_or_else(|| "unknown".to_owned()),
         cpus: allowed_cpus().map_err(|source| FactsError::Affinity { source })?,
-        machine_cpus: parse_list(&online).map(|cpus| cpus.len() as u32).ok_or(
-            FactsError::Malformed {
-                path: "/sys/devices/system/cpu/online",
-            },
-        )?,
-        memory_bytes: memory.ok_or(FactsError::Malformed {
-            path: "/proc/meminfo",
-        })?,
+        machine_cpus: parse_list(&online)
+            .map(|cpus| cpus.len() as u32)
+            .ok_or(FactsError::Malformed { path: "/sys/devices/system/cpu/online" })?,
+        memory_bytes: memory.ok_or(FactsError::Malformed { path: "/proc/meminfo" })?,
         // No limit is the largest one.
         descriptor_limit: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -46,10 +42,7 @@ pub fn read() -> Result<HostFacts, FactsError> {
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
     #[error("failed to read {path}")]
-    Unreadable {
-        path: &'static str,
-        source: io::Error,
-    },
+    Unreadable { path: &'static str, source: io::Error },
     #[error("failed to read {path}: it does not hold what the kernel writes there")]
     Malformed { path: &'static str },
     #[error("failed to read the CPUs that this process may run on")]

@@ -62,10 +62,8 @@ impl Links {
     }
 
     fn open() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let entered = runtime.enter();
         let (connection, handle, _) = rtnetlink::new_connection()?;
         drop(entered);
@@ -91,13 +89,10 @@ impl Links {
     /// # Errors
     /// [`LinkError::Netlink`] with `NotFound` when there is none.
     pub fn get(&self, device: &str) -> Result<Link, LinkError> {
-        self.list()?
-            .into_iter()
-            .find(|link| link.name == device)
-            .ok_or_else(|| {
-                let source = io::Error::new(io::ErrorKind::NotFound, "there is no such device");
-                LinkError::netlink("find", device, source)
-            })
+        self.list()?.into_iter().find(|link| link.name == device).ok_or_else(|| {
+            let source = io::Error::new(io::ErrorKind::NotFound, "there is no such device");
+            LinkError::netlink("find", device, source)
+        })
     }
 
     /// Makes a pair of devices joined by a wire: `device` here, `peer` in `peer_namespace`. Neither
@@ -138,11 +133,7 @@ impl Links {
     pub fn attach(&self, device: &str, bridge: &str) -> Result<(), LinkError> {
         let port = LinkUnspec::new_with_index(self.get(device)?.index);
         let message = port.controller(self.get(bridge)?.index).build();
-        self.finish(
-            "attach to a bridge",
-            device,
-            self.handle.link().set(message).execute(),
-        )
+        self.finish("attach to a bridge", device, self.handle.link().set(message).execute())
     }
 
     /// Moves a device to another namespace, where it is down and has no address.
@@ -180,14 +171,8 @@ impl Links {
     /// # Errors
     /// [`LinkError`] names the act and the cause.
     pub fn up(&self, device: &str) -> Result<(), LinkError> {
-        let message = LinkUnspec::new_with_index(self.get(device)?.index)
-            .up()
-            .build();
-        self.finish(
-            "switch on",
-            device,
-            self.handle.link().set(message).execute(),
-        )
+        let message = LinkUnspec::new_with_index(self.get(device)?.index).up().build();
+        self.finish("switch on", device, self.handle.link().set(message).execute())
     }
 
     /// Removes a device, and the other end of a pair with it.
@@ -273,22 +258,14 @@ pub enum LinkError {
     #[error("failed to open a netlink socket")]
     Socket { source: io::Error },
     #[error("failed to {act} `{device}`")]
-    Netlink {
-        act: &'static str,
-        device: String,
-        source: io::Error,
-    },
+    Netlink { act: &'static str, device: String, source: io::Error },
     #[error(transparent)]
     Namespace(#[from] NetNsError),
 }
 
 impl LinkError {
     fn netlink(act: &'static str, device: &str, source: io::Error) -> Self {
-        Self::Netlink {
-            act,
-            device: device.to_owned(),
-            source,
-        }
+        Self::Netlink { act, device: device.to_owned(), source }
     }
 }
 
@@ -314,15 +291,11 @@ mod tests {
         let (links_a, links_b) = (Links::of(&a).unwrap(), Links::of(&b).unwrap());
         links_a.add_veth("eth0", "eth0", &b).unwrap();
         for (links, address) in [(&links_a, "198.18.0.1"), (&links_b, "198.18.0.2")] {
-            links
-                .add_address("eth0", address.parse().unwrap(), 24)
-                .unwrap();
+            links.add_address("eth0", address.parse().unwrap(), 24).unwrap();
             links.up("eth0").unwrap();
         }
         for links in [&links_a, &links_b] {
-            links
-                .wait_until_running("eth0", Duration::from_secs(5))
-                .unwrap();
+            links.wait_until_running("eth0", Duration::from_secs(5)).unwrap();
             let link = links.get("eth0").unwrap();
             assert_eq!(link.kind.as_deref(), Some("veth"));
             assert_eq!(link.mtu, Some(1500));

@@ -36,17 +36,12 @@ impl NetNs {
         let path = path_of(name)?;
         let refused = |act| move |source| refused(act, name, source);
         prepare_directory().map_err(refused("prepare the directory for"))?;
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o444)
-            .open(&path)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => NetNsError::Exists {
-                    name: name.to_owned(),
-                },
+        OpenOptions::new().write(true).create_new(true).mode(0o444).open(&path).map_err(
+            |source| match source.kind() {
+                io::ErrorKind::AlreadyExists => NetNsError::Exists { name: name.to_owned() },
                 _ => refused("name")(source),
-            })?;
+            },
+        )?;
         // From here on the name is ours, and must not stay behind without a namespace.
         let made = mount_new_namespace(&path).map_err(refused("create"));
         let opened = made.and_then(|()| Self::open(name));
@@ -66,23 +61,17 @@ impl NetNs {
     pub fn open(name: &str) -> Result<Self, NetNsError> {
         let path = path_of(name)?;
         let file = File::open(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => NetNsError::NotFound {
-                name: name.to_owned(),
-            },
+            io::ErrorKind::NotFound => NetNsError::NotFound { name: name.to_owned() },
             _ => refused("open", name, source),
         })?;
         // A file left by a create that was killed, or by a reboot, has the name and no namespace.
-        let filesystem = rustix::fs::fstatfs(&file)
-            .map_err(|error| refused("open", name, error.into()))?
-            .f_type;
+        let filesystem =
+            rustix::fs::fstatfs(&file).map_err(|error| refused("open", name, error.into()))?.f_type;
         if filesystem != NSFS_MAGIC {
             let cause = io::Error::new(io::ErrorKind::InvalidData, "nothing is mounted there");
             return Err(refused("open", name, cause));
         }
-        Ok(Self {
-            name: name.to_owned(),
-            handle: file.into(),
-        })
+        Ok(Self { name: name.to_owned(), handle: file.into() })
     }
 
     #[must_use]
@@ -128,11 +117,7 @@ impl NetNs {
         let mounted = self.run(|| {
             let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_create(context.as_fd())?;
-            fsmount(
-                context.as_fd(),
-                FsMountFlags::FSMOUNT_CLOEXEC,
-                MountAttrFlags::empty(),
-            )
+            fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
         })?;
         mounted.map_err(|error| refused("mount /sys of", &self.name, error.into()))
     }
@@ -155,16 +140,12 @@ pub fn delete(name: &str) -> Result<(), NetNsError> {
     match unmount(&path, UnmountFlags::DETACH) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => {}
         Err(rustix::io::Errno::NOENT) => {
-            return Err(NetNsError::NotFound {
-                name: name.to_owned(),
-            });
+            return Err(NetNsError::NotFound { name: name.to_owned() });
         }
         Err(error) => return Err(refused("delete", name, error.into())),
     }
     fs::remove_file(&path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => NetNsError::NotFound {
-            name: name.to_owned(),
-        },
+        io::ErrorKind::NotFound => NetNsError::NotFound { name: name.to_owned() },
         _ => refused("delete", name, source),
     })
 }
@@ -196,9 +177,7 @@ pub struct NetNsGuard {
 impl NetNsGuard {
     #[must_use]
     pub fn new(namespace: NetNs) -> Self {
-        Self {
-            namespace: Some(namespace),
-        }
+        Self { namespace: Some(namespace) }
     }
 
     /// Lets the namespace live on.
@@ -226,22 +205,14 @@ pub enum NetNsError {
     #[error("`{name}` cannot name a network namespace: a name is a file name of /run/netns")]
     BadName { name: String },
     #[error("failed to {act} network namespace `{name}`")]
-    Refused {
-        act: &'static str,
-        name: String,
-        source: io::Error,
-    },
+    Refused { act: &'static str, name: String, source: io::Error },
 }
 
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
 fn refused(act: &'static str, name: &str, source: io::Error) -> NetNsError {
-    NetNsError::Refused {
-        act,
-        name: name.to_owned(),
-        source,
-    }
+    NetNsError::Refused { act, name: name.to_owned(), source }
 }
 
 fn path_of(name: &str) -> Result<PathBuf, NetNsError> {
@@ -250,17 +221,12 @@ fn path_of(name: &str) -> Result<PathBuf, NetNsError> {
     if fits && !name.contains(['/', '\0']) {
         Ok(Path::new(DIRECTORY).join(name))
     } else {
-        Err(NetNsError::BadName {
-            name: name.to_owned(),
-        })
+        Err(NetNsError::BadName { name: name.to_owned() })
     }
 }
 
 pub(crate) fn enter(handle: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(move_into_link_name_space(
-        handle,
-        Some(LinkNameSpaceType::Network),
-    )?)
+    Ok(move_into_link_name_space(handle, Some(LinkNameSpaceType::Network))?)
 }
 
 /// Makes the directory a mount point whose mounts reach other mount namespaces, as `ip netns add`
@@ -319,20 +285,14 @@ mod tests {
         let name = name("life");
         let guard = NetNsGuard::new(NetNs::create(&name).unwrap());
         assert!(list().unwrap().contains(&name));
-        assert!(matches!(
-            NetNs::create(&name),
-            Err(NetNsError::Exists { .. })
-        ));
+        assert!(matches!(NetNs::create(&name), Err(NetNsError::Exists { .. })));
         let inside = NetNs::open(&name).unwrap().run(inode_here).unwrap();
         assert_ne!(inside, inode_here());
         // The caller's thread stayed where it was; a second visit finds the same namespace.
         assert_eq!(NetNs::open(&name).unwrap().run(inode_here).unwrap(), inside);
         drop(guard);
         assert!(!list().unwrap().contains(&name));
-        assert!(matches!(
-            NetNs::open(&name),
-            Err(NetNsError::NotFound { .. })
-        ));
+        assert!(matches!(NetNs::open(&name), Err(NetNsError::NotFound { .. })));
         assert!(matches!(delete(&name), Err(NetNsError::NotFound { .. })));
     }
 
@@ -367,10 +327,7 @@ mod tests {
         let name = name("husk");
         prepare_directory().unwrap();
         fs::write(path_of(&name).unwrap(), "").unwrap();
-        assert!(matches!(
-            NetNs::open(&name),
-            Err(NetNsError::Refused { .. })
-        ));
+        assert!(matches!(NetNs::open(&name), Err(NetNsError::Refused { .. })));
         delete(&name).unwrap();
         assert!(!list().unwrap().contains(&name));
     }
@@ -378,10 +335,7 @@ mod tests {
     #[test]
     fn names_that_are_paths_are_refused() {
         for name in ["", ".", "..", "a/b", "a\0b"] {
-            assert!(matches!(
-                NetNs::create(name),
-                Err(NetNsError::BadName { .. })
-            ));
+            assert!(matches!(NetNs::create(name), Err(NetNsError::BadName { .. })));
         }
     }
 
@@ -395,9 +349,6 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert!(
-            matches!(outcome, Err(NetNsError::Refused { .. })),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(NetNsError::Refused { .. })), "{outcome:?}");
     }
 }

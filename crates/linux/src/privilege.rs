@@ -10,11 +10,7 @@ use rustix::thread::CapabilitySet;
 pub fn missing(wanted: &[Capability]) -> Vec<Capability> {
     let effective =
         rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    wanted
-        .iter()
-        .copied()
-        .filter(|capability| !effective.contains(capability.bit()))
-        .collect()
+    wanted.iter().copied().filter(|capability| !effective.contains(capability.bit())).collect()
 }
 
 /// A right of capabilities(7).
@@ -52,17 +48,10 @@ pub const NAMESPACES: &[Capability] = &[Capability::NetAdmin, Capability::SysAdm
 /// the skips that `tests/skipped.txt` names.
 #[must_use]
 pub fn skip_without_namespaces(test: &str) -> bool {
-    let missing: Vec<_> = missing(NAMESPACES)
-        .into_iter()
-        .map(Capability::name)
-        .collect();
+    let missing: Vec<_> = missing(NAMESPACES).into_iter().map(Capability::name).collect();
     if !missing.is_empty() {
         // Without standard error nobody can be told.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIP: {test}: needs {}",
-            missing.join(" and ")
-        );
+        let _ = writeln!(std::io::stderr(), "SKIP: {test}: needs {}", missing.join(" and "));
     }
     !missing.is_empty()
 }

@@ -14,11 +14,7 @@ pub fn cpu_snapshot() -> io::Result<CpuSnapshot> {
     let text = fs::read_to_string("/proc/stat")?;
     let tsc = tsc();
     let ticks = parse(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(CpuSnapshot {
-        ticks,
-        ticks_per_second: rustix::param::clock_ticks_per_second(),
-        tsc,
-    })
+    Ok(CpuSnapshot { ticks, ticks_per_second: rustix::param::clock_ticks_per_second(), tsc })
 }
 
 /// Counters of each CPU in the text of /proc/stat. The kernel adds guest time to `user` (and
@@ -39,9 +35,7 @@ pub fn parse(text: &str) -> Result<Vec<CpuTicks>, StatError> {
         if number.is_empty() {
             continue;
         }
-        let malformed = || StatError::Malformed {
-            line: line.to_owned(),
-        };
+        let malformed = || StatError::Malformed { line: line.to_owned() };
         let cpu = number.parse().map_err(|_| malformed())?;
         let columns = words
             .map(|word| word.parse::<u64>().map_err(|_| malformed()))
@@ -81,11 +75,7 @@ pub enum StatError {
 #[must_use]
 pub fn tsc() -> Option<u64> {
     static USABLE: OnceLock<bool> = OnceLock::new();
-    if *USABLE.get_or_init(tsc_is_usable) {
-        read_tsc()
-    } else {
-        None
-    }
+    if *USABLE.get_or_init(tsc_is_usable) { read_tsc() } else { None }
 }
 
 /// The flags say that the rate does not follow frequency or sleep states; that the kernel chose the
@@ -102,10 +92,7 @@ fn tsc_is_usable() -> bool {
 }
 
 fn has_constant_tsc(cpuinfo: &str) -> bool {
-    let flags = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("flags"))
-        .unwrap_or("");
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or("");
     ["constant_tsc", "nonstop_tsc"]
         .iter()
         .all(|wanted| flags.split_ascii_whitespace().any(|flag| flag == *wanted))
@@ -147,40 +134,21 @@ softirq 3 0 1
             softirq: 6,
             steal: 7,
         };
-        assert_eq!(
-            parse(LINUX_6),
-            Ok(vec![expected(0, 13, 11), expected(2, 33, 13)])
-        );
+        assert_eq!(parse(LINUX_6), Ok(vec![expected(0, 13, 11), expected(2, 33, 13)]));
     }
 
     #[test]
     fn older_kernels_have_fewer_columns() {
         let ticks = parse("cpu 1 2 3 4\ncpu0 1 2 3 4\n").unwrap();
-        let expected = CpuTicks {
-            cpu: 0,
-            user: 3,
-            system: 3,
-            idle: 4,
-            ..CpuTicks::default()
-        };
+        let expected = CpuTicks { cpu: 0, user: 3, system: 3, idle: 4, ..CpuTicks::default() };
         assert_eq!(ticks, vec![expected]);
     }
 
     #[test]
     fn what_is_not_the_file_is_refused() {
         assert_eq!(parse("intr 1\n"), Err(StatError::NoCpu));
-        for line in [
-            "cpu0 1 2 3",
-            "cpu0 1 2 x 4",
-            "cpufreq 1 2 3 4",
-            "cpu0 -1 2 3 4",
-        ] {
-            assert_eq!(
-                parse(line),
-                Err(StatError::Malformed {
-                    line: line.to_owned()
-                })
-            );
+        for line in ["cpu0 1 2 3", "cpu0 1 2 x 4", "cpufreq 1 2 3 4", "cpu0 -1 2 3 4"] {
+            assert_eq!(parse(line), Err(StatError::Malformed { line: line.to_owned() }));
         }
     }
 
@@ -200,9 +168,7 @@ softirq 3 0 1
 
     #[test]
     fn both_flags_are_asked_for() {
-        assert!(has_constant_tsc(
-            "model : 1\nflags\t\t: fpu constant_tsc x nonstop_tsc\n"
-        ));
+        assert!(has_constant_tsc("model : 1\nflags\t\t: fpu constant_tsc x nonstop_tsc\n"));
         assert!(!has_constant_tsc("flags\t\t: fpu constant_tsc\n"));
         assert!(!has_constant_tsc("Features : fp asimd\n"));
     }

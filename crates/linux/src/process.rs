@@ -17,10 +17,7 @@ impl ProcessId {
     #[must_use]
     pub fn this() -> Option<Self> {
         let pid = std::process::id();
-        Some(Self {
-            pid,
-            started: start_of(pid)?,
-        })
+        Some(Self { pid, started: start_of(pid)? })
     }
 
     /// Whether it still runs.
@@ -52,13 +49,7 @@ mod tests {
     #[test]
     fn start_is_field_22_whatever_the_program_is_called() {
         let fields = (3..=52)
-            .map(|field| {
-                if field == 3 {
-                    "S".to_owned()
-                } else {
-                    field.to_string()
-                }
-            })
+            .map(|field| if field == 3 { "S".to_owned() } else { field.to_string() })
             .collect::<Vec<_>>()
             .join(" ");
         assert_eq!(parse_start(&format!("17 (a ) b) {fields}")), Some(22));
@@ -70,25 +61,13 @@ mod tests {
     fn this_process_is_alive_and_another_start_is_not() {
         let this = ProcessId::this().unwrap();
         assert!(this.is_alive());
-        assert!(
-            !ProcessId {
-                started: this.started + 1,
-                ..this
-            }
-            .is_alive()
-        );
+        assert!(!ProcessId { started: this.started + 1, ..this }.is_alive());
     }
 
     #[test]
     fn an_ended_process_is_not_alive() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let id = ProcessId {
-            pid: child.id(),
-            started: start_of(child.id()).unwrap(),
-        };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId { pid: child.id(), started: start_of(child.id()).unwrap() };
         assert!(id.is_alive());
         child.kill().unwrap();
         child.wait().unwrap();

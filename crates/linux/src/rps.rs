@@ -24,10 +24,7 @@ pub fn steer(namespace: &NetNs, device: &str, cpus: &[u32]) -> Result<Vec<u32>, 
         std::fs::File::from(file).write_all(mask.as_bytes())
     })?;
     // All queues were given the same; the first says what became of it.
-    Ok(steering(namespace, device)?
-        .into_iter()
-        .next()
-        .unwrap_or_default())
+    Ok(steering(namespace, device)?.into_iter().next().unwrap_or_default())
 }
 
 /// CPUs to which each receive queue of a device is steered.
@@ -41,10 +38,7 @@ pub fn steering(namespace: &NetNs, device: &str) -> Result<Vec<Vec<u32>>, RpsErr
         std::fs::File::from(openat(queue, "rps_cpus", flags, Mode::empty())?)
             .read_to_string(&mut mask)?;
         parse_mask(&mask).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("`{}` is no CPU mask", mask.trim()),
-            )
+            io::Error::new(io::ErrorKind::InvalidData, format!("`{}` is no CPU mask", mask.trim()))
         })
     })
 }
@@ -53,11 +47,7 @@ pub fn steering(namespace: &NetNs, device: &str) -> Result<Vec<Vec<u32>>, RpsErr
 #[derive(Debug, thiserror::Error)]
 pub enum RpsError {
     #[error("failed to steer the receive work of `{device}` in `{namespace}`")]
-    Queue {
-        device: String,
-        namespace: String,
-        source: io::Error,
-    },
+    Queue { device: String, namespace: String, source: io::Error },
     #[error(transparent)]
     Namespace(#[from] NetNsError),
 }
@@ -81,10 +71,7 @@ fn each_queue<T>(
             }
         }
         names.sort();
-        names
-            .iter()
-            .map(|name| act(openat(&queues, name, flags, Mode::empty())?.as_fd()))
-            .collect()
+        names.iter().map(|name| act(openat(&queues, name, flags, Mode::empty())?.as_fd())).collect()
     };
     visit().map_err(|source| RpsError::Queue {
         device: device.to_owned(),
@@ -108,28 +95,12 @@ mod tests {
         let name = format!("wirecost-test-{}-rps", std::process::id());
         let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
         let namespace = NetNs::open(&name).unwrap();
-        Links::of(&namespace)
-            .unwrap()
-            .add_veth("eth0", "eth1", &namespace)
-            .unwrap();
+        Links::of(&namespace).unwrap().add_veth("eth0", "eth1", &namespace).unwrap();
         let cpu = *crate::thread::allowed_cpus().unwrap().last().unwrap();
         assert_eq!(steer(&namespace, "eth0", &[cpu]).unwrap(), [cpu]);
-        assert!(
-            steering(&namespace, "eth0")
-                .unwrap()
-                .iter()
-                .all(|cpus| cpus == &[cpu])
-        );
+        assert!(steering(&namespace, "eth0").unwrap().iter().all(|cpus| cpus == &[cpu]));
         assert!(steer(&namespace, "eth0", &[]).unwrap().is_empty());
-        assert!(
-            steering(&namespace, "eth1")
-                .unwrap()
-                .iter()
-                .all(Vec::is_empty)
-        );
-        assert!(matches!(
-            steering(&namespace, "eth9"),
-            Err(RpsError::Queue { .. })
-        ));
+        assert!(steering(&namespace, "eth1").unwrap().iter().all(Vec::is_empty));
+        assert!(matches!(steering(&namespace, "eth9"), Err(RpsError::Queue { .. })));
     }
 }

@@ -11,15 +11,10 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Those of setsockopt(2) and getsockopt(2).
 pub fn set_buffers(socket: &socket2::SockRef<'_>, bytes: u64) -> io::Result<(u64, u64)> {
     // The kernel takes an int, and at most half of its range.
-    let asked = usize::try_from(bytes)
-        .unwrap_or(usize::MAX)
-        .min(i32::MAX as usize / 2);
+    let asked = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize / 2);
     socket.set_send_buffer_size(asked)?;
     socket.set_recv_buffer_size(asked)?;
-    Ok((
-        (socket.send_buffer_size()? / 2) as u64,
-        (socket.recv_buffer_size()? / 2) as u64,
-    ))
+    Ok(((socket.send_buffer_size()? / 2) as u64, (socket.recv_buffer_size()? / 2) as u64))
 }
 
 /// Leaves the choice of the local port to connect(2), which needs it to be unique only together
@@ -40,11 +35,7 @@ pub fn bind_address_without_port(socket: impl AsFd) -> io::Result<()> {
             size_of_val(&on) as libc::socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Bytes that the socket's two buffers may hold, as the kernel counts them.
@@ -76,11 +67,7 @@ pub fn receive_drops(socket: impl AsFd) -> io::Result<u32> {
             &mut length,
         )
     };
-    if result == 0 {
-        Ok(values[DROPS])
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -95,9 +82,7 @@ mod tests {
         set_buffers(&socket2::SockRef::from(&receiver), 4096).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..100 {
-            sender
-                .send_to(&[0; 1000], receiver.local_addr().unwrap())
-                .unwrap();
+            sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
         }
         let dropped = receive_drops(&receiver).unwrap();
         assert!(dropped > 50 && dropped < 100, "{dropped}");

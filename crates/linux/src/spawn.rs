@@ -56,14 +56,8 @@ mod tests {
         enter_on_spawn(&mut command, &namespace).unwrap();
         pin_on_spawn(&mut command, &[cpu]);
         let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
-        assert!(
-            output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
-            "{output}"
-        );
-        assert!(
-            output.contains("lo:") && !output.contains("eth"),
-            "{output}"
-        );
+        assert!(output.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{output}");
+        assert!(output.contains("lo:") && !output.contains("eth"), "{output}");
         drop(guard);
     }
 }

@@ -38,9 +38,6 @@ mod tests {
     fn values_are_tidied() {
         assert_eq!(read("kernel.ostype").unwrap(), "Linux");
         assert_eq!(tidy("4096\t131072\t33554432\n"), "4096 131072 33554432");
-        assert_eq!(
-            read("net.no_such").unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!(read("net.no_such").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

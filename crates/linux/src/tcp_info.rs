@@ -58,17 +58,10 @@ pub fn read(socket: impl AsFd) -> io::Result<TcpInfo> {
 
 fn parse(bytes: &[u8]) -> TcpInfo {
     let u32_at = |at: usize| {
-        bytes
-            .get(at..at + 4)
-            .and_then(|b| b.try_into().ok())
-            .map_or(0, u32::from_ne_bytes)
+        bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
     };
-    let u64_at = |at: usize| {
-        bytes
-            .get(at..at + 8)
-            .and_then(|b| b.try_into().ok())
-            .map(u64::from_ne_bytes)
-    };
+    let u64_at =
+        |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
     TcpInfo {
         rtt_us: u32_at(offset::RTT),
         rtt_variation_us: u32_at(offset::RTTVAR),

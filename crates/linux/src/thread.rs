@@ -36,10 +36,7 @@ pub fn restrict(cpus: &[u32]) -> io::Result<()> {
 /// Those of sched_getaffinity(2).
 pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .map(|cpu| cpu as u32)
-        .collect())
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())
 }
 
 /// Lets the calling thread run before all ordinary ones, for work that is short and must be on

@@ -75,9 +75,7 @@ impl Histogram {
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();
-        V2Serializer::new()
-            .serialize(&self.0, &mut bytes)
-            .map_err(serde::ser::Error::custom)?;
+        V2Serializer::new().serialize(&self.0, &mut bytes).map_err(serde::ser::Error::custom)?;
         serializer.serialize_str(&BASE64.encode(bytes))
     }
 }

@@ -176,12 +176,7 @@ impl std::fmt::Display for Size {
         match self {
             Size::Fixed(n) => f.write_str(&crate::units::binary(*n)),
             Size::Random { min, max } => {
-                write!(
-                    f,
-                    "rand({},{})",
-                    crate::units::binary(*min),
-                    crate::units::binary(*max)
-                )
+                write!(f, "rand({},{})", crate::units::binary(*min), crate::units::binary(*max))
             }
         }
     }
@@ -196,10 +191,7 @@ pub struct Conns {
 
 impl Conns {
     pub fn one(id: u32) -> Self {
-        Self {
-            first: id,
-            last: id,
-        }
+        Self { first: id, last: id }
     }
 
     pub fn contains(self, id: u32) -> bool {

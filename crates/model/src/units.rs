@@ -16,13 +16,9 @@ pub fn binary(bytes: u64) -> String {
 pub fn decimal(value: f64, unit: &str) -> String {
     const PREFIXES: [(&str, f64); 4] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)];
     // 999.6 would round to "1000": the prefix is chosen by the rounded value.
-    let (prefix, one) = PREFIXES
-        .into_iter()
-        .find(|(_, one)| value.abs() >= one * 0.9995)
-        .unwrap_or(("", 1.0));
-    format!("{} {prefix}{unit}", three_digits(value / one))
-        .trim_end()
-        .to_owned()
+    let (prefix, one) =
+        PREFIXES.into_iter().find(|(_, one)| value.abs() >= one * 0.9995).unwrap_or(("", 1.0));
+    format!("{} {prefix}{unit}", three_digits(value / one)).trim_end().to_owned()
 }
 
 /// Three significant digits, without an exponent.

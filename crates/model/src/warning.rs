@@ -6,20 +6,9 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum Warning {
     /// A worker's thread used (nearly) all of its CPU time: the load generator may be the limit.
-    SaturatedWorker {
-        host: String,
-        worker: u32,
-        cpu: Option<u32>,
-        busy: f64,
-    },
+    SaturatedWorker { host: String, worker: u32, cpu: Option<u32>, busy: f64 },
     /// The kernel granted another value than the profile asked for.
-    ClippedSetting {
-        host: String,
-        name: String,
-        asked: String,
-        granted: String,
-        remedy: String,
-    },
+    ClippedSetting { host: String, name: String, asked: String, granted: String, remedy: String },
     /// Intervals whose cut was late by more than half an interval.
     LostIntervals { host: String, lost: u64, of: u64 },
     /// The hypervisor took CPU time away.
@@ -27,52 +16,27 @@ pub enum Warning {
     /// CPU time that /proc/stat shows nowhere.
     UnaccountedCpu { host: String, percent: f64 },
     /// Datagrams were lost; where, as far as the hosts can tell.
-    DatagramsLost {
-        lost: u64,
-        sent: u64,
-        receive_buffer_drops: u64,
-    },
+    DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64 },
     /// Operations failed and `canfail` let the strand go on.
     FailedOperations { failed: u64, timeouts: u64 },
     /// Strands had to be cut off at the end of a phase.
-    UnfinishedStrands {
-        host: String,
-        phase: u32,
-        strands: u64,
-    },
+    UnfinishedStrands { host: String, phase: u32, strands: u64 },
     /// The window of a host began or ended at another instant than planned.
     WindowSkew { host: String, milliseconds: f64 },
     /// Clocks of two machines could only be matched this well.
     ClockOffset { host: String, error_us: f64 },
     /// The file says something whose effect on a number a reader may not expect.
-    Profile {
-        line: u32,
-        column: u32,
-        text: String,
-    },
+    Profile { line: u32, column: u32, text: String },
     /// An engine or option could not be used and another was.
-    Fallback {
-        host: String,
-        wanted: String,
-        used: String,
-        reason: String,
-    },
+    Fallback { host: String, wanted: String, used: String, reason: String },
     /// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
-    SharedCpus {
-        machine: String,
-        hosts: u32,
-        cpus: u32,
-    },
+    SharedCpus { machine: String, hosts: u32, cpus: u32 },
     /// Nothing moved in the window.
     NothingMoved,
     /// Connections that did not belong to the run were turned away.
     StrangersRefused { host: String, connections: u64 },
     /// Workers beyond the CPUs were needed for descriptors.
-    MoreWorkersThanCpus {
-        host: String,
-        workers: u32,
-        cpus: u32,
-    },
+    MoreWorkersThanCpus { host: String, workers: u32, cpus: u32 },
 }
 
 impl Warning {
@@ -127,12 +91,7 @@ impl Warning {
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Warning::SaturatedWorker {
-                host,
-                worker,
-                cpu,
-                busy,
-            } => {
+            Warning::SaturatedWorker { host, worker, cpu, busy } => {
                 let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
                 write!(
                     f,
@@ -142,17 +101,8 @@ impl std::fmt::Display for Warning {
                     busy * 100.0
                 )
             }
-            Warning::ClippedSetting {
-                host,
-                name,
-                asked,
-                granted,
-                remedy,
-            } => {
-                write!(
-                    f,
-                    "{host} granted {name}={granted} where {asked} was asked; {remedy}"
-                )
+            Warning::ClippedSetting { host, name, asked, granted, remedy } => {
+                write!(f, "{host} granted {name}={granted} where {asked} was asked; {remedy}")
             }
             Warning::LostIntervals { host, lost, of } => write!(
                 f,
@@ -175,11 +125,7 @@ impl std::fmt::Display for Warning {
                 "{percent:.1}% of {host}'s CPU time is in no column of /proc/stat: its ticks are \
                  too coarse for this load; take a longer --duration"
             ),
-            Warning::DatagramsLost {
-                lost,
-                sent,
-                receive_buffer_drops,
-            } => {
+            Warning::DatagramsLost { lost, sent, receive_buffer_drops } => {
                 let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
                 write!(f, "{lost} of {sent} datagrams were lost ({share:.2}%)")?;
                 if *receive_buffer_drops > 0 {
@@ -196,11 +142,7 @@ impl std::fmt::Display for Warning {
                 "{failed} operations failed ({timeouts} of them timed out) and were not counted as \
                  done"
             ),
-            Warning::UnfinishedStrands {
-                host,
-                phase,
-                strands,
-            } => write!(
+            Warning::UnfinishedStrands { host, phase, strands } => write!(
                 f,
                 "{strands} strands of {host} did not finish phase {phase} in time and were cut off"
             ),
@@ -215,19 +157,10 @@ impl std::fmt::Display for Warning {
                  much"
             ),
             Warning::Profile { line, column, text } => write!(f, "{line}:{column}: {text}"),
-            Warning::Fallback {
-                host,
-                wanted,
-                used,
-                reason,
-            } => {
+            Warning::Fallback { host, wanted, used, reason } => {
                 write!(f, "{host} used {used} instead of {wanted}: {reason}")
             }
-            Warning::SharedCpus {
-                machine,
-                hosts,
-                cpus,
-            } => write!(
+            Warning::SharedCpus { machine, hosts, cpus } => write!(
                 f,
                 "{hosts} hosts share the {cpus} CPUs of {machine}: the cost is known for the \
                  machine, not for each host"
@@ -237,11 +170,7 @@ impl std::fmt::Display for Warning {
                 f,
                 "{host} turned away {connections} connections that are not part of this run"
             ),
-            Warning::MoreWorkersThanCpus {
-                host,
-                workers,
-                cpus,
-            } => write!(
+            Warning::MoreWorkersThanCpus { host, workers, cpus } => write!(
                 f,
                 "{host} runs {workers} workers on {cpus} CPUs because a process may hold no more \
                  descriptors for each"
@@ -259,9 +188,6 @@ pub struct Entry {
 
 impl From<&Warning> for Entry {
     fn from(warning: &Warning) -> Self {
-        Self {
-            code: warning.code().to_owned(),
-            message: warning.to_string(),
-        }
+        Self { code: warning.code().to_owned(), message: warning.to_string() }
     }
 }

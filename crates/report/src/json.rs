@@ -37,10 +37,7 @@ pub fn write(run: &Run, target: &Target, stream: &mut dyn Write) -> Result<(), J
         Target::Stream => ("the standard output".to_owned(), to_stream(run, stream)),
         Target::File(path) => (path.display().to_string(), to_file(run, path)),
     };
-    result.map_err(|source| JsonError {
-        target: name,
-        source,
-    })
+    result.map_err(|source| JsonError { target: name, source })
 }
 
 fn to_stream(run: &Run, stream: &mut dyn Write) -> io::Result<()> {
@@ -59,21 +56,16 @@ fn to_file(run: &Run, path: &Path) -> io::Result<()> {
     // A link stays a link, and a pipe or /dev/null is written to, not replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::OpenOptions::new()
-            .write(true)
-            .open(&path)?
-            .write_all(&text);
+        return fs::OpenOptions::new().write(true).open(&path)?.write_all(&text);
     }
     let mut hidden = OsString::from(".");
     hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     hidden.push(format!(".{}.tmp", std::process::id()));
     let hidden = path.with_file_name(hidden);
-    fs::write(&hidden, &text)
-        .and_then(|()| fs::rename(&hidden, &path))
-        .inspect_err(|_| {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&hidden);
-        })
+    fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&hidden);
+    })
 }
 
 #[cfg(test)]

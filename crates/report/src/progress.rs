@@ -32,9 +32,7 @@ impl Style {
     /// What suits this stream.
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         if understands_escapes(stream) {
-            Style::Live {
-                width: Look::of(stream).width,
-            }
+            Style::Live { width: Look::of(stream).width }
         } else {
             Style::Plain
         }
@@ -161,9 +159,7 @@ impl<W: Write> Progress<W> {
 
     fn attempt(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
         if !self.broken {
-            self.broken = write(&mut self.out)
-                .and_then(|()| self.out.flush())
-                .is_err();
+            self.broken = write(&mut self.out).and_then(|()| self.out.flush()).is_err();
         }
     }
 
@@ -178,9 +174,7 @@ impl<W: Write> Progress<W> {
                 self.attempt(|out| write!(out, "{REWRITE}{line}"));
             }
             Style::Plain => {
-                let due = self
-                    .written_unix_ms
-                    .is_none_or(|last| unix_ms - last >= PLAIN_EVERY);
+                let due = self.written_unix_ms.is_none_or(|last| unix_ms - last >= PLAIN_EVERY);
                 if due {
                     self.written_unix_ms = Some(unix_ms);
                     self.attempt(|out| writeln!(out, "{line}"));
@@ -194,9 +188,9 @@ impl<W: Write> Listener for Progress<W> {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Ready { phases, .. } => self.phases = *phases,
-            Event::PhaseStarted {
-                phase, until, ramp, ..
-            } => {
+            Event::PhaseStarted { phase, until, ramp, unix_ms, .. } => {
+                // Of its first moments a phase has nothing to say.
+                self.written_unix_ms.get_or_insert(*unix_ms);
                 self.under_way = Some(Phase {
                     number: *phase,
                     until: *until,
@@ -204,12 +198,7 @@ impl<W: Write> Listener for Progress<W> {
                     hosts: BTreeMap::new(),
                 });
             }
-            Event::Tick {
-                elapsed,
-                unix_ms,
-                hosts,
-                ..
-            } => {
+            Event::Tick { elapsed, unix_ms, hosts, .. } => {
                 if let Some(phase) = &mut self.under_way {
                     phase.update(hosts);
                 }
@@ -249,14 +238,8 @@ mod tests {
             elapsed,
             counters: Counters {
                 bytes: match side {
-                    Side::Master => Bytes {
-                        tx_sent: bytes,
-                        ..Bytes::default()
-                    },
-                    Side::Peer => Bytes {
-                        tx_received: bytes,
-                        ..Bytes::default()
-                    },
+                    Side::Master => Bytes { tx_sent: bytes, ..Bytes::default() },
+                    Side::Peer => Bytes { tx_received: bytes, ..Bytes::default() },
                 },
                 transactions: operations,
                 flowops: vec![FlowopCounts {
@@ -272,14 +255,11 @@ mod tests {
     fn shown(style: Style) -> String {
         let mut out = Vec::new();
         let mut progress = Progress::new(&mut out, style);
-        progress.event(&Event::Ready {
-            hosts: Vec::new(),
-            phases: 3,
-        });
+        progress.event(&Event::Ready { hosts: Vec::new(), phases: 3 });
         progress.event(&Event::PhaseStarted {
             phase: 1,
             until: Until::Duration(Duration::from_secs(10)),
-            ramp: SECOND,
+            ramp: SECOND + SECOND / 10,
             headline: true,
             unix_ms: 0.0,
         });
@@ -303,9 +283,9 @@ mod tests {
     #[test]
     fn plain_lines_come_once_a_second() {
         insta::assert_snapshot!(shown(Style::Plain), @"
-        phase 2/3  0.5/11.0 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  1.5/11.0 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  2.5/11.0 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  1.0/11.1 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  2.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  3.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
         ");
     }
 
@@ -315,7 +295,7 @@ mod tests {
         let lines: Vec<&str> = output.split(REWRITE).collect();
         assert_eq!(lines.len(), 8, "{output:?}");
         assert_eq!((lines[0], lines[7]), ("", ""));
-        assert!(lines[6].starts_with("phase 2/3  3.0/11.0 s  tx 8.00 Gb/s"));
+        assert!(lines[6].starts_with("phase 2/3  3.0/11.1 s  tx 8.00 Gb/s"));
         assert!(lines.iter().all(|line| line.len() < 60));
         assert!(!output.contains('\n'));
         assert!(shown(Style::Live { width: 100 }).contains("  1 failed"));

@@ -56,19 +56,10 @@ fn documents_are_valid() {
 #[test]
 fn a_key_that_is_absent_or_of_another_type_is_not_valid() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    for path in [
-        "/status",
-        "/window/seconds",
-        "/hosts/0/cpu/usr",
-        "/tcp/rtt_us",
-    ] {
+    for path in ["/status", "/window/seconds", "/hosts/0/cpu/usr", "/tcp/rtt_us"] {
         let (parent, key) = path.rsplit_once('/').unwrap();
         let mut document = populated();
-        let object = document
-            .pointer_mut(parent)
-            .unwrap()
-            .as_object_mut()
-            .unwrap();
+        let object = document.pointer_mut(parent).unwrap().as_object_mut().unwrap();
         object.remove(key);
         assert!(!validator.is_valid(&document), "{path} removed");
         let mut document = populated();
@@ -126,16 +117,8 @@ fn every_key_is_in_the_schema_and_the_other_way_round() {
     keys(&populated(), "", &mut written);
     schema_keys(&schema(), &schema(), "", &mut published);
     let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
-    assert_eq!(
-        only(&written, &published),
-        Vec::<String>::new(),
-        "not published"
-    );
-    assert_eq!(
-        only(&published, &written),
-        Vec::<String>::new(),
-        "never written"
-    );
+    assert_eq!(only(&written, &published), Vec::<String>::new(), "not published");
+    assert_eq!(only(&published, &written), Vec::<String>::new(), "never written");
     assert!(written.contains("/hosts[]/cpu/per_cpu[]/softirq"));
 }
 
@@ -148,10 +131,9 @@ fn every_key_is_required() {
         let names = |value: &Value| -> BTreeSet<String> {
             match value {
                 Value::Object(object) => object.keys().cloned().collect(),
-                Value::Array(list) => list
-                    .iter()
-                    .filter_map(|name| Some(name.as_str()?.to_owned()))
-                    .collect(),
+                Value::Array(list) => {
+                    list.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
+                }
                 _ => BTreeSet::new(),
             }
         };

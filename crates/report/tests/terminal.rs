@@ -49,19 +49,10 @@ fn nothing_is_wider_than_the_terminal_or_anything_but_ascii() {
 #[test]
 fn colour_changes_nothing_but_colour() {
     let run = fixtures::tcp_stream();
-    let coloured = shown(
-        &run,
-        Look {
-            width: 80,
-            colour: true,
-        },
-    );
+    let coloured = shown(&run, Look { width: 80, colour: true });
     let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
     assert!(escapes.is_match(&coloured));
-    assert_eq!(
-        escapes.replace_all(&coloured, ""),
-        shown(&run, Look::plain(80))
-    );
+    assert_eq!(escapes.replace_all(&coloured, ""), shown(&run, Look::plain(80)));
 }
 
 /// What is null in the document is a dash, never a 0.

@@ -30,16 +30,8 @@ fn host(host: u32, side: Side, seconds: u64, transactions: u64) -> HostCounters 
         elapsed: seconds * SECOND,
         counters: Counters {
             bytes: match side {
-                Side::Master => Bytes {
-                    tx_sent: sent,
-                    rx_received: received,
-                    ..Bytes::default()
-                },
-                Side::Peer => Bytes {
-                    tx_received: received,
-                    rx_sent: sent,
-                    ..Bytes::default()
-                },
+                Side::Master => Bytes { tx_sent: sent, rx_received: received, ..Bytes::default() },
+                Side::Peer => Bytes { tx_received: received, rx_sent: sent, ..Bytes::default() },
             },
             transactions,
             flowops: vec![flowop, flowop],
@@ -50,26 +42,16 @@ fn host(host: u32, side: Side, seconds: u64, transactions: u64) -> HostCounters 
 
 fn run(peers: u32, peer_share: f64) -> String {
     let mut out = Vec::new();
-    let header = Header {
-        profile: "rr-tcp-64-64-1".to_owned(),
-        strands: 1,
-    };
+    let header = Header { profile: "rr-tcp-64-64-1".to_owned(), strands: 1 };
     let mut printer = Printer::new(&mut out, header);
-    let brief = |name: String, side| HostBrief {
-        name,
-        side,
-        workers: 1,
-        cpus: Vec::new(),
-    };
+    let brief = |name: String, side| HostBrief { name, side, workers: 1, cpus: Vec::new() };
     let mut hosts = vec![brief("client".to_owned(), Side::Master)];
     hosts.extend((1..=peers).map(|n| brief(format!("192.0.2.{n}"), Side::Peer)));
     printer.event(&Event::Ready { hosts, phases: 3 });
     let all = |seconds: u64, transactions: u64| -> Vec<HostCounters> {
         let each = (transactions as f64 * peer_share) as u64 / u64::from(peers);
         let masters = std::iter::once(host(0, Side::Master, seconds, transactions));
-        masters
-            .chain((1..=peers).map(|n| host(n, Side::Peer, seconds, each)))
-            .collect()
+        masters.chain((1..=peers).map(|n| host(n, Side::Peer, seconds, each))).collect()
     };
     for (phase, seconds) in [(0, 0), (1, 5), (2, 0)] {
         let begin = START + f64::from(phase) * 10_000.0;
@@ -171,15 +153,9 @@ fn difference_line(output: &str) -> Option<[f64; 5]> {
 /// uperf prints 0% for a peer that counted nothing, and nan where there are no operations.
 #[test]
 fn a_dead_peer_shows_and_every_number_is_one() {
-    assert_eq!(
-        difference_line(&run(1, 0.0)),
-        Some([0.0, 100.0, 100.0, 100.0, 0.1])
-    );
+    assert_eq!(difference_line(&run(1, 0.0)), Some([0.0, 100.0, 100.0, 100.0, 0.1]));
     let mut out = Vec::new();
-    let header = Header {
-        profile: String::new(),
-        strands: 0,
-    };
+    let header = Header { profile: String::new(), strands: 0 };
     Printer::new(&mut out, header).finish().unwrap();
     let output = String::from_utf8(out).unwrap();
     assert_eq!(difference_line(&output), Some([0.0; 5]));
@@ -188,10 +164,7 @@ fn a_dead_peer_shows_and_every_number_is_one() {
 #[test]
 fn a_phase_that_broke_off_counts_in_the_statistics() {
     let mut out = Vec::new();
-    let header = Header {
-        profile: "rr".to_owned(),
-        strands: 1,
-    };
+    let header = Header { profile: "rr".to_owned(), strands: 1 };
     let mut printer = Printer::new(&mut out, header);
     printer.event(&Event::Tick {
         phase: 0,
@@ -201,10 +174,7 @@ fn a_phase_that_broke_off_counts_in_the_statistics() {
     });
     printer.finish().unwrap();
     let output = String::from_utf8(out).unwrap();
-    assert!(
-        output.contains("name:Total nr_bytes:12800 nr_ops:200"),
-        "{output}"
-    );
+    assert!(output.contains("name:Total nr_bytes:12800 nr_ops:200"), "{output}");
 }
 
 #[test]
@@ -218,16 +188,9 @@ fn a_reader_that_went_away_is_an_error_at_the_end() {
             Ok(())
         }
     }
-    let header = Header {
-        profile: "rr".to_owned(),
-        strands: 1,
-    };
+    let header = Header { profile: "rr".to_owned(), strands: 1 };
     let mut printer = Printer::new(Gone, header);
-    printer.event(&Event::PhaseEnded {
-        phase: 0,
-        unix_ms: START,
-        hosts: Vec::new(),
-    });
+    printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts: Vec::new() });
     let error = printer.finish().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }

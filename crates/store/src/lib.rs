@@ -24,11 +24,7 @@ pub enum StoreError {
     #[error("{} is not a directory: name one that is empty or does not exist", .0.display())]
     NotADirectory(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
-    Io {
-        act: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { act: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// A directory that is to hold a run.
@@ -40,13 +36,7 @@ pub struct Record {
 impl Record {
     /// Makes the directory, or takes an empty one. Tries whether a file can be made in it.
     pub fn create(directory: &Path) -> Result<Self, StoreError> {
-        let failed = |act| {
-            move |source| StoreError::Io {
-                act,
-                path: directory.to_owned(),
-                source,
-            }
-        };
+        let failed = |act| move |source| StoreError::Io { act, path: directory.to_owned(), source };
         match fs::metadata(directory) {
             Ok(metadata) if !metadata.is_dir() => {
                 return Err(StoreError::NotADirectory(directory.to_owned()));
@@ -58,12 +48,8 @@ impl Record {
             Err(error) => return Err(failed("look at")(error)),
         }
         let probe = temporary(directory, OsStr::new(RUN));
-        File::create(&probe)
-            .and_then(|_| fs::remove_file(&probe))
-            .map_err(failed("write to"))?;
-        Ok(Self {
-            directory: directory.to_owned(),
-        })
+        File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed("write to"))?;
+        Ok(Self { directory: directory.to_owned() })
     }
 
     /// Writes the environment of each host, then the document: where there is a document, there is
@@ -114,11 +100,7 @@ fn write(directory: &Path, name: &str, document: &impl serde::Serialize) -> Resu
     result.map_err(|source| {
         // The first error is the one to tell.
         let _ = fs::remove_file(&hidden);
-        StoreError::Io {
-            act: "write",
-            path,
-            source,
-        }
+        StoreError::Io { act: "write", path, source }
     })
 }
 
@@ -199,9 +181,6 @@ mod tests {
         let record = Record::create(directory.path()).unwrap();
         fs::remove_dir(directory.path()).unwrap();
         let error = record.save(&run(), &hosts()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cannot write ") && error.contains(HOSTS),
-            "{error}"
-        );
+        assert!(error.starts_with("cannot write ") && error.contains(HOSTS), "{error}");
     }
 }

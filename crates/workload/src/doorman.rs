@@ -40,10 +40,7 @@ pub(crate) struct Door {
 #[derive(Debug, Clone)]
 pub(crate) enum DoorKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
-    Data {
-        protocol: &'static dyn Protocol,
-        options: Arc<Options>,
-    },
+    Data { protocol: &'static dyn Protocol, options: Arc<Options> },
     /// Questions whether this host has agreed to receive; answered with this.
     Consent { answer: Arc<[u8]> },
 }
@@ -54,10 +51,7 @@ pub(crate) enum Route {
     /// To threads that share this one's descriptors.
     Mailbox(Arc<Mailbox>),
     /// To workers that have descriptors of their own; by the number that `worker` gives.
-    Inboxes {
-        inboxes: Vec<OwnedFd>,
-        worker: WorkerOf,
-    },
+    Inboxes { inboxes: Vec<OwnedFd>, worker: WorkerOf },
 }
 
 /// Which worker runs a strand.
@@ -89,12 +83,7 @@ impl Doorman {
     pub(crate) fn start(run: u32, doors: Vec<Door>, route: Route) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(
-            &poll,
-            &*stop,
-            epoll::EventData::new_u64(STOP),
-            epoll::EventFlags::IN,
-        )?;
+        epoll::add(&poll, &*stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
         for (number, door) in doors.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&poll, &door.listener, data, epoll::EventFlags::IN)?;
@@ -112,11 +101,7 @@ impl Doorman {
         let thread = std::thread::Builder::new()
             .name("wirecost-door".to_owned())
             .spawn(move || duty.serve())?;
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-            strangers,
-        })
+        Ok(Self { stop, thread: Some(thread), strangers })
     }
 
     /// Connections turned away so far.
@@ -161,10 +146,7 @@ impl Duty {
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(256);
         loop {
-            let timeout = rustix::time::Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            };
+            let timeout = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
             let spare = rustix::buffer::spare_capacity(&mut events);
             match epoll::wait(&self.poll, spare, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -215,13 +197,7 @@ impl Duty {
                     if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
                         let until = Monotonic.now() + PATIENCE;
                         let said = [0; hello::LENGTH];
-                        let visitor = Visitor {
-                            socket,
-                            kind,
-                            said,
-                            length: 0,
-                            until,
-                        };
+                        let visitor = Visitor { socket, kind, said, length: 0, until };
                         self.visitors.insert(id, visitor);
                         // Mostly the hello is there already.
                         self.hear(id);
@@ -264,10 +240,7 @@ impl Duty {
         };
         let _ = epoll::delete(&self.poll, &visitor.socket);
         match visitor.kind {
-            DoorKind::Data { .. } => self.pass_on(Arrival {
-                hello,
-                socket: visitor.socket,
-            }),
+            DoorKind::Data { .. } => self.pass_on(Arrival { hello, socket: visitor.socket }),
             DoorKind::Consent { answer } => {
                 let socket = socket2::Socket::from(visitor.socket);
                 let _ = socket.set_nonblocking(false);
@@ -296,17 +269,12 @@ impl Duty {
             self.turn_away();
             return true;
         };
-        let here = socket2::SockRef::from(listener)
-            .local_addr()
-            .ok()
-            .and_then(|a| a.as_socket());
+        let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
         let Some(here) = here else { return true };
-        let connected = protocol
-            .listen(&Address::Inet(here), options)
-            .and_then(|(socket, _)| {
-                socket2::SockRef::from(&socket).connect(&from.into())?;
-                Ok(socket)
-            });
+        let connected = protocol.listen(&Address::Inet(here), options).and_then(|(socket, _)| {
+            socket2::SockRef::from(&socket).connect(&from.into())?;
+            Ok(socket)
+        });
         if let Ok(socket) = connected {
             self.pass_on(Arrival { hello, socket });
         }
@@ -402,12 +370,7 @@ pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
     };
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;
-    let hello = Hello {
-        run,
-        group: u32::MAX,
-        strand: u32::MAX,
-        id: u32::MAX,
-    };
+    let hello = Hello { run, group: u32::MAX, strand: u32::MAX, id: u32::MAX };
     (&socket).write_all(&hello.bytes())?;
     let mut answer = Vec::new();
     (&socket).take(16 << 20).read_to_end(&mut answer)?;

@@ -47,10 +47,7 @@ mod tests {
         (0..100_000).for_each(|i| counts[between(key(&[7, i]), 0, 9) as usize] += 1);
         // Chi-squared with 9 degrees of freedom: 27.9 is passed once in a thousand, and the draws
         // are the same each time.
-        let chi: f64 = counts
-            .iter()
-            .map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4)
-            .sum();
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - 1e4).powi(2) / 1e4).sum();
         assert!(chi < 27.9, "{chi}: {counts:?}");
     }
 }

@@ -51,12 +51,7 @@ impl Hello {
     fn fields(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(4..LENGTH)?.chunks_exact(4);
         let mut next = || Some(u32::from_le_bytes(fields.next()?.try_into().ok()?));
-        Some(Self {
-            run: next()?,
-            group: next()?,
-            strand: next()?,
-            id: next()?,
-        })
+        Some(Self { run: next()?, group: next()?, strand: next()?, id: next()? })
     }
 }
 
@@ -77,12 +72,7 @@ mod tests {
 
     #[test]
     fn a_hello_is_read_back_and_nothing_else_is() {
-        let hello = Hello {
-            run: 7,
-            group: 1,
-            strand: 70_000,
-            id: 3,
-        };
+        let hello = Hello { run: 7, group: 1, strand: 70_000, id: 3 };
         assert_eq!(Hello::read(&hello.bytes(), 7).unwrap(), hello);
         assert!(Hello::read(&hello.bytes(), 8).is_err());
         assert!(Hello::read(&hello.welcome(), 7).is_err());

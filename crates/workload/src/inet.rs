@@ -43,10 +43,7 @@ pub(crate) fn bind(socket: &Socket, options: &Options) -> io::Result<()> {
         return Ok(());
     };
     let address: IpAddr = text.parse().map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("bind={text} is not an IP address"),
-        )
+        io::Error::new(io::ErrorKind::InvalidInput, format!("bind={text} is not an IP address"))
     })?;
     sockopt::bind_address_without_port(socket)?;
     socket.bind(&SocketAddr::new(address, 0).into())

@@ -27,9 +27,7 @@ impl Pattern {
     /// # Errors
     /// Those of reading the file that the payload names.
     pub fn new(payload: &Payload, message: u64, seed: u64) -> io::Result<Self> {
-        let length = usize::try_from(message)
-            .unwrap_or(MAX_PIECE)
-            .clamp(STAMP, MAX_PIECE);
+        let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
         let mut bytes = vec![0; STAMP];
         match payload {
             Payload::Zero => bytes.resize(STAMP + length, 0),
@@ -62,9 +60,7 @@ impl Pattern {
             Some(_) => self.place(offset - STAMP as u64),
             None => self.place(offset),
         };
-        let length = usize::try_from(length)
-            .unwrap_or(usize::MAX)
-            .min(self.bytes.len() - start);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.bytes.len() - start);
         &self.bytes[start..start + length]
     }
 

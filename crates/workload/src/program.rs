@@ -24,10 +24,7 @@ pub struct ProgramError {
 
 impl ProgramError {
     fn new(at: Position, message: impl Into<String>) -> Self {
-        Self {
-            at,
-            message: message.into(),
-        }
+        Self { at, message: message.into() }
     }
 }
 
@@ -35,11 +32,7 @@ impl ProgramError {
 /// of the run; host 0 is the master.
 pub fn remote_hosts(profile: &Profile) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let flowops = profile
-        .groups
-        .iter()
-        .flat_map(|g| &g.transactions)
-        .flat_map(|t| &t.flowops);
+    let flowops = profile.groups.iter().flat_map(|g| &g.transactions).flat_map(|t| &t.flowops);
     for name in flowops.filter_map(|flowop| flowop.options.remotehost.as_ref()) {
         if !names.contains(name) {
             names.push(name.clone());
@@ -54,17 +47,8 @@ pub fn remote_hosts(profile: &Profile) -> Vec<String> {
 /// Every flowop that cannot be executed: no such connection, no host, too many hosts in one range.
 pub fn compile(profile: &Profile) -> Result<Vec<Program>, Vec<ProgramError>> {
     let names = remote_hosts(profile);
-    let phases = profile
-        .groups
-        .iter()
-        .map(|g| g.transactions.len())
-        .max()
-        .unwrap_or(0);
-    let mut compiler = Compiler {
-        names,
-        services: BTreeMap::new(),
-        errors: Vec::new(),
-    };
+    let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
+    let mut compiler = Compiler { names, services: BTreeMap::new(), errors: Vec::new() };
     let mut programs: Vec<Vec<GroupProgram>> = vec![Vec::new(); compiler.names.len() + 1];
     for (number, group) in profile.groups.iter().enumerate() {
         let compiled = compiler.group(number as u32, group, phases);
@@ -165,10 +149,7 @@ impl Compiler {
     }
 
     fn host(&self, name: &str) -> Option<u32> {
-        self.names
-            .iter()
-            .position(|known| known == name)
-            .map(|index| index as u32 + 1)
+        self.names.iter().position(|known| known == name).map(|index| index as u32 + 1)
     }
 
     /// Which peers run a flowop's mirror, and with which of its connections.
@@ -179,47 +160,26 @@ impl Compiler {
         members: &[u32],
     ) -> Result<Vec<Part>, ProgramError> {
         let options = &flowop.options;
-        let named = options
-            .remotehost
-            .as_deref()
-            .and_then(|name| self.host(name));
+        let named = options.remotehost.as_deref().and_then(|name| self.host(name));
         match flowop.kind.as_str() {
             "connect" | "accept" => {
                 let host = named.ok_or_else(|| {
                     ProgramError::new(
                         flowop.at,
-                        format!(
-                            "{} needs remotehost=, the host at the other end",
-                            flowop.kind
-                        ),
+                        format!("{} needs remotehost=, the host at the other end", flowop.kind),
                     )
                 })?;
                 for id in options.conn.first..=options.conn.last {
                     of_conn.insert(id, host);
                 }
-                Ok(vec![Part {
-                    host,
-                    conns: options.conn,
-                }])
+                Ok(vec![Part { host, conns: options.conn }])
             }
             "think" | "nop" => Ok(match named {
-                Some(host) => vec![Part {
-                    host,
-                    conns: options.conn,
-                }],
-                None => members
-                    .iter()
-                    .map(|&host| Part {
-                        host,
-                        conns: options.conn,
-                    })
-                    .collect(),
+                Some(host) => vec![Part { host, conns: options.conn }],
+                None => members.iter().map(|&host| Part { host, conns: options.conn }).collect(),
             }),
             _ => match named {
-                Some(host) => Ok(vec![Part {
-                    host,
-                    conns: options.conn,
-                }]),
+                Some(host) => Ok(vec![Part { host, conns: options.conn }]),
                 None => follow(flowop, of_conn),
             },
         }
@@ -275,10 +235,7 @@ impl Compiler {
                 services.len() - 1
             }
         };
-        Some(ServiceRef {
-            host,
-            service: index as u32,
-        })
+        Some(ServiceRef { host, service: index as u32 })
     }
 }
 
@@ -299,30 +256,19 @@ fn follow(flowop: &Flowop, of_conn: &BTreeMap<u32, u32>) -> Result<Vec<Part>, Pr
     let mut parts: Vec<Part> = Vec::new();
     for id in conns.first..=conns.last {
         let host = *of_conn.get(&id).ok_or_else(|| {
-            let which = if id == 0 {
-                "connection".to_owned()
-            } else {
-                format!("connection {id}")
-            };
+            let which = if id == 0 { "connection".to_owned() } else { format!("connection {id}") };
             ProgramError::new(
                 flowop.at,
                 format!(
                     "{} acts on a {which} that no connect or accept before it opens{}",
                     flowop.kind,
-                    if id == 0 && !of_conn.is_empty() {
-                        "; name one with conn="
-                    } else {
-                        ""
-                    }
+                    if id == 0 && !of_conn.is_empty() { "; name one with conn=" } else { "" }
                 ),
             )
         })?;
         match parts.last_mut() {
             Some(part) if part.host == host && part.conns.last + 1 == id => part.conns.last = id,
-            _ => parts.push(Part {
-                host,
-                conns: Conns::one(id),
-            }),
+            _ => parts.push(Part { host, conns: Conns::one(id) }),
         }
     }
     Ok(parts)
@@ -337,13 +283,7 @@ fn act(
 ) -> Act {
     let mut options = flowop.options.clone();
     options.conn = conns;
-    Act {
-        flowop: index as u32,
-        kind: kind.to_owned(),
-        options,
-        service,
-        at: flowop.at,
-    }
+    Act { flowop: index as u32, kind: kind.to_owned(), options, service, at: flowop.at }
 }
 
 #[cfg(test)]
@@ -357,11 +297,7 @@ mod tests {
     fn flowop(kind: &str, edit: impl FnOnce(&mut Options)) -> Flowop {
         let mut options = Options::default();
         edit(&mut options);
-        Flowop {
-            kind: kind.to_owned(),
-            options,
-            at: Position::default(),
-        }
+        Flowop { kind: kind.to_owned(), options, at: Position::default() }
     }
 
     fn connect(host: &str, conn: u32) -> Flowop {
@@ -391,11 +327,7 @@ mod tests {
             .collect();
         Profile {
             name: String::new(),
-            groups: vec![Group {
-                strands: 2,
-                transactions,
-                ..Group::default()
-            }],
+            groups: vec![Group { strands: 2, transactions, ..Group::default() }],
         }
     }
 
@@ -408,11 +340,7 @@ mod tests {
     fn a_flowop_follows_the_connection_its_strand_opened() {
         let profile = profile(vec![
             vec![connect("h1", 0), connect("h2", 1)],
-            vec![
-                transfer("write", 0),
-                transfer("read", 1),
-                flowop("nop", |_| {}),
-            ],
+            vec![transfer("write", 0), transfer("read", 1), flowop("nop", |_| {})],
         ]);
         let programs = compile(&profile).unwrap();
         assert_eq!(programs.len(), 3);
@@ -431,20 +359,12 @@ mod tests {
             o.conn = Conns { first: 1, last: 4 };
         });
         let profile = profile(vec![
-            vec![
-                connect("a", 1),
-                connect("a", 2),
-                connect("b", 3),
-                connect("b", 4),
-            ],
+            vec![connect("a", 1), connect("a", 2), connect("b", 3), connect("b", 4)],
             vec![both],
         ]);
         let programs = compile(&profile).unwrap();
-        let conns = |host: usize| {
-            programs[host].groups[0].phases[1].as_ref().unwrap().acts[0]
-                .options
-                .conn
-        };
+        let conns =
+            |host: usize| programs[host].groups[0].phases[1].as_ref().unwrap().acts[0].options.conn;
         assert_eq!(conns(0), Conns { first: 1, last: 4 });
         assert_eq!(conns(1), Conns { first: 1, last: 2 });
         assert_eq!(conns(2), Conns { first: 3, last: 4 });

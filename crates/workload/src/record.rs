@@ -55,27 +55,16 @@ pub struct RowCounters {
 
 impl WorkerCounters {
     pub fn new(rows: usize) -> Self {
-        Self {
-            rows: (0..rows).map(|_| RowCounters::default()).collect(),
-            ..Self::default()
-        }
+        Self { rows: (0..rows).map(|_| RowCounters::default()).collect(), ..Self::default() }
     }
 }
 
 /// The sum over workers, now.
 pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usize) -> Counters {
-    let mut sum = Counters {
-        flowops: vec![FlowopCounts::default(); rows],
-        ..Counters::default()
-    };
+    let mut sum = Counters { flowops: vec![FlowopCounts::default(); rows], ..Counters::default() };
     let (mut gaps, mut not_lost) = (0u64, 0u64);
     for worker in workers {
-        let Bytes {
-            tx_sent,
-            tx_received,
-            rx_sent,
-            rx_received,
-        } = &mut sum.bytes;
+        let Bytes { tx_sent, tx_received, rx_sent, rx_received } = &mut sum.bytes;
         // Receivers first: what they have was sent before, so a cut never shows more received than
         // sent by the order of reading alone.
         *tx_received += worker.tx_received.get();
@@ -83,12 +72,7 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
         *tx_sent += worker.tx_sent.get();
         *rx_sent += worker.rx_sent.get();
         sum.transactions += worker.transactions.get();
-        let Datagrams {
-            sent,
-            received,
-            late,
-            ..
-        } = &mut sum.datagrams;
+        let Datagrams { sent, received, late, .. } = &mut sum.datagrams;
         *received += worker.datagrams_received.get();
         *sent += worker.datagrams_sent.get();
         *late += worker.late.get();
@@ -156,24 +140,14 @@ impl Record {
     #[inline]
     pub fn sent(&self, row: u32, connector: bool, bytes: u64) {
         let counters = &*self.counters;
-        if connector {
-            &counters.tx_sent
-        } else {
-            &counters.rx_sent
-        }
-        .add(bytes);
+        if connector { &counters.tx_sent } else { &counters.rx_sent }.add(bytes);
         counters.rows[row as usize].bytes.add(bytes);
     }
 
     #[inline]
     pub fn received(&self, row: u32, connector: bool, bytes: u64) {
         let counters = &*self.counters;
-        if connector {
-            &counters.rx_received
-        } else {
-            &counters.tx_received
-        }
-        .add(bytes);
+        if connector { &counters.rx_received } else { &counters.tx_received }.add(bytes);
         counters.rows[row as usize].bytes.add(bytes);
     }
 }

@@ -139,19 +139,11 @@ impl std::fmt::Debug for dyn Protocol {
 
 impl Socket {
     pub(crate) fn tcp_info(&self) -> Option<tcp_info::TcpInfo> {
-        if self.protocol.has_tcp_info() {
-            tcp_info::read(&self.fd).ok()
-        } else {
-            None
-        }
+        if self.protocol.has_tcp_info() { tcp_info::read(&self.fd).ok() } else { None }
     }
 
     pub(crate) fn receive_drops(&self) -> u32 {
-        if self.protocol.stream() {
-            0
-        } else {
-            sockopt::receive_drops(&self.fd).unwrap_or(0)
-        }
+        if self.protocol.stream() { 0 } else { sockopt::receive_drops(&self.fd).unwrap_or(0) }
     }
 
     pub(crate) fn buffer_bytes(&self) -> u64 {
@@ -284,28 +276,13 @@ impl Sockets {
         state: State,
     ) -> io::Result<Socket> {
         if let Some(epoll) = &self.epoll {
-            register(
-                epoll,
-                &fd,
-                Token::Connection {
-                    local: owner.local,
-                    slot: owner.slot,
-                },
-            )?;
+            register(epoll, &fd, Token::Connection { local: owner.local, slot: owner.slot })?;
         }
         let peer = match protocol.stream() {
             true => None,
-            false => socket2::SockRef::from(&fd)
-                .peer_addr()
-                .ok()
-                .and_then(|a| a.as_socket()),
+            false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
-        Ok(Socket {
-            fd,
-            protocol,
-            peer,
-            state,
-        })
+        Ok(Socket { fd, protocol, peer, state })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -367,10 +344,7 @@ fn is_expected(from: Option<SocketAddr>, allowed: &[&Address]) -> bool {
 
 pub(crate) fn protocol(name: &str) -> io::Result<&'static dyn Protocol> {
     protocols::find(name).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!("protocol {name} is not built"),
-        )
+        io::Error::new(io::ErrorKind::Unsupported, format!("protocol {name} is not built"))
     })
 }
 
@@ -408,11 +382,7 @@ impl Net for Sockets {
             .get(reference.host as usize)
             .and_then(|host| host.services.get(reference.service as usize))
             .ok_or_else(|| io::Error::other("the peer has not said where it listens"))?;
-        let first = service
-            .of_strand
-            .get(owner.strand as usize)
-            .copied()
-            .unwrap_or(0);
+        let first = service.of_strand.get(owner.strand as usize).copied().unwrap_or(0);
         let place = u64::from(first) + attempt % u64::from(service.per_strand.max(1));
         let address = service
             .addresses
@@ -497,11 +467,7 @@ impl Net for Sockets {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<usize> {
-        let flags = if timed && self.blocking {
-            RecvFlags::DONTWAIT
-        } else {
-            RecvFlags::empty()
-        };
+        let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let got = match call {
             ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
             ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
@@ -524,15 +490,9 @@ impl Net for Sockets {
         let name = step.options.dir.clone().unwrap_or_default();
         let key = (name, file);
         if !self.files.contains_key(&key) {
-            let path = self
-                .paths
-                .get(&key.0)
-                .and_then(|paths| paths.get(file))
-                .ok_or_else(|| {
-                    io::Error::new(
-                        io::ErrorKind::NotFound,
-                        format!("no file {file} in {}", key.0),
-                    )
+            let path =
+                self.paths.get(&key.0).and_then(|paths| paths.get(file)).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {}", key.0))
                 })?;
             let opened = std::fs::File::open(path).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -541,12 +501,7 @@ impl Net for Sockets {
         }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
-        Ok(rustix::fs::sendfile(
-            &socket.fd,
-            &self.files[&key],
-            Some(&mut at),
-            length,
-        )?)
+        Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
     }
 
     fn close(&mut self, socket: Socket, _: Owner) {

@@ -108,11 +108,7 @@ impl Step {
     pub fn length(&self, strand: u32, iteration: u64, conn_id: u32, number: u64) -> u64 {
         let place = || {
             draw::mix(self.key ^ (u64::from(strand) << 32 | u64::from(conn_id)))
-                ^ draw::mix(
-                    iteration
-                        .wrapping_mul(0x1_0000_0001)
-                        .wrapping_add(number << 40),
-                )
+                ^ draw::mix(iteration.wrapping_mul(0x1_0000_0001).wrapping_add(number << 40))
         };
         match &self.length {
             Length::Fixed(bytes) => *bytes,
@@ -124,11 +120,7 @@ impl Step {
     /// Which file execution `number` sends.
     pub fn file_index(&self, strand: u32, iteration: u64, conn_id: u32, number: u64) -> usize {
         let place = draw::mix(self.key ^ (u64::from(strand) << 32 | u64::from(conn_id)))
-            ^ draw::mix(
-                iteration
-                    .wrapping_mul(0x1_0000_0001)
-                    .wrapping_add(number << 40),
-            );
+            ^ draw::mix(iteration.wrapping_mul(0x1_0000_0001).wrapping_add(number << 40));
         match &self.length {
             Length::Files(sizes) => self.file(place, sizes.len()),
             _ => 0,
@@ -201,12 +193,8 @@ pub fn compile(
                 f.group == group.group && f.phase == number as u32 && f.flowop == act.flowop
             });
             let mut step = step(act, side, &ids, &protocols, sizes)?;
-            step.key = draw::key(&[
-                seed,
-                u64::from(group.group),
-                number as u64,
-                u64::from(act.flowop),
-            ]);
+            step.key =
+                draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
             step.row = first_rows[number] + keys.len() as u32;
             keys.push(FlowopKey {
                 group: group.group,
@@ -220,30 +208,16 @@ pub fn compile(
         phases.push(Some(Arc::new(finish(steps, phase, side, ids.len()))));
         rows.push(keys);
     }
-    Ok(Group {
-        number: group.group,
-        strands: group.strands,
-        side,
-        ids,
-        phases,
-        rows,
-    })
+    Ok(Group { number: group.group, strands: group.strands, side, ids, phases, rows })
 }
 
 /// What is known only once all steps are.
 fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) -> Phase {
     let transfers = |step: &&Step| {
-        matches!(
-            step.action,
-            Action::Send(_) | Action::Receive(_) | Action::SendFile
-        )
+        matches!(step.action, Action::Send(_) | Action::Receive(_) | Action::SendFile)
     };
-    let opens = |step: &Step| {
-        matches!(
-            step.action,
-            Action::Connect | Action::Accept | Action::Close
-        )
-    };
+    let opens =
+        |step: &Step| matches!(step.action, Action::Connect | Action::Accept | Action::Close);
     let datagrams_only = steps.iter().any(|step| step.datagram)
         && steps.iter().filter(transfers).all(|step| step.datagram);
     let sends: Vec<(u32, u32)> = steps
@@ -256,9 +230,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         if !step.datagram || !matches!(step.action, Action::Receive(_)) {
             continue;
         }
-        step.reply = sends
-            .iter()
-            .any(|&(first, last)| first <= step.last && step.first <= last);
+        step.reply = sends.iter().any(|&(first, last)| first <= step.last && step.first <= last);
         if step.reply && side == Side::Master {
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT));
         }
@@ -266,9 +238,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             receives[slot as usize] += step.count;
         }
     }
-    let first_moving = steps
-        .iter()
-        .find(|step| !matches!(step.action, Action::Nothing));
+    let first_moving = steps.iter().find(|step| !matches!(step.action, Action::Nothing));
     let passive = side == Side::Peer
         && first_moving
             .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
@@ -329,15 +299,9 @@ fn step(
     let action = flowop.action();
     let on_connection = !matches!(action, Action::Think | Action::Nothing);
     let slot = |id: u32| ids.binary_search(&id).map_or(0, |slot| slot as u32);
-    let (first, last) = if on_connection {
-        (slot(options.conn.first), slot(options.conn.last))
-    } else {
-        (0, 0)
-    };
-    let protocol = protocols
-        .get(&options.conn.first)
-        .copied()
-        .filter(|_| on_connection);
+    let (first, last) =
+        if on_connection { (slot(options.conn.first), slot(options.conn.last)) } else { (0, 0) };
+    let protocol = protocols.get(&options.conn.first).copied().filter(|_| on_connection);
     let datagram = protocol.is_some_and(|protocol| !protocol.stream());
     let length = match (files, options.size) {
         (Some(files), _) if !files.sizes.is_empty() => Length::Files(files.sizes.clone().into()),

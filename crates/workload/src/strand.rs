@@ -188,11 +188,7 @@ impl<S> Strand<S> {
 
     /// The connection in a slot, open or opening.
     pub fn socket(&self, slot: u32) -> Option<&S> {
-        let open = self
-            .conns
-            .get(slot as usize)?
-            .as_ref()
-            .map(|conn| &conn.socket);
+        let open = self.conns.get(slot as usize)?.as_ref().map(|conn| &conn.socket);
         self.opening.as_ref().or(open)
     }
 
@@ -208,13 +204,8 @@ impl<S> Strand<S> {
 
     /// Closes everything, also what is being opened.
     pub fn close_all<N: Net<Socket = S>>(&mut self, net: &mut N) {
-        let owner = |slot| Owner {
-            group: self.group,
-            strand: self.number,
-            local: self.local,
-            slot,
-            id: 0,
-        };
+        let owner =
+            |slot| Owner { group: self.group, strand: self.number, local: self.local, slot, id: 0 };
         for (slot, conn) in self.conns.iter_mut().enumerate() {
             if let Some(conn) = conn.take() {
                 net.close(conn.socket, owner(slot as u32));
@@ -269,11 +260,7 @@ impl<S> Strand<S> {
     }
 
     fn wait(&self, on: Interest, until: Option<Nanos>) -> Turn {
-        Turn::Wait(Wait {
-            slot: self.slot,
-            on,
-            until,
-        })
+        Turn::Wait(Wait { slot: self.slot, on, until })
     }
 
     /// `None` when a transaction has begun.
@@ -285,11 +272,7 @@ impl<S> Strand<S> {
         let gate = context.gate;
         let mut start = self.operation_start.max(gate.start);
         if self.iteration >= self.limit {
-            let now = if phase.period.is_some() {
-                context.net.now()
-            } else {
-                start
-            };
+            let now = if phase.period.is_some() { context.net.now() } else { start };
             if gate.closed || now >= gate.end {
                 return Some(Turn::Held);
             }
@@ -470,10 +453,7 @@ impl<S> Strand<S> {
 
     fn conn(&mut self) -> io::Result<&mut Conn<S>> {
         self.conns[self.slot as usize].as_mut().ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotConnected,
-                "the strand has no such connection open",
-            )
+            io::Error::new(io::ErrorKind::NotConnected, "the strand has no such connection open")
         })
     }
 
@@ -494,11 +474,7 @@ impl<S> Strand<S> {
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(
-                    step,
-                    Interest::Writable,
-                    context,
-                )?));
+                return Ok(Some(self.wait_or_time_out(step, Interest::Writable, context)?));
             }
             Err(error) => return Err(error),
         };
@@ -533,10 +509,7 @@ impl<S> Strand<S> {
             let piece = (self.length - self.moved).min(step.unit.unwrap_or(u64::MAX));
             let moved = self.moved;
             let conn = self.conn()?;
-            let sent = match context
-                .net
-                .send_file(&conn.socket, step, file, moved, piece)
-            {
+            let sent = match context.net.send_file(&conn.socket, step, file, moved, piece) {
                 Ok(0) => {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
@@ -545,11 +518,7 @@ impl<S> Strand<S> {
                 }
                 Ok(sent) => sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(
-                        step,
-                        Interest::Writable,
-                        context,
-                    )?));
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Writable, context)?));
                 }
                 Err(error) => return Err(error),
             };
@@ -581,21 +550,12 @@ impl<S> Strand<S> {
         let wanted = if step.datagram {
             context.buffer.len()
         } else if conn.owed > 0 {
-            context
-                .buffer
-                .len()
-                .min(usize::try_from(conn.owed).unwrap_or(usize::MAX))
+            context.buffer.len().min(usize::try_from(conn.owed).unwrap_or(usize::MAX))
         } else {
-            context
-                .buffer
-                .len()
-                .min(usize::try_from(length - moved).unwrap_or(usize::MAX))
+            context.buffer.len().min(usize::try_from(length - moved).unwrap_or(usize::MAX))
         };
         let got =
-            match context
-                .net
-                .receive(&conn.socket, &mut context.buffer[..wanted], call, timed)
-            {
+            match context.net.receive(&conn.socket, &mut context.buffer[..wanted], call, timed) {
                 Ok(0) if !step.datagram && wanted > 0 => {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
@@ -604,11 +564,7 @@ impl<S> Strand<S> {
                 }
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(
-                        step,
-                        Interest::Readable,
-                        context,
-                    )?));
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
                 }
                 Err(error) => return Err(error),
             };
@@ -624,10 +580,7 @@ impl<S> Strand<S> {
         }
         if step.verify {
             let stamp = context.tag | conn.received;
-            if !context
-                .pattern
-                .matches(&context.buffer[..got], moved, stamp)
-            {
+            if !context.pattern.matches(&context.buffer[..got], moved, stamp) {
                 context.record.verify_failures += 1;
             }
         }
@@ -665,10 +618,7 @@ impl<S> Strand<S> {
             counters.late.add(1);
             return None;
         }
-        if step.verify
-            && !context
-                .pattern
-                .matches(datagram, 0, expected.wrapping_add_signed(ahead))
+        if step.verify && !context.pattern.matches(datagram, 0, expected.wrapping_add_signed(ahead))
         {
             context.record.verify_failures += 1;
         }
@@ -768,10 +718,7 @@ impl<S> Strand<S> {
         for (conn, per_iteration) in self.conns.iter_mut().zip(&phase.receives) {
             if let Some(conn) = conn {
                 let expected = self.limit * per_iteration;
-                record
-                    .counters
-                    .gaps
-                    .add(expected.saturating_sub(conn.received));
+                record.counters.gaps.add(expected.saturating_sub(conn.received));
                 conn.received = expected.max(conn.received);
             }
         }
@@ -838,11 +785,7 @@ impl<S> Strand<S> {
                 self.opened(socket, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(
-                    step,
-                    Interest::Arrival,
-                    context,
-                )?));
+                return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
             }
             Err(error) => return Err(error),
         }
@@ -852,13 +795,8 @@ impl<S> Strand<S> {
     }
 
     fn opened(&mut self, socket: S, connector: bool) {
-        self.conns[self.slot as usize] = Some(Conn {
-            socket,
-            connector,
-            owed: 0,
-            sent: 0,
-            received: 0,
-        });
+        self.conns[self.slot as usize] =
+            Some(Conn { socket, connector, owed: 0, sent: 0, received: 0 });
     }
 
     fn close<N: Net<Socket = S>>(

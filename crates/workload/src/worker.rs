@@ -196,8 +196,7 @@ impl Worker {
             let index = groups.iter().position(|g| g.number == group);
             let slots = index.map_or(0, |index| groups[index].ids.len());
             self.group_of.push(index.unwrap_or(0) as u32);
-            self.strands
-                .push(Strand::new(group, strand, local as u32, slots));
+            self.strands.push(Strand::new(group, strand, local as u32, slots));
         }
         self.groups = groups;
     }
@@ -234,12 +233,7 @@ impl Worker {
                     closed: false,
                     finishing: false,
                 },
-                _ => Gate {
-                    start: order.start,
-                    end: 0,
-                    closed: true,
-                    finishing: false,
-                },
+                _ => Gate { start: order.start, end: 0, closed: true, finishing: false },
             })
             .collect();
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
@@ -280,9 +274,7 @@ impl Worker {
     }
 
     pub(crate) fn start(&self) -> Nanos {
-        self.running
-            .as_ref()
-            .map_or(0, |running| running.order.start)
+        self.running.as_ref().map_or(0, |running| running.order.start)
     }
 
     fn count_unfinished(&mut self) {
@@ -311,9 +303,7 @@ impl Worker {
         running.held = true;
         running.finish_time = Monotonic.now();
         for strand in &mut self.strands {
-            let limit = limits
-                .get(&strand.group)
-                .and_then(|l| l.get(strand.number as usize));
+            let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
             strand.limit = limit.copied().unwrap_or(strand.limit).max(strand.limit);
         }
         self.count_unfinished();
@@ -394,15 +384,9 @@ impl Worker {
             gate.closed = true;
         }
         running.held = true;
-        let started = self
-            .strands
-            .iter()
-            .map(|s| (s.group, s.number, s.started().max(s.limit)))
-            .collect();
-        self.events.send(Event::Held {
-            worker: self.number,
-            started,
-        });
+        let started =
+            self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit))).collect();
+        self.events.send(Event::Held { worker: self.number, started });
     }
 
     /// What is due at `now`: edges of the window, samples, the end of the phase. Returns when
@@ -479,18 +463,12 @@ impl Worker {
             at: Monotonic.now(),
             cpu: thread_cpu_time(),
             retransmits: self.sockets.closed_retransmits,
-            moved: self
-                .strands
-                .iter()
-                .map(|s| (s.bytes, s.completed))
-                .collect(),
+            moved: self.strands.iter().map(|s| (s.bytes, s.completed)).collect(),
             ..EdgeState::default()
         };
         for socket in self.strands.iter().flat_map(Strand::sockets) {
             edge.open += 1;
-            edge.retransmits += socket
-                .tcp_info()
-                .map_or(0, |info| u64::from(info.retransmits));
+            edge.retransmits += socket.tcp_info().map_or(0, |info| u64::from(info.retransmits));
         }
         // Buffers are alike on connections that were opened alike; reading them all would take long.
         let first = self.strands.iter().flat_map(Strand::sockets).take(16);

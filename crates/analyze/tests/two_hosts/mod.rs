@@ -107,10 +107,7 @@ struct Random(u64);
 impl Random {
     /// 0 to 1. Multiplier of Knuth's MMIX generator.
     fn next(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 }
@@ -205,6 +202,7 @@ impl Traffic {
                 granted: "65536".to_owned(),
             }],
             warnings: Vec::new(),
+            environment: Default::default(),
         }
     }
 
@@ -272,10 +270,7 @@ impl Traffic {
             flowops: vec![key(side, 0), key(side, 1)],
             cuts,
             transactions: transactions.clone(),
-            latencies: vec![FlowopLatency {
-                key: key(side, 0),
-                latency: transactions,
-            }],
+            latencies: vec![FlowopLatency { key: key(side, 0), latency: transactions }],
             connections_open: self.connections,
             retransmits: Some(3),
             tcp_samples: vec![TcpSample {
@@ -286,11 +281,7 @@ impl Traffic {
                 cwnd: 10,
                 retransmits: 0,
             }],
-            workers: vec![WorkerUse {
-                worker: 0,
-                cpu: Some(0),
-                busy: 0.5,
-            }],
+            workers: vec![WorkerUse { worker: 0, cpu: Some(0), busy: 0.5 }],
             fairness: fairness(self.connections),
             buffer_bytes: self.buffer_bytes,
             ..PhaseResult::default()
@@ -322,12 +313,7 @@ pub(crate) fn key(side: Side, flowop: u32) -> FlowopKey {
         (Side::Master, 0) | (Side::Peer, 1) => "write",
         _ => "read",
     };
-    FlowopKey {
-        group: 0,
-        flowop,
-        kind: kind.to_owned(),
-        side,
-    }
+    FlowopKey { group: 0, flowop, kind: kind.to_owned(), side }
 }
 
 fn fairness(strands: u64) -> FairnessSums {

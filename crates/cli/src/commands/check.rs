@@ -173,11 +173,9 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
         Payload::Zero => words.push("zeros".to_owned()),
         Payload::File(path) => words.push(format!("content of {path}")),
     }
-    for (flag, name) in [
-        (o.tcp_nodelay, "nodelay"),
-        (o.canfail, "may fail"),
-        (o.verify, "verified"),
-    ] {
+    for (flag, name) in
+        [(o.tcp_nodelay, "nodelay"), (o.canfail, "may fail"), (o.verify, "verified")]
+    {
         if flag {
             words.push(name.to_owned());
         }

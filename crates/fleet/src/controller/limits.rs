@@ -16,8 +16,7 @@ pub(super) type Counts = BTreeMap<u32, Vec<u64>>;
 /// The limits of each host, from what each has begun.
 pub(super) fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
     let mut limits: Vec<Counts> = started.to_vec();
-    let groups: Vec<u32> =
-        programs.iter().flat_map(|p| &p.groups).map(|g| g.group).collect();
+    let groups: Vec<u32> = programs.iter().flat_map(|p| &p.groups).map(|g| g.group).collect();
     for group in groups {
         let members: Vec<(usize, bool)> = programs
             .iter()
@@ -28,8 +27,7 @@ pub(super) fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Ve
                 Some((host, coupled))
             })
             .collect();
-        let strands =
-            started.iter().filter_map(|s| s.get(&group)).map(Vec::len).max().unwrap_or(0);
+        let strands = started.iter().filter_map(|s| s.get(&group)).map(Vec::len).max().unwrap_or(0);
         for strand in 0..strands {
             let begun = |host: usize| {
                 started[host].get(&group).and_then(|s| s.get(strand)).copied().unwrap_or(0)

@@ -407,11 +407,14 @@ impl<'a> Controller<'a> {
                 self.pinged = now;
                 self.order_all(|_| Order::Ping)?;
             }
-            if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE)
-            {
+            if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE) {
                 return Err(Stopped::new(
                     Status::Peer,
-                    format!("{} has said nothing for {} s", silent.member.host.name(), LEASE.as_secs()),
+                    format!(
+                        "{} has said nothing for {} s",
+                        silent.member.host.name(),
+                        LEASE.as_secs()
+                    ),
                 ));
             }
             if now >= due {

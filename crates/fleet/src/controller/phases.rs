@@ -43,7 +43,8 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
             !matches!(flowop.kind.as_str(), "connect" | "accept" | "disconnect" | "think" | "nop")
         })
     };
-    let headline = (0..count).max_by_key(|phase| (rank(&plans[*phase]).0, moves(phase), rank(&plans[*phase]).1));
+    let headline = (0..count)
+        .max_by_key(|phase| (rank(&plans[*phase]).0, moves(phase), rank(&plans[*phase]).1));
     if let Some(headline) = headline {
         plans[headline].headline = true;
     }
@@ -81,7 +82,8 @@ fn longest_wait(profile: &Profile, phase: u32) -> Duration {
                 let options = &flowop.options;
                 options.duration.unwrap_or_default() + options.timeout.unwrap_or_default()
             });
-            waits.sum::<Duration>() + Duration::try_from_secs_f64(pause).unwrap_or(Duration::MAX / 4)
+            waits.sum::<Duration>()
+                + Duration::try_from_secs_f64(pause).unwrap_or(Duration::MAX / 4)
         })
         .max()
         .unwrap_or_default()
@@ -143,7 +145,8 @@ impl Controller<'_> {
             // Where iterations decide, a peer may wait for datagrams that are lost: only the master
             // knows when it is over.
             let enough = held.iter().zip(&self.seats).all(|(held, seat)| {
-                held.is_some() || (end.is_none() && !is_master(seat) && self.plans[phase as usize].datagrams)
+                held.is_some()
+                    || (end.is_none() && !is_master(seat) && self.plans[phase as usize].datagrams)
             });
             if enough {
                 return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
@@ -157,11 +160,15 @@ impl Controller<'_> {
                 Some((from, notice)) => self.live(from, phase, start, notice),
                 None => {}
             }
-            let sum: u64 = self.counters(start).iter().map(|c| {
-                let counters = &c.counters;
-                let operations: u64 = counters.flowops.iter().map(|f| f.done + f.failed).sum();
-                counters.bytes.total() + operations
-            }).sum();
+            let sum: u64 = self
+                .counters(start)
+                .iter()
+                .map(|c| {
+                    let counters = &c.counters;
+                    let operations: u64 = counters.flowops.iter().map(|f| f.done + f.failed).sum();
+                    counters.bytes.total() + operations
+                })
+                .sum();
             if sum != progress.0 {
                 progress = (sum, Instant::now());
             }

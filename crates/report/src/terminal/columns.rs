@@ -19,19 +19,11 @@ pub(super) struct Column {
 }
 
 pub(super) const fn text(title: &'static str, rank: u8) -> Column {
-    Column {
-        title,
-        left: true,
-        rank,
-    }
+    Column { title, left: true, rank }
 }
 
 pub(super) const fn number(title: &'static str, rank: u8) -> Column {
-    Column {
-        title,
-        left: false,
-        rank,
-    }
+    Column { title, left: false, rank }
 }
 
 #[derive(Debug)]
@@ -42,10 +34,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(columns: &[Column]) -> Self {
-        Self {
-            columns: columns.to_vec(),
-            rows: Vec::new(),
-        }
+        Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
@@ -57,16 +46,11 @@ impl Table {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write, look: &Look) -> io::Result<()> {
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|place| self.width_of(place))
-            .collect();
+        let widths: Vec<usize> =
+            (0..self.columns.len()).map(|place| self.width_of(place)).collect();
         let shown = self.shown(&widths, look.width);
         let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
-        writeln!(
-            out,
-            "{}",
-            look.heading(&self.line(&titles, &widths, &shown))
-        )?;
+        writeln!(out, "{}", look.heading(&self.line(&titles, &widths, &shown)))?;
         for row in &self.rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
             writeln!(out, "{}", self.line(&cells, &widths, &shown))?;

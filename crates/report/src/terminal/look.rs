@@ -27,17 +27,11 @@ impl Look {
             .flatten()
             .map(|size| usize::from(size.ws_col))
             .filter(|&columns| columns > 0);
-        Self {
-            width: width.unwrap_or(DEFAULT_WIDTH),
-            colour: terminal && !no_color,
-        }
+        Self { width: width.unwrap_or(DEFAULT_WIDTH), colour: terminal && !no_color }
     }
 
     pub fn plain(width: usize) -> Self {
-        Self {
-            width,
-            colour: false,
-        }
+        Self { width, colour: false }
     }
 
     pub(super) fn heading(&self, text: &str) -> String {
@@ -57,11 +51,7 @@ impl Look {
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
-        if self.colour {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 
     /// Breaks text between words so that, after `label` on the first line and as much space on the

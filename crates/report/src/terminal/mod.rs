@@ -132,22 +132,15 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
             "{} sent, {} received, {} lost ({share:.3}%), {} late",
             count(datagrams.sent),
             count(datagrams.received),
-            count(datagrams.lost.max(0) as u64),
+            count(u64::try_from(datagrams.lost).unwrap_or(0)),
             count(datagrams.late)
         );
         figure(out, look, "datagrams", &figures)?;
     }
     // Of one strand it is 1 and says nothing.
-    if let Some(fairness) = run
-        .fairness
-        .as_ref()
-        .filter(|fairness| fairness.strands > 1)
-    {
-        let figures = format!(
-            "{:.3} Jain's index of {} strands",
-            fairness.jain,
-            count(fairness.strands)
-        );
+    if let Some(fairness) = run.fairness.as_ref().filter(|fairness| fairness.strands > 1) {
+        let figures =
+            format!("{:.3} Jain's index of {} strands", fairness.jain, count(fairness.strands));
         figure(out, look, "fairness", &figures)?;
     }
     Ok(())
@@ -159,15 +152,9 @@ fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
 }
 
 fn quantiles(of: &Latency) -> String {
-    [
-        ("p50", of.p50),
-        ("p90", of.p90),
-        ("p99", of.p99),
-        ("p99.9", of.p999),
-        ("max", of.max),
-    ]
-    .map(|(name, value)| format!("{name} {}", latency(value)))
-    .join(", ")
+    [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p999), ("max", of.max)]
+        .map(|(name, value)| format!("{name} {}", latency(value)))
+        .join(", ")
 }
 
 /// A row a host, then a row a machine where that says more than its host's row.
@@ -212,18 +199,13 @@ fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         sources.extend(host.cycles_source.as_deref());
     }
     for machine in &run.machines {
-        let only_host = run
-            .hosts
-            .iter()
-            .find(|host| machine.hosts.as_slice() == [host.name.as_str()]);
+        let only_host =
+            run.hosts.iter().find(|host| machine.hosts.as_slice() == [host.name.as_str()]);
         if only_host.is_some_and(|host| host.cpu == machine.cpu) {
             continue;
         }
-        let mut cells = vec![
-            machine.name.clone(),
-            "machine".to_owned(),
-            format!("all {}", machine.cpus),
-        ];
+        let mut cells =
+            vec![machine.name.clone(), "machine".to_owned(), format!("all {}", machine.cpus)];
         cells.extend(split(machine.cpu.as_ref()));
         cells.push(or_dash(machine.cycles_per_kbyte, cycles));
         table.row(cells);
@@ -250,9 +232,9 @@ fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
 
 fn split(cpu: Option<&Cpu>) -> Vec<String> {
     match cpu {
-        Some(cpu) => [cpu.usr, cpu.sys, cpu.irq, cpu.softirq, cpu.steal, cpu.idle]
-            .map(percent)
-            .to_vec(),
+        Some(cpu) => {
+            [cpu.usr, cpu.sys, cpu.irq, cpu.softirq, cpu.steal, cpu.idle].map(percent).to_vec()
+        }
         None => vec![NOT_MEASURED.to_owned(); 6],
     }
 }
@@ -345,11 +327,7 @@ fn flowops(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     ]);
     for row in rows {
         let of = row.latency_us.as_ref();
-        let group = if groups {
-            row.group.to_string()
-        } else {
-            String::new()
-        };
+        let group = if groups { row.group.to_string() } else { String::new() };
         table.row(vec![
             row.kind.clone(),
             group,

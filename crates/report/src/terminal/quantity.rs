@@ -42,11 +42,7 @@ pub(crate) fn count(number: u64) -> String {
 
 /// One of a thing, several of them.
 pub(super) fn counted(number: u64, one: &str, several: &str) -> String {
-    format!(
-        "{} {}",
-        count(number),
-        if number == 1 { one } else { several }
-    )
+    format!("{} {}", count(number), if number == 1 { one } else { several })
 }
 
 /// A latency in the unit in which it has one to three digits before the point.

@@ -69,11 +69,7 @@ impl Tally {
 
     /// Of the same host in another phase.
     fn followed_by(self, next: Tally) -> Self {
-        Tally {
-            master: next.master,
-            elapsed: self.elapsed + next.elapsed,
-            ..self.beside(next)
-        }
+        Tally { master: next.master, elapsed: self.elapsed + next.elapsed, ..self.beside(next) }
     }
 
     /// Of another host at the same time.
@@ -227,9 +223,8 @@ impl<W: Write> Listener for Printer<W> {
         match event {
             Event::Ready { hosts, .. } => {
                 let names = hosts.iter().enumerate();
-                self.names = names
-                    .map(|(number, host)| (number as u32, host.name.clone()))
-                    .collect();
+                self.names =
+                    names.map(|(number, host)| (number as u32, host.name.clone())).collect();
                 self.try_write(|printer| {
                     let Header { profile, strands } = &printer.header;
                     writeln!(
@@ -244,20 +239,11 @@ impl<W: Write> Listener for Printer<W> {
                 self.close_phase();
                 self.raw(*phase, *unix_ms);
             }
-            Event::Tick {
-                phase,
-                unix_ms,
-                hosts,
-                ..
-            } => {
+            Event::Tick { phase, unix_ms, hosts, .. } => {
                 self.update(hosts);
                 self.raw(*phase, *unix_ms);
             }
-            Event::PhaseEnded {
-                phase,
-                unix_ms,
-                hosts,
-            } => {
+            Event::PhaseEnded { phase, unix_ms, hosts } => {
                 self.update(hosts);
                 self.raw(*phase, *unix_ms);
                 self.try_write(|printer| writeln!(printer.out));

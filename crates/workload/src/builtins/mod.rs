@@ -32,21 +32,13 @@ pub enum Default {
     Executable,
 }
 
-const H: Variable = Variable {
-    name: "h",
-    default: Default::Host,
-    help: "remote host",
-};
+const H: Variable = Variable { name: "h", default: Default::Host, help: "remote host" };
 const CONNECTIONS: Variable = text("connections", "1", "strands, each with its own connection");
 const DURATION: Variable = text("duration", "10s", "length of the phase that counts");
 const PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
 
 const fn text(name: &'static str, default: &'static str, help: &'static str) -> Variable {
-    Variable {
-        name,
-        default: Default::Text(default),
-        help,
-    }
+    Variable { name, default: Default::Text(default), help }
 }
 
 const fn size(default: &'static str) -> Variable {
@@ -84,27 +76,13 @@ pub static ALL: [Builtin; 12] = [
         name: "rr",
         summary: "request and response over open connections",
         source: include_str!("rr.xml"),
-        variables: &[
-            H,
-            CONNECTIONS,
-            DURATION,
-            PROTOCOL,
-            request("64"),
-            response("64"),
-        ],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64")],
     },
     Builtin {
         name: "crr",
         summary: "a new connection for each request and response",
         source: include_str!("crr.xml"),
-        variables: &[
-            H,
-            CONNECTIONS,
-            DURATION,
-            PROTOCOL,
-            request("64"),
-            response("64"),
-        ],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64")],
     },
     Builtin {
         name: "connect",
@@ -116,27 +94,13 @@ pub static ALL: [Builtin; 12] = [
         name: "http-get",
         summary: "serve files: 64 bytes in, 64 KiB out, with keep-alive",
         source: include_str!("http-get.xml"),
-        variables: &[
-            H,
-            CONNECTIONS,
-            DURATION,
-            PROTOCOL,
-            request("64"),
-            response("64k"),
-        ],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64k")],
     },
     Builtin {
         name: "specweb",
         summary: "write 64 KiB, wait for 64 bytes, and again",
         source: include_str!("specweb.xml"),
-        variables: &[
-            H,
-            CONNECTIONS,
-            DURATION,
-            PROTOCOL,
-            request("64"),
-            response("64k"),
-        ],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64k")],
     },
     Builtin {
         name: "oltp",
@@ -183,11 +147,7 @@ pub static ALL: [Builtin; 12] = [
             DURATION,
             request("64"),
             response("64"),
-            text(
-                "timeout",
-                "1s",
-                "wait for a response before it counts as lost",
-            ),
+            text("timeout", "1s", "wait for a response before it counts as lost"),
         ],
     },
 ];
@@ -233,15 +193,8 @@ mod tests {
     #[test]
     fn the_variables_are_those_that_are_used() {
         for builtin in &ALL {
-            let listed: BTreeSet<_> = builtin
-                .variables
-                .iter()
-                .map(|v| v.name.to_owned())
-                .collect();
-            let used: BTreeSet<_> = variables(builtin.source)
-                .into_iter()
-                .map(|v| v.name)
-                .collect();
+            let listed: BTreeSet<_> = builtin.variables.iter().map(|v| v.name.to_owned()).collect();
+            let used: BTreeSet<_> = variables(builtin.source).into_iter().map(|v| v.name).collect();
             assert_eq!(listed, used, "{}", builtin.name);
             assert_eq!(listed.len(), builtin.variables.len(), "{}", builtin.name);
             assert!(builtin.variables.iter().all(|v| !v.help.is_empty()));

@@ -80,13 +80,7 @@ impl Loop {
             match orders.try_recv() {
                 Ok(Order::Connect { endpoints, groups }) => {
                     self.worker.connect(endpoints, groups, &self.mine);
-                    self.seats = vec![
-                        Seat {
-                            wait: None,
-                            queued: false
-                        };
-                        self.mine.len()
-                    ];
+                    self.seats = vec![Seat { wait: None, queued: false }; self.mine.len()];
                 }
                 Ok(Order::Phase(order)) => {
                     self.timers.clear();
@@ -95,14 +89,7 @@ impl Loop {
                     for local in 0..self.seats.len() as u32 {
                         if self.worker.takes_part(local) {
                             let on = Interest::Nothing;
-                            self.sit(
-                                local,
-                                Wait {
-                                    slot: 0,
-                                    on,
-                                    until: Some(start),
-                                },
-                            );
+                            self.sit(local, Wait { slot: 0, on, until: Some(start) });
                         }
                     }
                 }
@@ -169,8 +156,7 @@ impl Loop {
         let sleep = if self.ready.is_empty() {
             let timer = self.timers.peek().map(|&Reverse((due, _))| due);
             let next = [timer, due].into_iter().flatten().min();
-            next.map_or(LONGEST_SLEEP, |next| next.saturating_sub(now))
-                .min(LONGEST_SLEEP)
+            next.map_or(LONGEST_SLEEP, |next| next.saturating_sub(now)).min(LONGEST_SLEEP)
         } else {
             0
         };
@@ -191,9 +177,7 @@ impl Loop {
                         continue;
                     };
                     let wanted = match seat.wait {
-                        Some(Wait {
-                            slot: waited, on, ..
-                        }) if waited == slot => match on {
+                        Some(Wait { slot: waited, on, .. }) if waited == slot => match on {
                             Interest::Readable => epoll::EventFlags::IN | broken,
                             Interest::Writable => epoll::EventFlags::OUT | broken,
                             Interest::Arrival | Interest::Nothing => continue,

@@ -38,11 +38,7 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
         if !worker.is_running() {
             continue;
         }
-        let turn = if worker.takes_part(0) {
-            worker.turn(0)
-        } else {
-            Turn::Held
-        };
+        let turn = if worker.takes_part(0) { worker.turn(0) } else { Turn::Held };
         match turn {
             Turn::Again => {}
             Turn::Wait(wait) => pause(&mut worker, wait, due),
@@ -85,9 +81,7 @@ fn obey(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
 fn pause(worker: &mut Worker, wait: Wait, due: Option<Nanos>) {
     let now = Monotonic.now();
     let until = [wait.until, due].into_iter().flatten().min();
-    let length = until
-        .map_or(LONGEST_WAIT, |until| until.saturating_sub(now))
-        .min(LONGEST_WAIT);
+    let length = until.map_or(LONGEST_WAIT, |until| until.saturating_sub(now)).min(LONGEST_WAIT);
     let poll = |fd: &std::os::fd::OwnedFd, flags| {
         let _ = rustix::event::poll(&mut [PollFd::new(fd, flags)], Some(&timespec(length)));
     };

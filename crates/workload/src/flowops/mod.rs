@@ -58,11 +58,7 @@ mod tests {
         let names: BTreeSet<_> = ALL.iter().map(|flowop| flowop.name()).collect();
         assert_eq!(names.len(), ALL.len());
         for flowop in ALL {
-            assert!(
-                find(flowop.mirror()).is_some(),
-                "{} has no mirror",
-                flowop.name()
-            );
+            assert!(find(flowop.mirror()).is_some(), "{} has no mirror", flowop.name());
             assert!(!flowop.help().is_empty());
         }
     }

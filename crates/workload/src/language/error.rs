@@ -34,15 +34,9 @@ pub enum LanguageErrorKind {
     #[error("this {what} is never closed")]
     Unclosed { what: &'static str },
     #[error("unknown tag <{tag}>")]
-    UnknownTag {
-        tag: String,
-        nearest: Option<&'static str>,
-    },
+    UnknownTag { tag: String, nearest: Option<&'static str> },
     #[error("unknown attribute '{name}'")]
-    UnknownAttribute {
-        name: String,
-        nearest: Option<&'static str>,
-    },
+    UnknownAttribute { name: String, nearest: Option<&'static str> },
     #[error("{what} stands outside a group")]
     OutsideGroup { what: String },
     #[error("{what} stands outside a transaction")]
@@ -60,43 +54,21 @@ pub enum LanguageErrorKind {
     #[error("variable '{name}' is empty")]
     EmptyVariable { name: String },
     #[error("unknown flowop '{name}'")]
-    UnknownFlowop {
-        name: String,
-        nearest: Option<&'static str>,
-    },
+    UnknownFlowop { name: String, nearest: Option<&'static str> },
     #[error("unknown protocol '{name}'")]
-    UnknownProtocol {
-        name: String,
-        nearest: Option<&'static str>,
-    },
+    UnknownProtocol { name: String, nearest: Option<&'static str> },
     #[error("unknown option '{name}'")]
-    UnknownOption {
-        name: String,
-        nearest: Option<&'static str>,
-    },
+    UnknownOption { name: String, nearest: Option<&'static str> },
     #[error("option {option} needs a value")]
     NeedsValue { option: &'static str },
     #[error("option {option} takes no value")]
     TakesNoValue { option: &'static str },
     #[error("{what}='{value}' is not a number: {reason}")]
-    BadNumber {
-        what: &'static str,
-        value: String,
-        reason: NumberError,
-    },
+    BadNumber { what: &'static str, value: String, reason: NumberError },
     #[error("{what}='{value}' is not a time: {reason}")]
-    BadTime {
-        what: &'static str,
-        value: String,
-        reason: NumberError,
-    },
+    BadTime { what: &'static str, value: String, reason: NumberError },
     #[error("{what}={value} is out of range: {min} to {max} can be used")]
-    OutOfRange {
-        what: &'static str,
-        value: String,
-        min: u64,
-        max: u64,
-    },
+    OutOfRange { what: &'static str, value: String, min: u64, max: u64 },
     #[error("size='{value}' is not a size: {reason}")]
     BadSize { value: String, reason: NumberError },
     #[error("conn='{value}' is not a connection id")]
@@ -112,18 +84,11 @@ pub enum LanguageErrorKind {
     #[error("the flowop has no type")]
     NoType,
     #[error("{flowop} needs {option}")]
-    MissingOption {
-        flowop: String,
-        option: &'static str,
-    },
+    MissingOption { flowop: String, option: &'static str },
     #[error("size=rand({min},{max}): the smallest size is larger than the largest")]
     RandomBackwards { min: u64, max: u64 },
     #[error("{what}={value} cannot be used: {reason}")]
-    UnusableTime {
-        what: &'static str,
-        value: String,
-        reason: Nonsense,
-    },
+    UnusableTime { what: &'static str, value: String, reason: Nonsense },
     #[error("count={value} is negative")]
     NegativeCount { value: String },
     #[error("{flowop} uses {}, which is not open then", connection(*.conn))]
@@ -254,8 +219,5 @@ impl LanguageErrorKind {
 }
 
 fn suggestion(nearest: Option<&'static str>, otherwise: &str) -> String {
-    nearest.map_or_else(
-        || otherwise.to_owned(),
-        |name| format!("did you mean {name}?"),
-    )
+    nearest.map_or_else(|| otherwise.to_owned(), |name| format!("did you mean {name}?"))
 }

@@ -18,11 +18,7 @@ pub(super) fn read_flowop(
     typed: &TypedFlowop,
     at: Position,
 ) -> (Flowop, Vec<(&'static str, Span)>) {
-    let kind = typed
-        .kind
-        .as_ref()
-        .and_then(|kind| read_kind(reader, kind))
-        .unwrap_or_default();
+    let kind = typed.kind.as_ref().and_then(|kind| read_kind(reader, kind)).unwrap_or_default();
     let mut options = Options::default();
     let mut spans = Vec::new();
     for (index, value) in typed.options.iter().enumerate() {
@@ -51,10 +47,7 @@ fn read_kind(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     if known.is_none() {
         let nearest = names::nearest(&written.text, names::flowop_names());
         let name = written.text;
-        reader.error(
-            LanguageErrorKind::UnknownFlowop { name, nearest },
-            written.span,
-        );
+        reader.error(LanguageErrorKind::UnknownFlowop { name, nearest }, written.span);
     }
     known.map(str::to_owned)
 }
@@ -70,11 +63,7 @@ fn read_options(
     };
     for (offset, word) in words(&list) {
         let place = |from: usize, length: usize| {
-            if from_variable {
-                value.span
-            } else {
-                value.span_of(offset + from, length)
-            }
+            if from_variable { value.span } else { value.span_of(offset + from, length) }
         };
         if let Some((option, span)) = read_word(reader, word, &place, from_variable, options) {
             spans.push((option.name, span));
@@ -121,16 +110,10 @@ fn read_word(
         reader.error(unknown_option(key), place(0, key.len()));
         return None;
     };
-    let is_flag = matches!(
-        option.value,
-        ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag)
-    );
+    let is_flag = matches!(option.value, ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag));
     let name = option.name;
     let written = match (value, is_flag) {
-        (None, true) => Resolved {
-            text: String::new(),
-            span,
-        },
+        (None, true) => Resolved { text: String::new(), span },
         (Some(_), true) => {
             reader.error(LanguageErrorKind::TakesNoValue { option: name }, span);
             return None;
@@ -173,11 +156,7 @@ fn read_value(
         let value = value.to_owned();
         reader.note(NoteKind::EmbeddedDollar { value }, span);
     }
-    let text = if from_variable {
-        value.to_owned()
-    } else {
-        escape::decode(value)
-    };
+    let text = if from_variable { value.to_owned() } else { escape::decode(value) };
     Some(Resolved { text, span })
 }
 
@@ -230,26 +209,11 @@ fn integer(
     match reader.integer(what, written, false) {
         Ok(number) if (min..=max).contains(&number) => Some(number),
         Ok(_) => {
-            reader.error(
-                LanguageErrorKind::OutOfRange {
-                    what,
-                    value,
-                    min,
-                    max,
-                },
-                written.span,
-            );
+            reader.error(LanguageErrorKind::OutOfRange { what, value, min, max }, written.span);
             None
         }
         Err(reason) => {
-            reader.error(
-                LanguageErrorKind::BadNumber {
-                    what,
-                    value,
-                    reason,
-                },
-                written.span,
-            );
+            reader.error(LanguageErrorKind::BadNumber { what, value, reason }, written.span);
             None
         }
     }
@@ -282,14 +246,7 @@ fn plain(
     }
     if read.inexact {
         let meant = read.value.to_string();
-        reader.note(
-            NoteKind::NoSuffix {
-                option,
-                value,
-                meant,
-            },
-            written.span,
-        );
+        reader.note(NoteKind::NoSuffix { option, value, meant }, written.span);
     } else if read.value == 0 {
         reader.note(NoteKind::CountZero, written.span);
     }
@@ -307,11 +264,7 @@ fn port(reader: &mut Reader<'_>, written: &Resolved) -> Option<u16> {
             0 => "any port".to_owned(),
             port => port.to_string(),
         };
-        Some(NoteKind::NoSuffix {
-            option: "port",
-            value,
-            meant,
-        })
+        Some(NoteKind::NoSuffix { option: "port", value, meant })
     } else {
         None
     };
@@ -342,14 +295,7 @@ fn conns(reader: &mut Reader<'_>, written: &Resolved) -> Option<Conns> {
     }
     if read.inexact {
         let meant = read.value.to_string();
-        reader.note(
-            NoteKind::NoSuffix {
-                option: "conn",
-                value,
-                meant,
-            },
-            written.span,
-        );
+        reader.note(NoteKind::NoSuffix { option: "conn", value, meant }, written.span);
     }
     u32::try_from(read.value).ok().map(Conns::one)
 }
@@ -372,8 +318,7 @@ fn size(reader: &mut Reader<'_>, written: &Resolved) -> Option<Size> {
 /// `rand(min,max)`, cut up as uperf does by strtok; a bound that is missing is 2^32 - 1.
 fn random(reader: &mut Reader<'_>, written: &Resolved) -> Option<Result<Size, NumberError>> {
     let text = &written.text;
-    text.get(..5)
-        .filter(|head| head.eq_ignore_ascii_case("rand("))?;
+    text.get(..5).filter(|head| head.eq_ignore_ascii_case("rand("))?;
     let rest = text.get(5..).unwrap_or_default();
     let (min, rest) = next_part(rest, ',');
     let (max, _) = next_part(rest, ')');
@@ -382,10 +327,7 @@ fn random(reader: &mut Reader<'_>, written: &Resolved) -> Option<Result<Size, Nu
         // How a missing bound is printed.
         Some("4294967295") => Ok(u64::from(u32::MAX)),
         Some(part) => {
-            let part = Resolved {
-                text: part.trim_matches(' ').to_owned(),
-                span: written.span,
-            };
+            let part = Resolved { text: part.trim_matches(' ').to_owned(), span: written.span };
             match reader.integer("size", &part, false)? {
                 0 => Err(NumberError::Zero),
                 bound => Ok(bound),
@@ -447,10 +389,7 @@ fn code_point(text: &str) -> Option<u8> {
             let drop = digit(3, 3).filter(|drop| *drop > 0)?;
             Some(class * 8 + drop * 2)
         }
-        _ => name
-            .parse()
-            .ok()
-            .filter(|point| *point < 64 && !name.starts_with('+')),
+        _ => name.parse().ok().filter(|point| *point < 64 && !name.starts_with('+')),
     }
 }
 

@@ -43,10 +43,7 @@ impl Value {
     /// Where a part of `text` stands in the source.
     pub(super) fn span_of(&self, offset: usize, length: usize) -> Span {
         if self.contiguous {
-            Span {
-                offset: self.span.offset.saturating_add(offset),
-                length,
-            }
+            Span { offset: self.span.offset.saturating_add(offset), length }
         } else {
             self.span
         }
@@ -91,8 +88,7 @@ impl<'a> Lexer<'a> {
         if let Some(nul) = nul
             && source.get(nul + 1..).is_some_and(|rest| !rest.is_empty())
         {
-            out.notes
-                .push((NoteKind::NulByte, Span::between(nul, nul + 1)));
+            out.notes.push((NoteKind::NulByte, Span::between(nul, nul + 1)));
         }
         let text = source.get(..nul.unwrap_or(source.len())).unwrap_or(source);
         Self {
@@ -111,9 +107,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn looking_at(&self, text: &str) -> bool {
-        self.bytes
-            .get(self.at..)
-            .is_some_and(|rest| rest.starts_with(text.as_bytes()))
+        self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(text.as_bytes()))
     }
 
     fn text(&self, start: usize, end: usize) -> &'a str {
@@ -184,9 +178,7 @@ impl<'a> Lexer<'a> {
             self.at = from + found + close.len();
         } else {
             self.at = self.bytes.len();
-            self.out
-                .notes
-                .push((unclosed, Span::between(start, start + 2)));
+            self.out.notes.push((unclosed, Span::between(start, start + 2)));
         }
     }
 
@@ -358,10 +350,7 @@ impl<'a> Lexer<'a> {
 
     /// XML allows no `<` in a value, so a quote mark that has none before its end is one.
     fn single_quote_closes(&self) -> bool {
-        self.bytes
-            .iter()
-            .skip(self.at + 1)
-            .find(|byte| matches!(**byte, b'\'' | b'<'))
+        self.bytes.iter().skip(self.at + 1).find(|byte| matches!(**byte, b'\'' | b'<'))
             == Some(&b'\'')
     }
 
@@ -369,19 +358,13 @@ impl<'a> Lexer<'a> {
         self.refused |= quote == b'\'';
         let open = self.at;
         let start = open + 1;
-        let length = self
-            .bytes
-            .iter()
-            .skip(start)
-            .position(|byte| *byte == quote);
+        let length = self.bytes.iter().skip(start).position(|byte| *byte == quote);
         let end = start + length.unwrap_or(self.bytes.len().saturating_sub(start));
         self.at = end;
         if length.is_some() {
             self.at += 1;
         } else {
-            self.out
-                .notes
-                .push((NoteKind::UnclosedQuote, Span::between(open, start)));
+            self.out.notes.push((NoteKind::UnclosedQuote, Span::between(open, start)));
         }
         Value {
             text: one_line(self.text(start, end)),
@@ -454,11 +437,7 @@ mod tests {
                     TokenKind::Attribute { key, value } => format!("{key}={}", value.text),
                     TokenKind::Word(word) => format!("?{word}"),
                 };
-                if token.swallowed {
-                    format!("({text})")
-                } else {
-                    text
-                }
+                if token.swallowed { format!("({text})") } else { text }
             })
             .collect()
     }
@@ -479,10 +458,7 @@ mod tests {
 
     #[test]
     fn quoting_forms() {
-        assert_eq!(
-            words("a =\"x\" b= \"y\" c = 'z z'"),
-            ["a=x", "b=y", "c=z z"]
-        );
+        assert_eq!(words("a =\"x\" b= \"y\" c = 'z z'"), ["a=x", "b=y", "c=z z"]);
         assert_eq!(words("a=\"one\ntwo\""), ["a=one two"]);
         assert_eq!(words("a=x\"y z\"b=c"), ["a=xy z", "b=c"]);
         assert_eq!(words("a='it b=<"), ["a='it", "b=<"]);
@@ -490,10 +466,7 @@ mod tests {
 
     #[test]
     fn blanks_are_the_bytes_1_to_32() {
-        assert_eq!(
-            words("a=1\u{1}\u{b}b=2\u{7f}\u{a0}"),
-            ["a=1", "b=2\u{7f}\u{a0}"]
-        );
+        assert_eq!(words("a=1\u{1}\u{b}b=2\u{7f}\u{a0}"), ["a=1", "b=2\u{7f}\u{a0}"]);
     }
 
     #[test]
@@ -527,15 +500,7 @@ mod tests {
     fn what_uperf_swallows_is_marked() {
         assert_eq!(
             words("<groupfoo> <transaction>x <flowop />y=1 z=2"),
-            [
-                "<groupfoo",
-                "<transaction",
-                "(?x)",
-                "<flowop",
-                "/>",
-                "(y=1)",
-                "z=2"
-            ]
+            ["<groupfoo", "<transaction", "(?x)", "<flowop", "/>", "(y=1)", "z=2"]
         );
     }
 
@@ -559,10 +524,7 @@ mod tests {
         assert_eq!(notes("<flowop type=\"a\"/><flowop type=\"b\" />"), 1);
         assert_eq!(notes("<flowop type=\"a\"/> <flowop type=\"b\" />"), 0);
         // uperf refuses a minified file as a whole.
-        assert_eq!(
-            notes("<group nthreads=\"1\"><flowop type=\"a\"/><flowop />"),
-            0
-        );
+        assert_eq!(notes("<group nthreads=\"1\"><flowop type=\"a\"/><flowop />"), 0);
     }
 
     #[test]
@@ -583,12 +545,7 @@ mod tests {
     fn parts_of_a_value_keep_their_place() {
         let source = "options=\"size=4k  count=2\"";
         let lexed = lex(source);
-        let [
-            Token {
-                kind: TokenKind::Attribute { value, .. },
-                ..
-            },
-        ] = lexed.tokens.as_slice()
+        let [Token { kind: TokenKind::Attribute { value, .. }, .. }] = lexed.tokens.as_slice()
         else {
             panic!("{lexed:?}");
         };

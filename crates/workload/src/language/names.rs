@@ -10,10 +10,7 @@ const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
 
 /// Protocols that traffic can be sent by.
 pub(super) fn built_protocols() -> Vec<&'static str> {
-    protocols::ALL
-        .iter()
-        .map(|protocol| protocol.name())
-        .collect()
+    protocols::ALL.iter().map(|protocol| protocol.name()).collect()
 }
 
 pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
@@ -21,10 +18,7 @@ pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
 }
 
 pub(super) fn flowop_names() -> impl Iterator<Item = &'static str> {
-    flowops::ALL
-        .iter()
-        .map(|flowop| flowop.name())
-        .chain(UNBUILT_FLOWOPS)
+    flowops::ALL.iter().map(|flowop| flowop.name()).chain(UNBUILT_FLOWOPS)
 }
 
 /// The name most like `written`, if one is like it at all.

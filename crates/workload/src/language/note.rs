@@ -51,11 +51,7 @@ pub enum NoteKind {
     #[error("name= on a {on} names the group, as in uperf")]
     InnerName { on: &'static str },
     #[error("{key}= on a {on} applies to the {to}, as in uperf")]
-    Misplaced {
-        key: &'static str,
-        on: &'static str,
-        to: &'static str,
-    },
+    Misplaced { key: &'static str, on: &'static str, to: &'static str },
     #[error("this {key}= replaces the one before it")]
     Replaced { key: &'static str },
     #[error("a second options= resets count, size, duration and conn and adds to the rest")]
@@ -76,17 +72,9 @@ pub enum NoteKind {
     #[error("'{value}' is {milliseconds} milliseconds: m is not minutes in this language")]
     Milliseconds { value: String, milliseconds: String },
     #[error("{option}={value} is {meant}: {option} takes no suffix and reads digits only")]
-    NoSuffix {
-        option: &'static str,
-        value: String,
-        meant: String,
-    },
+    NoSuffix { option: &'static str, value: String, meant: String },
     #[error("{what}={value} is {meant}: suffixes multiply by 1024, also where nothing is a size")]
-    BinaryCount {
-        what: &'static str,
-        value: String,
-        meant: u64,
-    },
+    BinaryCount { what: &'static str, value: String, meant: u64 },
     #[error("'{value}' is {meant}: only the first letter of a suffix is read, and k is 1024")]
     LongSuffix { value: String, meant: u64 },
     #[error("'{value}' is {meant}: only 32 bits of a number are kept, as in uperf")]
@@ -146,10 +134,7 @@ pub enum NoteKind {
     #[error("uperf takes a UDP timeout below 1 ms for none")]
     UperfTimeoutShort,
     #[error("{option} has no effect on {flowop}")]
-    OptionIgnored {
-        option: &'static str,
-        flowop: String,
-    },
+    OptionIgnored { option: &'static str, flowop: String },
     #[error(
         "the group has several remote hosts: a flowop without remotehost= goes to the one that its \
          connection leads to, where uperf has every host execute it"

@@ -138,11 +138,7 @@ pub(super) fn time(text: &str) -> Result<Time, NumberError> {
     };
     let nanoseconds = if fraction {
         let exact = value * unit as f64;
-        if exact >= 1.0 {
-            exact.round() as u128
-        } else {
-            0
-        }
+        if exact >= 1.0 { exact.round() as u128 } else { 0 }
     } else {
         u128::from(whole.unsigned_abs()) * u128::from(unit)
     };
@@ -166,9 +162,7 @@ pub(super) fn time(text: &str) -> Result<Time, NumberError> {
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -183,13 +177,8 @@ fn whole(digits: &str) -> Option<i64> {
 /// C's strtod on a text without sign: digits with a point, an optional exponent.
 fn decimal(text: &str) -> (f64, &str) {
     let bytes = text.as_bytes();
-    let digits_from = |start: usize| {
-        bytes
-            .iter()
-            .skip(start)
-            .take_while(|byte| byte.is_ascii_digit())
-            .count()
-    };
+    let digits_from =
+        |start: usize| bytes.iter().skip(start).take_while(|byte| byte.is_ascii_digit()).count();
     let before = digits_from(0);
     let after = digits_from(before + 1);
     if before + after == 0 {

@@ -73,16 +73,8 @@ const INT_MAX: u64 = i32::MAX as u64;
 const OPEN: &[&str] = &["connect", "accept"];
 const THINK: &[&str] = &["think"];
 const MOVE: &[&str] = &["read", "write", "send", "recv", "sendto", "recvfrom"];
-const MOVE_OR_FILE: &[&str] = &[
-    "read",
-    "write",
-    "send",
-    "recv",
-    "sendto",
-    "recvfrom",
-    "sendfile",
-    "sendfilev",
-];
+const MOVE_OR_FILE: &[&str] =
+    &["read", "write", "send", "recv", "sendto", "recvfrom", "sendfile", "sendfilev"];
 const WAIT: &[&str] = &[
     "connect",
     "accept",
@@ -99,10 +91,7 @@ const WAIT: &[&str] = &[
 const FILE: &[&str] = &["sendfile", "sendfilev"];
 const ANY: &[&str] = &[];
 
-const ANY_INTEGER: Form = Form::Integer {
-    min: 0,
-    max: INT_MAX,
-};
+const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
 const STREAMS: Form = Form::Integer { min: 1, max: 65535 };
 const SHORT: Form = Form::Integer { min: 0, max: 65535 };
 
@@ -112,12 +101,7 @@ const fn unbuilt(
     form: Form,
     help: &'static str,
 ) -> OptionDef {
-    OptionDef {
-        name,
-        applies,
-        help,
-        value: ValueKind::Unbuilt(form),
-    }
+    OptionDef { name, applies, help, value: ValueKind::Unbuilt(form) }
 }
 
 const fn flag(
@@ -127,12 +111,7 @@ const fn flag(
     set: fn(&mut Options),
     get: fn(&Options) -> bool,
 ) -> OptionDef {
-    OptionDef {
-        name,
-        applies,
-        help,
-        value: ValueKind::Flag { set, get },
-    }
+    OptionDef { name, applies, help, value: ValueKind::Flag { set, get } }
 }
 
 const fn text(
@@ -142,12 +121,7 @@ const fn text(
     set: fn(&mut Options, String),
     get: fn(&Options) -> Option<&str>,
 ) -> OptionDef {
-    OptionDef {
-        name,
-        applies,
-        help,
-        value: ValueKind::Text { set, get },
-    }
+    OptionDef { name, applies, help, value: ValueKind::Text { set, get } }
 }
 
 /// Where 0 means that nothing was asked for.
@@ -241,34 +215,16 @@ pub static ALL: &[OptionDef] = &[
         name: "timeout",
         applies: WAIT,
         help: "longest wait of one operation",
-        value: ValueKind::Time {
-            set: |o, v| o.timeout = Some(v),
-            get: |o| o.timeout,
-        },
+        value: ValueKind::Time { set: |o, v| o.timeout = Some(v), get: |o| o.timeout },
     },
     OptionDef {
         name: "duration",
         applies: THINK,
         help: "how long to think",
-        value: ValueKind::Time {
-            set: |o, v| o.duration = Some(v),
-            get: |o| o.duration,
-        },
+        value: ValueKind::Time { set: |o, v| o.duration = Some(v), get: |o| o.duration },
     },
-    flag(
-        "busy",
-        THINK,
-        "think by spinning",
-        |o| o.busy = true,
-        |o| o.busy,
-    ),
-    flag(
-        "idle",
-        THINK,
-        "think by sleeping, as without it",
-        |_| {},
-        |_| false,
-    ),
+    flag("busy", THINK, "think by spinning", |o| o.busy = true, |o| o.busy),
+    flag("idle", THINK, "think by sleeping, as without it", |_| {}, |_| false),
     flag(
         "canfail",
         ANY,
@@ -359,121 +315,35 @@ pub static ALL: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt(
-        "batch_size",
-        ANY,
-        Form::Plain { min: 1 },
-        "messages of one system call",
-    ),
-    unbuilt(
-        "bblog",
-        OPEN,
-        ANY_INTEGER,
-        "black box logging of FreeBSD's TCP",
-    ),
+    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call"),
+    unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
     unbuilt("cipher", OPEN, Form::Text, "TLS cipher"),
     unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
     unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
     unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
     unbuilt("method", OPEN, Form::Text, "ssl or tls"),
     unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
-    unbuilt(
-        "sctp_hb_interval",
-        ANY,
-        ANY_INTEGER,
-        "SCTP heartbeat interval, ms",
-    ),
-    unbuilt(
-        "sctp_in_streams",
-        ANY,
-        STREAMS,
-        "SCTP streams towards the connecting side",
-    ),
-    unbuilt(
-        "sctp_max_burst_size",
-        ANY,
-        ANY_INTEGER,
-        "SCTP burst, packets",
-    ),
-    unbuilt(
-        "sctp_max_fragment_size",
-        ANY,
-        ANY_INTEGER,
-        "SCTP fragment, bytes",
-    ),
-    unbuilt(
-        "sctp_nodelay",
-        ANY,
-        Form::Flag,
-        "small SCTP messages are sent at once",
-    ),
-    unbuilt(
-        "sctp_out_streams",
-        ANY,
-        STREAMS,
-        "SCTP streams from the connecting side",
-    ),
+    unbuilt("sctp_hb_interval", ANY, ANY_INTEGER, "SCTP heartbeat interval, ms"),
+    unbuilt("sctp_in_streams", ANY, STREAMS, "SCTP streams towards the connecting side"),
+    unbuilt("sctp_max_burst_size", ANY, ANY_INTEGER, "SCTP burst, packets"),
+    unbuilt("sctp_max_fragment_size", ANY, ANY_INTEGER, "SCTP fragment, bytes"),
+    unbuilt("sctp_nodelay", ANY, Form::Flag, "small SCTP messages are sent at once"),
+    unbuilt("sctp_out_streams", ANY, STREAMS, "SCTP streams from the connecting side"),
     unbuilt("sctp_path_mtu", ANY, ANY_INTEGER, "SCTP path MTU, bytes"),
-    unbuilt(
-        "sctp_pr_policy",
-        ANY,
-        Form::Text,
-        "SCTP partial reliability: ttl, rtx or buf",
-    ),
-    unbuilt(
-        "sctp_pr_value",
-        ANY,
-        ANY_INTEGER,
-        "parameter of sctp_pr_policy",
-    ),
-    unbuilt(
-        "sctp_rto_initial",
-        ANY,
-        ANY_INTEGER,
-        "first SCTP retransmission time-out, ms",
-    ),
-    unbuilt(
-        "sctp_rto_max",
-        ANY,
-        ANY_INTEGER,
-        "longest SCTP retransmission time-out, ms",
-    ),
-    unbuilt(
-        "sctp_rto_min",
-        ANY,
-        ANY_INTEGER,
-        "shortest SCTP retransmission time-out, ms",
-    ),
-    unbuilt(
-        "sctp_sack_delay",
-        ANY,
-        ANY_INTEGER,
-        "delay of SCTP acknowledgements, ms",
-    ),
-    unbuilt(
-        "sctp_sack_frequency",
-        ANY,
-        ANY_INTEGER,
-        "packets for an SCTP acknowledgement",
-    ),
-    unbuilt(
-        "sctp_stream_id",
-        ANY,
-        SHORT,
-        "SCTP stream that a write uses",
-    ),
-    unbuilt(
-        "sctp_unordered",
-        ANY,
-        Form::Flag,
-        "SCTP messages may overtake each other",
-    ),
+    unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
+    unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
+    unbuilt("sctp_rto_initial", ANY, ANY_INTEGER, "first SCTP retransmission time-out, ms"),
+    unbuilt("sctp_rto_max", ANY, ANY_INTEGER, "longest SCTP retransmission time-out, ms"),
+    unbuilt("sctp_rto_min", ANY, ANY_INTEGER, "shortest SCTP retransmission time-out, ms"),
+    unbuilt("sctp_sack_delay", ANY, ANY_INTEGER, "delay of SCTP acknowledgements, ms"),
+    unbuilt("sctp_sack_frequency", ANY, ANY_INTEGER, "packets for an SCTP acknowledgement"),
+    unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream that a write uses"),
+    unbuilt("sctp_unordered", ANY, Form::Flag, "SCTP messages may overtake each other"),
 ];
 
 /// The option of this name, in any case.
 pub fn find(name: &str) -> Option<&'static OptionDef> {
-    ALL.iter()
-        .find(|option| option.name.eq_ignore_ascii_case(name))
+    ALL.iter().find(|option| option.name.eq_ignore_ascii_case(name))
 }
 
 impl OptionDef {
@@ -507,24 +377,17 @@ impl OptionDef {
 
 /// The way back from [`super::number::plain`], which makes 2^64 - 1 of every negative number.
 fn plain(value: u64) -> String {
-    if value == u64::MAX {
-        "-1".to_owned()
-    } else {
-        value.to_string()
-    }
+    if value == u64::MAX { "-1".to_owned() } else { value.to_string() }
 }
 
 /// A time in the largest unit that has no fraction.
 pub(super) fn time(value: Duration) -> String {
     let nanoseconds = value.as_nanos();
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
-    units
-        .into_iter()
-        .find(|(_, one)| nanoseconds.is_multiple_of(*one))
-        .map_or_else(
-            || format!("{nanoseconds}ns"),
-            |(unit, one)| format!("{}{unit}", nanoseconds / one),
-        )
+    units.into_iter().find(|(_, one)| nanoseconds.is_multiple_of(*one)).map_or_else(
+        || format!("{nanoseconds}ns"),
+        |(unit, one)| format!("{}{unit}", nanoseconds / one),
+    )
 }
 
 #[cfg(test)]
@@ -549,10 +412,7 @@ mod tests {
     fn options_are_for_known_flowops() {
         for option in ALL {
             for flowop in option.applies {
-                assert!(
-                    names::flowop_names().any(|name| name == *flowop),
-                    "{flowop}"
-                );
+                assert!(names::flowop_names().any(|name| name == *flowop), "{flowop}");
             }
         }
     }

@@ -34,13 +34,8 @@ pub struct Parsed {
 /// Everything that uperf refuses when it reads a file, all of it at once, in the order of the file.
 pub fn parse(source: &str, variables: &dyn Variables) -> Result<Parsed, Vec<LanguageError>> {
     let lines = Lines::new(source);
-    let mut reader = Reader {
-        variables,
-        notes: Vec::new(),
-        errors: Vec::new(),
-        refusals: Vec::new(),
-        lines,
-    };
+    let mut reader =
+        Reader { variables, notes: Vec::new(), errors: Vec::new(), refusals: Vec::new(), lines };
     if source.is_empty() {
         reader.error(LanguageErrorKind::EmptyFile, Span::default());
     }
@@ -77,11 +72,7 @@ impl FlowopSpans {
             return Span::default();
         };
         let same = |(name, _): &&(&str, Span)| *name == option;
-        spans
-            .options
-            .iter()
-            .rfind(same)
-            .map_or(spans.tag, |(_, span)| *span)
+        spans.options.iter().rfind(same).map_or(spans.tag, |(_, span)| *span)
     }
 
     pub(super) fn tag(&self, flowop: Position) -> Span {
@@ -121,11 +112,7 @@ impl Reader<'_> {
     }
 
     fn located(&self, kind: LanguageErrorKind, span: Span) -> LanguageError {
-        let at = if span.length == 0 {
-            Position::default()
-        } else {
-            self.position(span)
-        };
+        let at = if span.length == 0 { Position::default() } else { self.position(span) };
         LanguageError { kind, at, span }
     }
 
@@ -135,9 +122,7 @@ impl Reader<'_> {
 
     /// The exact name first: uperf's lower-cased files can only name lower-case variables.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
-        self.variables
-            .get(name)
-            .or_else(|| self.variables.get(&name.to_ascii_lowercase()))
+        self.variables.get(name).or_else(|| self.variables.get(&name.to_ascii_lowercase()))
     }
 
     /// An attribute's value before entities are read, and whether a variable gave it.
@@ -206,11 +191,7 @@ impl Reader<'_> {
             Ok(count) => Some(count),
             Err(reason) => {
                 let value = written.text;
-                let kind = LanguageErrorKind::BadNumber {
-                    what,
-                    value,
-                    reason,
-                };
+                let kind = LanguageErrorKind::BadNumber { what, value, reason };
                 self.error(kind, written.span);
                 None
             }
@@ -226,30 +207,16 @@ impl Reader<'_> {
         match number::time(&value) {
             Ok(time) => {
                 if let Some(reason) = time.nonsense {
-                    let kind = LanguageErrorKind::UnusableTime {
-                        what,
-                        value,
-                        reason,
-                    };
+                    let kind = LanguageErrorKind::UnusableTime { what, value, reason };
                     self.refuse(kind, written.span);
                 } else if time.looks_like_minutes {
                     let milliseconds = (time.duration.as_secs_f64() * 1e3).to_string();
-                    self.note(
-                        NoteKind::Milliseconds {
-                            value,
-                            milliseconds,
-                        },
-                        written.span,
-                    );
+                    self.note(NoteKind::Milliseconds { value, milliseconds }, written.span);
                 }
                 Some(time.duration)
             }
             Err(reason) => {
-                let kind = LanguageErrorKind::BadTime {
-                    what,
-                    value,
-                    reason,
-                };
+                let kind = LanguageErrorKind::BadTime { what, value, reason };
                 self.error(kind, written.span);
                 None
             }
@@ -261,9 +228,7 @@ impl Reader<'_> {
         let groups = typed.groups.iter().enumerate();
         Profile {
             name: name.map_or_else(String::new, |name| name.text),
-            groups: groups
-                .map(|(index, group)| self.group(index, group, spans))
-                .collect(),
+            groups: groups.map(|(index, group)| self.group(index, group, spans)).collect(),
         }
     }
 
@@ -297,10 +262,8 @@ impl Reader<'_> {
             let written = self.attribute(value)?;
             self.time("duration", written)
         });
-        let rate = typed
-            .rate
-            .as_ref()
-            .and_then(|value| Some((self.count("rate", value)?, value.span)));
+        let rate =
+            typed.rate.as_ref().and_then(|value| Some((self.count("rate", value)?, value.span)));
         if let Some((_, span)) = iterations
             && duration.is_some()
         {
@@ -362,11 +325,7 @@ impl Reader<'_> {
         }
         self.refusals.sort_by_key(|refusal| refusal.span);
         self.notes.sort_by_key(|note| note.span);
-        Ok(Parsed {
-            profile,
-            notes: self.notes,
-            refusals: self.refusals,
-        })
+        Ok(Parsed { profile, notes: self.notes, refusals: self.refusals })
     }
 }
 

@@ -10,19 +10,11 @@ use super::options;
 /// Writes a profile. Rates are written as whole numbers, since the language has no others.
 pub fn print(profile: &Profile) -> String {
     let mut out = String::from("<?xml version=\"1.0\"?>\n");
-    line(
-        &mut out,
-        0,
-        &format!("<profile name=\"{}\">", encode(&profile.name)),
-    );
+    line(&mut out, 0, &format!("<profile name=\"{}\">", encode(&profile.name)));
     for group in &profile.groups {
         let name = encode(&group.name);
         let strands = group.strands;
-        line(
-            &mut out,
-            1,
-            &format!("<group name=\"{name}\" nthreads=\"{strands}\">"),
-        );
+        line(&mut out, 1, &format!("<group name=\"{name}\" nthreads=\"{strands}\">"));
         for transaction in &group.transactions {
             line(&mut out, 2, &opening(transaction));
             for flowop in &transaction.flowops {
@@ -50,10 +42,7 @@ fn opening(transaction: &Transaction) -> String {
             format!("<transaction iterations=\"{iterations}\"{rate}>")
         }
         Until::Duration(duration) => {
-            format!(
-                "<transaction duration=\"{}\"{rate}>",
-                options::time(duration)
-            )
+            format!("<transaction duration=\"{}\"{rate}>", options::time(duration))
         }
     }
 }

@@ -22,9 +22,8 @@ pub(super) fn note(profile: &Profile, spans: &FlowopSpans, reader: &mut Reader<'
                 reader.note(kind, spans.option(flowop.at, option));
             }
         }
-        let hosts: BTreeSet<_> = flowops()
-            .filter_map(|flowop| flowop.options.remotehost.as_deref())
-            .collect();
+        let hosts: BTreeSet<_> =
+            flowops().filter_map(|flowop| flowop.options.remotehost.as_deref()).collect();
         let follower = flowops().find(|flowop| {
             flowop.options.remotehost.is_none() && !matches!(flowop.kind.as_str(), "nop" | "think")
         });
@@ -40,9 +39,7 @@ pub(super) fn note(profile: &Profile, spans: &FlowopSpans, reader: &mut Reader<'
 fn opens(flowop: &Flowop) -> Option<(Conns, &str)> {
     let opens = matches!(flowop.kind.as_str(), "connect" | "accept");
     let protocol = flowop.options.protocol.as_deref();
-    protocol
-        .filter(|_| opens)
-        .map(|protocol| (flowop.options.conn, protocol))
+    protocol.filter(|_| opens).map(|protocol| (flowop.options.conn, protocol))
 }
 
 /// Each note with the option that it is about.

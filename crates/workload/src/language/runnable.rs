@@ -39,10 +39,7 @@ pub fn runnable(profile: &Profile) -> Vec<LanguageError> {
         group.strands > 0 && group.transactions.iter().any(|t| !t.flowops.is_empty())
     };
     if !profile.groups.iter().any(does_something) {
-        errors.push(located(
-            LanguageErrorKind::NothingToRun,
-            Position::default(),
-        ));
+        errors.push(located(LanguageErrorKind::NothingToRun, Position::default()));
     }
     errors
 }
@@ -53,11 +50,7 @@ pub(super) fn refusals(profile: &Profile) -> impl Iterator<Item = LanguageError>
 }
 
 fn located(kind: LanguageErrorKind, at: Position) -> LanguageError {
-    LanguageError {
-        kind,
-        at,
-        span: Span::default(),
-    }
+    LanguageError { kind, at, span: Span::default() }
 }
 
 fn each_flowop(
@@ -132,10 +125,7 @@ fn unconnected(group: &Group) -> Vec<LanguageError> {
             && !flowop.options.canfail
         {
             let flowop_name = kind.to_owned();
-            let kind = LanguageErrorKind::NotConnected {
-                flowop: flowop_name,
-                conn,
-            };
+            let kind = LanguageErrorKind::NotConnected { flowop: flowop_name, conn };
             errors.push(located(kind, flowop.at));
         }
         if kind == "disconnect"

@@ -11,10 +11,7 @@ pub struct Span {
 
 impl Span {
     pub(super) fn between(start: usize, end: usize) -> Self {
-        Self {
-            offset: start,
-            length: end.saturating_sub(start),
-        }
+        Self { offset: start, length: end.saturating_sub(start) }
     }
 
     pub(super) fn end(self) -> usize {
@@ -37,19 +34,15 @@ impl<'a> Lines<'a> {
         Self {
             text,
             ascii: text.is_ascii(),
-            starts: std::iter::once(0)
-                .chain(after_newlines.map(|(at, _)| at + 1))
-                .collect(),
+            starts: std::iter::once(0).chain(after_newlines.map(|(at, _)| at + 1)).collect(),
         }
     }
 
     /// Line and column (in characters) of a byte, both from 1.
     pub(super) fn position(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= offset);
-        let start = line
-            .checked_sub(1)
-            .and_then(|index| self.starts.get(index).copied())
-            .unwrap_or(0);
+        let start =
+            line.checked_sub(1).and_then(|index| self.starts.get(index).copied()).unwrap_or(0);
         let before = if self.ascii {
             offset.saturating_sub(start)
         } else {

@@ -58,12 +58,8 @@ enum Element {
 }
 
 impl Element {
-    const ALL: [Element; 4] = [
-        Element::Profile,
-        Element::Group,
-        Element::Transaction,
-        Element::Flowop,
-    ];
+    const ALL: [Element; 4] =
+        [Element::Profile, Element::Group, Element::Transaction, Element::Flowop];
 
     fn name(self) -> &'static str {
         match self {
@@ -76,22 +72,12 @@ impl Element {
 
     /// A tag is known by its first letters.
     fn of(tag: &str) -> Option<Element> {
-        Self::ALL
-            .into_iter()
-            .find(|element| tag.starts_with(element.name()))
+        Self::ALL.into_iter().find(|element| tag.starts_with(element.name()))
     }
 }
 
-const ATTRIBUTES: [&str; 8] = [
-    "name",
-    "nthreads",
-    "nprocs",
-    "iterations",
-    "duration",
-    "rate",
-    "type",
-    "options",
-];
+const ATTRIBUTES: [&str; 8] =
+    ["name", "nthreads", "nprocs", "iterations", "duration", "rate", "type", "options"];
 
 pub(super) fn arrange(tokens: Vec<Token>) -> Typed {
     let mut arranger = Arranger::default();
@@ -135,11 +121,7 @@ impl Arranger {
     }
 
     fn token(&mut self, token: Token) {
-        let Token {
-            kind,
-            span,
-            swallowed,
-        } = token;
+        let Token { kind, span, swallowed } = token;
         match kind {
             TokenKind::Open(tag) => match Element::of(&tag) {
                 Some(element) => self.begin(element, &tag, span),
@@ -181,19 +163,10 @@ impl Arranger {
         self.tag = Some(element);
         self.skip_attributes = false;
         if tag != element.name() {
-            self.note(
-                NoteKind::TagTail {
-                    tag: element.name(),
-                    written: tag.to_owned(),
-                },
-                span,
-            );
+            self.note(NoteKind::TagTail { tag: element.name(), written: tag.to_owned() }, span);
         }
-        let first_inside = self
-            .open
-            .iter()
-            .position(|(open, _)| *open >= element)
-            .unwrap_or(self.open.len());
+        let first_inside =
+            self.open.iter().position(|(open, _)| *open >= element).unwrap_or(self.open.len());
         self.unclosed(first_inside);
         self.open.push((element, span));
         let what = || format!("<{}>", element.name());
@@ -201,20 +174,16 @@ impl Arranger {
             Element::Profile => self.saw_profile = true,
             Element::Group => {
                 self.in_group = true;
-                self.out.profile.groups.push(TypedGroup {
-                    at: span,
-                    ..TypedGroup::default()
-                });
+                self.out.profile.groups.push(TypedGroup { at: span, ..TypedGroup::default() });
             }
             Element::Transaction => {
                 let in_group = self.in_group;
                 match self.out.profile.groups.last_mut() {
                     Some(group) if in_group => {
                         self.in_transaction = true;
-                        group.transactions.push(TypedTransaction {
-                            at: span,
-                            ..TypedTransaction::default()
-                        });
+                        group
+                            .transactions
+                            .push(TypedTransaction { at: span, ..TypedTransaction::default() });
                     }
                     _ => {
                         self.skip_attributes = true;
@@ -224,10 +193,7 @@ impl Arranger {
             }
             Element::Flowop => {
                 if let Some(transaction) = self.transaction() {
-                    transaction.flowops.push(TypedFlowop {
-                        at: span,
-                        ..TypedFlowop::default()
-                    });
+                    transaction.flowops.push(TypedFlowop { at: span, ..TypedFlowop::default() });
                 } else {
                     self.skip_attributes = true;
                     self.error(LanguageErrorKind::OutsideTransaction { what: what() }, span);
@@ -252,12 +218,7 @@ impl Arranger {
                 self.unclosed(index + 1);
                 self.open.pop();
             }
-            None => self.note(
-                NoteKind::StrayClose {
-                    tag: element.name(),
-                },
-                span,
-            ),
+            None => self.note(NoteKind::StrayClose { tag: element.name() }, span),
         }
         match element {
             Element::Group => self.in_group = false,
@@ -272,10 +233,7 @@ impl Arranger {
 
     fn transaction(&mut self) -> Option<&mut TypedTransaction> {
         let group = self.out.profile.groups.last_mut()?;
-        group
-            .transactions
-            .last_mut()
-            .filter(|_| self.in_transaction)
+        group.transactions.last_mut().filter(|_| self.in_transaction)
     }
 
     /// The last flowop, also after its transaction has ended.
@@ -367,14 +325,9 @@ impl Arranger {
         span: Span,
     ) {
         match self.tag {
-            Some(on) if on != to => self.note(
-                NoteKind::Misplaced {
-                    key,
-                    on: on.name(),
-                    to: to.name(),
-                },
-                span,
-            ),
+            Some(on) if on != to => {
+                self.note(NoteKind::Misplaced { key, on: on.name(), to: to.name() }, span)
+            }
             _ if replaced => self.note(NoteKind::Replaced { key }, span),
             _ => {}
         }

@@ -91,9 +91,6 @@ mod tests {
             .into_iter()
             .map(|u| format!("{} {} {}", u.position, u.option, u.name))
             .collect();
-        assert_eq!(
-            found,
-            ["1:18 nthreads n", "2:43 remotehost H", "3:17 options o"]
-        );
+        assert_eq!(found, ["1:18 nthreads n", "2:43 remotehost H", "3:17 options o"]);
     }
 }

@@ -37,13 +37,7 @@ impl Cutter {
             .name("wirecost-cut".to_owned())
             .spawn(move || run(&of_thread, rows, schedule, interval, &stopped, &outlet))
             .ok();
-        Self {
-            counters,
-            rows,
-            cuts: Vec::new(),
-            stop,
-            thread,
-        }
+        Self { counters, rows, cuts: Vec::new(), stop, thread }
     }
 
     /// Makes a cut at once, on the caller's thread.
@@ -115,10 +109,7 @@ fn wait_until(due: Nanos, stop: &(Mutex<bool>, Condvar)) -> bool {
         if now >= due {
             return true;
         }
-        match stop
-            .1
-            .wait_timeout(stopped, Duration::from_nanos(due - now))
-        {
+        match stop.1.wait_timeout(stopped, Duration::from_nanos(due - now)) {
             Ok((guard, _)) => stopped = guard,
             Err(_) => return false,
         }
@@ -130,13 +121,7 @@ fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) ->
     let counters = sum(counters.iter().map(|counters| &**counters), rows);
     let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
     let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
-    Cut {
-        edge,
-        due,
-        at,
-        counters,
-        cpu,
-    }
+    Cut { edge, due, at, counters, cpu }
 }
 
 /// When to cut: the edges, and every interval counted from the window's start.
@@ -145,9 +130,7 @@ fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, 
     let (from, to) = window.unwrap_or((start, Nanos::MAX));
     let before = (from - start) / interval;
     let mut first = vec![(Edge::PhaseStart, start)];
-    let ramp = (1..=before)
-        .rev()
-        .map(|n| (Edge::Interval, from - n * interval));
+    let ramp = (1..=before).rev().map(|n| (Edge::Interval, from - n * interval));
     first.extend(ramp.filter(|&(_, due)| due > start));
     first.push((Edge::WindowStart, from));
     let within = (1u64..)
@@ -164,11 +147,7 @@ mod tests {
 
     #[test]
     fn intervals_are_counted_from_the_window() {
-        let schedule = Schedule {
-            phase: 0,
-            start: 100,
-            window: Some((130, 150)),
-        };
+        let schedule = Schedule { phase: 0, start: 100, window: Some((130, 150)) };
         let due: Vec<_> = instants(schedule, 8).collect();
         assert_eq!(
             due,
@@ -187,11 +166,7 @@ mod tests {
 
     #[test]
     fn a_phase_of_iterations_is_window_from_its_start() {
-        let schedule = Schedule {
-            phase: 0,
-            start: 100,
-            window: None,
-        };
+        let schedule = Schedule { phase: 0, start: 100, window: None };
         let due: Vec<_> = instants(schedule, 50).take(4).collect();
         assert_eq!(
             due,

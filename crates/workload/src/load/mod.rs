@@ -126,9 +126,7 @@ pub struct Load {
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Load")
-            .field("workers", &self.handles.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Load").field("workers", &self.handles.len()).finish_non_exhaustive()
     }
 }
 
@@ -187,10 +185,7 @@ impl Load {
         }
         let route = match plan.engine {
             EngineKind::Threads => Route::Mailbox(mailbox),
-            EngineKind::Epoll => Route::Inboxes {
-                inboxes,
-                worker: placement.worker_of(),
-            },
+            EngineKind::Epoll => Route::Inboxes { inboxes, worker: placement.worker_of() },
         };
         let consent = services.consent();
         let doors = services.with_consent_answer(doors, &plan);
@@ -229,19 +224,10 @@ impl Load {
     /// A host that has not agreed, or a program that this version cannot run.
     pub fn connect(&mut self, endpoints: Endpoints) -> Result<(), LoadError> {
         services::check_consent(&self.plan, &endpoints)?;
-        let files: Vec<FileSizes> = endpoints
-            .hosts
-            .iter()
-            .flat_map(|host| host.files.clone())
-            .collect();
-        let phases = self
-            .plan
-            .program
-            .groups
-            .iter()
-            .map(|g| g.phases.len())
-            .max()
-            .unwrap_or_default();
+        let files: Vec<FileSizes> =
+            endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
+        let phases =
+            self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
         let mut first_rows = vec![0; phases];
         let mut groups = Vec::new();
         for group in &self.plan.program.groups {
@@ -252,12 +238,7 @@ impl Load {
         }
         self.rows = (0..phases)
             .map(|phase| {
-                groups
-                    .iter()
-                    .filter_map(|g| g.rows.get(phase))
-                    .flatten()
-                    .cloned()
-                    .collect()
+                groups.iter().filter_map(|g| g.rows.get(phase)).flatten().cloned().collect()
             })
             .collect();
         self.groups = groups.into();
@@ -271,20 +252,13 @@ impl Load {
 
     /// Begins a phase. Its events come from [`Load::event`].
     pub fn start(&mut self, schedule: Schedule) {
-        let rows = self
-            .rows
-            .get(schedule.phase as usize)
-            .cloned()
-            .unwrap_or_default();
+        let rows = self.rows.get(schedule.phase as usize).cloned().unwrap_or_default();
         let (window, end): (Range<Nanos>, Nanos) = match schedule.window {
             Some((from, to)) => (from..to, to),
             None => (schedule.start..Nanos::MAX, 0),
         };
-        let counters: Vec<Arc<WorkerCounters>> = self
-            .handles
-            .iter()
-            .map(|_| Arc::new(WorkerCounters::new(rows.len())))
-            .collect();
+        let counters: Vec<Arc<WorkerCounters>> =
+            self.handles.iter().map(|_| Arc::new(WorkerCounters::new(rows.len()))).collect();
         let cutter = Cutter::start(
             counters.clone(),
             rows.len(),
@@ -391,10 +365,7 @@ impl Load {
             latencies: phase
                 .rows
                 .iter()
-                .map(|key| FlowopLatency {
-                    key: key.clone(),
-                    latency: Default::default(),
-                })
+                .map(|key| FlowopLatency { key: key.clone(), latency: Default::default() })
                 .collect(),
             flowops: phase.rows,
             ..PhaseResult::default()
@@ -424,14 +395,10 @@ impl Load {
         }
         result.retransmits = Some(retransmits);
         strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
-        self.warnings
-            .retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
+        self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
         if strangers > 0 {
             let host = String::new();
-            self.warnings.push(Warning::StrangersRefused {
-                host,
-                connections: strangers,
-            });
+            self.warnings.push(Warning::StrangersRefused { host, connections: strangers });
         }
         Some(result)
     }
@@ -499,11 +466,7 @@ fn start_worker(
         doorman_end = Some(doorman);
         worker_end = Some(worker);
     }
-    let keep: Vec<_> = wake
-        .iter()
-        .chain(&worker_end)
-        .map(AsRawFd::as_raw_fd)
-        .collect();
+    let keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
     let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
     let run = move || {
         let set_up = || -> io::Result<_> {
@@ -521,9 +484,7 @@ fn start_worker(
                 (None, Vec::new())
             };
             let pattern = Pattern::new(&payload, message, seed)?;
-            let buffer = usize::try_from(message)
-                .unwrap_or(MAX_PIECE)
-                .clamp(DATAGRAM, MAX_PIECE);
+            let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let run = common.run;
             let mut sockets = Sockets::new(&common, poll);
             let announced = services::listen(&mut sockets, &wanted)?;
@@ -556,12 +517,7 @@ fn start_worker(
         .spawn(run)
         .map_err(LoadError::system(format!("thread of worker {number}")))?;
     let _ = receiver.recv();
-    let handle = Handle {
-        orders: orders_to,
-        wake,
-        thread: Some(thread),
-        cpu,
-    };
+    let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
     Ok((handle, doorman_end))
 }
 
@@ -620,10 +576,7 @@ impl Files {
                 }
             }
         }
-        Ok(Self {
-            paths: Arc::new(paths),
-            sizes,
-        })
+        Ok(Self { paths: Arc::new(paths), sizes })
     }
 }
 

@@ -55,19 +55,9 @@ impl Placement {
             before[group as usize] = sum;
             sum += count;
         }
-        let worker_of = WorkerOf {
-            before: Arc::from(before),
-            workers: workers.max(1),
-        };
+        let worker_of = WorkerOf { before: Arc::from(before), workers: workers.max(1) };
         let pinned = plan.engine == EngineKind::Epoll;
-        Ok(Self {
-            workers,
-            cpus,
-            pinned,
-            strands,
-            worker_of,
-            forced,
-        })
+        Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
     }
 
     pub(super) fn workers(&self) -> u32 {

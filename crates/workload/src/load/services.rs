@@ -38,21 +38,11 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
         && service.port.is_none()
         && service.protocol != "unix"
         && plan.engine == EngineKind::Epoll;
-    own.then(|| {
-        if spread {
-            (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD)
-        } else {
-            1
-        }
-    })
+    own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 
 fn strands(plan: &Plan, service: &Service) -> u32 {
-    plan.program
-        .groups
-        .iter()
-        .find(|g| g.group == service.group)
-        .map_or(0, |g| g.strands)
+    plan.program.groups.iter().find(|g| g.group == service.group).map_or(0, |g| g.strands)
 }
 
 /// What one worker listens at: (service, group, strand, addresses).
@@ -94,10 +84,7 @@ impl Services {
         let unix = described.iter().any(|service| service.protocol == "unix");
         let directory = unix.then(|| private_directory(&plan.token)).transpose()?;
         let mut services = Self {
-            per_strand: described
-                .iter()
-                .map(|s| own_addresses_per_strand(plan, s))
-                .collect(),
+            per_strand: described.iter().map(|s| own_addresses_per_strand(plan, s)).collect(),
             described,
             at: plan.data_address,
             directory,
@@ -123,10 +110,7 @@ impl Services {
                         .listen(&place, &service.options)
                         .map_err(|error| cannot_listen(error, &place))?;
                     let options = Arc::new(service.options.clone());
-                    doors.push(Door {
-                        listener,
-                        kind: DoorKind::Data { protocol, options },
-                    });
+                    doors.push(Door { listener, kind: DoorKind::Data { protocol, options } });
                     services.listening.push(ServiceAddresses {
                         identity: Identity::Hello,
                         addresses: vec![address],
@@ -144,11 +128,7 @@ impl Services {
     /// beside its Unix sockets.
     fn open_consent(&mut self, doors: &mut Vec<Door>) -> Result<(), LoadError> {
         let mut places = Vec::new();
-        if self
-            .described
-            .iter()
-            .any(|service| service.protocol != "unix")
-        {
+        if self.described.iter().any(|service| service.protocol != "unix") {
             places.push(("tcp", Address::Inet(SocketAddr::new(self.wildcard(), 0))));
         }
         if let Some(directory) = &self.directory {
@@ -161,10 +141,7 @@ impl Services {
                 .map_err(|error| cannot_listen(error, &place))?;
             self.consent.push(address);
             let answer = Arc::from(Vec::new());
-            doors.push(Door {
-                listener,
-                kind: DoorKind::Consent { answer },
-            });
+            doors.push(Door { listener, kind: DoorKind::Consent { answer } });
         }
         Ok(())
     }
@@ -250,11 +227,7 @@ impl Services {
 /// A directory that only this user enters.
 fn private_directory(token: &str) -> Result<PathBuf, LoadError> {
     use std::os::unix::fs::DirBuilderExt;
-    let name = format!(
-        "wirecost-{}-{:08x}",
-        std::process::id(),
-        hello::run_number(token)
-    );
+    let name = format!("wirecost-{}-{:08x}", std::process::id(), hello::run_number(token));
     let path = std::env::temp_dir().join(name);
     std::fs::DirBuilder::new()
         .mode(0o700)
@@ -270,33 +243,19 @@ fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
         io::ErrorKind::PermissionDenied => " (ports below 1024 are for root)",
         _ => "",
     };
-    LoadError::System {
-        act: format!("cannot listen at {at}{remedy}"),
-        source: error,
-    }
+    LoadError::System { act: format!("cannot listen at {at}{remedy}"), source: error }
 }
 
 /// Listens at the addresses of a worker's strands.
 pub(super) fn listen(sockets: &mut Sockets, wanted: &[Wanted]) -> io::Result<Announced> {
     let mut announced = Vec::new();
     for want in wanted {
-        let owner = Owner {
-            group: want.group,
-            strand: want.strand,
-            local: want.local,
-            slot: 0,
-            id: 0,
-        };
-        let bound = sockets
-            .listen(want.service, owner, &want.addresses)
-            .map_err(|error| {
-                let place = want
-                    .addresses
-                    .first()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
-            })?;
+        let owner =
+            Owner { group: want.group, strand: want.strand, local: want.local, slot: 0, id: 0 };
+        let bound = sockets.listen(want.service, owner, &want.addresses).map_err(|error| {
+            let place = want.addresses.first().map(ToString::to_string).unwrap_or_default();
+            io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
+        })?;
         announced.push((want.service, want.group, want.strand, bound));
     }
     Ok(announced)
@@ -327,10 +286,8 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             return Err(LoadError::NoConsent { address, reason });
         }
         for address in &peer.consent {
-            let refused = |reason: String| LoadError::NoConsent {
-                address: address.to_string(),
-                reason,
-            };
+            let refused =
+                |reason: String| LoadError::NoConsent { address: address.to_string(), reason };
             let answer = ask_consent(address, run).map_err(|error| refused(error.to_string()))?;
             let consent: Consent = serde_json::from_slice(&answer)
                 .map_err(|_| refused("no agent of this run answers there".to_owned()))?;
@@ -365,10 +322,6 @@ fn same_places(own: &[ServiceAddresses], told: &[ServiceAddresses], asked: &Addr
     own.len() == told.len()
         && own.iter().zip(told).all(|(own, told)| {
             own.addresses.len() == told.addresses.len()
-                && own
-                    .addresses
-                    .iter()
-                    .zip(&told.addresses)
-                    .all(|(a, b)| same(a, b))
+                && own.addresses.iter().zip(&told.addresses).all(|(a, b)| same(a, b))
         })
 }

@@ -103,7 +103,10 @@ impl Place {
                 )));
             }
             sites.push(Site {
-                name: format!("peer{}", if names.len() > 1 { sites.len().to_string() } else { String::new() }),
+                name: format!(
+                    "peer{}",
+                    if names.len() > 1 { sites.len().to_string() } else { String::new() }
+                ),
                 data: Some(address),
                 how: How::Local,
             });
@@ -135,9 +138,11 @@ impl Place {
         };
         let mut sites = vec![site(0, IpAddr::V4(hosts[0].ipv4))];
         for name in names {
-            let found = hosts.iter().enumerate().skip(1).find_map(|(number, host)| {
-                Some((number, address_of(host, name)?))
-            });
+            let found = hosts
+                .iter()
+                .enumerate()
+                .skip(1)
+                .find_map(|(number, host)| Some((number, address_of(host, name)?)));
             let Some((number, address)) = found else {
                 let known: Vec<String> =
                     hosts[1..].iter().map(|h| format!("{} ({})", h.name, h.ipv4)).collect();
@@ -157,18 +162,16 @@ impl Place {
     fn on_hosts(names: &[String], hosts: &[HostArgument]) -> Result<Self, Failure> {
         let mut resolved = Vec::new();
         for host in hosts {
-            let address = host
-                .address
-                .to_socket_addrs()
-                .ok()
-                .and_then(|mut all| all.next())
-                .ok_or_else(|| {
-                    Failure::new(
-                        Status::Peer,
-                        format!("--host {}: {} does not resolve", host.name, host.address),
-                    )
-                    .help("use an IP address, or a name that this machine knows")
-                })?;
+            let address =
+                host.address.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(
+                    || {
+                        Failure::new(
+                            Status::Peer,
+                            format!("--host {}: {} does not resolve", host.name, host.address),
+                        )
+                        .help("use an IP address, or a name that this machine knows")
+                    },
+                )?;
             resolved.push((host, address));
         }
         let master = resolved.iter().find(|(host, _)| host.name == MASTER);
@@ -222,9 +225,7 @@ impl Place {
         };
         let (mut cpus, mut owns_cpus) = (Vec::new(), false);
         let host = match &site.how {
-            How::Remote(address) => {
-                AgentHost::connect(&site.name, address).map_err(failed)?.0
-            }
+            How::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?.0,
             How::Local => AgentHost::spawn(&site.name, agent()?).map_err(failed)?,
             How::Lab(number) => {
                 let mut command = agent()?;
@@ -257,8 +258,9 @@ impl Place {
 
 /// This program as an agent.
 fn agent() -> Result<Command, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Status::Peer, format!("cannot find this program: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Status::Peer, format!("cannot find this program: {error}"))
+    })?;
     let mut command = Command::new(program);
     command.args(["agent", "--session"]);
     Ok(command)

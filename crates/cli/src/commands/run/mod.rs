@@ -167,12 +167,7 @@ impl Run {
     }
 
     fn document(&self, started: u64) -> Document {
-        Document::empty(
-            &self.profile,
-            self.engine.name(),
-            env!("CARGO_PKG_VERSION"),
-            started,
-        )
+        Document::empty(&self.profile, self.engine.name(), env!("CARGO_PKG_VERSION"), started)
     }
 
     /// Everything that can be refused is, before anything is made.
@@ -242,9 +237,7 @@ impl Run {
                 .iter()
                 .map(|host| (host.name.clone(), host.environment.clone()))
                 .collect();
-            record
-                .save(&document, &hosts)
-                .map_err(|error| Failure::new(Status::Failed, error))?;
+            record.save(&document, &hosts).map_err(|error| Failure::new(Status::Failed, error))?;
         }
         self.show(&document, printer)
     }
@@ -256,8 +249,8 @@ impl Run {
         settings: &Settings,
         stop: &AtomicBool,
     ) -> (Outcome, Option<Printer<io::Stdout>>) {
-        let mut progress = (!self.quiet)
-            .then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
+        let mut progress =
+            (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
         let mut printer = (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
             let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
             let header = Header { profile: loaded.profile.name.clone(), strands };
@@ -271,8 +264,7 @@ impl Run {
                 printer.event(event);
             }
         };
-        let outcome =
-            controller::run(&loaded.profile, members, settings, stop, &mut listener);
+        let outcome = controller::run(&loaded.profile, members, settings, stop, &mut listener);
         if let Some(progress) = &mut progress {
             progress.clear();
         }
@@ -293,9 +285,10 @@ impl Run {
         // A reader that has seen enough (`| head`) is no failure.
         let _ = shown;
         if (self.format == Format::Uperf || self.json_on_stdout())
-            && let Some(error) = &document.error {
-                let _ = writeln!(io::stderr(), "wirecost: {error}");
-            }
+            && let Some(error) = &document.error
+        {
+            let _ = writeln!(io::stderr(), "wirecost: {error}");
+        }
         Ok(document.status)
     }
 

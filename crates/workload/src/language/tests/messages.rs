@@ -41,10 +41,7 @@ fn mistakes_in_values() {
 fn an_empty_file_is_refused_and_a_blank_one_cannot_run() {
     assert_eq!(messages(&refused("")), ["0:0 the file is empty"]);
     let parsed = accepted(" <!-- nothing -->\n");
-    assert_eq!(
-        messages(&parsed.refusals),
-        ["0:0 the profile has nothing to run"]
-    );
+    assert_eq!(messages(&parsed.refusals), ["0:0 the profile has nothing to run"]);
 }
 
 #[test]

@@ -48,9 +48,7 @@ fn around(flowops: &str) -> String {
 /// The only flowop of a profile that has it alone.
 #[track_caller]
 fn flowop(options: &str) -> (Flowop, Vec<String>) {
-    let parsed = accepted(&around(&format!(
-        "<flowop type=\"write\" options=\"{options}\"/>"
-    )));
+    let parsed = accepted(&around(&format!("<flowop type=\"write\" options=\"{options}\"/>")));
     let flowop = first_flowop(&parsed.profile).clone();
     (flowop, notes(&parsed))
 }
@@ -61,18 +59,11 @@ fn first_flowop(profile: &Profile) -> &Flowop {
 }
 
 fn notes(parsed: &Parsed) -> Vec<String> {
-    parsed
-        .notes
-        .iter()
-        .map(|note| format!("{} {note}", note.at))
-        .collect()
+    parsed.notes.iter().map(|note| format!("{} {note}", note.at)).collect()
 }
 
 fn messages(errors: &[LanguageError]) -> Vec<String> {
-    errors
-        .iter()
-        .map(|error| format!("{} {error}", error.at))
-        .collect()
+    errors.iter().map(|error| format!("{} {error}", error.at)).collect()
 }
 
 /// The profile without positions, for comparing what two texts mean.

@@ -36,19 +36,12 @@ fn size() -> impl Strategy<Value = Size> {
 fn conns() -> impl Strategy<Value = Conns> {
     (0..100u32, 0..100u32).prop_map(|(first, more)| match first {
         0 => Conns::default(),
-        first => Conns {
-            first,
-            last: first + more,
-        },
+        first => Conns { first, last: first + more },
     })
 }
 
 fn payload() -> impl Strategy<Value = Payload> {
-    prop_oneof![
-        Just(Payload::Random),
-        Just(Payload::Zero),
-        text().prop_map(Payload::File)
-    ]
+    prop_oneof![Just(Payload::Random), Just(Payload::Zero), text().prop_map(Payload::File)]
 }
 
 fn unbuilt() -> impl Strategy<Value = (String, String)> {
@@ -130,12 +123,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
             Some((duration, rate)) => (Until::Duration(duration), rate.map(|rate| rate as f64)),
             None => (Until::Iterations(iterations), None),
         };
-        Transaction {
-            until,
-            rate,
-            flowops,
-            at: Position::default(),
-        }
+        Transaction { until, rate, flowops, at: Position::default() }
     })
 }
 
@@ -188,10 +176,7 @@ fn the_generator_sets_every_option() {
     use proptest::test_runner::TestRunner;
 
     let mut runner = TestRunner::deterministic();
-    let mut missing: Vec<_> = OPTIONS
-        .iter()
-        .filter(|option| option.name != "idle")
-        .collect();
+    let mut missing: Vec<_> = OPTIONS.iter().filter(|option| option.name != "idle").collect();
     for _ in 0..2000 {
         let options = options().new_tree(&mut runner).unwrap().current();
         missing.retain(|option| option.written(&options).is_none());

@@ -9,10 +9,7 @@ use super::super::*;
 use super::*;
 
 fn set(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect()
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 #[test]
@@ -27,10 +24,7 @@ fn templates_with_unquoted_values_and_a_missing_end_tag() {
         .map(|t| t.flowops.iter().map(|f| f.kind.as_str()).collect())
         .collect();
     assert_eq!(kinds, [vec!["connect"], vec!["write"], vec!["disconnect"]]);
-    assert_eq!(
-        group.transactions[1].until,
-        Until::Duration(Duration::from_secs(30))
-    );
+    assert_eq!(group.transactions[1].until, Until::Duration(Duration::from_secs(30)));
     let write = &group.transactions[1].flowops[0].options;
     assert_eq!((write.count, write.size), (16, Some(Size::Fixed(1024))));
     assert_eq!(group.transactions[0].flowops[0].options.port, Some(30001));
@@ -55,10 +49,7 @@ fn variables_are_whole_values() {
     let group = &parsed.profile.groups[0];
     let options = |index: usize| &group.transactions[0].flowops[index].options;
     assert_eq!(group.strands, 4);
-    assert_eq!(
-        group.transactions[0].until,
-        Until::Duration(Duration::from_millis(1500))
-    );
+    assert_eq!(group.transactions[0].until, Until::Duration(Duration::from_millis(1500)));
     assert_eq!(options(0).remotehost.as_deref(), Some("Host.Example"));
     assert_eq!(options(0).protocol.as_deref(), Some("tcp"));
     assert_eq!(options(0).port, Some(5000));
@@ -86,10 +77,7 @@ fn unset_and_empty_variables() {
     let errors = refused_with(&source, &set(&[("p", "tcp")]));
     assert_eq!(
         errors[0].kind,
-        LanguageErrorKind::UnsetVariable {
-            name: "h".to_owned(),
-            remotehost: true
-        }
+        LanguageErrorKind::UnsetVariable { name: "h".to_owned(), remotehost: true }
     );
     assert_eq!(errors.len(), 1);
     // An empty option is passed on; an empty attribute is an error.
@@ -119,16 +107,8 @@ fn words_that_are_no_options_are_dropped_but_unknown_options_are_not() {
     let (flowop, notes) = flowop("size=1 $opts 4bogus=1 -x");
     assert_eq!(flowop.options.size, Some(Size::Fixed(1)));
     assert_eq!(notes.len(), 3, "{notes:#?}");
-    assert!(
-        notes[0].starts_with("4:38 '$opts' is dropped"),
-        "{}",
-        notes[0]
-    );
-    assert!(
-        notes[1].starts_with("4:44 '4bogus=1' is dropped"),
-        "{}",
-        notes[1]
-    );
+    assert!(notes[0].starts_with("4:38 '$opts' is dropped"), "{}", notes[0]);
+    assert!(notes[1].starts_with("4:44 '4bogus=1' is dropped"), "{}", notes[1]);
     let errors = refused(&around("<flowop type=write options=\"bogus=1\" />"));
     assert_eq!(messages(&errors), ["4:29 unknown option 'bogus'"]);
 }
@@ -207,10 +187,7 @@ fn a_second_list_of_options_resets_some() {
     ));
     let options = &first_flowop(&parsed.profile).options;
     assert_eq!(options.size, Some(Size::Fixed(9)));
-    assert_eq!(
-        (options.count, options.conn, options.canfail),
-        (1, Conns::default(), true)
-    );
+    assert_eq!((options.count, options.conn, options.canfail), (1, Conns::default(), true));
 }
 
 #[test]
@@ -241,15 +218,9 @@ fn rate_needs_a_duration_and_counts_in_1024() {
         let kinds: Vec<_> = parsed.notes.into_iter().map(|note| note.kind).collect();
         (parsed.profile.groups[0].transactions[0].rate, kinds)
     };
-    assert_eq!(
-        rate("duration=1s rate=100"),
-        (Some(100.0), vec![NoteKind::RateEven { rate: 100 }])
-    );
+    assert_eq!(rate("duration=1s rate=100"), (Some(100.0), vec![NoteKind::RateEven { rate: 100 }]));
     assert_eq!(rate("duration=1s rate=0"), (None, vec![]));
-    assert_eq!(
-        rate("iterations=1 rate=100"),
-        (None, vec![NoteKind::RateIgnored])
-    );
+    assert_eq!(rate("iterations=1 rate=100"), (None, vec![NoteKind::RateIgnored]));
     let (value, kinds) = rate("duration=1s rate=1k");
     assert_eq!(value, Some(1024.0));
     assert!(kinds.contains(&NoteKind::BinaryCount {
@@ -266,17 +237,13 @@ fn m_is_milliseconds() {
     );
     let transaction = &parsed.profile.groups[0].transactions[0];
     assert_eq!(transaction.until, Until::Duration(Duration::from_millis(2)));
-    assert_eq!(
-        notes(&parsed),
-        ["3:24 '2m' is 2 milliseconds: m is not minutes in this language"]
-    );
+    assert_eq!(notes(&parsed), ["3:24 '2m' is 2 milliseconds: m is not minutes in this language"]);
 }
 
 #[test]
 fn hours_pass_the_check_and_cannot_run() {
-    let parsed = accepted(&around(
-        "<flowop type=think options=\"duration=2h\" />\n<flowop type=nop />",
-    ));
+    let parsed =
+        accepted(&around("<flowop type=think options=\"duration=2h\" />\n<flowop type=nop />"));
     assert_eq!(
         messages(&parsed.refusals),
         ["4:38 duration=2h cannot be used: 'h' is no unit of time"]
@@ -291,16 +258,8 @@ fn plain_numbers_have_no_suffix() {
     assert_eq!(options.conn, Conns::one(2));
     assert_eq!(notes.len(), 4, "{notes:#?}");
     assert!(notes[0].starts_with("4:44 count=1k is 1"), "{}", notes[0]);
-    assert!(
-        notes[1].starts_with("4:47 port has no effect on write"),
-        "{}",
-        notes[1]
-    );
-    assert!(
-        notes[2].starts_with("4:52 port=abc is any port"),
-        "{}",
-        notes[2]
-    );
+    assert!(notes[1].starts_with("4:47 port has no effect on write"), "{}", notes[1]);
+    assert!(notes[2].starts_with("4:52 port=abc is any port"), "{}", notes[2]);
     assert!(notes[3].starts_with("4:61 conn=2x is 2"), "{}", notes[3]);
 }
 
@@ -322,22 +281,9 @@ fn sizes() {
         let source = around(&format!("<flowop type=write options=\"size={written}\" />"));
         messages(&refused(&source)).join("")
     };
-    assert_eq!(
-        errors("2g"),
-        "4:34 size='2g' is not a size: it must be less than 2g (2147483648)"
-    );
-    assert_eq!(
-        errors("0"),
-        "4:34 size='0' is not a size: it must be more than 0"
-    );
-    for bad in [
-        "rand(0,5)",
-        "rand(5)",
-        "rand(1,2,3)",
-        "rand(a,b)",
-        "-1",
-        "$",
-    ] {
+    assert_eq!(errors("2g"), "4:34 size='2g' is not a size: it must be less than 2g (2147483648)");
+    assert_eq!(errors("0"), "4:34 size='0' is not a size: it must be more than 0");
+    for bad in ["rand(0,5)", "rand(5)", "rand(1,2,3)", "rand(a,b)", "-1", "$"] {
         assert!(!errors(bad).is_empty(), "{bad}");
     }
 }
@@ -349,11 +295,7 @@ fn a_blank_in_rand_leaves_it_without_upper_end() {
     assert_eq!(flowop.options.size, Some(Size::Random { min: 4, max }));
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("makes it 4294967295"), "{}", notes[0]);
-    assert!(
-        notes[1].starts_with("4:44 '8k)' is dropped"),
-        "{}",
-        notes[1]
-    );
+    assert!(notes[1].starts_with("4:44 '8k)' is dropped"), "{}", notes[1]);
 }
 
 #[test]
@@ -376,10 +318,7 @@ fn what_is_not_built_yet_is_known() {
     assert_eq!(connect.unbuilt["sctp_nodelay"], "");
     assert_eq!(connect.wndsz, Some(12345));
     let found = messages(&parsed.refusals);
-    assert_eq!(
-        found[0],
-        "7:30 protocol sctp is not built yet; built: tcp, udp, unix"
-    );
+    assert_eq!(found[0], "7:30 protocol sctp is not built yet; built: tcp, udp, unix");
     assert_eq!(found.len(), 1 + 5 + 1, "{found:#?}");
     assert_eq!(notes(&parsed), [""; 0]);
 }
@@ -389,42 +328,21 @@ fn several_hosts_are_followed_by_connection() {
     let host = |name: &str| Some(name.to_uppercase());
     let parsed = accepted_with(include_str!("profiles/two-hosts.xml"), &host);
     let kinds: Vec<_> = parsed.notes.iter().map(|note| &note.kind).collect();
-    assert_eq!(
-        kinds,
-        [&NoteKind::FollowsConnection, &NoteKind::DatagramTimeout]
-    );
+    assert_eq!(kinds, [&NoteKind::FollowsConnection, &NoteKind::DatagramTimeout]);
     assert_eq!(parsed.refusals, []);
 }
 
 #[test]
 fn rsize_against_size() {
     let of = |options: &str| {
-        let parsed = accepted(&around(&format!(
-            "<flowop type=write options=\"{options}\" />"
-        )));
-        parsed
-            .notes
-            .into_iter()
-            .map(|note| note.kind)
-            .collect::<Vec<_>>()
+        let parsed = accepted(&around(&format!("<flowop type=write options=\"{options}\" />")));
+        parsed.notes.into_iter().map(|note| note.kind).collect::<Vec<_>>()
     };
     let (size, rsize) = (1000, 4000);
     assert_eq!(of("size=1000 rsize=1000"), []);
-    assert_eq!(
-        of("size=1000 rsize=500"),
-        [NoteKind::RsizeSmaller { rsize: 500, size }]
-    );
-    assert_eq!(
-        of("size=1000 rsize=4000"),
-        [NoteKind::RsizeClipped {
-            rsize,
-            clipped: 1000
-        }]
-    );
-    assert_eq!(
-        of("size=1000 rsize=4000 count=10"),
-        [NoteKind::RsizeLarger { rsize, size }]
-    );
+    assert_eq!(of("size=1000 rsize=500"), [NoteKind::RsizeSmaller { rsize: 500, size }]);
+    assert_eq!(of("size=1000 rsize=4000"), [NoteKind::RsizeClipped { rsize, clipped: 1000 }]);
+    assert_eq!(of("size=1000 rsize=4000 count=10"), [NoteKind::RsizeLarger { rsize, size }]);
     assert_eq!(of("size=rand(1,9) rsize=4"), [NoteKind::RsizeRandom]);
     let parsed = accepted(&around("<flowop type=write options=\"size=1 rsize=0\" />"));
     assert_eq!(first_flowop(&parsed.profile).options.rsize, None);
@@ -437,11 +355,7 @@ fn udp_time_outs() {
             "<flowop type=connect options=\"remotehost=h protocol=udp\" />\n\
              <flowop type=read options=\"size=64 {timeout}\" />"
         )));
-        parsed
-            .notes
-            .into_iter()
-            .map(|note| note.kind)
-            .collect::<Vec<_>>()
+        parsed.notes.into_iter().map(|note| note.kind).collect::<Vec<_>>()
     };
     assert_eq!(of(""), [NoteKind::DatagramTimeout]);
     assert_eq!(of("timeout=1s"), []);
@@ -469,13 +383,7 @@ fn options_of_wirecost() {
     let connect = &flowops[0].options;
     assert_eq!((connect.mss, connect.dscp), (Some(1400), Some(46)));
     assert_eq!(connect.bind.as_deref(), Some("10.0.0.1"));
-    assert_eq!(
-        connect.conn,
-        Conns {
-            first: 1,
-            last: 100
-        }
-    );
+    assert_eq!(connect.conn, Conns { first: 1, last: 100 });
     let write = &flowops[1].options;
     assert_eq!(write.payload, Payload::File("/Tmp/X".to_owned()));
     assert!(write.verify);

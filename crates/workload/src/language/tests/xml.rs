@@ -18,11 +18,7 @@ const PRETTY: &str = r#"<?xml version="1.0"?>
 fn same(source: &str) {
     let parsed = accepted(source);
     let pretty = without_positions(accepted(PRETTY).profile);
-    assert_eq!(
-        without_positions(parsed.profile.clone()),
-        pretty,
-        "{source}"
-    );
+    assert_eq!(without_positions(parsed.profile.clone()), pretty, "{source}");
     assert_eq!(notes(&parsed), [""; 0], "{source}");
 }
 
@@ -53,11 +49,7 @@ fn with_blanks_around_the_equals_sign() {
 
 #[test]
 fn with_end_tags_instead_of_empty_elements() {
-    same(
-        &PRETTY
-            .replace("/>", "></flowop>")
-            .replace("</group>", "</group >"),
-    );
+    same(&PRETTY.replace("/>", "></flowop>").replace("</group>", "</group >"));
 }
 
 #[test]
@@ -78,9 +70,8 @@ fn with_windows_line_ends() {
 
 #[test]
 fn entities_are_decoded_after_words_are_split() {
-    let parsed = accepted(&around(
-        "<flowop type=\"sendfile\" options=\"dir=/a&#32;b&quot;&lt;\"/>",
-    ));
+    let parsed =
+        accepted(&around("<flowop type=\"sendfile\" options=\"dir=/a&#32;b&quot;&lt;\"/>"));
     let dir = first_flowop(&parsed.profile).options.dir.clone();
     assert_eq!(dir.as_deref(), Some("/a b\"<"));
 }
@@ -88,19 +79,16 @@ fn entities_are_decoded_after_words_are_split() {
 #[test]
 fn variables_with_upper_case_and_kept_values() {
     let variables = |name: &str| (name == "DIR").then(|| "/Srv/&amp;".to_owned());
-    let parsed = accepted_with(
-        &around("<flowop type=\"sendfile\" options=\"dir=$DIR\"/>"),
-        &variables,
-    );
+    let parsed =
+        accepted_with(&around("<flowop type=\"sendfile\" options=\"dir=$DIR\"/>"), &variables);
     let dir = first_flowop(&parsed.profile).options.dir.clone();
     assert_eq!(dir.as_deref(), Some("/Srv/&amp;"));
 }
 
 #[test]
 fn a_flowop_that_uperf_would_lose_is_kept_and_noted() {
-    let parsed = accepted(&around(
-        "<flowop type=\"nop\"/><flowop type=\"think\" options=\"duration=1s\"/>",
-    ));
+    let parsed =
+        accepted(&around("<flowop type=\"nop\"/><flowop type=\"think\" options=\"duration=1s\"/>"));
     assert_eq!(parsed.profile.groups[0].transactions[0].flowops.len(), 2);
     assert_eq!(
         notes(&parsed),
