@@ -205,7 +205,6 @@ impl Traffic {
             environment: Default::default(),
         }
     }
-
     fn edges(&self) -> Vec<(Edge, f64)> {
         let end = self.ramp + self.window;
         let mut edges = vec![(Edge::PhaseStart, 0.0), (Edge::WindowStart, self.ramp)];
