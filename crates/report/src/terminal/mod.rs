@@ -127,7 +127,7 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         figure(out, look, "tcp", &figures)?;
     }
     if let Some(datagrams) = &run.datagrams {
-        let share = datagrams.lost as f64 * 100.0 / datagrams.sent.max(1) as f64;
+        let share = datagrams.lost.max(0) as f64 * 100.0 / datagrams.sent.max(1) as f64;
         let figures = format!(
             "{} sent, {} received, {} lost ({share:.3}%), {} late",
             count(datagrams.sent),

@@ -1,0 +1,190 @@
+use std::io::Write;
+
+use clap::Args;
+use wirecost_model::profile::{Options, Payload, Until};
+use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
+use wirecost_model::status::Status;
+use wirecost_workload::program;
+
+use crate::Failure;
+use crate::profile::{self, Loaded, parse_variable};
+
+/// Say what a profile means: the program of each side, and every quirk that changes a number.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// A file, or a built-in profile of `wirecost list`.
+    #[arg(value_name = "PROFILE|@BUILTIN")]
+    profile: String,
+
+    /// Set a variable of the profile; beats the environment.
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    variables: Vec<(String, String)>,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        // Which hosts there will be is not known here; a name stands for each.
+        let mut name = |number: usize| Some(format!("host{}", number + 1));
+        let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
+        let mut text = String::new();
+        describe(&loaded, &mut text);
+        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        let mut err = std::io::stderr().lock();
+        for note in &loaded.notes {
+            let _ = writeln!(err, "{:?}", profile::draw_note(&loaded, note));
+        }
+        if !loaded.refusals.is_empty() {
+            let refusals = profile::describe(&loaded.name, &loaded.source, &loaded.refusals);
+            drop(err);
+            refusals.print();
+            let _ = writeln!(
+                std::io::stderr(),
+                "wirecost: {} is a profile, but `wirecost run` refuses it for the reasons above",
+                loaded.name
+            );
+        }
+        Ok(Status::Ok)
+    }
+}
+
+fn describe(loaded: &Loaded, text: &mut String) {
+    let profile = &loaded.profile;
+    let strands: u64 = profile.groups.iter().map(|group| u64::from(group.strands)).sum();
+    let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
+    let label = if profile.name.is_empty() { &loaded.name } else { &profile.name };
+    *text += &format!(
+        "profile {label}: {}, {}, {}\n",
+        plural(profile.groups.len() as u64, "group"),
+        plural(strands, "strand"),
+        plural(phases as u64, "phase"),
+    );
+    for (variable, value) in &loaded.assigned {
+        *text += &format!("  ${variable} is not set: {value} stands for the host a run gives it\n");
+    }
+    let hosts = program::remote_hosts(profile);
+    match program::compile(profile) {
+        Ok(programs) => {
+            for (number, program) in programs.iter().enumerate() {
+                let host = match number {
+                    0 => "master".to_owned(),
+                    _ => format!("peer {}", hosts[number - 1]),
+                };
+                *text += &format!("\n{host}\n");
+                describe_program(program, &hosts, text);
+            }
+        }
+        Err(errors) => {
+            for error in errors {
+                *text += &format!("\ncannot be run: {error}\n");
+            }
+        }
+    }
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn describe_program(program: &Program, hosts: &[String], text: &mut String) {
+    for group in &program.groups {
+        let name = if group.name.is_empty() {
+            format!("group {}", group.group + 1)
+        } else {
+            format!("group {} {}", group.group + 1, group.name)
+        };
+        *text += &format!("  {name}: {}\n", plural(u64::from(group.strands), "strand"));
+        describe_group(group, hosts, text);
+    }
+}
+
+fn describe_group(group: &GroupProgram, hosts: &[String], text: &mut String) {
+    for (number, phase) in group.phases.iter().enumerate() {
+        let Some(phase) = phase else { continue };
+        *text += &format!("    phase {}, {}\n", number + 1, how_often(phase));
+        for act in &phase.acts {
+            let line = describe_act(act, hosts);
+            *text += format!("      {:<11} {line}", act.kind).trim_end();
+            *text += "\n";
+        }
+    }
+}
+
+fn how_often(phase: &PhaseProgram) -> String {
+    let often = match phase.until {
+        Until::Iterations(1) => "once".to_owned(),
+        Until::Iterations(n) => format!("{n} times"),
+        Until::Duration(length) => format!("for {}", humantime::format_duration(length)),
+    };
+    match phase.rate {
+        Some(rate) if matches!(phase.until, Until::Duration(_)) => {
+            format!("{often}, {rate} transactions/s a strand, evenly")
+        }
+        _ => often,
+    }
+}
+
+fn describe_act(act: &Act, hosts: &[String]) -> String {
+    let o: &Options = &act.options;
+    let default = Options::default();
+    let mut words = Vec::new();
+    if let Some(service) = act.service {
+        let other = match service.host {
+            0 => "master".to_owned(),
+            host => hosts[host as usize - 1].clone(),
+        };
+        let towards = if act.kind == "connect" { "to" } else { "on" };
+        words.push(format!("{towards} {other}"));
+        words.extend(o.protocol.clone());
+        words.extend(o.port.map(|port| format!("port {port}")));
+    }
+    let bytes = |n: u64| wirecost_model::units::binary(n);
+    match (o.size, o.rsize) {
+        (Some(size), Some(unit)) => {
+            words.push(format!("{size} x {} in pieces of {}", o.count * o.repeat, bytes(unit)));
+        }
+        (Some(size), None) if o.count * o.repeat == 1 => words.push(size.to_string()),
+        (Some(size), None) => words.push(format!("{size} x {}", o.count * o.repeat)),
+        (None, _) if o.count * o.repeat != 1 => words.push(format!("x {}", o.count * o.repeat)),
+        (None, _) => {}
+    }
+    if let Some(length) = o.duration {
+        let how = if o.busy { "spinning" } else { "asleep" };
+        words.push(format!("{} {how}", humantime::format_duration(length)));
+    }
+    if let Some(dir) = &o.dir {
+        words.push(match o.nfiles {
+            Some(n) => format!("{n} files of {dir}"),
+            None => format!("files of {dir}"),
+        });
+    }
+    if o.conn != default.conn {
+        words.push(format!("connection {}", o.conn));
+    }
+    if let Some(timeout) = o.timeout {
+        words.push(format!("at most {}", humantime::format_duration(timeout)));
+    }
+    words.extend(o.wndsz.map(|n| format!("buffers {}", bytes(n))));
+    words.extend(o.mss.map(|n| format!("mss {n}")));
+    words.extend(o.dscp.map(|n| format!("dscp {n}")));
+    words.extend(o.cc.as_ref().map(|cc| format!("congestion control {cc}")));
+    words.extend(o.bind.as_ref().map(|from| format!("from {from}")));
+    match &o.payload {
+        Payload::Random => {}
+        Payload::Zero => words.push("zeros".to_owned()),
+        Payload::File(path) => words.push(format!("content of {path}")),
+    }
+    for (flag, name) in [
+        (o.tcp_nodelay, "nodelay"),
+        (o.canfail, "may fail"),
+        (o.verify, "verified"),
+    ] {
+        if flag {
+            words.push(name.to_owned());
+        }
+    }
+    words.extend(o.unbuilt.iter().map(|(name, value)| match value.as_str() {
+        "" => name.clone(),
+        value => format!("{name}={value}"),
+    }));
+    words.join(", ")
+}

@@ -1,0 +1,132 @@
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use wirecost_lab::{self as lab, LabError, LabSpec};
+use wirecost_model::status::Status;
+
+use crate::Failure;
+
+/// Make, show or remove test hosts in network namespaces on this machine.
+///
+/// `wirecost run --lab` makes a lab of its own for the run; one made here stays, for `run
+/// --lab=NAME` and for anything else (`ip netns exec ...`).
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// Make a lab that stays.
+    Up {
+        #[arg(long, value_name = "N", default_value_t = 2)]
+        hosts: usize,
+        #[arg(long, default_value = lab::DEFAULT_NAME)]
+        name: String,
+    },
+    /// Remove a lab, and what runs that were killed left behind.
+    Down {
+        #[arg(long, default_value = lab::DEFAULT_NAME)]
+        name: String,
+    },
+    /// Show all labs.
+    Status,
+}
+
+pub(crate) fn failure(error: &LabError) -> Failure {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    let status = match error {
+        LabError::HostCount { .. } | LabError::BadName { .. } | LabError::NameTaken { .. } => {
+            Status::Usage
+        }
+        _ => Status::Peer,
+    };
+    let failure = Failure::new(status, text);
+    match error.remedy() {
+        Some(remedy) => failure.help(remedy),
+        None => failure,
+    }
+}
+
+impl Lab {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        let mut out = std::io::stdout().lock();
+        match self.act {
+            Act::Up { hosts, name } => {
+                let lab = lab::Lab::up(&LabSpec::to_stay(name, hosts)).map_err(|e| failure(&e))?;
+                let _ = writeln!(out, "lab {} is up", lab.name());
+                for host in lab.hosts() {
+                    let _ = writeln!(out, "  {}", line(host));
+                }
+                let name = lab.name();
+                let option = if name == lab::DEFAULT_NAME {
+                    String::new()
+                } else {
+                    format!(" --name {name}")
+                };
+                let _ = writeln!(out, "use it:    wirecost run @stream --lab={name}");
+                let _ = writeln!(out, "remove it: wirecost lab down{option}");
+            }
+            Act::Down { name } => {
+                let mut removed = lab::remove_stale().map_err(|e| failure(&e))?;
+                match lab::down(&name) {
+                    Ok(one) => removed.push(one),
+                    // Something was removed: not to find the usual lab as well is no failure.
+                    Err(LabError::NotFound { .. }) if !removed.is_empty() => {}
+                    Err(error) => return Err(failure(&error)),
+                }
+                for one in removed {
+                    let count = one.namespaces.len();
+                    let _ = writeln!(out, "removed lab {} ({count} namespaces)", one.name);
+                }
+            }
+            Act::Status => {
+                let status = lab::status().map_err(|e| failure(&e))?;
+                if status.labs.is_empty() && status.orphans.is_empty() {
+                    let _ = writeln!(out, "there is no lab");
+                }
+                for one in &status.labs {
+                    let state = match (one.stale, one.whole) {
+                        (true, _) => "left behind by a run; `wirecost lab down` removes it",
+                        (false, false) => "not whole: a namespace is gone",
+                        (false, true) => "up",
+                    };
+                    let _ = writeln!(out, "lab {}: {state}", one.name);
+                    for host in &one.hosts {
+                        let link = match &host.link {
+                            Some(link) if link.running => "link up",
+                            Some(_) => "link down",
+                            None => "link not visible",
+                        };
+                        let alive = if host.alive { link } else { "gone" };
+                        let _ = writeln!(out, "  {}  {alive}", line(&host.host));
+                    }
+                }
+                for orphan in &status.orphans {
+                    let _ = writeln!(out, "namespace {orphan} belongs to no lab");
+                }
+            }
+        }
+        Ok(Status::Ok)
+    }
+}
+
+fn line(host: &lab::LabHost) -> String {
+    let cpus: Vec<String> = host.cpus.iter().map(ToString::to_string).collect();
+    let whose = if host.owns_cpus { "own CPU" } else { "shared CPUs" };
+    let ipv6 = host.ipv6.map_or_else(String::new, |address| address.to_string());
+    format!(
+        "{:<4} {:<15} {:<18} {whose} {:<8} netns {}",
+        host.name,
+        host.ipv4,
+        ipv6,
+        cpus.join(","),
+        host.namespace
+    )
+}

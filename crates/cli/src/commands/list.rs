@@ -1,0 +1,66 @@
+use std::io::Write;
+
+use clap::Args;
+use wirecost_model::status::Status;
+use wirecost_workload::builtins::{self, Default};
+use wirecost_workload::{flowops, language, protocols};
+
+use crate::Failure;
+
+/// List what there is: built-in profiles, flowops, options, protocols, engines.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Show the profile of this name, as an example to learn from.
+    #[arg(value_name = "@BUILTIN")]
+    show: Option<String>,
+}
+
+impl List {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        let mut out = std::io::stdout().lock();
+        let written = match self.show {
+            Some(name) => {
+                let short = name.trim_start_matches('@');
+                let builtin = builtins::find(short).ok_or_else(|| {
+                    Failure::usage(format!("there is no built-in profile @{short}"))
+                        .help("`wirecost list` names them all")
+                })?;
+                write!(out, "{}", builtin.source)
+            }
+            None => list(&mut out),
+        };
+        // A reader that has seen enough (`| head`) is no failure.
+        let _ = written;
+        Ok(Status::Ok)
+    }
+}
+
+fn list(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "Built-in profiles (wirecost run @NAME [--var k=v]...)")?;
+    for builtin in &builtins::ALL {
+        writeln!(out, "  @{:<14} {}", builtin.name, builtin.summary)?;
+        let variables: Vec<String> = builtin
+            .variables
+            .iter()
+            .filter_map(|variable| match variable.default {
+                Default::Text(text) => Some(format!("{}={text}", variable.name)),
+                Default::Host => None,
+                Default::Executable => Some(format!("{}=(this program)", variable.name)),
+            })
+            .collect();
+        writeln!(out, "  {:<15} {}", "", variables.join(" "))?;
+    }
+    writeln!(out, "\nFlowops")?;
+    for flowop in flowops::ALL {
+        writeln!(out, "  {:<15} {}", flowop.name(), flowop.help())?;
+    }
+    writeln!(out, "\nOptions of flowops")?;
+    for option in language::OPTIONS {
+        writeln!(out, "  {:<15} {}", option.name, option.help)?;
+    }
+    let protocols: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name()).collect();
+    writeln!(out, "\nProtocols: {}", protocols.join(", "))?;
+    let engines: Vec<&str> =
+        wirecost_model::plan::EngineKind::ALL.iter().map(|engine| engine.name()).collect();
+    writeln!(out, "Engines:   {}", engines.join(", "))
+}

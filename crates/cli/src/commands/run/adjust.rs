@@ -1,0 +1,79 @@
+//! What the command line changes of a profile.
+
+use std::time::Duration;
+
+use wirecost_model::profile::{Profile, Until};
+
+use crate::Failure;
+
+pub(super) struct Adjust {
+    pub(super) connections: Option<u32>,
+    pub(super) duration: Option<Duration>,
+    pub(super) reverse: bool,
+}
+
+impl Adjust {
+    pub(super) fn apply(&self, profile: &mut Profile) -> Result<(), Failure> {
+        if let Some(connections) = self.connections {
+            for group in &mut profile.groups {
+                group.strands = connections;
+            }
+        }
+        if let Some(duration) = self.duration {
+            set_duration(profile, duration)?;
+        }
+        if self.reverse {
+            reverse(profile)?;
+        }
+        Ok(())
+    }
+}
+
+/// The phase that counts is the longest that lasts a time.
+fn set_duration(profile: &mut Profile, duration: Duration) -> Result<(), Failure> {
+    let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
+    let length = |phase: usize| {
+        let of_group = profile.groups.iter().filter_map(|group| group.transactions.get(phase));
+        of_group
+            .filter_map(|transaction| match transaction.until {
+                Until::Duration(length) => Some(length),
+                Until::Iterations(_) => None,
+            })
+            .max()
+    };
+    // The last of the longest, as the run chooses it.
+    let headline = (0..phases).filter_map(|phase| Some((length(phase)?, phase))).max();
+    let Some((_, headline)) = headline else {
+        return Err(Failure::usage("--duration: no transaction of the profile has a duration")
+            .help("its phases are counted by iterations; change them in the profile"));
+    };
+    for transaction in profile.groups.iter_mut().filter_map(|g| g.transactions.get_mut(headline)) {
+        if let Until::Duration(length) = &mut transaction.until {
+            *length = duration;
+        }
+    }
+    Ok(())
+}
+
+fn reverse(profile: &mut Profile) -> Result<(), Failure> {
+    let flowops =
+        profile.groups.iter_mut().flat_map(|g| &mut g.transactions).flat_map(|t| &mut t.flowops);
+    for flowop in flowops {
+        let reversed = match flowop.kind.as_str() {
+            "read" => "write",
+            "write" => "read",
+            "send" => "recv",
+            "recv" => "send",
+            "sendto" => "recvfrom",
+            "recvfrom" => "sendto",
+            "sendfile" => {
+                let message = format!("--reverse: the sendfile at {} has no reverse", flowop.at);
+                return Err(Failure::usage(message)
+                    .help("connect from the other end: exchange connect and accept"));
+            }
+            _ => continue,
+        };
+        flowop.kind = reversed.to_owned();
+    }
+    Ok(())
+}

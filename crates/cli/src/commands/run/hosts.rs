@@ -1,0 +1,299 @@
+//! Where a run happens: on loopback, in a lab, or on hosts that have agents.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::process::Command;
+
+use wirecost_fleet::controller::Member;
+use wirecost_fleet::host::AgentHost;
+use wirecost_lab::{Lab, LabHost, LabSpec};
+use wirecost_model::profile::Profile;
+use wirecost_model::status::Status;
+use wirecost_workload::program;
+
+use crate::Failure;
+use crate::commands::agent::with_port;
+use crate::commands::lab::failure;
+
+/// The host that drives, among `--host`s.
+const MASTER: &str = "master";
+
+/// `--host NAME=ADDR`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostArgument {
+    name: String,
+    address: String,
+}
+
+pub(super) fn parse(text: &str) -> Result<HostArgument, String> {
+    match text.split_once('=') {
+        Some((name, address)) if !name.is_empty() && !address.is_empty() => {
+            Ok(HostArgument { name: name.to_owned(), address: with_port(address) })
+        }
+        _ => Err("write it as NAME=ADDR, as in server=10.0.0.2".to_owned()),
+    }
+}
+
+/// Names for hosts that the profile leaves open, by number.
+pub(super) fn names<'a>(
+    hosts: &'a [HostArgument],
+    lab: Option<&'a str>,
+) -> Result<Box<dyn FnMut(usize) -> Option<String> + 'a>, Failure> {
+    if !hosts.is_empty() {
+        let peers: Vec<&HostArgument> = hosts.iter().filter(|h| h.name != MASTER).collect();
+        return Ok(Box::new(move |number| peers.get(number).map(|host| host.name.clone())));
+    }
+    if lab.is_some() {
+        // The second host is the first peer.
+        return Ok(Box::new(|number| Some(format!("h{}", number + 2))));
+    }
+    Ok(Box::new(|number| Some(format!("127.0.0.{}", number + 1))))
+}
+
+/// One host of the run, before it is started.
+#[derive(Debug)]
+struct Site {
+    name: String,
+    data: Option<IpAddr>,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// A process on this machine.
+    Local,
+    /// A process on the host of the lab with this number.
+    Lab(usize),
+    /// An agent.
+    Remote(String),
+}
+
+/// Where the hosts of a run are. Dropping it takes a lab of its own down.
+#[derive(Debug)]
+pub(super) struct Place {
+    sites: Vec<Site>,
+    lab: Option<Lab>,
+}
+
+impl Place {
+    /// Finds a place for every host of the profile; makes the lab.
+    pub(super) fn find(
+        profile: &Profile,
+        hosts: &[HostArgument],
+        lab: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let names = program::remote_hosts(profile);
+        match lab {
+            Some(name) => Self::in_lab(&names, name),
+            None if hosts.is_empty() => Self::on_loopback(&names),
+            None => Self::on_hosts(&names, hosts),
+        }
+    }
+
+    fn on_loopback(names: &[String]) -> Result<Self, Failure> {
+        let mut sites = vec![Site { name: MASTER.to_owned(), data: None, how: How::Local }];
+        for name in names {
+            let address = resolve(name)?;
+            if !address.is_loopback() {
+                return Err(Failure::usage(format!(
+                    "the profile's host {name} ({address}) is not on this machine"
+                ))
+                .help(format!(
+                    "start an agent there (wirecost agent --listen {address}) and add --host \
+                     {name}={address}; or leave the profile's variable open and add --lab"
+                )));
+            }
+            sites.push(Site {
+                name: format!("peer{}", if names.len() > 1 { sites.len().to_string() } else { String::new() }),
+                data: Some(address),
+                how: How::Local,
+            });
+        }
+        sites[0].data = sites.get(1).and_then(|site| site.data);
+        Ok(Self { sites, lab: None })
+    }
+
+    fn in_lab(names: &[String], lab: &str) -> Result<Self, Failure> {
+        let wanted = (names.len() + 1).max(2);
+        let lab = match lab {
+            "" => Lab::up(&LabSpec::for_this_run(wanted)),
+            name => Lab::open(name),
+        }
+        .map_err(|error| failure(&error))?;
+        let hosts = lab.hosts();
+        if hosts.len() < wanted {
+            return Err(Failure::usage(format!(
+                "lab {} has {} hosts and the profile needs {wanted}",
+                lab.name(),
+                hosts.len()
+            ))
+            .help(format!("wirecost lab up --hosts {wanted} --name NAME")));
+        }
+        let site = |number: usize, data| Site {
+            name: hosts[number].name.clone(),
+            data: Some(data),
+            how: How::Lab(number),
+        };
+        let mut sites = vec![site(0, IpAddr::V4(hosts[0].ipv4))];
+        for name in names {
+            let found = hosts.iter().enumerate().skip(1).find_map(|(number, host)| {
+                Some((number, address_of(host, name)?))
+            });
+            let Some((number, address)) = found else {
+                let known: Vec<String> =
+                    hosts[1..].iter().map(|h| format!("{} ({})", h.name, h.ipv4)).collect();
+                return Err(Failure::usage(format!("the lab has no host {name}"))
+                    .help(format!("its hosts beside the master are {}", known.join(", "))));
+            };
+            sites.push(site(number, address));
+        }
+        if let (Some(IpAddr::V6(_)), Some(own)) =
+            (sites.get(1).and_then(|site| site.data), hosts[0].ipv6)
+        {
+            sites[0].data = Some(IpAddr::V6(own));
+        }
+        Ok(Self { sites, lab: Some(lab) })
+    }
+
+    fn on_hosts(names: &[String], hosts: &[HostArgument]) -> Result<Self, Failure> {
+        let mut resolved = Vec::new();
+        for host in hosts {
+            let address = host
+                .address
+                .to_socket_addrs()
+                .ok()
+                .and_then(|mut all| all.next())
+                .ok_or_else(|| {
+                    Failure::new(
+                        Status::Peer,
+                        format!("--host {}: {} does not resolve", host.name, host.address),
+                    )
+                    .help("use an IP address, or a name that this machine knows")
+                })?;
+            resolved.push((host, address));
+        }
+        let master = resolved.iter().find(|(host, _)| host.name == MASTER);
+        let mut sites = vec![match master {
+            Some((host, address)) => Site {
+                name: MASTER.to_owned(),
+                data: Some(address.ip()),
+                how: How::Remote(host.address.clone()),
+            },
+            None => Site { name: MASTER.to_owned(), data: None, how: How::Local },
+        }];
+        for name in names {
+            let by_name = resolved.iter().find(|(host, _)| host.name == *name);
+            let found = match by_name {
+                Some(found) => Some(found),
+                None => {
+                    let address = resolve(name)?;
+                    resolved.iter().find(|(_, of_host)| of_host.ip() == address)
+                }
+            };
+            let Some((host, address)) = found else {
+                return Err(Failure::usage(format!("no --host is the profile's host {name}"))
+                    .help(format!("add --host {name}=ADDR, the agent that runs there")));
+            };
+            sites.push(Site {
+                name: host.name.clone(),
+                data: Some(address.ip()),
+                how: How::Remote(host.address.clone()),
+            });
+        }
+        if sites[0].data.is_none() {
+            sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
+        }
+        Ok(Self { sites, lab: None })
+    }
+
+    /// Starts or reaches all agents.
+    pub(super) fn members(&self) -> Result<Vec<Member>, Failure> {
+        self.sites.iter().map(|site| self.member(site)).collect()
+    }
+
+    fn member(&self, site: &Site) -> Result<Member, Failure> {
+        let failed = |error: wirecost_fleet::host::HostError| {
+            let mut text = error.to_string();
+            if let Some(cause) = std::error::Error::source(&error)
+                && !text.contains(&cause.to_string())
+            {
+                text = format!("{text}: {cause}");
+            }
+            Failure::new(Status::Peer, text)
+        };
+        let (mut cpus, mut owns_cpus) = (Vec::new(), false);
+        let host = match &site.how {
+            How::Remote(address) => {
+                AgentHost::connect(&site.name, address).map_err(failed)?.0
+            }
+            How::Local => AgentHost::spawn(&site.name, agent()?).map_err(failed)?,
+            How::Lab(number) => {
+                let mut command = agent()?;
+                if let Some(host) = self.lab.as_ref().and_then(|lab| lab.hosts().get(*number)) {
+                    host.place(&mut command).map_err(|error| failure(&error))?;
+                    cpus.clone_from(&host.cpus);
+                    owns_cpus = host.owns_cpus;
+                }
+                AgentHost::spawn(&site.name, command).map_err(failed)?
+            }
+        };
+        let address = match &site.how {
+            How::Remote(address) => Some(address.clone()),
+            How::Local | How::Lab(_) => site.data.map(|data| data.to_string()),
+        };
+        // Hosts that share all CPUs are told apart by the controller.
+        if !owns_cpus {
+            cpus.clear();
+        }
+        Ok(Member {
+            host: Box::new(host),
+            data_address: site.data,
+            listens_at: site.data,
+            address,
+            cpus,
+            owns_cpus,
+        })
+    }
+}
+
+/// This program as an agent.
+fn agent() -> Result<Command, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(Status::Peer, format!("cannot find this program: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["agent", "--session"]);
+    Ok(command)
+}
+
+/// The address of a lab's host if it is called that.
+fn address_of(host: &LabHost, name: &str) -> Option<IpAddr> {
+    let (v4, v6) = (IpAddr::V4(host.ipv4), host.ipv6.map(IpAddr::V6));
+    if name.eq_ignore_ascii_case(&host.name) {
+        return Some(v4);
+    }
+    let address: IpAddr = name.parse().ok()?;
+    (address == v4 || Some(address) == v6).then_some(address)
+}
+
+fn resolve(name: &str) -> Result<IpAddr, Failure> {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse() {
+        return Ok(address);
+    }
+    (bare, 0)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut all| all.next())
+        .map(|address: SocketAddr| address.ip())
+        .ok_or_else(|| {
+            Failure::new(Status::Peer, format!("the host name {name} does not resolve"))
+                .help("use an IP address, or a name that this machine knows")
+        })
+}
+
+/// The address this machine would send from. Connecting a datagram socket sends nothing.
+fn towards(peer: IpAddr) -> Option<IpAddr> {
+    let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect((peer, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

@@ -1,0 +1,48 @@
+//! Why a command failed, as a person reads it.
+
+use std::io::Write;
+
+use wirecost_model::status::Status;
+
+/// One failure: what it is, what to do about it, and how the program exits.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    /// Drawn reports that show places in a file; they take the place of the message.
+    reports: Vec<miette::Report>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, message: impl ToString) -> Self {
+        Self { status, message: message.to_string(), help: None, reports: Vec::new() }
+    }
+
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::new(Status::Usage, message)
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn reports(message: impl ToString, reports: Vec<miette::Report>) -> Self {
+        Self { reports, ..Self::usage(message) }
+    }
+
+    /// Writes it to standard error.
+    pub(crate) fn print(&self) {
+        let mut out = std::io::stderr().lock();
+        for report in &self.reports {
+            let _ = writeln!(out, "{report:?}");
+        }
+        if self.reports.is_empty() {
+            let _ = writeln!(out, "wirecost: {}", self.message);
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(out, "  help: {help}");
+        }
+    }
+}

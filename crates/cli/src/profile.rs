@@ -1,0 +1,219 @@
+//! Finding and reading a profile: a file or a built-in, with its variables.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
+use wirecost_model::profile::Profile;
+use wirecost_workload::builtins::{self, Builtin, Default};
+use wirecost_workload::language::{self, LanguageError, LanguageErrorKind, Note, Span};
+
+use crate::failure::Failure;
+
+/// A profile as its user named it, read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// As on the command line.
+    pub(crate) name: String,
+    pub(crate) source: String,
+    pub(crate) profile: Profile,
+    pub(crate) notes: Vec<Note>,
+    /// Why it cannot be run, where it cannot.
+    pub(crate) refusals: Vec<LanguageError>,
+    /// Variables that stand for hosts and that nobody set, with what they were given.
+    pub(crate) assigned: Vec<(String, String)>,
+}
+
+/// `--var k=v`, parsed.
+pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+        }
+        _ => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+/// Reads a profile. A variable that stands for a host and is not set gets the next name of `hosts`.
+pub(crate) fn load(
+    name: &str,
+    variables: &[(String, String)],
+    hosts: &mut dyn FnMut(usize) -> Option<String>,
+) -> Result<Loaded, Failure> {
+    let builtin = match name.strip_prefix('@') {
+        Some(short) => Some(find_builtin(short)?),
+        None => None,
+    };
+    let source = match builtin {
+        Some(builtin) => builtin.source.to_owned(),
+        None => {
+            let bytes = std::fs::read(Path::new(name)).map_err(|error| {
+                let failure = Failure::usage(format!("cannot read the profile {name}: {error}"));
+                if builtins::find(name).is_some() {
+                    failure.help(format!("the built-in profile is called @{name}"))
+                } else {
+                    failure.help("name a file, or a built-in profile of `wirecost list`")
+                }
+            })?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    };
+    check_names(builtin, variables)?;
+    let given: BTreeMap<&str, &str> =
+        variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let host_variables = host_variables(&source, builtin);
+    let assigned: RefCell<Vec<(String, String)>> = RefCell::default();
+    let next = RefCell::new(hosts);
+    let look_up = |wanted: &str| -> Option<String> {
+        if let Some(value) = given.get(wanted) {
+            return Some((*value).to_owned());
+        }
+        // A built-in's variables are its own: one of the environment that happens to have the name
+        // is not meant.
+        let of_builtin = builtin.and_then(|b| b.variables.iter().find(|v| v.name == wanted));
+        if let Some(variable) = of_builtin {
+            match variable.default {
+                Default::Text(text) => return Some(text.to_owned()),
+                Default::Executable => {
+                    let path = std::env::current_exe().ok()?;
+                    return Some(path.display().to_string());
+                }
+                Default::Host => {}
+            }
+        } else if let Ok(value) = std::env::var(wanted) {
+            return Some(value);
+        }
+        // Not set. The reader asks for the name as written first, then in lower case.
+        let lower = wanted.to_lowercase();
+        if !host_variables.iter().any(|name| name.to_lowercase() == lower) {
+            return None;
+        }
+        if wanted != lower {
+            return None;
+        }
+        let mut assigned = assigned.borrow_mut();
+        if let Some((_, value)) = assigned.iter().find(|(name, _)| *name == lower) {
+            return Some(value.clone());
+        }
+        let value = (next.borrow_mut())(assigned.len())?;
+        assigned.push((lower, value.clone()));
+        Some(value)
+    };
+    let parsed = language::parse(&source, &look_up);
+    let assigned = assigned.into_inner();
+    match parsed {
+        Ok(parsed) => Ok(Loaded {
+            name: name.to_owned(),
+            source,
+            profile: parsed.profile,
+            notes: parsed.notes,
+            refusals: parsed.refusals,
+            assigned,
+        }),
+        Err(errors) => Err(describe(name, &source, &errors)),
+    }
+}
+
+fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
+    builtins::find(short).ok_or_else(|| {
+        let names = builtins::ALL.iter().map(|builtin| builtin.name);
+        let failure = Failure::usage(format!("there is no built-in profile @{short}"));
+        match nearest(short, names) {
+            Some(near) => failure.help(format!("did you mean @{near}?")),
+            None => failure.help("`wirecost list` names them all"),
+        }
+    })
+}
+
+fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// A built-in says which variables it has: another is a slip of the pen.
+fn check_names(
+    builtin: Option<&Builtin>,
+    variables: &[(String, String)],
+) -> Result<(), Failure> {
+    let Some(builtin) = builtin else { return Ok(()) };
+    for (name, _) in variables {
+        if !builtin.variables.iter().any(|v| v.name == *name) {
+            let known: Vec<&str> = builtin.variables.iter().map(|v| v.name).collect();
+            let failure =
+                Failure::usage(format!("@{} has no variable {name}", builtin.name));
+            return Err(match nearest(name, known.iter().copied()) {
+                Some(near) => failure.help(format!("did you mean {near}?")),
+                None => failure.help(format!("it has {}", known.join(", "))),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Variables whose value is the name of a host.
+fn host_variables(source: &str, builtin: Option<&Builtin>) -> Vec<String> {
+    match builtin {
+        Some(builtin) => builtin
+            .variables
+            .iter()
+            .filter(|variable| variable.default == Default::Host)
+            .map(|variable| variable.name.to_owned())
+            .collect(),
+        None => language::variables(source)
+            .into_iter()
+            .filter(|used| used.option == "remotehost")
+            .map(|used| used.name)
+            .collect(),
+    }
+}
+
+/// All mistakes of a profile, drawn.
+pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Failure {
+    let mut messages = Vec::new();
+    let mut reports = Vec::new();
+    for error in errors {
+        messages.push(match (error.at.line, &error.kind) {
+            (0, kind) => format!("{name}: {kind}"),
+            (_, kind) => format!("{name}:{}: {kind}", error.at),
+        });
+        // Unset variables of remotehost= have one more remedy here.
+        let help = match &error.kind {
+            LanguageErrorKind::UnsetVariable { name, remotehost: true } => Some(format!(
+                "set it (--var {name}=ADDRESS), or let wirecost make hosts: leave out --host"
+            )),
+            _ => error.help(),
+        };
+        reports.push(report(name, source, &error.to_string(), help, error.span, Severity::Error));
+    }
+    Failure::reports(messages.join("\n"), reports)
+}
+
+/// A note, drawn.
+pub(crate) fn draw_note(loaded: &Loaded, note: &Note) -> Report {
+    let text = note.to_string();
+    report(&loaded.name, &loaded.source, &text, None, note.span, Severity::Advice)
+}
+
+fn report(
+    name: &str,
+    source: &str,
+    message: &str,
+    help: Option<String>,
+    span: Span,
+    severity: Severity,
+) -> Report {
+    let mut diagnostic = MietteDiagnostic::new(message).with_severity(severity);
+    if let Some(help) = help {
+        diagnostic = diagnostic.with_help(help);
+    }
+    if span.length > 0 {
+        diagnostic = diagnostic
+            .with_label(LabeledSpan::underline(span.offset..span.offset + span.length));
+    }
+    let named = NamedSource::new(name, source.to_owned()).with_language("XML");
+    Report::new(diagnostic).with_source_code(named)
+}
