@@ -31,6 +31,8 @@ pub enum LanguageErrorKind {
     EmptyFile,
     #[error("'{text}' is neither a tag nor an attribute")]
     UnexpectedText { text: String },
+    #[error("this {what} is never closed")]
+    Unclosed { what: &'static str },
     #[error("unknown tag <{tag}>")]
     UnknownTag {
         tag: String,
@@ -128,7 +130,7 @@ pub enum LanguageErrorKind {
     NotConnected { flowop: String, conn: u32 },
     #[error("flowop {name} is not built yet")]
     FlowopNotBuilt { name: String },
-    #[error("protocol {name} is not built yet; built: {}", super::names::BUILT_PROTOCOLS.join(", "))]
+    #[error("protocol {name} is not built yet; built: {}", super::names::built_protocols().join(", "))]
     ProtocolNotBuilt { name: String },
     #[error("option {name} is not built yet")]
     OptionNotBuilt { name: String },
@@ -164,6 +166,9 @@ impl LanguageErrorKind {
             Kind::UnexpectedText { .. } => {
                 "put values with blanks in double quotes, and comments between <!-- and -->"
                     .to_owned()
+            }
+            Kind::Unclosed { .. } => {
+                "close it, or look for a quote that is missing before it".to_owned()
             }
             Kind::UnknownTag { nearest, .. } => suggestion(
                 *nearest,

@@ -410,10 +410,10 @@ fn next_part(text: &str, delimiter: char) -> (Option<&str>, &str) {
 }
 
 fn protocol(reader: &mut Reader<'_>, written: Resolved) -> Option<String> {
-    let known = names::protocols().find(|name| name.eq_ignore_ascii_case(&written.text));
+    let known = names::protocol_names().find(|name| name.eq_ignore_ascii_case(&written.text));
     if known.is_none() {
         let name = written.text;
-        let nearest = names::nearest(&name, names::protocols());
+        let nearest = names::nearest(&name, names::protocol_names());
         let kind = LanguageErrorKind::UnknownProtocol { name, nearest };
         reader.error(kind, written.span);
     }

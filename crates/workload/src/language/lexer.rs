@@ -72,6 +72,8 @@ struct Lexer<'a> {
     at: usize,
     /// Up to here uperf would have read one word that it took for a tag.
     swallowed_until: usize,
+    /// A document type was looked through to the end of the text in vain.
+    endless_document_type: bool,
     /// uperf would refuse the file anyway: what it would swallow is of no interest.
     refused: bool,
     out: Lexed,
@@ -98,6 +100,7 @@ impl<'a> Lexer<'a> {
             bytes: text.as_bytes(),
             at: if text.starts_with('\u{feff}') { 3 } else { 0 },
             swallowed_until: 0,
+            endless_document_type: false,
             refused: false,
             out,
         }
@@ -128,7 +131,8 @@ impl<'a> Lexer<'a> {
             b'<' => self.tag(),
             b'>' => {
                 self.at += 1;
-                self.refused |= self.peek(0).is_some_and(|next| !is_separator(next));
+                self.refused |= start >= self.swallowed_until
+                    && self.peek(0).is_some_and(|next| !is_separator(next));
             }
             b'/' if self.peek(1) == Some(b'>') => {
                 self.at += 2;
@@ -159,10 +163,11 @@ impl<'a> Lexer<'a> {
                 self.skip_past("-->", start_of_search(4, 2), NoteKind::UnclosedComment);
             } else if self.looking_at("<?") {
                 self.skip_past("?>", start_of_search(2, 1), NoteKind::UnclosedInstruction);
-            } else if self
-                .bytes
-                .get(self.at..self.at + 9)
-                .is_some_and(|word| word.eq_ignore_ascii_case(b"<!doctype"))
+            } else if !self.endless_document_type
+                && self
+                    .bytes
+                    .get(self.at..self.at + 9)
+                    .is_some_and(|word| word.eq_ignore_ascii_case(b"<!doctype"))
             {
                 self.skip_document_type();
             }
@@ -200,6 +205,7 @@ impl<'a> Lexer<'a> {
                 _ => {}
             }
         }
+        self.endless_document_type = true;
     }
 
     fn tag(&mut self) {
@@ -207,12 +213,14 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         let mut closing = self.eat(b'/');
         let mut name = self.tag_name();
+        let mut word = start;
         // uperf joins a lone `<` or `</` with the word after it.
         for _ in 0..2 {
             if !name.is_empty() || !self.peek(0).is_some_and(is_separator) {
                 break;
             }
             self.skip_blanks();
+            word = self.at;
             closing |= self.eat(b'/');
             name = self.tag_name();
         }
@@ -232,7 +240,7 @@ impl<'a> Lexer<'a> {
             TokenKind::Open(name)
         };
         self.push(kind, start);
-        self.swallow_from(start);
+        self.swallow_from(word);
     }
 
     fn eat(&mut self, byte: u8) -> bool {
@@ -249,8 +257,8 @@ impl<'a> Lexer<'a> {
                 break;
             }
             if byte == b'"' {
-                self.quoted(b'"');
-                break;
+                let before = self.text(start, self.at).to_owned();
+                return (before + &self.quoted(b'"').text).to_ascii_lowercase();
             }
             self.at += 1;
         }
@@ -259,6 +267,14 @@ impl<'a> Lexer<'a> {
 
     /// Marks the rest of uperf's word that begins at `start`.
     fn swallow_from(&mut self, start: usize) {
+        // Inside a word that is swallowed already, its end is known.
+        if start >= self.swallowed_until {
+            self.swallowed_until = self.word_end(start);
+        }
+    }
+
+    /// Where uperf's word that begins at `start` ends: at a blank, or with a quoted run.
+    fn word_end(&self, start: usize) -> usize {
         let mut end = start;
         while let Some(byte) = self.bytes.get(end) {
             if is_separator(*byte) {
@@ -267,17 +283,17 @@ impl<'a> Lexer<'a> {
             end += 1;
             if *byte == b'"' {
                 let rest = self.text(end, self.bytes.len());
-                end += rest.find('"').map_or(rest.len(), |found| found + 1);
-                break;
+                return end + rest.find('"').map_or(rest.len(), |found| found + 1);
             }
         }
-        self.swallowed_until = self.swallowed_until.max(end);
+        end
     }
 
     fn attribute(&mut self) {
         let start = self.at;
         while let Some(byte) = self.peek(0) {
-            if is_separator(byte) || matches!(byte, b'=' | b'"' | b'>') || self.looking_at("/>") {
+            let ends = is_separator(byte) || matches!(byte, b'=' | b'"' | b'<' | b'>');
+            if ends || self.looking_at("/>") {
                 break;
             }
             self.at += 1;
@@ -289,9 +305,8 @@ impl<'a> Lexer<'a> {
             self.quoted(b'"');
             end = self.at;
         } else if key.length == 0 {
-            // A stray `=`.
-            self.at += 1;
-            end = self.at;
+            self.stray_equals(start);
+            return;
         } else {
             if self.peek(0) != Some(b'=') {
                 self.skip_blanks();
@@ -314,6 +329,23 @@ impl<'a> Lexer<'a> {
             value,
         };
         self.push(kind, start);
+    }
+
+    /// uperf joins a word that begins with `=` with the word before it, which is lost on a tag.
+    fn stray_equals(&mut self, start: usize) {
+        let after_tag = self.out.tokens.last().is_some_and(|token| {
+            let tag = matches!(
+                token.kind,
+                TokenKind::Open(_) | TokenKind::Close(_) | TokenKind::SelfClose
+            );
+            tag || token.swallowed
+        });
+        self.at = start + 1;
+        if after_tag {
+            self.at = self.word_end(start);
+            self.swallowed_until = self.swallowed_until.max(self.at);
+        }
+        self.push(TokenKind::Word(self.text(start, self.at).to_owned()), start);
     }
 
     fn value(&mut self) -> Value {
@@ -486,8 +518,8 @@ mod tests {
     #[test]
     fn a_lone_bracket_joins_the_next_word() {
         assert_eq!(
-            words("< profile name=x > </ profile> < / group>"),
-            ["<profile", "name=x", "</profile", "</group"]
+            words("< profile name=x > </ profile> < / group>x\n"),
+            ["<profile", "name=x", "</profile", "</group", "(?x)"]
         );
     }
 
@@ -505,6 +537,20 @@ mod tests {
                 "z=2"
             ]
         );
+    }
+
+    #[test]
+    fn a_word_that_begins_with_an_equals_sign_is_lost_on_the_tag_before_it() {
+        assert_eq!(
+            words("<groupname =\"x y\" nprocs=2\n"),
+            ["<groupname", "(?=\"x y\")", "nprocs=2"]
+        );
+        assert_eq!(words("name=x =y\n"), ["name=x", "?=", "?y"]);
+    }
+
+    #[test]
+    fn quotes_are_no_part_of_a_tag() {
+        assert_eq!(words("</pro\"file> \"x\n"), ["</profile> ", "?x"]);
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! Names that the language knows although nothing executes them yet, and the search for the name
 //! that was probably meant.
 
-use crate::flowops;
-
-/// Protocols that traffic can be sent by.
-pub(super) const BUILT_PROTOCOLS: [&str; 3] = ["tcp", "udp", "unix"];
+use crate::{flowops, protocols};
 
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
 const UNBUILT_PROTOCOLS: [&str; 7] = ["mptcp", "rds", "sctp", "ssl", "tcp_zc", "tls", "vsock"];
 
 const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
 
-pub(super) fn protocols() -> impl Iterator<Item = &'static str> {
-    BUILT_PROTOCOLS.into_iter().chain(UNBUILT_PROTOCOLS)
+/// Protocols that traffic can be sent by.
+pub(super) fn built_protocols() -> Vec<&'static str> {
+    protocols::ALL
+        .iter()
+        .map(|protocol| protocol.name())
+        .collect()
+}
+
+pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
+    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS)
 }
 
 pub(super) fn flowop_names() -> impl Iterator<Item = &'static str> {
@@ -40,10 +45,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_built_is_not_listed_as_unbuilt() {
+        for name in UNBUILT_PROTOCOLS {
+            assert!(protocols::find(name).is_none(), "{name}");
+        }
+        for name in UNBUILT_FLOWOPS {
+            assert!(flowops::find(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
     fn the_nearest_name_is_near() {
         assert_eq!(nearest("raed", flowop_names()), Some("read"));
         assert_eq!(nearest("Disconect", flowop_names()), Some("disconnect"));
         assert_eq!(nearest("teleport", flowop_names()), None);
-        assert_eq!(nearest("sctpp", protocols()), Some("sctp"));
+        assert_eq!(nearest("sctpp", protocol_names()), Some("sctp"));
     }
 }

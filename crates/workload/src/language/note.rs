@@ -36,7 +36,7 @@ pub enum NoteKind {
     LastByte,
     #[error("'{text}' is glued to the tag before it and is dropped, as in uperf")]
     Glued { text: String },
-    #[error("uperf drops <{tag} because it is glued to the /> before it; here it counts")]
+    #[error("uperf drops <{tag} because it is glued to the tag before it; here it counts")]
     UperfLosesTag { tag: String },
     #[error("<{written} is read as <{tag}: a tag is known by its first letters")]
     TagTail { tag: &'static str, written: String },

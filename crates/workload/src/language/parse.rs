@@ -334,12 +334,25 @@ impl Reader<'_> {
         }
     }
 
+    /// Something that is never closed is no error by itself, but explains others.
+    fn add_cause(&mut self) {
+        let cause = self.notes.iter().find_map(|note| match note.kind {
+            NoteKind::UnclosedQuote => Some(("quote", note.span)),
+            NoteKind::UnclosedComment => Some(("comment", note.span)),
+            _ => None,
+        });
+        if let Some((what, span)) = cause {
+            self.error(LanguageErrorKind::Unclosed { what }, span);
+        }
+    }
+
     fn finish(
         mut self,
         profile: Profile,
         spans: &FlowopSpans,
     ) -> Result<Parsed, Vec<LanguageError>> {
         if !self.errors.is_empty() {
+            self.add_cause();
             self.errors.sort_by_key(|error| error.span);
             return Err(self.errors);
         }

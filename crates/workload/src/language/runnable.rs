@@ -4,9 +4,8 @@
 use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Until};
 
 use super::error::{LanguageError, LanguageErrorKind};
-use super::names::BUILT_PROTOCOLS;
 use super::source::Span;
-use crate::flowops;
+use crate::{flowops, protocols};
 
 /// What the profile uses that nothing executes yet. Errors point at the flowop's tag.
 pub fn unbuilt(profile: &Profile) -> Vec<LanguageError> {
@@ -17,7 +16,7 @@ pub fn unbuilt(profile: &Profile) -> Vec<LanguageError> {
             found.push(LanguageErrorKind::FlowopNotBuilt { name });
         }
         if let Some(protocol) = &flowop.options.protocol
-            && !BUILT_PROTOCOLS.contains(&protocol.as_str())
+            && protocols::find(protocol).is_none()
         {
             let name = protocol.clone();
             found.push(LanguageErrorKind::ProtocolNotBuilt { name });

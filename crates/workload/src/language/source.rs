@@ -27,6 +27,8 @@ impl Span {
 pub(super) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
+    /// Then bytes are characters, and long lines need no counting.
+    ascii: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -34,6 +36,7 @@ impl<'a> Lines<'a> {
         let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         Self {
             text,
+            ascii: text.is_ascii(),
             starts: std::iter::once(0)
                 .chain(after_newlines.map(|(at, _)| at + 1))
                 .collect(),
@@ -47,10 +50,15 @@ impl<'a> Lines<'a> {
             .checked_sub(1)
             .and_then(|index| self.starts.get(index).copied())
             .unwrap_or(0);
-        let before = self.text.get(start..offset).unwrap_or_default();
+        let before = if self.ascii {
+            offset.saturating_sub(start)
+        } else {
+            let before = self.text.get(start..offset).unwrap_or_default();
+            before.chars().count()
+        };
         Position {
             line: u32::try_from(line).unwrap_or(u32::MAX),
-            column: u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX),
+            column: u32::try_from(before + 1).unwrap_or(u32::MAX),
         }
     }
 }
@@ -68,5 +76,7 @@ mod tests {
         assert_eq!(at(3), "2:1");
         assert_eq!(at(5), "2:2");
         assert_eq!(at(7), "3:1");
+        let lines = Lines::new("ab\ncd");
+        assert_eq!(lines.position(4).to_string(), "2:2");
     }
 }

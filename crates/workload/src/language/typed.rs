@@ -101,6 +101,16 @@ pub(super) fn arrange(tokens: Vec<Token>) -> Typed {
     arranger.finish()
 }
 
+/// Enough of a text to know it by: an unclosed quote makes one word of the rest of the file.
+fn beginning(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut shown: String = line.chars().take(40).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    shown
+}
+
 #[derive(Default)]
 struct Arranger {
     out: Typed,
@@ -150,6 +160,7 @@ impl Arranger {
             TokenKind::Word(text) if swallowed => self.note(NoteKind::Glued { text }, span),
             TokenKind::Attribute { key, value } => self.attribute(&key, value, span),
             TokenKind::Word(text) => {
+                let text = beginning(&text);
                 self.error(LanguageErrorKind::UnexpectedText { text }, span);
             }
         }
@@ -161,6 +172,7 @@ impl Arranger {
             return;
         }
         let nearest = names::nearest(&tag, Element::ALL.into_iter().map(Element::name));
+        let tag = beginning(&tag);
         self.error(LanguageErrorKind::UnknownTag { tag, nearest }, span);
         self.skip_attributes = true;
     }

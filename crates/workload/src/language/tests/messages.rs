@@ -48,6 +48,12 @@ fn an_empty_file_is_refused_and_a_blank_one_cannot_run() {
 }
 
 #[test]
+fn a_missing_quote_is_named_beside_what_comes_of_it() {
+    let source = around("<flowop type=\"write options=\"size=1\"/>");
+    insta::assert_snapshot!(shown(&source, &refused(&source)));
+}
+
+#[test]
 fn what_cannot_run() {
     let source = around(
         "<flowop type=\"read\" options=\"size=1\"/>\n<flowop type=\"connect\"/>\n\

@@ -8,7 +8,7 @@ use wirecost_model::profile::{
     Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
 };
 
-use super::super::names::{flowop_names, protocols};
+use super::super::names::{flowop_names, protocol_names};
 use super::super::{Form, OPTIONS, ValueKind, print};
 use super::*;
 
@@ -95,7 +95,7 @@ prop_compose! {
     fn options()(
         numbers in numbers(),
         remotehost in of(text()),
-        protocol in of(proptest::sample::select(protocols().collect::<Vec<_>>())),
+        protocol in of(proptest::sample::select(protocol_names().collect::<Vec<_>>())),
         cc in of(text()),
         bind in of(text()),
         dir in of(text()),

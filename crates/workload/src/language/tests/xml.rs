@@ -104,6 +104,6 @@ fn a_flowop_that_uperf_would_lose_is_kept_and_noted() {
     assert_eq!(parsed.profile.groups[0].transactions[0].flowops.len(), 2);
     assert_eq!(
         notes(&parsed),
-        ["4:21 uperf drops <flowop because it is glued to the /> before it; here it counts"]
+        ["4:21 uperf drops <flowop because it is glued to the tag before it; here it counts"]
     );
 }
