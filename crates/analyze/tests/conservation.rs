@@ -160,7 +160,7 @@ fn datagrams(missing: u64, lost: i64) -> Outcome {
     };
     last(&mut outcome, 1).datagrams = Datagrams {
         received: sent - missing,
-        lost: lost as i64,
+        lost,
         ..Datagrams::default()
     };
     last(&mut outcome, 1).bytes.tx_received -= missing * 1000;
