@@ -446,7 +446,7 @@ impl<'a> Controller<'a> {
             Ok(()) => (Status::Ok, None),
             Err(stopped) => (stopped.status, Some(stopped.message)),
         };
-        let hosts = self
+        let hosts: Vec<HostOutcome> = self
             .seats
             .into_iter()
             .map(|seat| HostOutcome {
@@ -470,7 +470,11 @@ impl<'a> Controller<'a> {
                 facts: seat.facts,
             })
             .collect();
-        Outcome { status, error, phases: self.plans, hosts, warnings: self.warnings }
+        let mut phases = self.plans;
+        if let Some(seat) = hosts.iter().find(|host| host.side == Side::Master) {
+            phases::choose_headline(&mut phases, &seat.phases);
+        }
+        Outcome { status, error, phases, hosts, warnings: self.warnings }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::event::{Event, HostCounters};
+use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
@@ -17,8 +18,8 @@ use crate::wire::{Notice, Order, PhaseTimes};
 /// Between the order and the beginning of a phase: long enough for the order to arrive everywhere.
 const LEAD: Nanos = 20 * MILLISECOND;
 
-/// The phases of a profile as they are measured: the headline is the longest one that lasts a given
-/// time, or else the last of those with the most iterations.
+/// The phases of a profile as they are measured. The headline is the longest that lasts a given time;
+/// where none does, [`choose_headline`] finds it when they have been measured.
 pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
     let count = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let mut plans: Vec<PhasePlan> = (0..count)
@@ -33,22 +34,30 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
             }
         })
         .collect();
-    let rank = |plan: &PhasePlan| match plan.until {
-        Until::Iterations(n) => (0, u128::from(n)),
-        Until::Duration(length) => (1, length.as_nanos()),
+    let length = |plan: &PhasePlan| match plan.until {
+        Until::Iterations(_) => None,
+        Until::Duration(length) => Some(length),
     };
-    // A phase that opens or closes connections is not what a profile is about, if there is another.
-    let moves = |phase: &usize| {
-        transactions(profile, *phase).flat_map(|t| &t.flowops).any(|flowop| {
-            !matches!(flowop.kind.as_str(), "connect" | "accept" | "disconnect" | "think" | "nop")
-        })
-    };
-    let headline = (0..count)
-        .max_by_key(|phase| (rank(&plans[*phase]).0, moves(phase), rank(&plans[*phase]).1));
-    if let Some(headline) = headline {
-        plans[headline].headline = true;
+    if let Some(plan) = plans.iter_mut().filter(|p| length(p).is_some()).max_by_key(|p| length(p)) {
+        plan.headline = true;
     }
     plans
+}
+
+/// Makes the phase that took the master longest the headline, where none is it by its duration.
+pub(super) fn choose_headline(plans: &mut [PhasePlan], measured: &[PhaseResult]) {
+    if plans.iter().any(|plan| plan.headline) {
+        return;
+    }
+    let length = |result: &&PhaseResult| {
+        let at = |edge| result.cut(edge).map(|cut| cut.at);
+        Some(at(Edge::WindowEnd)?.saturating_sub(at(Edge::WindowStart)?))
+    };
+    if let Some(longest) = measured.iter().max_by_key(length)
+        && let Some(plan) = plans.get_mut(longest.phase as usize)
+    {
+        plan.headline = true;
+    }
 }
 
 fn transactions(profile: &Profile, phase: usize) -> impl Iterator<Item = &Transaction> {
