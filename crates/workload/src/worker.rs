@@ -409,20 +409,14 @@ impl Worker {
         }
         self.give_up_missing(now);
         let running = self.running.as_ref()?;
-        let mut due = Vec::with_capacity(4);
-        if running.start_edge.is_none() {
-            due.push(window.start);
-        } else if running.end_edge.is_none() {
-            due.push(window.end.max(1));
-            due.push(running.next_sample);
-        }
-        if !running.held && running.order.end > 0 {
-            due.push(running.order.end);
-        }
-        if running.finishing {
-            due.push(now + 50 * MILLISECOND);
-        }
-        due.into_iter().min()
+        let edge = match (&running.start_edge, &running.end_edge) {
+            (None, _) => Some(window.start),
+            (Some(_), None) => Some(window.end.min(running.next_sample)),
+            (Some(_), Some(_)) => None,
+        };
+        let hold = (!running.held && running.order.end > 0).then_some(running.order.end);
+        let look = running.finishing.then_some(now + 50 * MILLISECOND);
+        [edge, hold, look].into_iter().flatten().min()
     }
 
     fn give_up_missing(&mut self, now: Nanos) {

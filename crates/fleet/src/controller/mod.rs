@@ -198,6 +198,7 @@ impl<'a> Controller<'a> {
 
     fn run(&mut self, profile: &Profile) -> Result<(), Stopped> {
         self.welcome()?;
+        self.check_machines()?;
         self.match_clocks()?;
         self.share_cpus();
         self.order_all(|_| Order::Environment)?;
@@ -268,6 +269,19 @@ impl<'a> Controller<'a> {
                 }
             }
             self.seats[number].offset = estimate(&exchanges);
+        }
+        Ok(())
+    }
+
+    /// Sockets of the Unix domain do not leave a machine.
+    fn check_machines(&self) -> Result<(), Stopped> {
+        let uses_unix = |seat: &Seat| seat.program.services.iter().any(|s| s.protocol == "unix");
+        let one = self.seats.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id);
+        if !one && self.seats.iter().any(uses_unix) {
+            return Err(Stopped::new(
+                Status::Usage,
+                "protocol unix needs all hosts on one machine; these are not",
+            ));
         }
         Ok(())
     }

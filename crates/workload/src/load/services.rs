@@ -86,7 +86,7 @@ impl Services {
         let mut services = Self {
             per_strand: described.iter().map(|s| own_addresses_per_strand(plan, s)).collect(),
             described,
-            at: plan.data_address,
+            at: plan.data_address.filter(|&at| is_local(at)),
             directory,
             listening: Vec::new(),
             consent: Vec::new(),
@@ -222,6 +222,13 @@ impl Services {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
+}
+
+/// Whether this host has the address. One that a translator gave it outside (a container's, a cloud's)
+/// it cannot bind; the wildcard address does then.
+fn is_local(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0))
+        .map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true)
 }
 
 /// A directory that only this user enters.
