@@ -152,6 +152,8 @@ struct Controller<'a> {
     warnings: Vec<Warning>,
     /// What has come while something else was waited for.
     put_by: Vec<(usize, Notice)>,
+    /// Instant, on the controller's clock, whose counters have been told last.
+    ticked: Nanos,
 }
 
 impl<'a> Controller<'a> {
@@ -193,6 +195,7 @@ impl<'a> Controller<'a> {
             plans: Vec::new(),
             warnings: Vec::new(),
             put_by: Vec::new(),
+            ticked: 0,
         }
     }
 

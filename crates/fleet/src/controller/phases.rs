@@ -12,7 +12,7 @@ use wirecost_model::status::Status;
 use wirecost_workload::protocols;
 
 use super::limits::{Counts, agree};
-use super::{Controller, DRAIN, STALL, Stopped, is_master};
+use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
 use crate::wire::{Notice, Order, PhaseTimes};
 
 /// Between the order and the beginning of a phase: long enough for the order to arrive everywhere.
@@ -119,6 +119,7 @@ impl Controller<'_> {
             };
             seat.member.host.order(Order::Start(times))?;
         }
+        self.ticked = start;
         self.listener.event(&Event::PhaseStarted {
             phase,
             until: plan.until,
@@ -226,19 +227,22 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Counters of the phase under way.
+    /// Counters of the phase under way. A tick is told when all hosts have cut theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
         let Notice::Cut { phase: of, cut } = notice else { return };
         if of != phase {
             return;
         }
-        let at = cut.at;
         self.seats[from].newest = Some(cut);
-        if is_master(&self.seats[from]) {
-            let elapsed = at.saturating_sub(self.seats[from].offset.there(start));
-            let hosts = self.counters(start);
-            self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
+        let due = |seat: &Seat| Some(seat.offset.here(seat.newest.as_ref()?.due));
+        let Some(oldest) = self.seats.iter().map(due).min().flatten() else { return };
+        if oldest <= self.ticked {
+            return;
         }
+        self.ticked = oldest;
+        let hosts = self.counters(start);
+        let elapsed = oldest.saturating_sub(start);
+        self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
     }
 
     fn counters(&self, start: Nanos) -> Vec<HostCounters> {
