@@ -8,9 +8,9 @@ use wirecost_model::event::{Event, HostCounters};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
+use wirecost_workload::limits::{Counts, agree};
 use wirecost_workload::protocols;
 
-use super::limits::{Counts, agree};
 use super::{Controller, DRAIN, STALL, Stopped, is_master};
 use crate::wire::{Notice, Order, PhaseTimes};
 
