@@ -139,17 +139,17 @@ pub struct Phase {
     pub until: Until,
     /// Time between intended starts of one strand's transactions; only on the side that begins them.
     pub period: Option<Nanos>,
-    /// Whether an iteration begins by waiting for the other side.
-    pub passive: bool,
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
     /// side, and everything it moves is datagrams.
     pub may_skip: bool,
     /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
     pub datagrams_only: bool,
-    /// Whether any act may fail, so iterations of both ends may come to differ.
-    pub can_fail: bool,
-    /// Datagrams received in one iteration, by connection slot.
-    pub receives: Vec<u64>,
+    /// Whether connections are opened or closed.
+    pub opens: bool,
+    /// A receiver believes that no more datagrams come when none has come for this long.
+    pub quiet: Nanos,
+    /// Datagrams received and sent in one iteration, by connection slot.
+    pub datagrams: Vec<(u64, u64)>,
 }
 
 /// One group of this host, ready to run.
@@ -216,8 +216,9 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
     let transfers = |step: &&Step| {
         matches!(step.action, Action::Send(_) | Action::Receive(_) | Action::SendFile)
     };
-    let opens =
-        |step: &Step| matches!(step.action, Action::Connect | Action::Accept | Action::Close);
+    let opens = steps
+        .iter()
+        .any(|step| matches!(step.action, Action::Connect | Action::Accept | Action::Close));
     let datagrams_only = steps.iter().any(|step| step.datagram)
         && steps.iter().filter(transfers).all(|step| step.datagram);
     let sends: Vec<(u32, u32)> = steps
@@ -225,17 +226,21 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         .filter(|step| matches!(step.action, Action::Send(_)))
         .map(|step| (step.first, step.last))
         .collect();
-    let mut receives = vec![0; slots];
+    let mut datagrams = vec![(0, 0); slots];
     for step in &mut steps {
-        if !step.datagram || !matches!(step.action, Action::Receive(_)) {
-            continue;
+        let slots = step.first as usize..=step.last as usize;
+        let Some(moves) = datagrams.get_mut(slots) else { continue };
+        match step.action {
+            Action::Receive(_) if step.datagram => moves.iter_mut().for_each(|m| m.0 += step.count),
+            Action::Send(_) if step.datagram => {
+                moves.iter_mut().for_each(|m| m.1 += step.count);
+                continue;
+            }
+            _ => continue,
         }
         step.reply = sends.iter().any(|&(first, last)| first <= step.last && step.first <= last);
         if step.reply && side == Side::Master {
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT));
-        }
-        for slot in step.first..=step.last {
-            receives[slot as usize] += step.count;
         }
     }
     let first_moving = steps.iter().find(|step| !matches!(step.action, Action::Nothing));
@@ -251,11 +256,12 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
     Phase {
         until: phase.until,
         period,
-        passive,
-        may_skip: side == Side::Peer && datagrams_only && !steps.iter().any(opens),
+        may_skip: side == Side::Peer && datagrams_only && !opens,
         datagrams_only,
-        can_fail: steps.iter().any(|step| step.can_fail),
-        receives,
+        opens,
+        quiet: QUIET
+            + steps.iter().map(|step| step.think.saturating_mul(step.count)).sum::<Nanos>(),
+        datagrams,
         steps,
     }
 }
@@ -334,7 +340,8 @@ fn step(
         unit,
         timeout: options.timeout.map(nanos).or(default_timeout),
         can_fail: options.canfail,
-        verify: options.verify,
+        // What a file holds the receiver does not know.
+        verify: options.verify && files.is_none(),
         datagram,
         reply: false,
         busy: options.busy,

@@ -1,7 +1,6 @@
 //! The controller: takes the hosts of a run through its phases, all at the same instants, and
 //! gathers what they measured. Nothing it waits for is without a deadline.
 
-mod limits;
 mod members;
 mod phases;
 

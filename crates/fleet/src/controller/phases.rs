@@ -9,9 +9,9 @@ use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
+use wirecost_workload::limits::{Counts, agree};
 use wirecost_workload::protocols;
 
-use super::limits::{Counts, agree};
 use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
 use crate::wire::{Notice, Order, PhaseTimes};
 
