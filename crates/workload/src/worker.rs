@@ -229,7 +229,7 @@ impl Worker {
             .map(|group| match until(group) {
                 Some(Until::Duration(length)) if !by_iterations => Gate {
                     start: order.start,
-                    end: order.window.start + nanos(length),
+                    end: order.window.start.saturating_add(nanos(length)),
                     closed: false,
                     finishing: false,
                 },

@@ -147,6 +147,8 @@ struct Controller<'a> {
     listener: &'a mut dyn Listener,
     deadline: Option<Instant>,
     pinged: Instant,
+    /// Of the newest ping, so that an answer is taken for that of its own question only.
+    ping: u64,
     plans: Vec<PhasePlan>,
     warnings: Vec<Warning>,
     /// What has come while something else was waited for.
@@ -189,8 +191,10 @@ impl<'a> Controller<'a> {
             settings,
             stop,
             listener,
-            deadline: settings.timeout.map(|timeout| Instant::now() + timeout),
+            // One beyond the end of time is none.
+            deadline: settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             pinged: Instant::now(),
+            ping: 0,
             plans: Vec::new(),
             warnings: Vec::new(),
             put_by: Vec::new(),
@@ -260,13 +264,14 @@ impl<'a> Controller<'a> {
             }
             let mut exchanges = Vec::new();
             for _ in 0..EXCHANGES {
-                let sent = Monotonic.now();
-                self.seats[number].member.host.order(Order::Ping)?;
+                let (sent, ping) = (Monotonic.now(), self.next_ping());
+                self.seats[number].member.host.order(Order::Ping { number: ping })?;
                 let due = Instant::now() + SET_UP;
                 let answer = self.wait("the time", due, |from, notice| {
-                    from == number && matches!(notice, Notice::Pong { .. })
+                    from == number
+                        && matches!(notice, Notice::Pong { number, .. } if *number == ping)
                 })?;
-                if let (_, Notice::Pong { now }) = answer {
+                if let (_, Notice::Pong { now, .. }) = answer {
                     exchanges.push(Exchange { sent, there: now, received: Monotonic.now() });
                 }
             }
@@ -286,6 +291,11 @@ impl<'a> Controller<'a> {
             ));
         }
         Ok(())
+    }
+
+    fn next_ping(&mut self) -> u64 {
+        self.ping += 1;
+        self.ping
     }
 
     /// Decides which CPUs each host uses, and whether they are its own.
@@ -395,6 +405,8 @@ impl<'a> Controller<'a> {
         loop {
             match self.next(due)? {
                 Some((from, notice)) if fits(from, &notice) => return Ok((from, notice)),
+                // A sign of life that came too late to tell the time.
+                Some((_, Notice::Pong { .. })) => {}
                 Some(other) => self.put_by.push(other),
                 None => {
                     return Err(Stopped::new(
@@ -421,7 +433,8 @@ impl<'a> Controller<'a> {
             }
             if now.duration_since(self.pinged) >= PING {
                 self.pinged = now;
-                self.order_all(|_| Order::Ping)?;
+                let number = self.next_ping();
+                self.order_all(|_| Order::Ping { number })?;
             }
             if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE) {
                 return Err(Stopped::new(

@@ -15,7 +15,7 @@ use wirecost_workload::protocols;
 use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
 use crate::wire::{Notice, Order, PhaseTimes};
 
-/// Between the order and the beginning of a phase: long enough for the order to arrive everywhere.
+/// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
 const LEAD: Nanos = 20 * MILLISECOND;
 
 /// The phases of a profile as they are measured. The headline is the longest that lasts a given time;
@@ -104,9 +104,13 @@ impl Controller<'_> {
     pub(super) fn phase(&mut self, profile: &Profile, phase: u32) -> Result<(), Stopped> {
         let plan = self.plans[phase as usize].clone();
         let ramp = if plan.ramp_seconds > 0.0 { self.settings.ramp } else { 0 };
-        let start = Monotonic.now() + LEAD;
+        // A clock's error is half of a round trip; an order may meet a slow one.
+        let far = self.seats.iter().map(|seat| seat.offset.error).max().unwrap_or(0);
+        let start = Monotonic.now() + LEAD + 4 * far;
         let window = match plan.until {
-            Until::Duration(length) => Some((start + ramp, start + ramp + nanos(length))),
+            Until::Duration(length) => {
+                Some((start + ramp, (start + ramp).saturating_add(nanos(length))))
+            }
             Until::Iterations(_) => None,
         };
         for seat in &mut self.seats {
