@@ -225,6 +225,11 @@ impl<S> Strand<S> {
             {
                 return turn;
             }
+            if !self.engaged && context.gate.closed && self.iteration >= self.limit {
+                // It had to wait before anything of the transaction happened, so it was not counted
+                // among those begun when the gate closed.
+                return Turn::Held;
+            }
             let Some(step) = phase.steps.get(self.step as usize) else {
                 self.end_transaction(context);
                 // A transaction of steps that neither wait nor move anything must not run for ever.
