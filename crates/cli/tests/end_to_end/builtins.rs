@@ -1,0 +1,226 @@
+//! Every built-in profile, on both engines: it runs, and its figures make sense.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::document::Document;
+use crate::program::Program;
+
+/// Where the data of a profile goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    Tx,
+    Rx,
+    Both,
+    Nothing,
+}
+
+/// What there is to know of a built-in beforehand.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    name: &'static str,
+    moves: Moves,
+    /// Connections open when the window begins; none where they come and go.
+    open: Option<u64>,
+}
+
+const fn known(name: &'static str, moves: Moves, open: Option<u64>) -> Known {
+    Known { name, moves, open }
+}
+
+macro_rules! on_both_engines {
+    ($($test:ident: $name:literal, $moves:ident, $open:expr;)*) => {
+        const ALL: &[Known] = &[$(known($name, Moves::$moves, $open)),*];
+
+        mod epoll {
+            $(#[test] fn $test() { super::runs($name, "epoll"); })*
+        }
+
+        mod threads {
+            $(#[test] fn $test() { super::runs($name, "threads"); })*
+        }
+    };
+}
+
+on_both_engines! {
+    stream: "stream", Tx, Some(1);
+    maerts: "maerts", Rx, Some(1);
+    rr: "rr", Both, Some(1);
+    crr: "crr", Both, None;
+    connect: "connect", Nothing, None;
+    bidirectional: "bidirectional", Both, Some(2);
+    http_get: "http-get", Both, Some(1);
+    specweb: "specweb", Both, Some(1);
+    oltp: "oltp", Both, Some(1);
+    sendfile: "sendfile", Tx, Some(1);
+    udp_stream: "udp-stream", Tx, Some(1);
+    udp_rr: "udp-rr", Both, Some(1);
+}
+
+fn find(name: &str) -> Known {
+    *ALL.iter().find(|known| known.name == name).expect("a built-in")
+}
+
+fn runs(name: &str, engine: &str) {
+    let document = Program::short_run(&format!("@{name}"), &["--engine", engine]).measure();
+    assert_eq!(document.text("/engine"), engine);
+    assert_eq!(document.text("/profile"), format!("@{name}"));
+    makes_sense(&document, find(name));
+}
+
+#[test]
+fn the_list_is_whole() {
+    let finished = Program::new(["list"]).finish();
+    let listed: BTreeSet<&str> = finished
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("  @")?.split_whitespace().next())
+        .collect();
+    assert_eq!(listed, ALL.iter().map(|known| known.name).collect());
+}
+
+/// What holds for every run on loopback whose data goes over streams, or over datagrams of which
+/// none has to be lost.
+fn makes_sense(document: &Document, known: Known) {
+    let seconds = document.number("/window/seconds");
+    assert!((seconds - 0.5).abs() <= 0.1, "window of {seconds} s");
+    assert_eq!(document.text("/window/kind"), "duration");
+
+    let (tx, rx) = (document.count("/throughput/tx_bytes"), document.count("/throughput/rx_bytes"));
+    let moves = match (tx, rx) {
+        (0, 0) => Moves::Nothing,
+        (_, 0) => Moves::Tx,
+        (0, _) => Moves::Rx,
+        _ => Moves::Both,
+    };
+    assert_eq!(moves, known.moves, "{tx} tx, {rx} rx");
+    about(document.number("/throughput/bits_per_second"), (tx + rx) as f64 * 8.0 / seconds);
+    about(document.number("/throughput/tx_bits_per_second"), tx as f64 * 8.0 / seconds);
+    match known.name {
+        // Here the master serves: it reads a request of 64 B and writes 64 KiB.
+        "http-get" | "specweb" => assert!(rx * 500 < tx && tx < rx * 2000, "{tx} tx, {rx} rx"),
+        _ => {}
+    }
+
+    let transactions = document.count("/transactions/count");
+    assert!(transactions > 0);
+    about(document.number("/transactions/per_second"), transactions as f64 / seconds);
+    // Counters are read at an instant, latencies are sorted by when they were measured.
+    about(document.number("/latency_us/count"), transactions as f64);
+    let quantile = |name: &str| document.number(&format!("/latency_us/{name}"));
+    assert!(quantile("p50") > 0.0);
+    for pair in ["p50", "p90", "p99", "p999", "max"].windows(2) {
+        assert!(quantile(pair[0]) <= quantile(pair[1]) * 1.01, "{pair:?}");
+    }
+    assert!(document.count("/operations/count") >= transactions);
+    assert_eq!(document.count("/operations/failed"), 0);
+    assert_eq!(document.count("/operations/timeouts"), 0);
+    assert_eq!(document.count("/connections/failed"), 0);
+    if let Some(open) = known.open {
+        assert_eq!(document.count("/connections/open"), open);
+    }
+    assert!(!document.list("/flowops").is_empty());
+
+    // The window is cut into intervals without a gap.
+    close(document.sum("/intervals", "seconds"), seconds);
+    close(document.sum("/intervals", "tx_bytes"), tx as f64);
+    close(document.sum("/intervals", "rx_bytes"), rx as f64);
+    close(document.sum("/intervals", "transactions"), transactions as f64);
+    assert!(document.list("/intervals").len() >= 4);
+
+    let headline: Vec<&Value> =
+        document.list("/phases").iter().filter(|row| row["headline"] == true).collect();
+    assert_eq!(headline.len(), 1);
+    assert_eq!(headline[0]["tx_bytes"], tx);
+    assert_eq!(headline[0]["transactions"], transactions);
+
+    let jain = document.number("/fairness/jain");
+    assert!(jain > 0.0 && jain <= 1.0, "{jain}");
+    hosts_of_loopback(document, tx + rx > 0);
+}
+
+/// Point 9 of the contract: all there is to say of hosts, and of the machine that they share.
+fn hosts_of_loopback(document: &Document, moved: bool) {
+    let hosts = document.list("/hosts");
+    let names: Vec<&Value> = hosts.iter().map(|host| &host["name"]).collect();
+    assert_eq!(names, ["master", "peer"]);
+    assert_eq!(hosts[0]["role"], "master");
+    assert_eq!(hosts[1]["role"], "peer");
+    for (host, other) in [(0, "peer"), (1, "master")] {
+        let host = &hosts[host];
+        assert_eq!(host["shares_machine_with"], json!([other]));
+        assert!(host["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()));
+        // The two share their CPUs, so what each of them used is not known.
+        assert!(host["cpu"].is_null());
+        assert!(host["cycles_per_kbyte"].is_null());
+        assert!(host["cycles_reason"].is_string(), "a null has its reason");
+    }
+    let machines = document.list("/machines");
+    assert_eq!(machines.len(), 1);
+    let machine = &machines[0];
+    assert_eq!(machine["hosts"], json!(["master", "peer"]));
+    assert!(machine["cpus"].as_u64().is_some_and(|cpus| cpus >= 1));
+    assert_eq!(machine["cpu_source"], "proc-stat");
+    let cpu = machine["cpu"].as_object().expect("the machine's CPU time");
+    let sum: f64 = ["usr", "sys", "irq", "softirq", "steal", "idle", "unaccounted"]
+        .iter()
+        .map(|name| cpu[*name].as_f64().expect("a share"))
+        .sum();
+    assert!((sum - 100.0).abs() < 0.1, "the shares add up to {sum}");
+    if moved && machine["cycles_reason"].is_null() {
+        assert_eq!(machine["cycles_source"], "tsc-ticks");
+        assert!(machine["cycles_per_kbyte"].as_f64().is_some_and(|cycles| cycles > 0.0));
+    } else {
+        assert!(machine["cycles_per_kbyte"].is_null());
+        assert!(machine["cycles_reason"].is_string());
+    }
+}
+
+/// A rate is of the host that counted, over the window as that host cut it: on a busy machine some
+/// milliseconds more or less.
+#[track_caller]
+fn about(a: f64, b: f64) {
+    assert!((a - b).abs() <= (0.05 * a.abs().max(b.abs())).max(8.0), "{a} is not about {b}");
+}
+
+/// Alike but for rounding.
+#[track_caller]
+fn close(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0), "{a} is not {b}");
+}
+
+#[test]
+fn over_unix_sockets() {
+    for name in ["stream", "rr", "crr"] {
+        let arguments = ["--var", "protocol=unix"];
+        makes_sense(&Program::short_run(&format!("@{name}"), &arguments).measure(), find(name));
+    }
+}
+
+#[test]
+fn over_ipv6() {
+    for name in ["stream", "rr", "crr"] {
+        let document = Program::short_run(&format!("@{name}"), &["--var", "h=::1"]).measure();
+        assert_eq!(document.text("/hosts/1/address"), "::1");
+        makes_sense(&document, find(name));
+    }
+}
+
+#[test]
+fn turned_around() {
+    let document = Program::short_run("@stream", &["--reverse"]).measure();
+    makes_sense(&document, Known { moves: Moves::Rx, ..find("stream") });
+    let document = Program::short_run("@maerts", &["--reverse"]).measure();
+    makes_sense(&document, Known { moves: Moves::Tx, ..find("maerts") });
+}
+
+#[test]
+fn many_connections() {
+    for engine in ["epoll", "threads"] {
+        let arguments = ["--connections", "8", "--engine", engine];
+        let document = Program::short_run("@rr", &arguments).measure();
+        makes_sense(&document, Known { open: Some(8), ..find("rr") });
+        assert_eq!(document.count("/fairness/strands"), 8);
+    }
+}

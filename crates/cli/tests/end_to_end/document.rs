@@ -1,0 +1,65 @@
+//! The JSON of a run, checked against its published schema.
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
+    let text = include_str!("../../../../docs/schema/wirecost.run-1.json");
+    let schema = serde_json::from_str(text).expect("the schema is JSON");
+    jsonschema::validator_for(&schema).expect("the schema is one")
+});
+
+/// A document that its schema has accepted.
+#[derive(Debug)]
+pub(crate) struct Document(Value);
+
+impl Document {
+    pub(crate) fn valid(value: Value) -> Self {
+        let errors: Vec<String> = SCHEMA
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        Self(value)
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.0
+    }
+
+    pub(crate) fn at(&self, path: &str) -> &Value {
+        self.0.pointer(path).unwrap_or_else(|| panic!("there is no {path} in {:#}", self.0))
+    }
+
+    pub(crate) fn is_null(&self, path: &str) -> bool {
+        self.at(path).is_null()
+    }
+
+    pub(crate) fn number(&self, path: &str) -> f64 {
+        self.at(path).as_f64().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+    }
+
+    pub(crate) fn count(&self, path: &str) -> u64 {
+        self.at(path).as_u64().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+    }
+
+    /// Empty for null.
+    pub(crate) fn text(&self, path: &str) -> &str {
+        self.at(path).as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn list(&self, path: &str) -> &[Value] {
+        self.at(path).as_array().unwrap_or_else(|| panic!("{path} is {}", self.at(path)))
+    }
+
+    /// Sum of a member over a list.
+    pub(crate) fn sum(&self, path: &str, member: &str) -> f64 {
+        self.list(path).iter().map(|row| row[member].as_f64().expect("a number")).sum()
+    }
+
+    pub(crate) fn has_warning(&self, code: &str) -> bool {
+        self.list("/warnings").iter().any(|warning| warning["code"] == code)
+    }
+}

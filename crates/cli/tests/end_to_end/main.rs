@@ -1,0 +1,12 @@
+//! The program as its user meets it: every test runs the real binary, with real traffic, on loopback
+//! or in namespaces that it makes. Each has its own, so they run side by side.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+mod builtins;
+mod document;
+mod program;

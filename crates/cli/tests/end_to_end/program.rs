@@ -1,0 +1,307 @@
+//! Runs the program under test, and makes sure that it ends and leaves nothing behind.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+use wirecost_linux::netns;
+
+use crate::document::Document;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wirecost");
+
+/// What runs longer is killed. No test depends on how long anything takes otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A variable that the program's own processes inherit, by which they are found.
+const MARK: &str = "WIRECOST_TEST_MARK";
+
+/// Short, and long enough for several intervals.
+pub(crate) const SHORT: [&str; 7] =
+    ["--duration", "500ms", "--ramp", "100ms", "--interval", "100ms", "--quiet"];
+
+/// One execution of the program that is being put together.
+#[derive(Debug)]
+pub(crate) struct Program {
+    command: Command,
+    home: TempDir,
+    mark: String,
+}
+
+impl Program {
+    pub(crate) fn new<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Self::through(Command::new(BINARY), arguments)
+    }
+
+    /// `wirecost run` of a short window.
+    pub(crate) fn short_run(profile: &str, arguments: &[&str]) -> Self {
+        let mut program = Self::new(["run", profile]);
+        program.command.args(SHORT).args(arguments);
+        program
+    }
+
+    /// With a limit of open descriptors that the program cannot raise.
+    pub(crate) fn with_descriptors(limit: u32, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), BINARY]);
+        Self::through(shell, arguments)
+    }
+
+    fn through<S: AsRef<OsStr>>(
+        mut command: Command,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let home = tempfile::tempdir().expect("a directory for the test");
+        fs::create_dir(home.path().join("tmp")).expect("a directory for temporary files");
+        command
+            .args(arguments)
+            .env(MARK, &mark)
+            .env("TMPDIR", home.path().join("tmp"))
+            // How messages are drawn must not depend on who runs the test.
+            .env("NO_COLOR", "1")
+            .env("COLUMNS", "100")
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self { command, home, mark }
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// A file in the directory in which the program runs.
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+        fs::write(self.home.path().join(name), text).expect("a file for the program");
+        self
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) fn start(mut self) -> Running {
+        let mut child = self.command.spawn().expect("the program starts");
+        let out = child.stdout.take().expect("a pipe");
+        let mut err = child.stderr.take().expect("a pipe");
+        let (sender, lines) = channel();
+        let stdout = std::thread::spawn(move || {
+            let mut all = String::new();
+            let mut out = BufReader::new(out);
+            let mut line = String::new();
+            while out.read_line(&mut line).is_ok_and(|got| got > 0) {
+                all += &line;
+                let _ = sender.send(std::mem::take(&mut line));
+            }
+            all
+        });
+        let stderr = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let _ = err.read_to_end(&mut all);
+            String::from_utf8_lossy(&all).into_owned()
+        });
+        let pid = child.id();
+        Running {
+            child,
+            pid,
+            home: self.home,
+            mark: self.mark,
+            lines,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+        }
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn finish(self) -> Finished {
+        self.start().wait()
+    }
+
+    /// Runs it to its end with `--json`; it must have ended well, with a valid document.
+    pub(crate) fn measure(self) -> Document {
+        let finished = self.args(["--json", "run.json"]).finish();
+        let document = finished.document();
+        assert_eq!(document.text("/status"), "ok", "{}\n{}", document.text("/error"), finished);
+        assert!(document.is_null("/error"));
+        assert_eq!(finished.code, 0, "{finished}");
+        document
+    }
+}
+
+/// An execution under way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) pid: u32,
+    home: TempDir,
+    pub(crate) mark: String,
+    lines: Receiver<String>,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Waits for a line of standard output that fits.
+    pub(crate) fn line(&mut self, fits: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) if fits(&line) => return line,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => panic!("the program does not say it"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let _ = self.child.wait();
+                    let stderr = self.stderr.take().map(|thread| thread.join());
+                    panic!("the program ended without saying it: {stderr:?}")
+                }
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        signal_to(self.pid, signal);
+    }
+
+    /// Its own process excepted.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        processes(&self.mark).into_iter().filter(|&pid| pid != self.pid).collect()
+    }
+
+    /// Waits for its end, and makes sure that nothing is left of it.
+    pub(crate) fn wait(self) -> Finished {
+        let (pid, mark) = (self.pid, self.mark.clone());
+        let finished = self.wait_only();
+        assert_eq!(processes(&mark), [0u32; 0], "processes are left\n{finished}");
+        let namespaces = namespaces_of(pid);
+        assert!(namespaces.is_empty(), "left: {namespaces:?}\n{finished}");
+        let left: Vec<_> = fs::read_dir(finished.home.path().join("tmp"))
+            .expect("the directory of temporary files")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        assert!(left.is_empty(), "left: {left:?}\n{finished}");
+        let drafts: Vec<_> = fs::read_dir(finished.home.path())
+            .expect("the directory of the program")
+            .map(|entry| entry.expect("an entry").file_name())
+            .filter(|name| name.to_string_lossy().contains(".tmp"))
+            .collect();
+        assert!(drafts.is_empty(), "left: {drafts:?}\n{finished}");
+        finished
+    }
+
+    /// Waits for its end, whatever it leaves.
+    pub(crate) fn wait_only(mut self) -> Finished {
+        let mut hung = false;
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                break status;
+            }
+            if start.elapsed() > PATIENCE && !hung {
+                hung = true;
+                for pid in processes(&self.mark) {
+                    signal_to(pid, Signal::KILL);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        };
+        let join = |thread: Option<JoinHandle<String>>| {
+            thread.map(|thread| thread.join().expect("a reader")).unwrap_or_default()
+        };
+        let finished = Finished {
+            code: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or(0)),
+            stdout: join(self.stdout.take()),
+            stderr: join(self.stderr.take()),
+            home: self.home,
+        };
+        assert!(!hung, "the program hung and was killed\n{finished}");
+        assert!(!finished.stderr.contains("panicked at"), "{finished}");
+        finished
+    }
+}
+
+/// An execution that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// 1000 and the signal's number, where a signal ended it.
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    home: TempDir,
+}
+
+impl Finished {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        let text =
+            fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}\n{self}"));
+        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{self}"))
+    }
+
+    /// That of `--json run.json`.
+    pub(crate) fn document(&self) -> Document {
+        Document::valid(self.json("run.json"))
+    }
+}
+
+impl std::fmt::Display for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {}\n--- out\n{}\n--- err\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn signal_to(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+    // It may have just ended.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Live processes of one execution.
+pub(crate) fn processes(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let entries = fs::read_dir("/proc").expect("/proc");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            // One that has just ended, or is another user's, has no environment for us.
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+        })
+        .collect()
+}
+
+/// Namespaces of the own labs of a run.
+pub(crate) fn namespaces_of(pid: u32) -> Vec<String> {
+    let start = format!("wirecost-run-{pid}-");
+    let names = netns::list().unwrap_or_default();
+    names.into_iter().filter(|name| name.starts_with(&start)).collect()
+}
