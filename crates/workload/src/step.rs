@@ -7,8 +7,8 @@ use std::sync::Arc;
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::measure::FlowopKey;
 use wirecost_model::plan::FileSizes;
-use wirecost_model::profile::{Options, Position, Size, Until};
-use wirecost_model::program::{Act, GroupProgram, PhaseProgram, ServiceRef, Side};
+use wirecost_model::profile::{Options, Payload, Position, Size, Until};
+use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, ServiceRef, Side};
 
 use crate::draw;
 use crate::flowops;
@@ -97,6 +97,8 @@ pub struct Step {
     pub key: u64,
     /// First connection id; slot `first` has it.
     pub first_id: u32,
+    /// Which of [`payloads`] it sends or expects.
+    pub payload: u32,
     /// Where the profile says it, and under which name it runs here.
     pub at: Position,
     pub kind: &'static str,
@@ -165,7 +167,7 @@ pub struct Group {
     pub rows: Vec<Vec<FlowopKey>>,
 }
 
-/// Resolves a group. Rows are numbered from `first_rows[phase]`, which is advanced.
+/// Resolves a group; `payloads` are those of [`payloads()`]. Rows are numbered from `first_rows[phase]`, which is advanced.
 ///
 /// # Errors
 /// An act that nothing here executes, with what is missing.
@@ -174,6 +176,7 @@ pub fn compile(
     side: Side,
     seed: u64,
     files: &[FileSizes],
+    payloads: &[Payload],
     first_rows: &mut [u32],
 ) -> Result<Group, String> {
     let ids = connection_ids(group);
@@ -195,6 +198,8 @@ pub fn compile(
             let mut step = step(act, side, &ids, &protocols, sizes)?;
             step.key =
                 draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
+            let payload = payloads.iter().position(|payload| *payload == act.options.payload);
+            step.payload = payload.unwrap_or(0) as u32;
             step.row = first_rows[number] + keys.len() as u32;
             keys.push(FlowopKey {
                 group: group.group,
@@ -209,6 +214,27 @@ pub fn compile(
         rows.push(keys);
     }
     Ok(Group { number: group.group, strands: group.strands, side, ids, phases, rows })
+}
+
+/// Every act of a host.
+pub fn acts(program: &Program) -> impl Iterator<Item = &Act> {
+    program.groups.iter().flat_map(acts_of_group)
+}
+
+/// What a host's messages are made of: those it sends, and those it compares.
+pub fn payloads(program: &Program) -> Vec<Payload> {
+    let mut payloads = vec![Payload::default()];
+    for act in acts(program).filter(|act| needs_payload(act)) {
+        if !payloads.contains(&act.options.payload) {
+            payloads.push(act.options.payload.clone());
+        }
+    }
+    payloads
+}
+
+fn needs_payload(act: &Act) -> bool {
+    let sends = |flowop: &dyn flowops::Flowop| matches!(flowop.action(), Action::Send(_));
+    act.options.verify || flowops::find(&act.kind).is_some_and(sends)
 }
 
 /// What is known only once all steps are.
@@ -267,7 +293,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
 }
 
 fn connection_ids(group: &GroupProgram) -> Vec<u32> {
-    let mut ids: Vec<u32> = acts(group)
+    let mut ids: Vec<u32> = acts_of_group(group)
         .filter(|act| !matches!(act.kind.as_str(), "think" | "nop"))
         .flat_map(|act| act.options.conn.first..=act.options.conn.last)
         .collect();
@@ -278,7 +304,7 @@ fn connection_ids(group: &GroupProgram) -> Vec<u32> {
 
 fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
     let mut of_id = BTreeMap::new();
-    for act in acts(group).filter(|act| act.service.is_some()) {
+    for act in acts_of_group(group).filter(|act| act.service.is_some()) {
         if let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) {
             for id in act.options.conn.first..=act.options.conn.last {
                 of_id.insert(id, protocol);
@@ -288,7 +314,7 @@ fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Prot
     of_id
 }
 
-fn acts(group: &GroupProgram) -> impl Iterator<Item = &Act> {
+fn acts_of_group(group: &GroupProgram) -> impl Iterator<Item = &Act> {
     group.phases.iter().flatten().flat_map(|phase| &phase.acts)
 }
 
@@ -353,5 +379,6 @@ fn step(
         first_id: options.conn.first,
         at: act.at,
         kind: flowop.name(),
+        payload: 0,
     })
 }

@@ -6,7 +6,7 @@ use std::io;
 use wirecost_model::clock::{MILLISECOND, Nanos};
 
 use crate::net::{Interest, Net, Opening, Owner};
-use crate::payload::{self, Pattern};
+use crate::payload::{self, Patterns};
 use crate::record::Record;
 use crate::step::{Action, Phase, ReceiveCall, SendCall, Step};
 
@@ -36,7 +36,7 @@ pub struct Gate {
 pub struct Context<'a, N: Net> {
     pub net: &'a mut N,
     pub record: &'a mut Record,
-    pub pattern: &'a mut Pattern,
+    pub patterns: &'a mut Patterns,
     pub buffer: &'a mut [u8],
     pub gate: &'a Gate,
     /// First bits of the number of each datagram, different in each phase.
@@ -589,7 +589,7 @@ impl<S> Strand<S> {
         let (message, offset, left) = self.message(step);
         let conn = self.conn()?;
         let stamp = (step.datagram || step.verify).then_some(context.tag | (conn.sent + message));
-        let piece = context.pattern.piece(offset, left, stamp);
+        let piece = context.patterns.piece(step.payload, offset, left, stamp);
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -746,7 +746,7 @@ impl<S> Strand<S> {
         while !rest.is_empty() {
             let (message, offset, left) = self.message(step);
             let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
-            if !context.pattern.matches(&rest[..here], offset, first + message) {
+            if !context.patterns.matches(step.payload, &rest[..here], offset, first + message) {
                 context.record.verify_failures += 1;
             }
             rest = &rest[here..];
@@ -776,7 +776,13 @@ impl<S> Strand<S> {
             counters.late.add(1);
             return None;
         }
-        if step.verify && !context.pattern.matches(datagram, 0, expected.wrapping_add_signed(ahead))
+        if step.verify
+            && !context.patterns.matches(
+                step.payload,
+                datagram,
+                0,
+                expected.wrapping_add_signed(ahead),
+            )
         {
             context.record.verify_failures += 1;
         }

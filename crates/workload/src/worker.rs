@@ -13,7 +13,7 @@ use wirecost_model::measure::{Cut, FairnessSums, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 
-use crate::payload::Pattern;
+use crate::payload::Patterns;
 use crate::protocols::Granted;
 use crate::record::{Record, WorkerCounters};
 use crate::sockets::{Arrival, Socket, Sockets};
@@ -157,7 +157,7 @@ pub(crate) struct Worker {
     groups: Arc<[Group]>,
     /// Index in `groups` of each strand's group.
     group_of: Vec<u32>,
-    pattern: Pattern,
+    patterns: Patterns,
     buffer: Vec<u8>,
     running: Option<Running>,
     events: Outlet,
@@ -167,7 +167,7 @@ impl Worker {
     pub(crate) fn new(
         number: u32,
         sockets: Sockets,
-        pattern: Pattern,
+        patterns: Patterns,
         buffer: usize,
         events: Outlet,
     ) -> Self {
@@ -177,7 +177,7 @@ impl Worker {
             strands: Vec::new(),
             groups: Arc::new([]),
             group_of: Vec::new(),
-            pattern,
+            patterns,
             buffer: vec![0; buffer],
             running: None,
             events,
@@ -344,7 +344,7 @@ impl Worker {
         let mut context = Context {
             net: &mut self.sockets,
             record: &mut running.record,
-            pattern: &mut self.pattern,
+            patterns: &mut self.patterns,
             buffer: &mut self.buffer,
             gate: &running.gates[group],
             tag: u64::from(running.order.phase + 1) << 56,

@@ -23,7 +23,7 @@ use wirecost_model::program::{Program, Side};
 use self::net::{SimNet, Weather};
 use crate::limits::{Counts, agree};
 use crate::net::Interest;
-use crate::payload::Pattern;
+use crate::payload::Patterns;
 use crate::program;
 use crate::record::{self, Record, WorkerCounters};
 use crate::step::{self, Group};
@@ -86,7 +86,7 @@ struct Host {
     /// Index of each strand's group.
     group_of: Vec<usize>,
     seats: Vec<Seat>,
-    pattern: Pattern,
+    patterns: Patterns,
     buffer: Vec<u8>,
     running: Option<Running>,
 }
@@ -134,7 +134,7 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
     let groups: Vec<Group> = program
         .groups
         .iter()
-        .map(|group| step::compile(group, program.side, 7, files, &mut first_rows).unwrap())
+        .map(|group| step::compile(group, program.side, 7, files, &[], &mut first_rows).unwrap())
         .collect();
     let (mut strands, mut group_of) = (Vec::new(), Vec::new());
     for (index, group) in groups.iter().enumerate() {
@@ -149,7 +149,7 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
         groups,
         strands,
         group_of,
-        pattern: Pattern::new(&Default::default(), 16384, 7).unwrap(),
+        patterns: Patterns::new(&[Default::default()], 16384, 7).unwrap(),
         buffer: vec![0; 65536],
         running: None,
     }
@@ -380,7 +380,7 @@ impl Sim<'_> {
         let mut context = Context {
             net: &mut self.net,
             record: &mut running.record,
-            pattern: &mut host.pattern,
+            patterns: &mut host.patterns,
             buffer: &mut host.buffer,
             gate: &running.gates[group],
             tag: (phase as u64 + 1) << 56,
