@@ -11,7 +11,9 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND};
 use wirecost_model::host::HostFacts;
 use wirecost_model::plan::EngineKind;
-use wirecost_model::profile::{Conns, Flowop, Group, Options, Position, Profile, Transaction, Until};
+use wirecost_model::profile::{
+    Conns, Flowop, Group, Options, Position, Profile, Transaction, Until,
+};
 use wirecost_model::status::Status;
 
 /// A host on another machine, whose clock is ahead.
@@ -82,12 +84,8 @@ fn profile(hosts: &[&str]) -> Profile {
             at: Position::default(),
         })
         .collect();
-    let transaction = Transaction {
-        until: Until::Iterations(1),
-        rate: None,
-        flowops,
-        at: Position::default(),
-    };
+    let transaction =
+        Transaction { until: Until::Iterations(1), rate: None, flowops, at: Position::default() };
     let group = Group { strands: 1, transactions: vec![transaction], ..Group::default() };
     Profile { name: String::new(), groups: vec![group] }
 }

@@ -99,7 +99,9 @@ impl Controller<'_> {
         let far = self.seats.iter().map(|seat| seat.offset.error).max().unwrap_or(0);
         let start = Monotonic.now() + LEAD + 4 * far;
         let window = match plan.until {
-            Until::Duration(length) => Some((start + ramp, (start + ramp).saturating_add(nanos(length)))),
+            Until::Duration(length) => {
+                Some((start + ramp, (start + ramp).saturating_add(nanos(length))))
+            }
             Until::Iterations(_) => None,
         };
         for seat in &mut self.seats {
