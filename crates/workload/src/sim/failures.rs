@@ -106,15 +106,20 @@ fn a_connection_that_is_not_open_is_a_failure_of_what_uses_it() {
 }
 
 #[test]
-fn refused_connections_are_counted_and_tried_again_later() {
-    // A connect on the second connection fails before a step on the first one.
-    let on = |conn, mut flowop: Flowop| {
-        flowop.options.conn = Conns::one(conn);
-        flowop
-    };
-    let phase = vec![may_fail(connect("tcp", "b", 2), 0), on(1, transfer("write", 10))];
-    let profile = profile(1, vec![times(1, vec![connect("tcp", "a", 1)]), times(1, phase)]);
-    let weather = Weather { refused: 0, ..Weather::default() };
-    let outcome = run(&profile, &Settings { weather, ..Settings::default() });
+fn a_connection_that_takes_too_long_to_open_is_a_failure() {
+    // The second connection comes before the first one in the program, and the peer sleeps.
+    let mut open = may_fail(connect("udp", "a", 2), 2 * MILLISECOND);
+    open.options.conn = Conns::one(2);
+    let mut write = transfer("write", 10);
+    write.options.conn = Conns::one(1);
+    let phases = vec![times(1, vec![connect("tcp", "a", 1)]), times(3, vec![open, write])];
+    let stall = Some((1, 3 * MILLISECOND..10 * MILLISECOND));
+    let outcome = run(&profile(1, phases), &Settings { stall, ..Settings::default() });
     check_conserved(&outcome);
+    let (master, peer) = (&outcome.phases[1][0].counters, &outcome.phases[1][1].counters);
+    let opens = master.flowops[0];
+    assert!(opens.timeouts > 0 && opens.failed == opens.timeouts);
+    assert_eq!(opens.done + opens.failed, 3);
+    assert_eq!(master.transactions, 3 - opens.failed);
+    assert_eq!((master.flowops[1].done, peer.transactions), (3, 3));
 }
