@@ -9,7 +9,7 @@ use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
-use wirecost_workload::limits::{Counts, agree};
+use wirecost_workload::limits::{Counts, agree, may_wait};
 use wirecost_workload::protocols;
 
 use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
@@ -168,11 +168,10 @@ impl Controller<'_> {
         let stall = STALL + patience + Duration::from_nanos(self.settings.interval) * 2;
         let mut progress = (0u64, Instant::now());
         loop {
-            // Where iterations decide, a peer may wait for datagrams that are lost: only the master
-            // knows when it is over.
+            // Where iterations decide, a host may wait for datagrams that are lost: only the others
+            // know when it is over.
             let enough = held.iter().zip(&self.seats).all(|(held, seat)| {
-                held.is_some()
-                    || (end.is_none() && !is_master(seat) && self.plans[phase as usize].datagrams)
+                held.is_some() || (end.is_none() && may_wait(&seat.program, phase))
             });
             if enough {
                 return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
