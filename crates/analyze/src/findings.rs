@@ -172,11 +172,7 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     }
     let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
-        warnings.push(Warning::DatagramsLost {
-            lost: lost.max(0) as u64,
-            sent,
-            receive_buffer_drops,
-        });
+        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops });
     }
 }
 

@@ -149,7 +149,7 @@ fn datagrams(missing: u64, lost: i64) -> Outcome {
     let sent = last(&mut outcome, 0).bytes.tx_sent / 1000;
     last(&mut outcome, 0).datagrams = Datagrams { sent, ..Datagrams::default() };
     last(&mut outcome, 1).datagrams =
-        Datagrams { received: sent - missing, lost: lost as i64, ..Datagrams::default() };
+        Datagrams { received: sent - missing, lost, ..Datagrams::default() };
     last(&mut outcome, 1).bytes.tx_received -= missing * 1000;
     // Only the end of the phase loses here, so that the counters never go back.
     for cut in &mut outcome.hosts[1].phases[0].cuts {

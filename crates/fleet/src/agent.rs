@@ -2,7 +2,7 @@
 //! runs when the controller is gone.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -37,18 +37,32 @@ pub enum AgentError {
 
 /// A stream that can be read and written at once.
 trait Duplex: Read + Write + Send + Sized + 'static {
+    /// The same stream for another thread. No write blocks for longer than a lease.
     fn second(&self) -> io::Result<Self>;
+
+    /// Ends the stream for all who hold it.
+    fn end(&self);
 }
 
 impl Duplex for TcpStream {
     fn second(&self) -> io::Result<Self> {
+        self.set_write_timeout(Some(LEASE))?;
         self.try_clone()
+    }
+
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
     }
 }
 
 impl Duplex for UnixStream {
     fn second(&self) -> io::Result<Self> {
+        self.set_write_timeout(Some(LEASE))?;
         self.try_clone()
+    }
+
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
     }
 }
 
@@ -104,7 +118,10 @@ fn serve<S: Duplex>(stream: S) -> io::Result<()> {
         .spawn(move || read_orders(reader, &orders))?;
     let mut session =
         Session { stream, inputs, inputs_to, load: None, last_live: Instant::now(), phase: 0 };
-    session.run()
+    let result = session.run();
+    // The thread that reads orders blocks until then, however silent the other side is.
+    session.stream.end();
+    result
 }
 
 fn read_orders(stream: impl Read, inputs: &Sender<Input>) {
@@ -176,7 +193,7 @@ impl<S: Duplex> Session<S> {
                 }
                 Err(error) => self.fail(Status::Peer, error),
             },
-            Order::Ping => self.say(&Notice::Pong { now: Monotonic.now() }),
+            Order::Ping { number } => self.say(&Notice::Pong { number, now: Monotonic.now() }),
             Order::Prepare(plan) => {
                 // Everything the session starts runs on the host's CPUs and nowhere else.
                 if let Err(error) = wirecost_linux::thread::restrict(&plan.cpus) {

@@ -14,6 +14,11 @@ impl Offset {
     pub(crate) fn there(&self, here: Nanos) -> Nanos {
         here.saturating_add_signed(self.nanos)
     }
+
+    /// An instant of the host's clock on the controller's.
+    pub(crate) fn here(&self, there: Nanos) -> Nanos {
+        there.saturating_add_signed(self.nanos.saturating_neg())
+    }
 }
 
 /// One question and answer: sent and received on the controller's clock, answered on the host's.

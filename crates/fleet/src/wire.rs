@@ -24,8 +24,8 @@ const LONGEST: u32 = 256 << 20;
 pub enum Order {
     /// First word of a session.
     Hello { version: u32 },
-    /// What time is it there? Also a sign of life.
-    Ping,
+    /// What time is it there? Also a sign of life. The answer has the same number.
+    Ping { number: u64 },
     /// Put the load up and listen.
     Prepare(Box<Plan>),
     /// Where everybody listens: get ready to connect.
@@ -60,6 +60,7 @@ pub enum Notice {
         facts: Box<HostFacts>,
     },
     Pong {
+        number: u64,
         now: Nanos,
     },
     Prepared(Prepared),

@@ -190,7 +190,8 @@ pub struct HostRow {
     pub cpus: Vec<u32>,
     pub shares_machine_with: Vec<String>,
     pub workers: u32,
-    /// Percent of the time of its CPUs; null where the CPUs are shared with another host.
+    /// Percent of the time of its CPUs, whoever used it: where another host has the same CPUs
+    /// (`shares_machine_with`), its work is in it too.
     pub cpu: Option<Cpu>,
     /// `proc-stat` or `bpf`.
     pub cpu_source: Option<String>,

@@ -285,7 +285,7 @@ mod tests {
         insta::assert_snapshot!(shown(Style::Plain), @"
         phase 2/3  1.0/11.1 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
         phase 2/3  2.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  3.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
+        phase 2/3  3.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s  1 failed
         ");
     }
 

@@ -8,12 +8,15 @@ pub mod flowops;
 mod hello;
 mod inet;
 pub mod language;
+pub mod limits;
 pub mod load;
 pub mod net;
 mod payload;
 pub mod program;
 pub mod protocols;
 pub mod record;
+#[cfg(test)]
+mod sim;
 mod sockets;
 pub mod step;
 pub mod strand;

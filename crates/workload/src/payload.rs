@@ -15,64 +15,49 @@ pub const STAMP: usize = 8;
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
 
-/// What a worker sends from: a stamp, then the pattern.
+/// What a worker sends from: for each payload of its program a stamp, then the pattern.
 #[derive(Debug)]
-pub struct Pattern {
-    bytes: Vec<u8>,
-}
+pub struct Patterns(Vec<Vec<u8>>);
 
-impl Pattern {
-    /// A pattern for messages of up to `message` bytes.
+impl Patterns {
+    /// Patterns for messages of up to `message` bytes.
     ///
     /// # Errors
-    /// Those of reading the file that the payload names.
-    pub fn new(payload: &Payload, message: u64, seed: u64) -> io::Result<Self> {
-        let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
-        let mut bytes = vec![0; STAMP];
-        match payload {
-            Payload::Zero => bytes.resize(STAMP + length, 0),
-            Payload::Random => {
-                let words = length.div_ceil(8) as u64;
-                bytes.extend((0..words).flat_map(|i| draw::key(&[seed, i]).to_le_bytes()));
-                bytes.truncate(STAMP + length);
-            }
-            Payload::File(path) => {
-                let content = std::fs::read(path)
-                    .map_err(|e| io::Error::new(e.kind(), format!("payload file {path}: {e}")))?;
-                if content.is_empty() {
-                    let message = format!("payload file {path} is empty");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-                }
-                bytes.extend(content.iter().cycle().take(length));
-            }
-        }
-        Ok(Self { bytes })
+    /// Those of reading the files that payloads name.
+    pub fn new(payloads: &[Payload], message: u64, seed: u64) -> io::Result<Self> {
+        payloads
+            .iter()
+            .map(|payload| pattern(payload, message, seed))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// As much of a message as there is in one piece, from `offset` on, at most `length` bytes.
     #[inline]
-    pub fn piece(&mut self, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
+    pub fn piece(&mut self, payload: u32, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
+        let bytes = &mut self.0[payload as usize];
         let start = match stamp {
             Some(number) if offset < STAMP as u64 => {
-                self.bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
+                bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
                 offset as usize
             }
-            Some(_) => self.place(offset - STAMP as u64),
-            None => self.place(offset),
+            Some(_) => place(bytes, offset - STAMP as u64),
+            None => place(bytes, offset),
         };
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.bytes.len() - start);
-        &self.bytes[start..start + length]
-    }
-
-    #[inline]
-    fn place(&self, offset: u64) -> usize {
-        STAMP + (offset % (self.bytes.len() - STAMP) as u64) as usize
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len() - start);
+        &bytes[start..start + length]
     }
 
     /// Whether `received` is what a numbered message has at `offset`.
-    pub fn matches(&mut self, mut received: &[u8], mut offset: u64, stamp: u64) -> bool {
+    pub fn matches(
+        &mut self,
+        payload: u32,
+        mut received: &[u8],
+        mut offset: u64,
+        stamp: u64,
+    ) -> bool {
         while !received.is_empty() {
-            let expected = self.piece(offset, received.len() as u64, Some(stamp));
+            let expected = self.piece(payload, offset, received.len() as u64, Some(stamp));
             let length = expected.len();
             if expected != &received[..length] {
                 return false;
@@ -82,6 +67,34 @@ impl Pattern {
         }
         true
     }
+}
+
+#[inline]
+fn place(bytes: &[u8], offset: u64) -> usize {
+    STAMP + (offset % (bytes.len() - STAMP) as u64) as usize
+}
+
+fn pattern(payload: &Payload, message: u64, seed: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
+    let mut bytes = vec![0; STAMP];
+    match payload {
+        Payload::Zero => bytes.resize(STAMP + length, 0),
+        Payload::Random => {
+            let words = length.div_ceil(8) as u64;
+            bytes.extend((0..words).flat_map(|i| draw::key(&[seed, i]).to_le_bytes()));
+            bytes.truncate(STAMP + length);
+        }
+        Payload::File(path) => {
+            let content = std::fs::read(path)
+                .map_err(|e| io::Error::new(e.kind(), format!("payload file {path}: {e}")))?;
+            if content.is_empty() {
+                let message = format!("payload file {path} is empty");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            bytes.extend(content.iter().cycle().take(length));
+        }
+    }
+    Ok(bytes)
 }
 
 /// The number at the front of a datagram, of which only as many bytes count as the datagram has,
@@ -104,11 +117,11 @@ mod tests {
 
     use super::*;
 
-    fn message(pattern: &mut Pattern, length: u64, stamp: Option<u64>, step: u64) -> Vec<u8> {
+    fn message(pattern: &mut Patterns, length: u64, stamp: Option<u64>, step: u64) -> Vec<u8> {
         let mut sent = Vec::new();
         while (sent.len() as u64) < length {
             let left = (length - sent.len() as u64).min(step);
-            let piece = pattern.piece(sent.len() as u64, left, stamp).to_vec();
+            let piece = pattern.piece(0, sent.len() as u64, left, stamp).to_vec();
             sent.extend(piece);
         }
         sent
@@ -121,17 +134,17 @@ mod tests {
         fn pieces_make_the_same_message(
             length in 1u64..500, pattern in 8u64..100, stamp: u64, step in 1u64..50, flip in 0usize..500,
         ) {
-            let mut sender = Pattern::new(&Payload::Random, pattern, 5).unwrap();
-            let mut receiver = Pattern::new(&Payload::Random, pattern, 5).unwrap();
+            let mut sender = Patterns::new(&[Payload::Random], pattern, 5).unwrap();
+            let mut receiver = Patterns::new(&[Payload::Random], pattern, 5).unwrap();
             let whole = message(&mut sender, length, Some(stamp), u64::MAX);
             let mut cut = message(&mut sender, length, Some(stamp), step);
             prop_assert_eq!(&whole, &cut);
             for (i, piece) in cut.chunks(step as usize).enumerate() {
-                prop_assert!(receiver.matches(piece, i as u64 * step, stamp));
+                prop_assert!(receiver.matches(0, piece, i as u64 * step, stamp));
             }
             let flip = flip % cut.len();
             cut[flip] ^= 1;
-            prop_assert!(!receiver.matches(&cut, 0, stamp));
+            prop_assert!(!receiver.matches(0, &cut, 0, stamp));
         }
 
         #[test]
@@ -145,7 +158,7 @@ mod tests {
 
     #[test]
     fn default_payload_does_not_compress() {
-        let mut pattern = Pattern::new(&Payload::Random, 65536, 1).unwrap();
+        let mut pattern = Patterns::new(&[Payload::Random], 65536, 1).unwrap();
         let sent = message(&mut pattern, 65536, None, u64::MAX);
         let mut seen = [false; 256];
         sent.iter().for_each(|&byte| seen[byte as usize] = true);

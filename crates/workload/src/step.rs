@@ -7,8 +7,8 @@ use std::sync::Arc;
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::measure::FlowopKey;
 use wirecost_model::plan::FileSizes;
-use wirecost_model::profile::{Options, Position, Size, Until};
-use wirecost_model::program::{Act, GroupProgram, PhaseProgram, ServiceRef, Side};
+use wirecost_model::profile::{Options, Payload, Position, Size, Until};
+use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, ServiceRef, Side};
 
 use crate::draw;
 use crate::flowops;
@@ -97,6 +97,8 @@ pub struct Step {
     pub key: u64,
     /// First connection id; slot `first` has it.
     pub first_id: u32,
+    /// Which of [`payloads`] it sends or expects.
+    pub payload: u32,
     /// Where the profile says it, and under which name it runs here.
     pub at: Position,
     pub kind: &'static str,
@@ -139,17 +141,17 @@ pub struct Phase {
     pub until: Until,
     /// Time between intended starts of one strand's transactions; only on the side that begins them.
     pub period: Option<Nanos>,
-    /// Whether an iteration begins by waiting for the other side.
-    pub passive: bool,
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
     /// side, and everything it moves is datagrams.
     pub may_skip: bool,
     /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
     pub datagrams_only: bool,
-    /// Whether any act may fail, so iterations of both ends may come to differ.
-    pub can_fail: bool,
-    /// Datagrams received in one iteration, by connection slot.
-    pub receives: Vec<u64>,
+    /// Whether connections are opened or closed.
+    pub opens: bool,
+    /// A receiver believes that no more datagrams come when none has come for this long.
+    pub quiet: Nanos,
+    /// Datagrams received and sent in one iteration, by connection slot.
+    pub datagrams: Vec<(u64, u64)>,
 }
 
 /// One group of this host, ready to run.
@@ -165,7 +167,7 @@ pub struct Group {
     pub rows: Vec<Vec<FlowopKey>>,
 }
 
-/// Resolves a group. Rows are numbered from `first_rows[phase]`, which is advanced.
+/// Resolves a group; `payloads` are those of [`payloads()`]. Rows are numbered from `first_rows[phase]`, which is advanced.
 ///
 /// # Errors
 /// An act that nothing here executes, with what is missing.
@@ -174,6 +176,7 @@ pub fn compile(
     side: Side,
     seed: u64,
     files: &[FileSizes],
+    payloads: &[Payload],
     first_rows: &mut [u32],
 ) -> Result<Group, String> {
     let ids = connection_ids(group);
@@ -195,6 +198,8 @@ pub fn compile(
             let mut step = step(act, side, &ids, &protocols, sizes)?;
             step.key =
                 draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
+            let payload = payloads.iter().position(|payload| *payload == act.options.payload);
+            step.payload = payload.unwrap_or(0) as u32;
             step.row = first_rows[number] + keys.len() as u32;
             keys.push(FlowopKey {
                 group: group.group,
@@ -211,13 +216,35 @@ pub fn compile(
     Ok(Group { number: group.group, strands: group.strands, side, ids, phases, rows })
 }
 
+/// Every act of a host.
+pub fn acts(program: &Program) -> impl Iterator<Item = &Act> {
+    program.groups.iter().flat_map(acts_of_group)
+}
+
+/// What a host's messages are made of: those it sends, and those it compares.
+pub fn payloads(program: &Program) -> Vec<Payload> {
+    let mut payloads = vec![Payload::default()];
+    for act in acts(program).filter(|act| needs_payload(act)) {
+        if !payloads.contains(&act.options.payload) {
+            payloads.push(act.options.payload.clone());
+        }
+    }
+    payloads
+}
+
+fn needs_payload(act: &Act) -> bool {
+    let sends = |flowop: &dyn flowops::Flowop| matches!(flowop.action(), Action::Send(_));
+    act.options.verify || flowops::find(&act.kind).is_some_and(sends)
+}
+
 /// What is known only once all steps are.
 fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) -> Phase {
     let transfers = |step: &&Step| {
         matches!(step.action, Action::Send(_) | Action::Receive(_) | Action::SendFile)
     };
-    let opens =
-        |step: &Step| matches!(step.action, Action::Connect | Action::Accept | Action::Close);
+    let opens = steps
+        .iter()
+        .any(|step| matches!(step.action, Action::Connect | Action::Accept | Action::Close));
     let datagrams_only = steps.iter().any(|step| step.datagram)
         && steps.iter().filter(transfers).all(|step| step.datagram);
     let sends: Vec<(u32, u32)> = steps
@@ -225,17 +252,21 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         .filter(|step| matches!(step.action, Action::Send(_)))
         .map(|step| (step.first, step.last))
         .collect();
-    let mut receives = vec![0; slots];
+    let mut datagrams = vec![(0, 0); slots];
     for step in &mut steps {
-        if !step.datagram || !matches!(step.action, Action::Receive(_)) {
-            continue;
+        let slots = step.first as usize..=step.last as usize;
+        let Some(moves) = datagrams.get_mut(slots) else { continue };
+        match step.action {
+            Action::Receive(_) if step.datagram => moves.iter_mut().for_each(|m| m.0 += step.count),
+            Action::Send(_) if step.datagram => {
+                moves.iter_mut().for_each(|m| m.1 += step.count);
+                continue;
+            }
+            _ => continue,
         }
         step.reply = sends.iter().any(|&(first, last)| first <= step.last && step.first <= last);
         if step.reply && side == Side::Master {
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT));
-        }
-        for slot in step.first..=step.last {
-            receives[slot as usize] += step.count;
         }
     }
     let first_moving = steps.iter().find(|step| !matches!(step.action, Action::Nothing));
@@ -251,17 +282,18 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
     Phase {
         until: phase.until,
         period,
-        passive,
-        may_skip: side == Side::Peer && datagrams_only && !steps.iter().any(opens),
+        may_skip: side == Side::Peer && datagrams_only && !opens,
         datagrams_only,
-        can_fail: steps.iter().any(|step| step.can_fail),
-        receives,
+        opens,
+        quiet: QUIET
+            + steps.iter().map(|step| step.think.saturating_mul(step.count)).sum::<Nanos>(),
+        datagrams,
         steps,
     }
 }
 
 fn connection_ids(group: &GroupProgram) -> Vec<u32> {
-    let mut ids: Vec<u32> = acts(group)
+    let mut ids: Vec<u32> = acts_of_group(group)
         .filter(|act| !matches!(act.kind.as_str(), "think" | "nop"))
         .flat_map(|act| act.options.conn.first..=act.options.conn.last)
         .collect();
@@ -272,7 +304,7 @@ fn connection_ids(group: &GroupProgram) -> Vec<u32> {
 
 fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
     let mut of_id = BTreeMap::new();
-    for act in acts(group).filter(|act| act.service.is_some()) {
+    for act in acts_of_group(group).filter(|act| act.service.is_some()) {
         if let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) {
             for id in act.options.conn.first..=act.options.conn.last {
                 of_id.insert(id, protocol);
@@ -282,7 +314,7 @@ fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Prot
     of_id
 }
 
-fn acts(group: &GroupProgram) -> impl Iterator<Item = &Act> {
+fn acts_of_group(group: &GroupProgram) -> impl Iterator<Item = &Act> {
     group.phases.iter().flatten().flat_map(|phase| &phase.acts)
 }
 
@@ -334,7 +366,8 @@ fn step(
         unit,
         timeout: options.timeout.map(nanos).or(default_timeout),
         can_fail: options.canfail,
-        verify: options.verify,
+        // What a file holds the receiver does not know.
+        verify: options.verify && files.is_none(),
         datagram,
         reply: false,
         busy: options.busy,
@@ -346,5 +379,6 @@ fn step(
         first_id: options.conn.first,
         at: act.at,
         kind: flowop.name(),
+        payload: 0,
     })
 }

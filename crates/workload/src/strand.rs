@@ -6,9 +6,9 @@ use std::io;
 use wirecost_model::clock::{MILLISECOND, Nanos};
 
 use crate::net::{Interest, Net, Opening, Owner};
-use crate::payload::{self, Pattern};
+use crate::payload::{self, Patterns};
 use crate::record::Record;
-use crate::step::{Action, Phase, QUIET, ReceiveCall, SendCall, Step};
+use crate::step::{Action, Phase, ReceiveCall, SendCall, Step};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
 /// costs little, little enough that a neighbour waits for microseconds only.
@@ -36,7 +36,7 @@ pub struct Gate {
 pub struct Context<'a, N: Net> {
     pub net: &'a mut N,
     pub record: &'a mut Record,
-    pub pattern: &'a mut Pattern,
+    pub patterns: &'a mut Patterns,
     pub buffer: &'a mut [u8],
     pub gate: &'a Gate,
     /// First bits of the number of each datagram, different in each phase.
@@ -79,9 +79,10 @@ pub struct StrandError {
 struct Conn<S> {
     socket: S,
     connector: bool,
-    /// Bytes still to come of messages that a time-out has given up.
+    /// Bytes still to come of messages that a time-out has given up, and the row they belong to.
     owed: u64,
-    /// Messages sent and received, or the numbers they would have had.
+    owed_row: u32,
+    /// Numbered messages sent and received, or the numbers they would have had.
     sent: u64,
     received: u64,
 }
@@ -112,6 +113,16 @@ pub struct Strand<S> {
     moved: u64,
     /// Bytes left of the step on this connection, where its operations have a length of their own.
     left: u64,
+    /// Where operations are not messages but messages are numbered: the message under way, and how
+    /// much of it has been moved.
+    message: u64,
+    offset: u64,
+    /// When the operation under way times out, or the thought ends; 0 until it is known.
+    due: Nanos,
+    /// The operation under way has been counted as failed already.
+    overdue: bool,
+    /// Bytes owed on all connections.
+    owed: u64,
     operation_start: Nanos,
     transaction_start: Nanos,
     thought: Nanos,
@@ -144,6 +155,11 @@ impl<S> Strand<S> {
             length: 0,
             moved: 0,
             left: 0,
+            message: 0,
+            offset: 0,
+            due: 0,
+            overdue: false,
+            owed: 0,
             operation_start: 0,
             transaction_start: 0,
             thought: 0,
@@ -178,7 +194,7 @@ impl<S> Strand<S> {
 
     /// Whether nothing is left to do up to the limit.
     pub fn finished(&self) -> bool {
-        self.iteration >= self.limit && !(self.running && self.engaged)
+        self.iteration >= self.limit && !(self.running && self.engaged) && self.owed == 0
     }
 
     /// Open connections.
@@ -211,6 +227,7 @@ impl<S> Strand<S> {
                 net.close(conn.socket, owner(slot as u32));
             }
         }
+        self.owed = 0;
         if let Some(socket) = self.opening.take() {
             net.close(socket, owner(self.slot));
         }
@@ -226,9 +243,10 @@ impl<S> Strand<S> {
                 return turn;
             }
             if !self.engaged && context.gate.closed && self.iteration >= self.limit {
-                // It had to wait before anything of the transaction happened, so it was not counted
-                // among those begun when the gate closed.
-                return Turn::Held;
+                // How many have begun has been said, and this one was not among them. What the
+                // other side has begun to send is: such a transaction is taken up again.
+                self.running = false;
+                continue;
             }
             let Some(step) = phase.steps.get(self.step as usize) else {
                 self.end_transaction(context);
@@ -277,8 +295,10 @@ impl<S> Strand<S> {
         let gate = context.gate;
         let mut start = self.operation_start.max(gate.start);
         if self.iteration >= self.limit {
-            let now = if phase.period.is_some() { context.net.now() } else { start };
-            if gate.closed || now >= gate.end {
+            if gate.closed {
+                return Some(self.settle(context).unwrap_or(Turn::Held));
+            }
+            if start >= gate.end {
                 return Some(Turn::Held);
             }
         }
@@ -287,10 +307,11 @@ impl<S> Strand<S> {
             // Strands begin one after another within the first period.
             let offset = period / 64 * u64::from(self.number % 64);
             let intended = gate.start + offset + self.iteration * period;
-            if intended >= gate.end && self.iteration >= self.limit {
+            let now = context.net.now();
+            if now.max(intended) >= gate.end && self.iteration >= self.limit {
                 return Some(Turn::Held);
             }
-            if context.net.now() < intended {
+            if now < intended {
                 return Some(self.wait(Interest::Nothing, Some(intended)));
             }
             start = intended;
@@ -320,6 +341,8 @@ impl<S> Strand<S> {
     fn enter_step(&mut self, phase: &Phase) {
         self.operation = 0;
         self.begun = false;
+        self.due = 0;
+        self.overdue = false;
         if let Some(step) = phase.steps.get(self.step as usize) {
             self.slot = step.first;
         }
@@ -328,6 +351,8 @@ impl<S> Strand<S> {
     /// Ends the operation under way and moves on to the next one.
     fn advance(&mut self, step: &Step, phase: &Phase) {
         self.begun = false;
+        self.due = 0;
+        self.overdue = false;
         self.operation += 1;
         let more = match step.unit {
             Some(_) if matches!(step.action, Action::Send(_) | Action::Receive(_)) => self.left > 0,
@@ -335,6 +360,16 @@ impl<S> Strand<S> {
         };
         if more {
             return;
+        }
+        if step.unit.is_some()
+            && step.verify
+            && let Some(conn) = &mut self.conns[self.slot as usize]
+        {
+            match step.action {
+                Action::Send(_) => conn.sent += step.count,
+                Action::Receive(_) => conn.received += step.count,
+                _ => {}
+            }
         }
         if self.slot < step.last {
             self.slot += 1;
@@ -354,7 +389,9 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) {
         self.engaged = true;
-        context.record.done(step.row, self.operation_start, now);
+        if !self.overdue {
+            context.record.done(step.row, self.operation_start, now);
+        }
         self.operation_start = now;
         self.advance(step, phase);
     }
@@ -385,9 +422,6 @@ impl<S> Strand<S> {
         if !timed_out {
             self.pause = now + FAILURE_PAUSE;
         }
-        if let Some(socket) = self.opening.take() {
-            context.net.close(socket, self.owner(step));
-        }
         None
     }
 
@@ -415,45 +449,125 @@ impl<S> Strand<S> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::Interrupted
         {
-            self.give_up(step, phase, error.kind() == io::ErrorKind::TimedOut);
+            if let Some(socket) = self.opening.take() {
+                context.net.close(socket, self.owner(step));
+            }
+            self.give_up(step, phase, error.kind() == io::ErrorKind::TimedOut, context);
         }
         result
     }
 
     /// Moves on past an operation that failed, so that a strand that may go on does.
-    fn give_up(&mut self, step: &Step, phase: &Phase, timed_out: bool) {
+    fn give_up<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        timed_out: bool,
+        context: &Context<'_, N>,
+    ) {
         if !(step.can_fail || (timed_out && step.datagram)) {
             return;
         }
-        let rest = self.length.saturating_sub(self.moved);
-        if let (Action::Receive(_), Some(conn)) = (step.action, &mut self.conns[self.slot as usize])
-        {
-            if !step.datagram {
-                conn.owed += rest;
-            } else if step.reply {
-                conn.received += 1;
+        if self.begun {
+            let rest = self.length.saturating_sub(self.moved);
+            if let (Action::Receive(_), Some(conn)) =
+                (step.action, &mut self.conns[self.slot as usize])
+            {
+                if !step.datagram {
+                    conn.owed += rest;
+                    conn.owed_row = step.row;
+                    self.owed += rest;
+                    conn.received += u64::from(step.verify && step.unit.is_none());
+                } else if step.reply {
+                    // Its number is passed, as if a later one had come.
+                    conn.received += 1;
+                    context.record.counters.gaps.add(1);
+                }
             }
+            self.left = self.left.saturating_sub(self.length);
+            self.pass(step, rest);
         }
-        self.left = self.left.saturating_sub(rest);
         self.advance(step, phase);
+    }
+
+    fn id(&self, step: &Step) -> u32 {
+        step.first_id + (self.slot - step.first)
     }
 
     /// Length of the operation that begins now.
     fn begin(&mut self, step: &Step) {
-        let id = step.first_id + (self.slot - step.first);
+        let id = self.id(step);
         match step.unit {
             Some(unit) if !matches!(step.action, Action::SendFile) => {
                 if self.operation == 0 {
                     self.left = (0..step.count)
                         .map(|i| step.length(self.number, self.iteration, id, i))
                         .sum();
+                    self.message = 0;
+                    self.offset = 0;
+                    self.pass(step, 0);
                 }
-                self.length = unit.min(self.left);
+                self.length = unit.max(1).min(self.left);
             }
             _ => self.length = step.length(self.number, self.iteration, id, self.operation),
         }
         self.moved = 0;
         self.begun = true;
+    }
+
+    /// Keeps account of the message under way, where operations are not messages.
+    fn pass(&mut self, step: &Step, bytes: u64) {
+        if !step.verify || step.unit.is_none() {
+            return;
+        }
+        let id = self.id(step);
+        self.offset += bytes;
+        while self.message < step.count {
+            let length = step.length(self.number, self.iteration, id, self.message);
+            if self.offset < length {
+                return;
+            }
+            self.offset -= length;
+            self.message += 1;
+        }
+    }
+
+    /// Of the message under way: which one of the step it is, its bytes moved, and those left.
+    fn message(&self, step: &Step) -> (u64, u64, u64) {
+        if !step.verify || step.unit.is_none() {
+            return (0, self.moved, self.length - self.moved);
+        }
+        let length = step.length(self.number, self.iteration, self.id(step), self.message);
+        let left = (self.length - self.moved).min(length.saturating_sub(self.offset));
+        (self.message, self.offset, left)
+    }
+
+    /// Receives what earlier time-outs have left, so that the next phase finds connections empty.
+    fn settle<N: Net<Socket = S>>(&mut self, context: &mut Context<'_, N>) -> Option<Turn> {
+        while self.owed > 0 {
+            let owing = |conn: &Option<Conn<S>>| conn.as_ref().is_some_and(|conn| conn.owed > 0);
+            let slot = self.conns.iter().position(owing)?;
+            let conn = self.conns[slot].as_mut()?;
+            let wanted = context.buffer.len().min(usize::try_from(conn.owed).unwrap_or(usize::MAX));
+            let buffer = &mut context.buffer[..wanted];
+            let got = match context.net.receive(&conn.socket, buffer, ReceiveCall::Recv, true) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.slot = slot as u32;
+                    return Some(self.wait(Interest::Readable, None));
+                }
+                // A connection that is gone owes nothing.
+                Ok(0) | Err(_) => conn.owed,
+                Ok(got) => {
+                    context.record.received(conn.owed_row, conn.connector, got as u64);
+                    self.bytes += got as u64;
+                    got as u64
+                }
+            };
+            conn.owed -= got;
+            self.owed -= got;
+        }
+        None
     }
 
     fn conn(&mut self) -> io::Result<&mut Conn<S>> {
@@ -472,14 +586,19 @@ impl<S> Strand<S> {
         if !self.begun {
             self.begin(step);
         }
-        let (length, moved) = (self.length, self.moved);
+        let (message, offset, left) = self.message(step);
         let conn = self.conn()?;
-        let stamp = (step.datagram || step.verify).then_some(context.tag | conn.sent);
-        let piece = context.pattern.piece(moved, length - moved, stamp);
+        let stamp = (step.datagram || step.verify).then_some(context.tag | (conn.sent + message));
+        let piece = context.patterns.piece(step.payload, offset, left, stamp);
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, Interest::Writable, context)?));
+                return Ok(Some(self.wait_or_time_out(
+                    step,
+                    phase,
+                    Interest::Writable,
+                    context,
+                )?));
             }
             Err(error) => return Err(error),
         };
@@ -487,8 +606,11 @@ impl<S> Strand<S> {
         self.engaged = true;
         self.bytes += sent;
         self.moved += sent;
+        self.pass(step, sent);
         if self.moved >= self.length {
-            self.conn()?.sent += 1;
+            if stamp.is_some() && step.unit.is_none() {
+                self.conn()?.sent += 1;
+            }
             if step.datagram {
                 context.record.counters.datagrams_sent.add(1);
             }
@@ -509,7 +631,7 @@ impl<S> Strand<S> {
             self.begin(step);
         }
         if self.moved < self.length {
-            let id = step.first_id + (self.slot - step.first);
+            let id = self.id(step);
             let file = step.file_index(self.number, self.iteration, id, self.operation);
             let piece = (self.length - self.moved).min(step.unit.unwrap_or(u64::MAX));
             let moved = self.moved;
@@ -523,7 +645,12 @@ impl<S> Strand<S> {
                 }
                 Ok(sent) => sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(step, Interest::Writable, context)?));
+                    return Ok(Some(self.wait_or_time_out(
+                        step,
+                        phase,
+                        Interest::Writable,
+                        context,
+                    )?));
                 }
                 Err(error) => return Err(error),
             };
@@ -569,7 +696,12 @@ impl<S> Strand<S> {
                 }
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+                    return Ok(Some(self.wait_or_time_out(
+                        step,
+                        phase,
+                        Interest::Readable,
+                        context,
+                    )?));
                 }
                 Err(error) => return Err(error),
             };
@@ -580,25 +712,46 @@ impl<S> Strand<S> {
         }
         if conn.owed > 0 {
             conn.owed -= bytes;
+            self.owed -= bytes;
             self.bytes += bytes;
             return Ok(None);
         }
         if step.verify {
-            let stamp = context.tag | conn.received;
-            if !context.pattern.matches(&context.buffer[..got], moved, stamp) {
-                context.record.verify_failures += 1;
-            }
+            self.verify(step, got, context);
         }
         self.engaged = true;
         self.bytes += bytes;
         self.moved += bytes;
         if self.moved >= self.length {
-            self.conn()?.received += 1;
+            if step.verify && step.unit.is_none() {
+                self.conn()?.received += 1;
+            }
             self.left = self.left.saturating_sub(self.length);
             let now = context.net.now();
             self.complete(step, phase, now, context);
         }
         Ok(None)
+    }
+
+    /// Compares what has come of a stream with what was sent.
+    fn verify<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        got: usize,
+        context: &mut Context<'_, N>,
+    ) {
+        let Some(conn) = &self.conns[self.slot as usize] else { return };
+        let first = context.tag | conn.received;
+        let mut rest = &context.buffer[..got];
+        while !rest.is_empty() {
+            let (message, offset, left) = self.message(step);
+            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
+            if !context.patterns.matches(step.payload, &rest[..here], offset, first + message) {
+                context.record.verify_failures += 1;
+            }
+            rest = &rest[here..];
+            self.pass(step, here as u64);
+        }
     }
 
     /// A datagram has arrived: is it the awaited one, a later or an earlier one?
@@ -623,7 +776,13 @@ impl<S> Strand<S> {
             counters.late.add(1);
             return None;
         }
-        if step.verify && !context.pattern.matches(datagram, 0, expected.wrapping_add_signed(ahead))
+        if step.verify
+            && !context.patterns.matches(
+                step.payload,
+                datagram,
+                0,
+                expected.wrapping_add_signed(ahead),
+            )
         {
             context.record.verify_failures += 1;
         }
@@ -677,6 +836,8 @@ impl<S> Strand<S> {
             self.advance(step, phase);
             if self.step as usize >= phase.steps.len() {
                 self.iteration += 1;
+                self.transaction_start = self.operation_start;
+                self.thought = 0;
                 self.failed = false;
                 self.step = 0;
                 self.enter_step(phase);
@@ -688,28 +849,46 @@ impl<S> Strand<S> {
     fn wait_or_time_out<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
+        phase: &Phase,
         on: Interest,
         context: &mut Context<'_, N>,
     ) -> io::Result<Turn> {
-        let mut until = step.timeout.map(|timeout| self.operation_start + timeout);
-        if let Some(due) = until {
-            // The time since the last operation may have been spent waiting for this very turn, so
-            // the clock is asked before the time is called up.
-            if context.net.now() >= due {
+        let mut until = None;
+        if let Some(timeout) = step.timeout
+            && !self.overdue
+        {
+            let now = context.net.now();
+            if self.due == 0 {
+                // From now on, not from the operation's intended start: a strand that has fallen
+                // behind waits as long as any other.
+                self.due = now.saturating_add(timeout);
+            }
+            if now < self.due {
+                until = Some(self.due);
+            } else if step.can_fail
+                && !step.datagram
+                && matches!(step.action, Action::Send(_) | Action::SendFile)
+            {
+                // The other end expects the whole message, so it is sent all the same.
+                context.record.failed(step.row, true);
+                self.overdue = true;
+                self.failed = true;
+            } else {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("nothing for {} ms", step.timeout.unwrap_or(0) / MILLISECOND),
+                    format!("nothing for {} ms", timeout / MILLISECOND),
                 ));
             }
         }
         if step.datagram && on == Interest::Readable && context.gate.finishing {
-            let quiet = self.heard.max(context.gate.end) + QUIET;
+            let quiet = self.heard.max(context.gate.end) + phase.quiet;
             until = Some(until.map_or(quiet, |until| until.min(quiet)));
         }
         Ok(self.wait(on, until))
     }
 
-    /// Gives up datagrams that have not come after their senders ended. Returns whether it did.
+    /// Gives up datagrams that have not come after their senders ended, and what the strand would
+    /// have sent in answer. Returns whether it did.
     pub fn give_up_missing(
         &mut self,
         phase: &Phase,
@@ -717,14 +896,24 @@ impl<S> Strand<S> {
         now: Nanos,
         since: Nanos,
     ) -> bool {
-        if !phase.datagrams_only || self.finished() || now < self.heard.max(since) + QUIET {
+        let heard = self.heard.max(since).max(self.operation_start);
+        let waits = self.running
+            && phase
+                .steps
+                .get(self.step as usize)
+                .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
+        if !phase.datagrams_only || !waits || self.finished() || now < heard + phase.quiet {
             return false;
         }
-        for (conn, per_iteration) in self.conns.iter_mut().zip(&phase.receives) {
+        // A connection that is opened anew in each transaction counts from 0 in each.
+        let transactions = if phase.opens { 1 } else { self.limit.max(self.iteration) };
+        for (conn, (receives, sends)) in self.conns.iter_mut().zip(&phase.datagrams) {
             if let Some(conn) = conn {
-                let expected = self.limit * per_iteration;
-                record.counters.gaps.add(expected.saturating_sub(conn.received));
-                conn.received = expected.max(conn.received);
+                let (received, sent) = (transactions * receives, transactions * sends);
+                record.counters.gaps.add(received.saturating_sub(conn.received));
+                record.counters.skipped.add(sent.saturating_sub(conn.sent));
+                conn.received = received.max(conn.received);
+                conn.sent = sent.max(conn.sent);
             }
         }
         self.iteration = self.iteration.max(self.limit);
@@ -741,6 +930,7 @@ impl<S> Strand<S> {
         let owner = self.owner(step);
         if self.opening.is_none() {
             if let Some(old) = self.conns[self.slot as usize].take() {
+                self.owed -= old.owed;
                 context.net.close(old.socket, owner);
             }
             match context.net.connect(step, owner, self.openings) {
@@ -758,7 +948,7 @@ impl<S> Strand<S> {
         if let Some(socket) = &mut self.opening
             && let Opening::Wait(on, at) = context.net.opening(socket)?
         {
-            let Turn::Wait(mut wait) = self.wait_or_time_out(step, on, context)? else {
+            let Turn::Wait(mut wait) = self.wait_or_time_out(step, phase, on, context)? else {
                 return Ok(None);
             };
             wait.until = match (wait.until, at) {
@@ -785,12 +975,13 @@ impl<S> Strand<S> {
         match context.net.accept(step, owner) {
             Ok(socket) => {
                 if let Some(old) = self.conns[self.slot as usize].take() {
+                    self.owed -= old.owed;
                     context.net.close(old.socket, owner);
                 }
                 self.opened(socket, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
+                return Ok(Some(self.wait_or_time_out(step, phase, Interest::Arrival, context)?));
             }
             Err(error) => return Err(error),
         }
@@ -801,7 +992,7 @@ impl<S> Strand<S> {
 
     fn opened(&mut self, socket: S, connector: bool) {
         self.conns[self.slot as usize] =
-            Some(Conn { socket, connector, owed: 0, sent: 0, received: 0 });
+            Some(Conn { socket, connector, owed: 0, owed_row: 0, sent: 0, received: 0 });
     }
 
     fn close<N: Net<Socket = S>>(
@@ -813,6 +1004,7 @@ impl<S> Strand<S> {
         let owner = self.owner(step);
         self.conn()?;
         if let Some(conn) = self.conns[self.slot as usize].take() {
+            self.owed -= conn.owed;
             context.net.close(conn.socket, owner);
         }
         let now = context.net.now();
@@ -827,7 +1019,11 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> Option<Turn> {
         let now = context.net.now();
-        let until = self.operation_start + step.think;
+        if self.due == 0 {
+            // From now on, not from the intended start: a delay is not a thought.
+            self.due = now.saturating_add(step.think);
+        }
+        let until = self.due;
         self.engaged = true;
         if now < until {
             // Busy strands of one worker spin in turns, so they overlap as busy threads would.
@@ -837,7 +1033,7 @@ impl<S> Strand<S> {
                 self.wait(Interest::Nothing, Some(until))
             });
         }
-        self.thought += now - self.operation_start;
+        self.thought += now - (until - step.think);
         self.complete(step, phase, now, context);
         None
     }

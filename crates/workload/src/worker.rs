@@ -13,7 +13,7 @@ use wirecost_model::measure::{Cut, FairnessSums, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 
-use crate::payload::Pattern;
+use crate::payload::Patterns;
 use crate::protocols::Granted;
 use crate::record::{Record, WorkerCounters};
 use crate::sockets::{Arrival, Socket, Sockets};
@@ -157,7 +157,7 @@ pub(crate) struct Worker {
     groups: Arc<[Group]>,
     /// Index in `groups` of each strand's group.
     group_of: Vec<u32>,
-    pattern: Pattern,
+    patterns: Patterns,
     buffer: Vec<u8>,
     running: Option<Running>,
     events: Outlet,
@@ -167,7 +167,7 @@ impl Worker {
     pub(crate) fn new(
         number: u32,
         sockets: Sockets,
-        pattern: Pattern,
+        patterns: Patterns,
         buffer: usize,
         events: Outlet,
     ) -> Self {
@@ -177,7 +177,7 @@ impl Worker {
             strands: Vec::new(),
             groups: Arc::new([]),
             group_of: Vec::new(),
-            pattern,
+            patterns,
             buffer: vec![0; buffer],
             running: None,
             events,
@@ -229,7 +229,7 @@ impl Worker {
             .map(|group| match until(group) {
                 Some(Until::Duration(length)) if !by_iterations => Gate {
                     start: order.start,
-                    end: order.window.start + nanos(length),
+                    end: order.window.start.saturating_add(nanos(length)),
                     closed: false,
                     finishing: false,
                 },
@@ -344,7 +344,7 @@ impl Worker {
         let mut context = Context {
             net: &mut self.sockets,
             record: &mut running.record,
-            pattern: &mut self.pattern,
+            patterns: &mut self.patterns,
             buffer: &mut self.buffer,
             gate: &running.gates[group],
             tag: u64::from(running.order.phase + 1) << 56,
@@ -409,20 +409,14 @@ impl Worker {
         }
         self.give_up_missing(now);
         let running = self.running.as_ref()?;
-        let mut due = Vec::with_capacity(4);
-        if running.start_edge.is_none() {
-            due.push(window.start);
-        } else if running.end_edge.is_none() {
-            due.push(window.end.max(1));
-            due.push(running.next_sample);
-        }
-        if !running.held && running.order.end > 0 {
-            due.push(running.order.end);
-        }
-        if running.finishing {
-            due.push(now + 50 * MILLISECOND);
-        }
-        due.into_iter().min()
+        let edge = match (&running.start_edge, &running.end_edge) {
+            (None, _) => Some(window.start),
+            (Some(_), None) => Some(window.end.min(running.next_sample)),
+            (Some(_), Some(_)) => None,
+        };
+        let hold = (!running.held && running.order.end > 0).then_some(running.order.end);
+        let look = running.finishing.then_some(now + 50 * MILLISECOND);
+        [edge, hold, look].into_iter().flatten().min()
     }
 
     fn give_up_missing(&mut self, now: Nanos) {

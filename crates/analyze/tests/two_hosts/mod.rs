@@ -178,7 +178,6 @@ impl Traffic {
         let offset = self.offsets[number];
         let believed = offset + self.offset_errors[number] + (misjudged * 1e9) as i64;
         HostOutcome {
-            environment: Default::default(),
             name: ["client", "server"][number].to_owned(),
             side,
             address: Some(format!("192.0.2.{}", number + 1)),
@@ -205,6 +204,7 @@ impl Traffic {
             environment: Default::default(),
         }
     }
+
     fn edges(&self) -> Vec<(Edge, f64)> {
         let end = self.ramp + self.window;
         let mut edges = vec![(Edge::PhaseStart, 0.0), (Edge::WindowStart, self.ramp)];

@@ -1,7 +1,6 @@
 //! The controller: takes the hosts of a run through its phases, all at the same instants, and
 //! gathers what they measured. Nothing it waits for is without a deadline.
 
-mod limits;
 mod members;
 mod phases;
 
@@ -148,10 +147,14 @@ struct Controller<'a> {
     listener: &'a mut dyn Listener,
     deadline: Option<Instant>,
     pinged: Instant,
+    /// Of the newest ping, so that an answer is taken for that of its own question only.
+    ping: u64,
     plans: Vec<PhasePlan>,
     warnings: Vec<Warning>,
     /// What has come while something else was waited for.
     put_by: Vec<(usize, Notice)>,
+    /// Instant, on the controller's clock, whose counters have been told last.
+    ticked: Nanos,
 }
 
 impl<'a> Controller<'a> {
@@ -188,16 +191,20 @@ impl<'a> Controller<'a> {
             settings,
             stop,
             listener,
-            deadline: settings.timeout.map(|timeout| Instant::now() + timeout),
+            // One beyond the end of time is none.
+            deadline: settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             pinged: Instant::now(),
+            ping: 0,
             plans: Vec::new(),
             warnings: Vec::new(),
             put_by: Vec::new(),
+            ticked: 0,
         }
     }
 
     fn run(&mut self, profile: &Profile) -> Result<(), Stopped> {
         self.welcome()?;
+        self.check_machines()?;
         self.match_clocks()?;
         self.share_cpus();
         self.order_all(|_| Order::Environment)?;
@@ -257,19 +264,38 @@ impl<'a> Controller<'a> {
             }
             let mut exchanges = Vec::new();
             for _ in 0..EXCHANGES {
-                let sent = Monotonic.now();
-                self.seats[number].member.host.order(Order::Ping)?;
+                let (sent, ping) = (Monotonic.now(), self.next_ping());
+                self.seats[number].member.host.order(Order::Ping { number: ping })?;
                 let due = Instant::now() + SET_UP;
                 let answer = self.wait("the time", due, |from, notice| {
-                    from == number && matches!(notice, Notice::Pong { .. })
+                    from == number
+                        && matches!(notice, Notice::Pong { number, .. } if *number == ping)
                 })?;
-                if let (_, Notice::Pong { now }) = answer {
+                if let (_, Notice::Pong { now, .. }) = answer {
                     exchanges.push(Exchange { sent, there: now, received: Monotonic.now() });
                 }
             }
             self.seats[number].offset = estimate(&exchanges);
         }
         Ok(())
+    }
+
+    /// Sockets of the Unix domain do not leave a machine.
+    fn check_machines(&self) -> Result<(), Stopped> {
+        let uses_unix = |seat: &Seat| seat.program.services.iter().any(|s| s.protocol == "unix");
+        let one = self.seats.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id);
+        if !one && self.seats.iter().any(uses_unix) {
+            return Err(Stopped::new(
+                Status::Usage,
+                "protocol unix needs all hosts on one machine; these are not",
+            ));
+        }
+        Ok(())
+    }
+
+    fn next_ping(&mut self) -> u64 {
+        self.ping += 1;
+        self.ping
     }
 
     /// Decides which CPUs each host uses, and whether they are its own.
@@ -379,6 +405,8 @@ impl<'a> Controller<'a> {
         loop {
             match self.next(due)? {
                 Some((from, notice)) if fits(from, &notice) => return Ok((from, notice)),
+                // A sign of life that came too late to tell the time.
+                Some((_, Notice::Pong { .. })) => {}
                 Some(other) => self.put_by.push(other),
                 None => {
                     return Err(Stopped::new(
@@ -405,7 +433,8 @@ impl<'a> Controller<'a> {
             }
             if now.duration_since(self.pinged) >= PING {
                 self.pinged = now;
-                self.order_all(|_| Order::Ping)?;
+                let number = self.next_ping();
+                self.order_all(|_| Order::Ping { number })?;
             }
             if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE) {
                 return Err(Stopped::new(
@@ -446,7 +475,7 @@ impl<'a> Controller<'a> {
             Ok(()) => (Status::Ok, None),
             Err(stopped) => (stopped.status, Some(stopped.message)),
         };
-        let hosts = self
+        let hosts: Vec<HostOutcome> = self
             .seats
             .into_iter()
             .map(|seat| HostOutcome {
@@ -470,7 +499,11 @@ impl<'a> Controller<'a> {
                 facts: seat.facts,
             })
             .collect();
-        Outcome { status, error, phases: self.plans, hosts, warnings: self.warnings }
+        let mut phases = self.plans;
+        if let Some(seat) = hosts.iter().find(|host| host.side == Side::Master) {
+            phases::choose_headline(&mut phases, &seat.phases);
+        }
+        Outcome { status, error, phases, hosts, warnings: self.warnings }
     }
 }
 

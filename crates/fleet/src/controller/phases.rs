@@ -5,20 +5,21 @@ use std::time::{Duration, Instant};
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::event::{Event, HostCounters};
+use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
+use wirecost_workload::limits::{Counts, agree};
 use wirecost_workload::protocols;
 
-use super::limits::{Counts, agree};
-use super::{Controller, DRAIN, STALL, Stopped, is_master};
+use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
 use crate::wire::{Notice, Order, PhaseTimes};
 
-/// Between the order and the beginning of a phase: long enough for the order to arrive everywhere.
+/// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
 const LEAD: Nanos = 20 * MILLISECOND;
 
-/// The phases of a profile as they are measured: the headline is the longest one that lasts a given
-/// time, or else the last of those with the most iterations.
+/// The phases of a profile as they are measured. The headline is the longest that lasts a given time;
+/// where none does, [`choose_headline`] finds it when they have been measured.
 pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
     let count = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let mut plans: Vec<PhasePlan> = (0..count)
@@ -33,22 +34,30 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
             }
         })
         .collect();
-    let rank = |plan: &PhasePlan| match plan.until {
-        Until::Iterations(n) => (0, u128::from(n)),
-        Until::Duration(length) => (1, length.as_nanos()),
+    let length = |plan: &PhasePlan| match plan.until {
+        Until::Iterations(_) => None,
+        Until::Duration(length) => Some(length),
     };
-    // A phase that opens or closes connections is not what a profile is about, if there is another.
-    let moves = |phase: &usize| {
-        transactions(profile, *phase).flat_map(|t| &t.flowops).any(|flowop| {
-            !matches!(flowop.kind.as_str(), "connect" | "accept" | "disconnect" | "think" | "nop")
-        })
-    };
-    let headline = (0..count)
-        .max_by_key(|phase| (rank(&plans[*phase]).0, moves(phase), rank(&plans[*phase]).1));
-    if let Some(headline) = headline {
-        plans[headline].headline = true;
+    if let Some(plan) = plans.iter_mut().filter(|p| length(p).is_some()).max_by_key(|p| length(p)) {
+        plan.headline = true;
     }
     plans
+}
+
+/// Makes the phase that took the master longest the headline, where none is it by its duration.
+pub(super) fn choose_headline(plans: &mut [PhasePlan], measured: &[PhaseResult]) {
+    if plans.iter().any(|plan| plan.headline) {
+        return;
+    }
+    let length = |result: &&PhaseResult| {
+        let at = |edge| result.cut(edge).map(|cut| cut.at);
+        Some(at(Edge::WindowEnd)?.saturating_sub(at(Edge::WindowStart)?))
+    };
+    if let Some(longest) = measured.iter().max_by_key(length)
+        && let Some(plan) = plans.get_mut(longest.phase as usize)
+    {
+        plan.headline = true;
+    }
 }
 
 fn transactions(profile: &Profile, phase: usize) -> impl Iterator<Item = &Transaction> {
@@ -95,9 +104,13 @@ impl Controller<'_> {
     pub(super) fn phase(&mut self, profile: &Profile, phase: u32) -> Result<(), Stopped> {
         let plan = self.plans[phase as usize].clone();
         let ramp = if plan.ramp_seconds > 0.0 { self.settings.ramp } else { 0 };
-        let start = Monotonic.now() + LEAD;
+        // A clock's error is half of a round trip; an order may meet a slow one.
+        let far = self.seats.iter().map(|seat| seat.offset.error).max().unwrap_or(0);
+        let start = Monotonic.now() + LEAD + 4 * far;
         let window = match plan.until {
-            Until::Duration(length) => Some((start + ramp, start + ramp + nanos(length))),
+            Until::Duration(length) => {
+                Some((start + ramp, (start + ramp).saturating_add(nanos(length))))
+            }
             Until::Iterations(_) => None,
         };
         for seat in &mut self.seats {
@@ -110,6 +123,7 @@ impl Controller<'_> {
             };
             seat.member.host.order(Order::Start(times))?;
         }
+        self.ticked = start;
         self.listener.event(&Event::PhaseStarted {
             phase,
             until: plan.until,
@@ -217,19 +231,22 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Counters of the phase under way.
+    /// Counters of the phase under way. A tick is told when all hosts have cut theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
         let Notice::Cut { phase: of, cut } = notice else { return };
         if of != phase {
             return;
         }
-        let at = cut.at;
         self.seats[from].newest = Some(cut);
-        if is_master(&self.seats[from]) {
-            let elapsed = at.saturating_sub(self.seats[from].offset.there(start));
-            let hosts = self.counters(start);
-            self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
+        let due = |seat: &Seat| Some(seat.offset.here(seat.newest.as_ref()?.due));
+        let Some(oldest) = self.seats.iter().map(due).min().flatten() else { return };
+        if oldest <= self.ticked {
+            return;
         }
+        self.ticked = oldest;
+        let hosts = self.counters(start);
+        let elapsed = oldest.saturating_sub(start);
+        self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
     }
 
     fn counters(&self, start: Nanos) -> Vec<HostCounters> {

@@ -11,7 +11,7 @@ pub(crate) mod quantity;
 use std::io::{self, Write};
 
 use wirecost_model::program::Side;
-use wirecost_model::run::{Cpu, Latency, Run, WindowKind};
+use wirecost_model::run::{Cpu, HostRow, Latency, Run, WindowKind};
 use wirecost_model::status::Status;
 
 use columns::{Table, number, text};
@@ -187,7 +187,8 @@ fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     };
     for host in &run.hosts {
         let mut cells = vec![host.name.clone(), host.role.to_string(), cpus(&host.cpus)];
-        cells.extend(split(host.cpu.as_ref()));
+        // Of CPUs that several hosts use, one row of the machine says all.
+        cells.extend(split(host.cpu.as_ref().filter(|_| !shares_cpus(run, host))));
         cells.push(or_dash(host.cycles_per_kbyte, cycles));
         cells.push(or_dash(host.bytes.as_ref(), |b| bytes(b.sent())));
         cells.push(or_dash(host.bytes.as_ref(), |b| bytes(b.received())));
@@ -228,6 +229,13 @@ fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         note(out, look, &explained.join("; "))?;
     }
     Ok(())
+}
+
+fn shares_cpus(run: &Run, host: &HostRow) -> bool {
+    run.hosts.iter().any(|other| {
+        host.shares_machine_with.contains(&other.name)
+            && other.cpus.iter().any(|cpu| host.cpus.contains(cpu))
+    })
 }
 
 fn split(cpu: Option<&Cpu>) -> Vec<String> {

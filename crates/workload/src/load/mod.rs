@@ -20,13 +20,13 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
-use wirecost_model::profile::Payload;
+use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
-use crate::payload::{MAX_PIECE, Pattern};
+use crate::payload::{MAX_PIECE, Patterns};
 use crate::protocols::Granted;
 use crate::record::WorkerCounters;
 use crate::sockets::{Common, Mailbox, Sockets, Token, register};
@@ -229,10 +229,12 @@ impl Load {
         let phases =
             self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
         let mut first_rows = vec![0; phases];
+        let payloads = step::payloads(&self.plan.program);
         let mut groups = Vec::new();
         for group in &self.plan.program.groups {
             let side = self.plan.program.side;
-            let compiled = step::compile(group, side, self.plan.seed, &files, &mut first_rows)
+            let seed = self.plan.seed;
+            let compiled = step::compile(group, side, seed, &files, &payloads, &mut first_rows)
                 .map_err(LoadError::Plan)?;
             groups.push(compiled);
         }
@@ -452,7 +454,8 @@ fn start_worker(
     let mine = placement.strands(number);
     let wanted = services.own_addresses(&mine);
     let common = common.clone();
-    let (payload, message) = largest_message(plan);
+    let payloads = step::payloads(&plan.program);
+    let message = largest_message(&plan.program);
     let seed = plan.seed;
     let epoll_engine = plan.engine == EngineKind::Epoll;
     let mut wake = None;
@@ -483,12 +486,12 @@ fn start_worker(
             } else {
                 (None, Vec::new())
             };
-            let pattern = Pattern::new(&payload, message, seed)?;
+            let patterns = Patterns::new(&payloads, message, seed)?;
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let run = common.run;
             let mut sockets = Sockets::new(&common, poll);
             let announced = services::listen(&mut sockets, &wanted)?;
-            let worker = Worker::new(number, sockets, pattern, buffer, outlet);
+            let worker = Worker::new(number, sockets, patterns, buffer, outlet);
             Ok((worker, kept, announced, run))
         };
         let result = set_up();
@@ -521,25 +524,13 @@ fn start_worker(
     Ok((handle, doorman_end))
 }
 
-/// The payload, and the longest piece of a message, of a plan.
-fn largest_message(plan: &Plan) -> (Payload, u64) {
-    let options = plan
-        .program
-        .groups
-        .iter()
-        .flat_map(|group| group.phases.iter().flatten())
-        .flat_map(|phase| &phase.acts)
-        .map(|act| &act.options);
-    let mut payload = Payload::default();
-    let mut largest = 0;
-    for options in options {
-        if options.payload != Payload::default() {
-            payload = options.payload.clone();
-        }
-        let size = options.size.map_or(0, |size| size.max());
-        largest = largest.max(size).max(options.rsize.unwrap_or(0));
-    }
-    (payload, largest)
+/// The longest message of a program, bytes.
+fn largest_message(program: &Program) -> u64 {
+    let options = step::acts(program).map(|act| &act.options);
+    options
+        .map(|options| options.size.map_or(0, |size| size.max()).max(options.rsize.unwrap_or(0)))
+        .max()
+        .unwrap_or(0)
 }
 
 impl Files {

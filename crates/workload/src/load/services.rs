@@ -41,6 +41,17 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 
+/// At how many addresses strands that share them arrive: connections to one port must all come from
+/// different local ones, of which there are 28,000 by default.
+fn shared_addresses(service: &Service, strands: usize) -> u32 {
+    const CONNECTIONS: u64 = 4096;
+    if service.port.is_some() || service.protocol == "unix" {
+        return 1;
+    }
+    let connections = strands as u64 * u64::from(service.conns_per_strand);
+    connections.div_ceil(CONNECTIONS).clamp(1, 64) as u32
+}
+
 fn strands(plan: &Plan, service: &Service) -> u32 {
     plan.program.groups.iter().find(|g| g.group == service.group).map_or(0, |g| g.strands)
 }
@@ -86,7 +97,7 @@ impl Services {
         let mut services = Self {
             per_strand: described.iter().map(|s| own_addresses_per_strand(plan, s)).collect(),
             described,
-            at: plan.data_address,
+            at: plan.data_address.filter(|&at| is_local(at)),
             directory,
             listening: Vec::new(),
             consent: Vec::new(),
@@ -105,16 +116,22 @@ impl Services {
                 None => {
                     let protocol = protocol(&service.protocol)
                         .map_err(LoadError::system(&service.protocol))?;
-                    let place = services.place(&service, index as u32, u32::MAX);
-                    let (listener, address) = protocol
-                        .listen(&place, &service.options)
-                        .map_err(|error| cannot_listen(error, &place))?;
                     let options = Arc::new(service.options.clone());
-                    doors.push(Door { listener, kind: DoorKind::Data { protocol, options } });
+                    let mut addresses = Vec::new();
+                    for number in 0..shared_addresses(&service, strands) {
+                        let place = services.place(&service, index as u32, u32::MAX - number);
+                        let (listener, address) = protocol
+                            .listen(&place, &service.options)
+                            .map_err(|error| cannot_listen(error, &place))?;
+                        let options = options.clone();
+                        doors.push(Door { listener, kind: DoorKind::Data { protocol, options } });
+                        addresses.push(address);
+                    }
+                    let count = addresses.len() as u32;
                     services.listening.push(ServiceAddresses {
                         identity: Identity::Hello,
-                        addresses: vec![address],
-                        of_strand: vec![0; strands],
+                        addresses,
+                        of_strand: (0..strands as u32).map(|strand| strand % count).collect(),
                         per_strand: 1,
                     });
                 }
@@ -222,6 +239,13 @@ impl Services {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
+}
+
+/// Whether this host has the address. One that a translator gave it outside (a container's, a cloud's)
+/// it cannot bind; the wildcard address does then.
+fn is_local(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0))
+        .map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true)
 }
 
 /// A directory that only this user enters.

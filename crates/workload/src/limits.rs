@@ -8,21 +8,24 @@
 use std::collections::BTreeMap;
 
 use wirecost_model::program::{GroupProgram, Program, Side};
-use wirecost_workload::protocols;
+
+use crate::protocols;
 
 /// Transactions begun, or to be completed, by group and strand.
-pub(super) type Counts = BTreeMap<u32, Vec<u64>>;
+pub type Counts = BTreeMap<u32, Vec<u64>>;
 
 /// The limits of each host, from what each has begun.
-pub(super) fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
+pub fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
     let mut limits: Vec<Counts> = started.to_vec();
+    let takes_part =
+        |group: &GroupProgram| matches!(group.phases.get(phase as usize), Some(Some(_)));
     let groups: Vec<u32> = programs.iter().flat_map(|p| &p.groups).map(|g| g.group).collect();
     for group in groups {
         let members: Vec<(usize, bool)> = programs
             .iter()
             .enumerate()
             .filter_map(|(host, program)| {
-                let of_group = program.groups.iter().find(|g| g.group == group)?;
+                let of_group = program.groups.iter().find(|g| g.group == group && takes_part(g))?;
                 let coupled = program.side == Side::Master || is_coupled(of_group, phase);
                 Some((host, coupled))
             })

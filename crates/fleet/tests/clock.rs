@@ -1,0 +1,117 @@
+//! The offset of a host's clock is right also where another host keeps the controller waiting.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use wirecost_fleet::controller::{self, Member, Settings};
+use wirecost_fleet::host::{Host, HostError};
+use wirecost_fleet::wire::{Notice, Order};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, MILLISECOND, SECOND};
+use wirecost_model::host::HostFacts;
+use wirecost_model::plan::EngineKind;
+use wirecost_model::profile::{
+    Conns, Flowop, Group, Options, Position, Profile, Transaction, Until,
+};
+use wirecost_model::status::Status;
+
+/// A host on another machine, whose clock is ahead.
+struct Elsewhere {
+    name: &'static str,
+    ahead: u64,
+    slow: Duration,
+    notices: Option<(usize, Sender<(usize, Result<Notice, HostError>)>)>,
+}
+
+impl Elsewhere {
+    fn member(name: &'static str, ahead: u64, slow: Duration) -> Member {
+        Member {
+            host: Box::new(Self { name, ahead, slow, notices: None }),
+            data_address: None,
+            listens_at: None,
+            address: None,
+            cpus: Vec::new(),
+            owns_cpus: false,
+        }
+    }
+}
+
+impl Host for Elsewhere {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn order(&mut self, order: Order) -> Result<(), HostError> {
+        let Some((number, notices)) = self.notices.clone() else { return Ok(()) };
+        let notice = match order {
+            Order::Hello { version } => {
+                let facts = HostFacts { boot_id: self.name.to_owned(), ..HostFacts::default() };
+                Notice::Welcome { version, facts: Box::new(facts) }
+            }
+            Order::Ping { number } => Notice::Pong { number, now: Monotonic.now() + self.ahead },
+            // Far enough.
+            _ => Notice::Failed { status: Status::Peer, message: "enough".to_owned() },
+        };
+        let slow = match notice {
+            Notice::Welcome { .. } => self.slow,
+            _ => Duration::from_millis(2),
+        };
+        std::thread::spawn(move || {
+            std::thread::sleep(slow);
+            let _ = notices.send((number, Ok(notice)));
+        });
+        Ok(())
+    }
+
+    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+        self.notices = Some((number, notices));
+    }
+}
+
+fn profile(hosts: &[&str]) -> Profile {
+    let flowops = hosts
+        .iter()
+        .enumerate()
+        .map(|(id, host)| Flowop {
+            kind: "connect".to_owned(),
+            options: Options {
+                remotehost: Some((*host).to_owned()),
+                protocol: Some("tcp".to_owned()),
+                conn: Conns::one(id as u32),
+                ..Options::default()
+            },
+            at: Position::default(),
+        })
+        .collect();
+    let transaction =
+        Transaction { until: Until::Iterations(1), rate: None, flowops, at: Position::default() };
+    let group = Group { strands: 1, transactions: vec![transaction], ..Group::default() };
+    Profile { name: String::new(), groups: vec![group] }
+}
+
+#[test]
+fn an_old_answer_does_not_tell_the_time() {
+    let settings = Settings {
+        engine: EngineKind::Epoll,
+        workers: None,
+        interval: SECOND,
+        ramp: 0,
+        timeout: Some(Duration::MAX),
+        seed: 1,
+        token: "t".to_owned(),
+        tcp_samples: 0,
+    };
+    // While the one takes three seconds to say who it is, the other is asked for signs of life.
+    let members = vec![
+        Elsewhere::member("master", 7 * SECOND, Duration::from_secs(3)),
+        Elsewhere::member("peer", 5 * SECOND, Duration::ZERO),
+    ];
+    let stop = AtomicBool::new(false);
+    let outcome = controller::run(&profile(&["peer"]), members, &settings, &stop, &mut ());
+    assert!(outcome.error.is_some_and(|error| error.ends_with("enough")));
+    for (host, truth) in outcome.hosts.iter().zip([7 * SECOND, 5 * SECOND]) {
+        let wrong = host.clock_offset.unsigned_abs().abs_diff(truth);
+        assert!(wrong < 100 * MILLISECOND, "{}: {wrong} ns", host.name);
+    }
+}

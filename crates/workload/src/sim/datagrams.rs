@@ -1,0 +1,106 @@
+//! Datagrams that get lost or come late: nothing waits for them for ever, and all are accounted for.
+
+use proptest::prelude::*;
+use wirecost_model::clock::{MICROSECOND, SECOND};
+
+use super::*;
+
+fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
+    op(kind, |o| {
+        o.size = Some(Size::Fixed(bytes));
+        o.count = count;
+        o.conn = Conns::one(conn);
+    })
+}
+
+/// Lost, by the receivers' numbers, is what was sent less what was received.
+fn check_accounted(outcome: &Outcome) {
+    assert_eq!(outcome.errors, [] as [String; 0]);
+    for (number, phase) in outcome.phases.iter().enumerate() {
+        let missing = sum(phase, |c| c.datagrams.sent as i64 - c.datagrams.received as i64);
+        let lost = sum(phase, |c| c.datagrams.lost);
+        let all: Vec<_> = phase.iter().map(|c| c.counters.datagrams).collect();
+        assert_eq!(lost, missing, "phase {number}: {all:?}");
+        assert!(phase.iter().all(|counted| counted.verify_failures == 0), "phase {number}");
+    }
+}
+
+fn programs() -> impl Strategy<Value = Vec<Flowop>> {
+    let transfer = (any::<bool>(), 1u64..4, 1u32..3, 8u64..200);
+    let transfers = prop::collection::vec(transfer, 1..5).prop_map(|transfers| {
+        let kinds = |sends| if sends { "sendto" } else { "recvfrom" };
+        transfers
+            .into_iter()
+            .map(|(sends, count, conn, bytes)| udp(kinds(sends), bytes, count, conn))
+            .collect()
+    });
+    prop_oneof![
+        // Request and response, both ways round; streams, both ways.
+        Just(vec![udp("write", 64, 1, 1), udp("read", 64, 1, 1)]),
+        Just(vec![udp("read", 64, 1, 1), udp("write", 64, 1, 1)]),
+        (1u64..20).prop_map(|count| vec![udp("write", 100, count, 1)]),
+        (1u64..20).prop_map(|count| vec![udp("read", 100, count, 1)]),
+        transfers,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_datagram_is_accounted_for(
+        flowops in programs(),
+        timed: bool,
+        verify: bool,
+        seed: u64,
+        loss in prop_oneof![Just(0u64), 0u64..300],
+        late in prop_oneof![Just(0u64), 0u64..100],
+        queue in 4usize..200,
+        strands in 1u32..4,
+    ) {
+        let mut flowops = flowops;
+        flowops.iter_mut().for_each(|flowop| flowop.options.verify = verify);
+        let second = if seed % 2 == 0 { "a" } else { "b" };
+        let open = vec![connect("udp", "a", 1), connect("udp", second, 2)];
+        let phase = if timed { lasting(20 * MILLISECOND, flowops) } else { times(20, flowops) };
+        let profile = profile(strands, vec![times(1, open), phase]);
+        let weather = Weather { seed, loss, late, queue, ..Weather::default() };
+        let outcome = run(&profile, &Settings { weather, ..Settings::default() });
+        check_accounted(&outcome);
+        prop_assert_eq!(outcome.unread[1], 0);
+    }
+}
+
+#[test]
+fn a_lost_answer_is_counted_and_the_strand_goes_on() {
+    let pairs = vec![udp("write", 64, 1, 1), udp("read", 64, 1, 1)];
+    let open = vec![connect("udp", "a", 1)];
+    let profile = profile(1, vec![times(1, open), times(200, pairs)]);
+    let weather = Weather { loss: 100, ..Weather::default() };
+    let outcome = run(&profile, &Settings { weather, ..Settings::default() });
+    check_accounted(&outcome);
+    let (master, peer) = (&outcome.phases[1][0].counters, &outcome.phases[1][1].counters);
+    let lost = sum(&outcome.phases[1], |c| c.datagrams.lost) as u64;
+    assert!((20..60).contains(&lost), "{lost}");
+    let read = master.flowops[1];
+    assert_eq!((read.failed, read.timeouts), (lost, lost));
+    assert_eq!(master.transactions, 200 - lost);
+    assert_eq!(read.done, master.transactions);
+    // A time-out takes a second unless the profile says otherwise, and nothing else waits.
+    let length = outcome.drain[1] - outcome.drain[0];
+    assert!(length > lost * SECOND && length < lost * SECOND + SECOND, "{length}");
+    assert_eq!(peer.flowops[0].failed, 0);
+}
+
+#[test]
+fn a_stream_of_datagrams_is_not_waited_for_when_it_ends() {
+    for kind in ["write", "read"] {
+        let phase = lasting(50 * MILLISECOND, vec![udp(kind, 100, 1, 1)]);
+        let profile = profile(2, vec![times(1, vec![connect("udp", "a", 1)]), phase]);
+        let outcome = run(&profile, &Settings::default());
+        check_accounted(&outcome);
+        let missing = sum(&outcome.phases[1], |c| c.datagrams.lost);
+        let drain = if missing == 0 { 10 * MILLISECOND } else { 300 * MILLISECOND };
+        assert!(outcome.drain[1] < drain, "{kind}: {} us", outcome.drain[1] / MICROSECOND);
+    }
+}

@@ -1,0 +1,176 @@
+//! What one side sends the other receives, whatever the program.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A flowop to be: what, on which of the connections, and numbers to make its options of.
+#[derive(Debug, Clone)]
+struct Seed {
+    kind: usize,
+    conn: usize,
+    more: u32,
+    size: u64,
+    random: bool,
+    count: u64,
+    repeat: u64,
+    rsize: Option<u64>,
+    verify: bool,
+}
+
+fn seed() -> impl Strategy<Value = Seed> {
+    let numbers = (0u64..3000, any::<bool>(), 1u64..4, 1u64..3);
+    let rsize = prop::option::weighted(0.3, 1u64..4000);
+    (0usize..11, 0usize..4, 0u32..4, numbers, rsize, any::<bool>()).prop_map(
+        |(kind, conn, more, (size, random, count, repeat), rsize, verify)| Seed {
+            kind,
+            conn,
+            more,
+            size,
+            random,
+            count,
+            repeat,
+            rsize,
+            verify,
+        },
+    )
+}
+
+/// Who opens each connection, and to which host.
+fn conns() -> impl Strategy<Value = Vec<(bool, bool)>> {
+    prop::collection::vec((any::<bool>(), any::<bool>()), 1..4)
+}
+
+fn opening((accept, second): (bool, bool), id: u32) -> Flowop {
+    let host = if second { "b" } else { "a" };
+    let protocol = if second { "unix" } else { "tcp" };
+    let mut flowop = connect(protocol, host, id);
+    if accept {
+        flowop.kind = "accept".to_owned();
+    }
+    flowop
+}
+
+fn flowops(seed: &Seed, conns: &[(bool, bool)]) -> Vec<Flowop> {
+    let kinds = ["write", "send", "sendto", "read", "recv", "recvfrom", "sendfile", "think", "nop"];
+    let index = seed.conn % conns.len();
+    let first = index as u32 + 1;
+    let Some(kind) = kinds.get(seed.kind) else {
+        // Closed and opened again.
+        let close = op("disconnect", |o| o.conn = Conns::one(first));
+        let open = opening(conns[index], first);
+        return if seed.kind == 9 { vec![close, open] } else { vec![open] };
+    };
+    vec![op(kind, |o| match *kind {
+        "think" => {
+            o.duration = Some(Duration::from_micros(seed.size));
+            o.busy = seed.random;
+            // Of one host only, sometimes.
+            o.remotehost = (seed.more == 3 && conns.iter().any(|c| !c.1)).then(|| "a".to_owned());
+        }
+        "nop" => {}
+        _ => {
+            let last = (first + seed.more).min(conns.len() as u32);
+            o.conn = Conns { first, last };
+            o.count = seed.count;
+            o.repeat = seed.repeat;
+            if *kind == "sendfile" {
+                o.dir = Some("/files".to_owned());
+                o.size = seed.random.then_some(Size::Fixed(seed.size + 1));
+                return;
+            }
+            o.rsize = seed.rsize;
+            o.verify = seed.verify;
+            o.size = Some(if seed.random {
+                Size::Random { min: seed.size / 3, max: seed.size }
+            } else {
+                Size::Fixed(seed.size)
+            });
+        }
+    })]
+}
+
+fn transaction(conns: Vec<(bool, bool)>) -> impl Strategy<Value = Transaction> {
+    let rate = prop::option::weighted(0.3, 200.0f64..5000.0);
+    (prop::collection::vec(seed(), 1..6), any::<bool>(), 0u64..20, rate).prop_map(
+        move |(seeds, timed, length, rate)| {
+            let flowops = seeds.iter().flat_map(|seed| flowops(seed, &conns)).collect();
+            let mut transaction = if timed {
+                lasting(length * MILLISECOND, flowops)
+            } else {
+                times(length / 3, flowops)
+            };
+            transaction.rate = rate;
+            transaction
+        },
+    )
+}
+
+fn profiles() -> impl Strategy<Value = Profile> {
+    conns().prop_flat_map(|conns| {
+        let open = times(1, conns.iter().zip(1..).map(|(&conn, id)| opening(conn, id)).collect());
+        (1u32..4, prop::collection::vec(transaction(conns), 1..4)).prop_map(
+            move |(strands, mut transactions)| {
+                transactions.insert(0, open.clone());
+                profile(strands, transactions)
+            },
+        )
+    })
+}
+
+/// Whether a host moves or opens something in a phase, so goes in step with the master.
+fn in_step(program: &Program, phase: usize) -> bool {
+    let phases = program.groups.iter().filter_map(|g| g.phases[phase].as_ref());
+    phases.flat_map(|p| &p.acts).any(|act| !matches!(act.kind.as_str(), "think" | "nop"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn everything_sent_is_received(
+        profile in profiles(),
+        seed: u64,
+        ramp in 0u64..5,
+        buffer in 1usize..6000,
+        piece in 1u64..4000,
+    ) {
+        let weather = Weather {
+            seed,
+            buffer: buffer.max(200),
+            piece: piece.max(100),
+            files: vec![1, 700, 5000],
+            ..Weather::default()
+        };
+        let settings = Settings { weather, ramp: ramp * MILLISECOND, stall: None };
+        let outcome = run(&profile, &settings);
+        check_conserved(&outcome);
+        for (number, phase) in outcome.phases.iter().enumerate() {
+            let master = &phase[0].counters;
+            prop_assert!(master.flowops.iter().all(|row| row.failed == 0));
+            for (host, program) in phase.iter().zip(&outcome.programs) {
+                if in_step(program, number) {
+                    prop_assert_eq!(host.counters.transactions, master.transactions);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_host_without_a_part_in_a_phase_does_not_keep_it_from_ending() {
+    let on = |conn, mut flowop: Flowop| {
+        flowop.options.conn = Conns::one(conn);
+        flowop
+    };
+    let open = vec![connect("tcp", "a", 1), connect("tcp", "b", 2)];
+    for phase in [times(5, vec![]), lasting(5 * MILLISECOND, vec![])] {
+        let mut phase = phase;
+        phase.flowops = vec![on(1, transfer("write", 100)), on(1, transfer("read", 100))];
+        let outcome = run(&profile(2, vec![times(1, open.clone()), phase]), &Settings::default());
+        check_conserved(&outcome);
+        assert!(outcome.drain[1] < 50 * MILLISECOND);
+    }
+}

@@ -1,0 +1,487 @@
+//! Whole runs without a machine: the strands of all hosts against a simulated network, as the
+//! engines and the controller would run them.
+
+mod datagrams;
+mod failures;
+mod mirror;
+mod net;
+mod pacing;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wirecost_model::clock::{MILLISECOND, Nanos, nanos};
+use wirecost_model::histogram::Histogram;
+use wirecost_model::measure::{Counters, FlowopKey};
+use wirecost_model::plan::FileSizes;
+use wirecost_model::profile::{
+    Conns, Flowop, Group as ProfileGroup, Options, Position, Profile, Size, Transaction, Until,
+};
+use wirecost_model::program::{Program, Side};
+
+use self::net::{SimNet, Weather};
+use crate::limits::{Counts, agree};
+use crate::net::Interest;
+use crate::payload::Patterns;
+use crate::program;
+use crate::record::{self, Record, WorkerCounters};
+use crate::step::{self, Group};
+use crate::strand::{Context, Gate, Strand, Turn, Wait};
+
+/// A strand that has so many turns in a millisecond, on which nothing happens, spins.
+const MANY_TURNS: usize = 200_000;
+
+/// How a run is to go.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) weather: Weather,
+    pub(crate) ramp: Nanos,
+    /// A host that does nothing for a time, counted from the run's beginning.
+    pub(crate) stall: Option<(usize, Range<Nanos>)>,
+}
+
+/// What one host counted in one phase.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) counters: Counters,
+    pub(crate) rows: Vec<FlowopKey>,
+    pub(crate) transactions: Histogram,
+    pub(crate) latencies: Vec<Histogram>,
+    pub(crate) verify_failures: u64,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// By phase, then host.
+    pub(crate) phases: Vec<Vec<Counted>>,
+    pub(crate) programs: Vec<Program>,
+    pub(crate) errors: Vec<String>,
+    /// Bytes or datagrams left unread in connections at the end of each phase.
+    pub(crate) unread: Vec<usize>,
+    pub(crate) discarded: usize,
+    /// How long the phases took beyond their window.
+    pub(crate) drain: Vec<Nanos>,
+    pub(crate) turns: usize,
+}
+
+struct Running {
+    gates: Vec<Gate>,
+    record: Record,
+    held: Option<Counts>,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seat {
+    wait: Option<Wait>,
+    ready: bool,
+    arrived: usize,
+}
+
+struct Host {
+    groups: Vec<Group>,
+    strands: Vec<Strand<usize>>,
+    /// Index of each strand's group.
+    group_of: Vec<usize>,
+    seats: Vec<Seat>,
+    patterns: Patterns,
+    buffer: Vec<u8>,
+    running: Option<Running>,
+}
+
+/// Runs a profile.
+pub(crate) fn run(profile: &Profile, settings: &Settings) -> Outcome {
+    let programs = program::compile(profile).unwrap();
+    let files: Vec<FileSizes> = files_of(profile, &settings.weather.files);
+    let hosts = programs.iter().map(|program| host(program, &files)).collect();
+    let net = SimNet::new(settings.weather.clone());
+    let outcome = Outcome { programs, ..Outcome::default() };
+    let mut sim = Sim { net, hosts, settings, outcome };
+    let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap();
+    for phase in 0..phases {
+        sim.phase(profile, phase);
+        if !sim.outcome.errors.is_empty() {
+            break;
+        }
+    }
+    sim.outcome.discarded = sim.net.discarded;
+    sim.outcome
+}
+
+fn files_of(profile: &Profile, sizes: &[u64]) -> Vec<FileSizes> {
+    let mut files = Vec::new();
+    for (group, of_group) in profile.groups.iter().enumerate() {
+        for (phase, transaction) in of_group.transactions.iter().enumerate() {
+            for (flowop, _) in
+                transaction.flowops.iter().enumerate().filter(|(_, f)| f.kind == "sendfile")
+            {
+                files.push(FileSizes {
+                    group: group as u32,
+                    phase: phase as u32,
+                    flowop: flowop as u32,
+                    sizes: sizes.to_vec(),
+                });
+            }
+        }
+    }
+    files
+}
+
+fn host(program: &Program, files: &[FileSizes]) -> Host {
+    let mut first_rows = vec![0; 64];
+    let groups: Vec<Group> = program
+        .groups
+        .iter()
+        .map(|group| step::compile(group, program.side, 7, files, &[], &mut first_rows).unwrap())
+        .collect();
+    let (mut strands, mut group_of) = (Vec::new(), Vec::new());
+    for (index, group) in groups.iter().enumerate() {
+        for number in 0..group.strands {
+            let local = strands.len() as u32;
+            strands.push(Strand::new(group.number, number, local, group.ids.len()));
+            group_of.push(index);
+        }
+    }
+    Host {
+        seats: vec![Seat::default(); strands.len()],
+        groups,
+        strands,
+        group_of,
+        patterns: Patterns::new(&[Default::default()], 16384, 7).unwrap(),
+        buffer: vec![0; 65536],
+        running: None,
+    }
+}
+
+impl Host {
+    fn all_finished(&self) -> bool {
+        self.strands.iter().all(Strand::finished)
+    }
+
+    fn begin(&mut self, phase: usize, start: Nanos, window: Range<Nanos>, by_iterations: bool) {
+        let until = |group: &Group| Some(group.phases[phase].as_ref()?.until);
+        let gates = self.groups.iter().map(|group| match until(group) {
+            Some(Until::Duration(length)) if !by_iterations => {
+                Gate { start, end: window.start + nanos(length), closed: false, finishing: false }
+            }
+            _ => Gate { start, end: 0, closed: true, finishing: false },
+        });
+        let gates = gates.collect();
+        for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let limit = match until(&self.groups[group]) {
+                Some(Until::Iterations(n)) => n,
+                _ => 0,
+            };
+            strand.enter(start, limit);
+        }
+        for (seat, &group) in self.seats.iter_mut().zip(&self.group_of) {
+            *seat = Seat::default();
+            if self.groups[group].phases[phase].is_some() {
+                seat.wait = Some(Wait { slot: 0, on: Interest::Nothing, until: Some(start) });
+            }
+        }
+        let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
+        let record = Record::new(Arc::new(WorkerCounters::new(rows)), window);
+        self.running = Some(Running { gates, record, held: None, ended: false });
+    }
+
+    fn hold(&mut self) {
+        let running = self.running.as_mut().unwrap();
+        running.gates.iter_mut().for_each(|gate| gate.closed = true);
+        let mut started = Counts::new();
+        for strand in &self.strands {
+            started.entry(strand.group).or_default().push(strand.started().max(strand.limit));
+        }
+        running.held = Some(started);
+    }
+
+    fn finish(&mut self, limits: &Counts) {
+        let running = self.running.as_mut().unwrap();
+        for gate in &mut running.gates {
+            gate.closed = true;
+            gate.finishing = true;
+        }
+        for strand in &mut self.strands {
+            let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
+            strand.limit = limit.copied().unwrap_or(strand.limit).max(strand.limit);
+        }
+        self.seats.iter_mut().for_each(|seat| seat.ready = true);
+    }
+}
+
+struct Sim<'a> {
+    net: SimNet,
+    hosts: Vec<Host>,
+    settings: &'a Settings,
+    outcome: Outcome,
+}
+
+impl Sim<'_> {
+    fn phase(&mut self, profile: &Profile, phase: usize) {
+        let untils = profile.groups.iter().filter_map(|g| Some(g.transactions.get(phase)?.until));
+        let longest = untils
+            .filter_map(|until| match until {
+                Until::Duration(length) => Some(nanos(length)),
+                Until::Iterations(_) => None,
+            })
+            .max();
+        let start = self.net.now + MILLISECOND;
+        let from = start + if longest.is_some() { self.settings.ramp } else { 0 };
+        let end = longest.map_or(0, |length| from + length);
+        let window = from..if end > 0 { end } else { Nanos::MAX };
+        for host in &mut self.hosts {
+            host.begin(phase, start, window.clone(), end == 0);
+        }
+        let datagrams = self.outcome.programs.iter().flat_map(|p| &p.services).any(|service| {
+            crate::protocols::find(&service.protocol).is_some_and(|protocol| !protocol.stream())
+        });
+        let mut finish = None;
+        let mut turns = 0;
+        loop {
+            for host in &mut self.hosts {
+                let finished = host.all_finished();
+                let running = host.running.as_mut().unwrap();
+                if running.held.is_none()
+                    && ((end > 0 && self.net.now >= end) || (end == 0 && finished))
+                {
+                    host.hold();
+                }
+            }
+            let enough = self.hosts.iter().enumerate().all(|(number, host)| {
+                let running = host.running.as_ref().unwrap();
+                running.held.is_some() || (end == 0 && number > 0 && datagrams)
+            });
+            if enough && finish.is_none() {
+                // The news takes a while to go round.
+                finish = Some((self.net.now + MILLISECOND, false));
+            }
+            if let Some((at, false)) = finish
+                && self.net.now >= at
+            {
+                finish = Some((self.net.now, true));
+                self.agree(phase);
+            }
+            if let Some((since, true)) = finish
+                && self.end(phase, since)
+            {
+                break;
+            }
+            if self.run_ready(phase) {
+                turns += 1;
+                assert!(turns < MANY_TURNS, "too many turns in phase {phase}");
+            } else if self.outcome.errors.is_empty() {
+                let known = [end, finish.map_or(0, |(at, _)| at)];
+                self.advance(phase, &known, finish.is_some_and(|(_, told)| told));
+            } else {
+                break;
+            }
+        }
+        self.outcome.turns += turns;
+        self.outcome.drain.push(self.net.now.saturating_sub(end));
+        self.outcome.unread.push(self.net.unread());
+        let counted = self.hosts.iter_mut().map(|host| {
+            let running = host.running.take().unwrap();
+            let rows: Vec<FlowopKey> =
+                host.groups.iter().flat_map(|g| g.rows[phase].clone()).collect();
+            Counted {
+                counters: record::sum([&*running.record.counters], rows.len()),
+                rows,
+                transactions: running.record.transactions,
+                latencies: running.record.latencies,
+                verify_failures: running.record.verify_failures,
+            }
+        });
+        self.outcome.phases.push(counted.collect());
+    }
+
+    fn agree(&mut self, phase: usize) {
+        let started: Vec<Counts> = self
+            .hosts
+            .iter()
+            .map(|host| host.running.as_ref().unwrap().held.clone().unwrap_or_default())
+            .collect();
+        let programs: Vec<&Program> = self.outcome.programs.iter().collect();
+        let limits = agree(&programs, phase as u32, &started);
+        for (host, limits) in self.hosts.iter_mut().zip(&limits) {
+            host.finish(limits);
+        }
+    }
+
+    /// Ends the phase on the hosts that have finished. Returns whether all have.
+    fn end(&mut self, phase: usize, since: Nanos) -> bool {
+        let now = self.net.now;
+        for host in &mut self.hosts {
+            let running = host.running.as_mut().unwrap();
+            for (strand, &group) in host.strands.iter_mut().zip(&host.group_of) {
+                if let Some(phase) = &host.groups[group].phases[phase]
+                    && !running.ended
+                {
+                    strand.give_up_missing(phase, &running.record, now, since);
+                }
+            }
+            running.ended |= host.strands.iter().all(Strand::finished);
+        }
+        self.hosts.iter().all(|host| host.running.as_ref().unwrap().ended)
+    }
+
+    fn stalled(&self, host: usize) -> Option<Nanos> {
+        let (which, range) = self.settings.stall.as_ref()?;
+        (*which == host && range.contains(&self.net.now)).then_some(range.end)
+    }
+
+    /// Lets every strand that can go on run once. Returns whether there was one.
+    fn run_ready(&mut self, phase: usize) -> bool {
+        let mut ran = false;
+        for number in 0..self.hosts.len() {
+            if self.stalled(number).is_some() {
+                continue;
+            }
+            for local in 0..self.hosts[number].strands.len() {
+                if self.is_ready(number, local) {
+                    self.turn(number, local, phase);
+                    ran = true;
+                }
+            }
+        }
+        ran
+    }
+
+    fn is_ready(&self, number: usize, local: usize) -> bool {
+        let host = &self.hosts[number];
+        if host.running.as_ref().unwrap().ended {
+            return false;
+        }
+        let (seat, strand) = (&host.seats[local], &host.strands[local]);
+        let Some(wait) = seat.wait else { return seat.ready };
+        seat.ready
+            || wait.until.is_some_and(|until| until <= self.net.now)
+            || match wait.on {
+                Interest::Nothing => false,
+                Interest::Arrival => {
+                    let place = (number as u32, strand.group, strand.number);
+                    self.net.arrived(place) != seat.arrived
+                }
+                on => strand.socket(wait.slot).is_some_and(|&s| self.net.ready(s, on)),
+            }
+    }
+
+    fn turn(&mut self, number: usize, local: usize, phase: usize) {
+        self.net.spend();
+        let host = &mut self.hosts[number];
+        let group = host.group_of[local];
+        let strand = &mut host.strands[local];
+        let place = (number as u32, strand.group, strand.number);
+        let seat = &mut host.seats[local];
+        *seat = Seat { arrived: self.net.arrived(place), ..Seat::default() };
+        let Some(steps) = &host.groups[group].phases[phase] else { return };
+        let running = host.running.as_mut().unwrap();
+        let mut context = Context {
+            net: &mut self.net,
+            record: &mut running.record,
+            patterns: &mut host.patterns,
+            buffer: &mut host.buffer,
+            gate: &running.gates[group],
+            tag: (phase as u64 + 1) << 56,
+        };
+        match strand.run(steps, &mut context) {
+            Turn::Again => seat.ready = true,
+            Turn::Wait(wait) => seat.wait = Some(wait),
+            Turn::Held => {}
+            Turn::Failed(error) => self.outcome.errors.push(format!("host {number}: {error}")),
+        }
+    }
+
+    /// Goes to the next instant at which something can happen.
+    fn advance(&mut self, phase: usize, known: &[Nanos], finishing: bool) {
+        let now = self.net.now;
+        let waits = self.hosts.iter().flat_map(|h| &h.seats).filter_map(|s| s.wait?.until);
+        let stalls = (0..self.hosts.len()).filter_map(|host| self.stalled(host));
+        let begins = self.settings.stall.iter().map(|(_, range)| range.start);
+        let mut next = waits
+            .chain(stalls)
+            .chain(begins)
+            .chain(known.iter().copied())
+            .chain(self.net.next_event())
+            .filter(|at| *at > now)
+            .min();
+        let drains = self.hosts.iter().zip(&self.outcome.programs).any(|(host, _)| {
+            let phases = host.groups.iter().filter_map(|g| g.phases[phase].as_ref());
+            !host.running.as_ref().unwrap().ended && phases.into_iter().any(|p| p.datagrams_only)
+        });
+        if finishing && drains {
+            next = Some(next.map_or(Nanos::MAX, |next| next).min(now + 50 * MILLISECOND));
+        }
+        let Some(next) = next else { self.deadlock(phase) };
+        assert!(now < 100_000_000 * MILLISECOND, "the phase does not end");
+        self.net.now = next;
+    }
+
+    fn deadlock(&self, phase: usize) -> ! {
+        let strands: Vec<_> = self
+            .hosts
+            .iter()
+            .flat_map(|h| h.strands.iter().zip(h.seats.iter().map(|s| s.wait)))
+            .collect();
+        panic!("deadlock in phase {phase}: {strands:#?}");
+    }
+}
+
+/// Sums over the hosts.
+pub(crate) fn sum(phase: &[Counted], of: impl Fn(&Counters) -> i64) -> i64 {
+    phase.iter().map(|counted| of(&counted.counters)).sum()
+}
+
+/// Checks that all that was sent in each phase was received in it.
+pub(crate) fn check_conserved(outcome: &Outcome) {
+    assert_eq!(outcome.errors, [] as [String; 0]);
+    for (number, phase) in outcome.phases.iter().enumerate() {
+        let tx = sum(phase, |c| c.bytes.tx_sent as i64 - c.bytes.tx_received as i64);
+        let rx = sum(phase, |c| c.bytes.rx_sent as i64 - c.bytes.rx_received as i64);
+        assert_eq!((tx, rx), (0, 0), "sent but not received in phase {number}");
+        assert_eq!(outcome.unread[number], 0, "phase {number}");
+        assert!(phase.iter().all(|counted| counted.verify_failures == 0), "phase {number}");
+    }
+    assert_eq!(outcome.discarded, 0);
+}
+
+pub(crate) fn is_master(program: &Program) -> bool {
+    program.side == Side::Master
+}
+
+pub(crate) fn op(kind: &str, edit: impl FnOnce(&mut Options)) -> Flowop {
+    let mut options = Options::default();
+    edit(&mut options);
+    Flowop { kind: kind.to_owned(), options, at: Position::default() }
+}
+
+pub(crate) fn connect(protocol: &str, host: &str, conn: u32) -> Flowop {
+    op("connect", |o| {
+        o.protocol = Some(protocol.to_owned());
+        o.remotehost = Some(host.to_owned());
+        o.conn = Conns::one(conn);
+    })
+}
+
+pub(crate) fn transfer(kind: &str, bytes: u64) -> Flowop {
+    op(kind, |o| o.size = Some(Size::Fixed(bytes)))
+}
+
+pub(crate) fn think(length: Nanos) -> Flowop {
+    op("think", |o| o.duration = Some(Duration::from_nanos(length)))
+}
+
+pub(crate) fn times(n: u64, flowops: Vec<Flowop>) -> Transaction {
+    Transaction { until: Until::Iterations(n), rate: None, flowops, at: Position::default() }
+}
+
+pub(crate) fn lasting(length: Nanos, flowops: Vec<Flowop>) -> Transaction {
+    let until = Until::Duration(Duration::from_nanos(length));
+    Transaction { until, rate: None, flowops, at: Position::default() }
+}
+
+pub(crate) fn profile(strands: u32, transactions: Vec<Transaction>) -> Profile {
+    let group = ProfileGroup { strands, transactions, ..ProfileGroup::default() };
+    Profile { name: String::new(), groups: vec![group] }
+}
