@@ -7,6 +7,15 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+mod agents;
 mod builtins;
+mod connections;
 mod document;
+mod honesty;
+mod interruption;
+mod lab;
+mod output;
 mod program;
+mod refusals;
+mod scale;
+mod timing;

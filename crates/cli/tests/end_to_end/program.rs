@@ -83,11 +83,6 @@ impl Program {
         self
     }
 
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
-        self.command.env(name, value);
-        self
-    }
-
     /// A file in the directory in which the program runs.
     pub(crate) fn file(self, name: &str, text: &str) -> Self {
         fs::write(self.home.path().join(name), text).expect("a file for the program");

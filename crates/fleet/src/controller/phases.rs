@@ -12,7 +12,7 @@ use wirecost_model::status::Status;
 use wirecost_workload::limits::{Counts, agree, may_wait};
 use wirecost_workload::protocols;
 
-use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
+use super::{Controller, DRAIN, STALL, Seat, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
 
 /// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.

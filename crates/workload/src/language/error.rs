@@ -87,6 +87,8 @@ pub enum LanguageErrorKind {
     MissingOption { flowop: String, option: &'static str },
     #[error("size=rand({min},{max}): the smallest size is larger than the largest")]
     RandomBackwards { min: u64, max: u64 },
+    #[error("size={size} is more than the {longest} bytes that one {protocol} message can have")]
+    MessageTooLong { size: u64, longest: u64, protocol: String },
     #[error("{what}={value} cannot be used: {reason}")]
     UnusableTime { what: &'static str, value: String, reason: Nonsense },
     #[error("count={value} is negative")]
@@ -112,7 +114,8 @@ impl LanguageErrorKind {
     /// The option of a flowop that the error is about; empty where it is about the whole.
     pub(super) fn option(&self) -> &str {
         match self {
-            LanguageErrorKind::RandomBackwards { .. } => "size",
+            LanguageErrorKind::RandomBackwards { .. }
+            | LanguageErrorKind::MessageTooLong { .. } => "size",
             LanguageErrorKind::NotConnected { .. } => "conn",
             LanguageErrorKind::ProtocolNotBuilt { .. } => "protocol",
             LanguageErrorKind::OptionNotBuilt { name } => name,
@@ -195,6 +198,9 @@ impl LanguageErrorKind {
                 format!("add {option}=... to its options")
             }
             Kind::RandomBackwards { min, max } => format!("write size=rand({max},{min})"),
+            Kind::MessageTooLong { .. } => {
+                "choose a smaller one; count=... repeats a flowop to move more".to_owned()
+            }
             Kind::UnusableTime { reason: Nonsense::Unit('h'), .. } => {
                 "hours are not known: write seconds, as in 3600s".to_owned()
             }

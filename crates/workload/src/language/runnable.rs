@@ -34,6 +34,7 @@ pub fn runnable(profile: &Profile) -> Vec<LanguageError> {
     let mut errors = each_flowop(profile, incomplete);
     for group in &profile.groups {
         errors.extend(unconnected(group));
+        errors.extend(too_long(group));
     }
     let does_something = |group: &Group| {
         group.strands > 0 && group.transactions.iter().any(|t| !t.flowops.is_empty())
@@ -132,6 +133,30 @@ fn unconnected(group: &Group) -> Vec<LanguageError> {
             && let Some(index) = open.iter().rposition(|range| *range == conn)
         {
             open.remove(index);
+        }
+    }
+    errors
+}
+
+/// Flowops whose message is longer than the protocol of its connection can carry.
+fn too_long(group: &Group) -> Vec<LanguageError> {
+    let mut opened: Vec<(Conns, &str)> = Vec::new();
+    let mut errors = Vec::new();
+    for flowop in group.transactions.iter().flat_map(|transaction| &transaction.flowops) {
+        let options = &flowop.options;
+        if let Some(protocol) = &options.protocol {
+            opened.push((options.conn, protocol));
+            continue;
+        }
+        let id = options.conn.first;
+        let used = opened.iter().rfind(|(range, _)| range.contains(id));
+        if let Some((_, name)) = used
+            && let Some(longest) = protocols::find(name).and_then(|p| p.longest_message())
+            && let Some(size) = options.size.map(|size| size.max()).filter(|&size| size > longest)
+        {
+            let protocol = (*name).to_owned();
+            let kind = LanguageErrorKind::MessageTooLong { size, longest, protocol };
+            errors.push(located(kind, flowop.at));
         }
     }
     errors

@@ -271,6 +271,11 @@ fn private_directory(token: &str) -> Result<PathBuf, LoadError> {
 }
 
 fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
+    LoadError::System { act: listening(&error, at), source: error }
+}
+
+/// What was tried, and what to do where it failed.
+fn listening(error: &io::Error, at: &Address) -> String {
     let any_port = matches!(at, Address::Inet(at) if at.port() == 0);
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse if any_port => {
@@ -282,7 +287,7 @@ fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
         io::ErrorKind::PermissionDenied => " (ports below 1024 are for root)",
         _ => "",
     };
-    LoadError::System { act: format!("cannot listen at {at}{remedy}"), source: error }
+    format!("cannot listen at {at}{remedy}")
 }
 
 /// Listens at the addresses of a worker's strands.
@@ -292,8 +297,8 @@ pub(super) fn listen(sockets: &mut Sockets, wanted: &[Wanted]) -> io::Result<Ann
         let owner =
             Owner { group: want.group, strand: want.strand, local: want.local, slot: 0, id: 0 };
         let bound = sockets.listen(want.service, owner, &want.addresses).map_err(|error| {
-            let place = want.addresses.first().map(ToString::to_string).unwrap_or_default();
-            io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
+            let act = want.addresses.first().map_or_else(String::new, |at| listening(&error, at));
+            io::Error::new(error.kind(), format!("{act}: {error}"))
         })?;
         announced.push((want.service, want.group, want.strand, bound));
     }

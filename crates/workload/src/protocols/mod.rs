@@ -18,6 +18,11 @@ pub trait Protocol: Sync {
     /// Whether bytes come in order and without loss; else datagrams that may be lost.
     fn stream(&self) -> bool;
 
+    /// Bytes of the longest message; none where there is no such limit.
+    fn longest_message(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether TCP_INFO tells of its sockets.
     fn has_tcp_info(&self) -> bool {
         false

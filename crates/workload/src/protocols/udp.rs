@@ -21,6 +21,11 @@ impl Protocol for Udp {
         false
     }
 
+    fn longest_message(&self) -> Option<u64> {
+        // What an IPv4 packet of 65,535 bytes has room for after both headers.
+        Some(65_507)
+    }
+
     fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
         let address = inet::socket_address(address)?;
         let socket = inet::socket(address, Type::DGRAM, options)?;

@@ -1,0 +1,183 @@
+//! The check of sent and received: a host that loses 1% of its bytes, or that runs 300 ms behind, is
+//! found; one that does neither is not.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use wirecost_analyze::RunMeta;
+use wirecost_fleet::controller::{self, Member, Settings};
+use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
+use wirecost_fleet::wire::{Notice, Order};
+use wirecost_model::clock::{MILLISECOND, Nanos};
+use wirecost_model::measure::{Bytes, Cut};
+use wirecost_model::plan::EngineKind;
+use wirecost_model::profile::{Profile, Until};
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_workload::{builtins, language};
+
+use crate::program::BINARY;
+
+/// What is wrong with a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It forgets one byte of a hundred that it received.
+    LosesBytes,
+    /// It begins, and cuts its counters, that much later than it was told to.
+    IsLate(Nanos),
+}
+
+/// A real agent in a process of its own, with a fault.
+struct Faulty {
+    agent: AgentHost,
+    fault: Fault,
+}
+
+impl Host for Faulty {
+    fn name(&self) -> &str {
+        self.agent.name()
+    }
+
+    fn order(&mut self, mut order: Order) -> Result<(), HostError> {
+        if let (Order::Start(times), Fault::IsLate(late)) = (&mut order, self.fault) {
+            times.start += late;
+            times.window = times.window.map(|(from, to)| (from + late, to + late));
+        }
+        self.agent.order(order)
+    }
+
+    fn attach(&mut self, number: usize, notices: Notices) {
+        let (sender, received) = channel();
+        self.agent.attach(number, sender);
+        let fault = self.fault;
+        std::thread::spawn(move || {
+            for (number, mut notice) in received {
+                if fault == Fault::LosesBytes {
+                    match &mut notice {
+                        Ok(Notice::Cut { cut, .. }) => lose(cut),
+                        Ok(Notice::Ended(result)) => result.cuts.iter_mut().for_each(lose),
+                        _ => {}
+                    }
+                }
+                if notices.send((number, notice)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn lose(cut: &mut Cut) {
+    let Bytes { tx_received, rx_received, .. } = &mut cut.counters.bytes;
+    for bytes in [tx_received, rx_received] {
+        *bytes -= *bytes / 100;
+    }
+}
+
+/// An agent of one session.
+pub(crate) fn agent_command() -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(["agent", "--session"]);
+    command
+}
+
+fn agent(name: &str) -> AgentHost {
+    AgentHost::spawn(name, agent_command()).unwrap()
+}
+
+/// A host of a run on loopback.
+pub(crate) fn member(host: impl Host + 'static) -> Member {
+    let address = Some("127.0.0.1".parse().unwrap());
+    Member {
+        host: Box::new(host),
+        data_address: address,
+        listens_at: address,
+        address: None,
+        cpus: Vec::new(),
+        owns_cpus: false,
+    }
+}
+
+/// A built-in of half a second, against a peer on loopback.
+pub(crate) fn profile(builtin: &str) -> Profile {
+    let builtin = builtins::find(builtin).unwrap();
+    let look_up = |name: &str| {
+        let variable = builtin.variables.iter().find(|variable| variable.name == name)?;
+        match variable.default {
+            builtins::Default::Text(text) => Some(text.to_owned()),
+            _ => Some("127.0.0.1".to_owned()),
+        }
+    };
+    let mut profile = language::parse(builtin.source, &look_up).unwrap().profile;
+    for transaction in profile.groups.iter_mut().flat_map(|group| &mut group.transactions) {
+        if let Until::Duration(length) = &mut transaction.until {
+            *length = Duration::from_millis(500);
+        }
+    }
+    profile
+}
+
+/// A run on loopback of which the peer has a fault.
+fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
+    let settings = Settings {
+        engine,
+        workers: None,
+        interval: 100 * MILLISECOND,
+        ramp: 100 * MILLISECOND,
+        timeout: Some(Duration::from_secs(50)),
+        seed: 1,
+        token: format!("{}-{builtin}-{fault:?}", std::process::id()),
+        tcp_samples: 4,
+    };
+    let members = vec![member(agent("master")), member(Faulty { agent: agent("peer"), fault })];
+    let stop = AtomicBool::new(false);
+    let outcome = controller::run(&profile(builtin), members, &settings, &stop, &mut ());
+    let meta = RunMeta {
+        profile: format!("@{builtin}"),
+        engine: engine.name().to_owned(),
+        version: String::new(),
+        started_unix_ms: 0,
+    };
+    wirecost_analyze::run(&outcome, &meta)
+}
+
+fn is_invalid(run: &Run, words: &[&str]) {
+    let error = run.error.clone().unwrap_or_default();
+    assert_eq!(run.status, Status::Invalid, "{error}");
+    assert_eq!(run.status.exit_code(), 4);
+    for word in words {
+        assert!(error.contains(word), "no {word} in: {error}");
+    }
+}
+
+#[test]
+fn one_percent_of_the_bytes_of_one_end_is_missed() {
+    for engine in EngineKind::ALL {
+        let run = run("stream", engine, Fault::LosesBytes);
+        is_invalid(&run, &["sent and received differ", "tx", "1.00%"]);
+    }
+    is_invalid(&run("rr", EngineKind::Epoll, Fault::LosesBytes), &["sent and received differ"]);
+    let run = run("udp-rr", EngineKind::Epoll, Fault::LosesBytes);
+    is_invalid(&run, &["sent and received differ"]);
+}
+
+#[test]
+fn a_host_that_is_300_ms_late_is_found() {
+    for builtin in ["stream", "maerts", "rr", "udp-stream"] {
+        let run = run(builtin, EngineKind::Epoll, Fault::IsLate(300 * MILLISECOND));
+        is_invalid(&run, &["sent and received differ", "peer cut its counters"]);
+    }
+}
+
+#[test]
+fn faultless_hosts_are_not_accused() {
+    for _ in 0..3 {
+        for builtin in ["stream", "rr", "crr", "udp-stream"] {
+            let run = run(builtin, EngineKind::Epoll, Fault::None);
+            assert_eq!((run.status, run.error), (Status::Ok, None), "{builtin}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a run leaves: the lines of uperf's format, and the record.
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::document::Document;
+use crate::program::Program;
+
+/// With the patterns of k8s-netperf and crucible.
+#[test]
+fn uperf_lines_are_as_their_readers_expect() {
+    let finished = Program::short_run("@rr", &["--format", "uperf", "--json", "run.json"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let raw = Regex::new(r"timestamp_ms:(.*) name:Txn2 nr_bytes:(.*) nr_ops:(.*)").unwrap();
+    let lines: Vec<[f64; 3]> = raw
+        .captures_iter(&finished.stdout)
+        .map(|found| [1, 2, 3].map(|group| found[group].trim().parse().unwrap()))
+        .collect();
+    assert!(lines.len() > 2, "{finished}");
+    assert_eq!(lines[0][1..], [0.0, 0.0], "the first line is that of the beginning");
+    for pair in lines.windows(2) {
+        assert!((0..3).all(|field| pair[0][field] <= pair[1][field]), "they grow: {pair:?}");
+    }
+    // What uperf counts: both directions, ramp included.
+    let document = finished.document();
+    let last = lines.last().unwrap();
+    let window = document.count("/throughput/tx_bytes") + document.count("/throughput/rx_bytes");
+    assert!(last[1] >= window as f64);
+    assert_eq!(last[1], last[2] * 64.0, "each operation moves 64 bytes");
+    let connects = Regex::new(r"(?m)^timestamp_ms:\d+\.\d+\s+name:Txn1\s+nr_bytes:0\s+nr_ops:1$");
+    assert!(connects.unwrap().is_match(&finished.stdout), "{finished}");
+    let difference = Regex::new(concat!(
+        r"(?m)^Difference\(%\)\s+(-?\d+\.\d+)%\s+(-?\d+\.\d+)%\s+(-?\d+\.\d+)%",
+        r"\s+(-?\d+\.\d+)%\s+(-?\d+\.\d+)%"
+    ));
+    let difference = difference.unwrap();
+    let found = difference.captures(&finished.stdout).expect("the line Difference(%)");
+    // Bytes and operations of both ends are the same to the last.
+    assert_eq!((&found[2], &found[4], &found[5]), ("0.00", "0.00", "0.00"), "{finished}");
+    assert!(finished.stdout.contains("\nRun Statistics\n"));
+    assert!(finished.stdout.contains("\nmaster "));
+    let config = Regex::new(r"running profile:(.*) \.\.\.").unwrap();
+    assert_eq!(&config.captures(&finished.stdout).unwrap()[1], "rr");
+}
+
+#[test]
+fn a_record_is_the_document_and_the_hosts() {
+    let arguments = ["--out", "kept/here", "--json", "run.json"];
+    let finished = Program::short_run("@rr", &arguments).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let document = finished.document();
+    assert_eq!(&finished.json("kept/here/run.json"), document.value());
+    let hosts = finished.json("kept/here/hosts.json");
+    for name in ["master", "peer"] {
+        let environment = &hosts[name];
+        assert!(environment.is_object(), "{hosts:#}");
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert!(mentions(environment, kernel.trim()), "{environment:#}");
+    }
+    // A record is not written over.
+    let finished = Program::short_run("@rr", &["--out", "kept"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+}
+
+fn mentions(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(string) => string.contains(text),
+        Value::Array(list) => list.iter().any(|value| mentions(value, text)),
+        Value::Object(object) => object.values().any(|value| mentions(value, text)),
+        _ => false,
+    }
+}
+
+#[test]
+fn json_is_all_that_is_on_standard_output() {
+    let finished = Program::short_run("@rr", &["--json", "-"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let document = Document::valid(serde_json::from_str(&finished.stdout).unwrap());
+    assert_eq!(document.text("/status"), "ok");
+}
+
+/// The table says what the document says.
+#[test]
+fn the_table_names_what_was_measured() {
+    let finished = Program::short_run("@rr", &["--json", "run.json"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    for word in ["p50", "p99.9", "transactions", "master", "peer"] {
+        assert!(finished.stdout.to_lowercase().contains(word), "no {word}\n{finished}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Bad input: one clear message, the right exit code, JSON where it was asked for, nothing left.
+
+use std::fs;
+use std::net::TcpListener;
+
+use crate::document::Document;
+use crate::program::{Finished, Program, SHORT};
+
+/// A profile of two phases with these options of its flowops.
+fn profile(connect: &str, flowop: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n<profile name=\"bad\">\n  <group nthreads=\"1\">\n    \
+         <transaction iterations=\"1\">\n      <flowop type=\"connect\" options=\"remotehost=$h \
+         {connect}\"/>\n    </transaction>\n    <transaction duration=\"1s\">\n      {flowop}\n    \
+         </transaction>\n  </group>\n</profile>\n"
+    )
+}
+
+/// `run` refuses a profile before anything starts; its message has these words.
+#[track_caller]
+fn refused(text: &str, words: &[&str]) -> Finished {
+    let finished =
+        Program::short_run("bad.xml", &["--json", "run.json"]).file("bad.xml", text).finish();
+    fails(&finished, 2, words);
+    finished
+}
+
+/// It failed in this way, and the document says the same as the message.
+#[track_caller]
+fn fails(finished: &Finished, code: i32, words: &[&str]) {
+    let document = finished.document();
+    let status = match code {
+        1 => "failed",
+        2 => "usage",
+        3 => "peer",
+        4 => "invalid",
+        _ => "interrupted",
+    };
+    assert_eq!((finished.code, document.text("/status")), (code, status), "{finished}");
+    assert!(document.is_null("/throughput"), "{finished}");
+    for word in words {
+        // Messages are broken into lines.
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = flat(&format!("{} {}", finished.stderr, finished.stdout));
+        assert!(
+            flat(document.text("/error")).contains(word) || shown.contains(word),
+            "no {word} in {}\n{finished}",
+            document.text("/error")
+        );
+    }
+    assert!(!document.text("/error").is_empty());
+}
+
+const WRITE: &str = "<flowop type=\"write\" options=\"size=64\"/>";
+const TCP: &str = "protocol=tcp";
+
+#[test]
+fn a_malformed_profile() {
+    refused("<profile><group nthreads=1", &["bad.xml"]);
+    refused("this is not a profile", &["bad.xml"]);
+    refused("", &["bad.xml"]);
+}
+
+#[test]
+fn an_unknown_option_is_told_the_nearest_name() {
+    refused(&profile(TCP, "<flowop type=\"write\" options=\"siez=64\"/>"), &["siez", "size", "8:"]);
+    refused(&profile("protocol=tcp tcp_nodely", WRITE), &["tcp_nodely", "tcp_nodelay"]);
+    refused(&profile(TCP, "<flowop type=\"wirte\" options=\"size=64\"/>"), &["wirte", "write"]);
+    refused(&profile("protocol=tpc", WRITE), &["tpc", "tcp"]);
+}
+
+#[test]
+fn an_unset_variable() {
+    refused(
+        &profile(TCP, "<flowop type=\"write\" options=\"size=$nobody_set_this\"/>"),
+        &["nobody_set_this", "--var"],
+    );
+}
+
+#[test]
+fn impossible_sizes() {
+    for size in ["0", "-1", "5g", "rand(9,3)", "zwei", "99999999999999999999"] {
+        refused(
+            &profile(TCP, &format!("<flowop type=\"write\" options=\"size={size}\"/>")),
+            &["bad.xml:8"],
+        );
+    }
+    // A datagram is not that long.
+    refused(&profile("protocol=udp", "<flowop type=\"write\" options=\"size=100k\"/>"), &["size"]);
+}
+
+/// What this version does not do yet is a profile all the same.
+#[test]
+fn what_is_not_built_is_checked_and_not_run() {
+    for (text, name) in [
+        (profile("protocol=sctp", WRITE), "sctp"),
+        (profile("protocol=ssl", WRITE), "ssl"),
+        (profile(TCP, "<flowop type=\"sendfilev\" options=\"dir=/usr\"/>"), "sendfilev"),
+    ] {
+        refused(&text, &[name]);
+        let checked = Program::new(["check", "bad.xml"]).file("bad.xml", &text).finish();
+        assert_eq!(checked.code, 0, "{checked}");
+        assert!(checked.stderr.contains(name), "{checked}");
+    }
+}
+
+#[test]
+fn a_profile_that_is_not_there() {
+    let finished = Program::short_run("nothing.xml", &["--json", "run.json"]).finish();
+    fails(&finished, 2, &["nothing.xml", "wirecost list"]);
+    let finished = Program::short_run("@straem", &["--json", "run.json"]).finish();
+    fails(&finished, 2, &["@straem", "did you mean @stream?"]);
+    let finished =
+        Program::short_run("@stream", &["--var", "sise=1", "--json", "run.json"]).finish();
+    fails(&finished, 2, &["sise", "did you mean size?"]);
+}
+
+/// A command line that nobody understands, too.
+#[test]
+fn bad_usage() {
+    for bad in [
+        &["--engine", "io_urgin"][..],
+        &["--duration", "ten"],
+        &["--duration", "0s"],
+        &["--interval", "1ms"],
+        &["--connections", "0"],
+        &["--nonsense"],
+        &["--lab", "--host", "a=127.0.0.1"],
+        &["--host", "nothing"],
+    ] {
+        let finished = Program::new(["run", "@stream", "--json", "run.json"]).args(bad).finish();
+        fails(&finished, 2, &[]);
+    }
+}
+
+#[test]
+fn json_goes_to_standard_output_too() {
+    let finished = Program::short_run("@straem", &["--json", "-"]).finish();
+    assert_eq!(finished.code, 2);
+    let document = Document::valid(serde_json::from_str(&finished.stdout).unwrap());
+    assert_eq!(document.text("/status"), "usage");
+    let finished = Program::new(["run", "@rr", "--json", "-", "--engine", "x"]).finish();
+    assert_eq!(finished.code, 2);
+    Document::valid(serde_json::from_str(&finished.stdout).unwrap());
+}
+
+#[test]
+fn nobody_at_the_address() {
+    // A port that was just free, and that nobody listens at.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let host = format!("peer=127.0.0.1:{port}");
+    let finished = Program::short_run("@stream", &["--host", &host, "--json", "run.json"]).finish();
+    fails(&finished, 3, &["peer", &port.to_string(), "wirecost agent --listen"]);
+}
+
+/// Somebody else's program listens where an agent should.
+#[test]
+fn a_stranger_at_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = format!("peer={}", listener.local_addr().unwrap());
+    let stranger = std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 mail.example.org ESMTP\r\n").unwrap();
+    });
+    let finished = Program::short_run("@stream", &["--host", &host, "--json", "run.json"]).finish();
+    fails(&finished, 3, &["peer"]);
+    stranger.join().unwrap();
+}
+
+#[test]
+fn a_name_that_does_not_resolve() {
+    let arguments = ["--host", "peer=no-such-host.invalid:20050", "--json", "run.json"];
+    fails(&Program::short_run("@stream", &arguments).finish(), 3, &["does not resolve"]);
+    let arguments = ["--var", "h=no-such-host.invalid", "--json", "run.json"];
+    fails(&Program::short_run("@stream", &arguments).finish(), 3, &["does not resolve"]);
+    let arguments = ["--var", "h=192.0.2.1", "--json", "run.json"];
+    fails(&Program::short_run("@stream", &arguments).finish(), 2, &["192.0.2.1", "--host"]);
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let text = profile(&format!("protocol=tcp port={port}"), WRITE);
+    let finished =
+        Program::short_run("taken.xml", &["--json", "run.json"]).file("taken.xml", &text).finish();
+    fails(&finished, 3, &[&port.to_string(), "port="]);
+}
+
+#[test]
+fn too_few_descriptors() {
+    let arguments = ["run", "@stream", "--connections", "3000", "--engine", "threads"];
+    let finished = Program::with_descriptors(256, &arguments)
+        .args(SHORT)
+        .args(["--json", "run.json"])
+        .finish();
+    fails(&finished, 2, &["descriptors", "256", "fewer connections"]);
+}
+
+#[test]
+fn files_that_are_not_there() {
+    let arguments = ["--var", "file=/nonexistent/files", "--json", "run.json"];
+    let finished = Program::short_run("@sendfile", &arguments).finish();
+    fails(&finished, 3, &["/nonexistent/files"]);
+    let finished = Program::short_run("missing.xml", &["--json", "run.json"])
+        .file("missing.xml", &profile(TCP, "<flowop type=\"sendfile\" options=\"size=4k\"/>"))
+        .finish();
+    fails(&finished, 2, &["dir"]);
+}
+
+#[test]
+fn json_that_cannot_be_written() {
+    let finished = Program::short_run("@rr", &["--json", "no/such/directory.json"]).finish();
+    assert_eq!(finished.code, 1, "{finished}");
+    assert!(finished.stderr.contains("no/such/directory.json"), "{finished}");
+}
+
+#[test]
+fn a_directory_that_is_in_use() {
+    let program = Program::short_run("@rr", &["--out", "record", "--json", "run.json"]);
+    fs::create_dir(program.directory().join("record")).unwrap();
+    let finished = program.file("record/notes.txt", "mine").finish();
+    fails(&finished, 2, &["record", "not empty"]);
+    assert_eq!(fs::read_to_string(finished.path("record/notes.txt")).unwrap(), "mine");
+}
+
+/// The profile wants the buffers of a connection larger than any host gives: that is no failure, and
+/// both numbers are told.
+#[test]
+fn a_clipped_buffer_is_told() {
+    let text = profile("protocol=tcp wndsz=1g", WRITE);
+    let document = Program::short_run("large.xml", &[]).file("large.xml", &text).measure();
+    assert!(document.has_warning("clipped-setting"));
+    let settings = document.list("/settings");
+    let send = settings.iter().find(|s| s["name"] == "wndsz.send").unwrap();
+    assert_ne!(send["asked"], send["granted"]);
+}

@@ -1,0 +1,63 @@
+//! Times are those that were asked for.
+
+use crate::program::Program;
+
+fn timed(transaction: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n<profile name=\"timed\">\n<group nthreads=\"2\">\n\
+         <transaction iterations=\"1\">\n\
+         <flowop type=\"connect\" options=\"remotehost=$h protocol=tcp tcp_nodelay\"/>\n\
+         </transaction>\n<transaction {transaction}>\n\
+         <flowop type=\"write\" options=\"size=64\"/>\n\
+         <flowop type=\"read\" options=\"size=64\"/>\n</transaction>\n</group>\n</profile>\n"
+    )
+}
+
+#[test]
+fn a_phase_lasts_as_long_as_it_was_asked_to() {
+    for (asked, interval, engine) in
+        [("400ms", 0.1, "epoll"), ("850ms", 0.1, "epoll"), ("850ms", 0.1, "threads")]
+    {
+        let document = Program::new(["run", "timed.xml", "--ramp", "200ms", "--quiet"])
+            .args(["--interval", "100ms", "--engine", engine])
+            // Of uperf's dialect, where m is milliseconds.
+            .file("timed.xml", &timed(&format!("duration=\"{}\"", asked.replace("ms", "m"))))
+            .measure();
+        let wanted: f64 = asked.trim_end_matches("ms").parse::<f64>().unwrap() / 1000.0;
+        let got = document.number("/window/seconds");
+        assert!((got - wanted).abs() <= interval, "{got} s instead of {wanted} s");
+        assert_eq!(document.number("/window/ramp_seconds"), 0.2);
+        assert_eq!(document.number("/phases/1/seconds"), got);
+    }
+}
+
+#[test]
+fn a_rate_is_kept() {
+    for engine in ["epoll", "threads"] {
+        let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
+            .args(["--interval", "100ms", "--engine", engine])
+            .file("rate.xml", &timed("duration=\"1s\" rate=\"400\""))
+            .measure();
+        // Of each of two strands.
+        let got = document.number("/transactions/per_second");
+        assert!((got - 800.0).abs() <= 8.0, "{engine}: {got} a second instead of 800");
+        let count = document.count("/transactions/count");
+        assert!(count.abs_diff(800) <= 8, "{engine}: {count} instead of 800");
+    }
+}
+
+/// A phase of iterations is counted whole.
+#[test]
+fn iterations_are_counted_to_the_last() {
+    for engine in ["epoll", "threads"] {
+        let document = Program::new(["run", "count.xml", "--quiet", "--engine", engine])
+            .file("count.xml", &timed("iterations=\"500\""))
+            .measure();
+        assert_eq!(document.text("/window/kind"), "iterations");
+        assert_eq!(document.count("/transactions/count"), 1000);
+        assert_eq!(document.count("/throughput/tx_bytes"), 64_000);
+        assert_eq!(document.count("/throughput/rx_bytes"), 64_000);
+        assert_eq!(document.count("/latency_us/count"), 1000);
+        assert_eq!(document.count("/operations/count"), 2000);
+    }
+}
