@@ -1,7 +1,6 @@
 //! The offset of a host's clock is right also where another host keeps the controller waiting.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use wirecost_fleet::controller::{self, Member, Settings};

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use wirecost_analyze::RunMeta;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde_json::Value;
 use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Settings};
 use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
-use wirecost_fleet::wire::{Notice, Order};
+use wirecost_fleet::wire::Order;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
