@@ -266,7 +266,8 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         }
         // A peer that follows by datagrams alone catches up by their numbers, so it need not look at
         // the time. One that streams or connects as well would keep the master waiting for it.
-        if if side == Side::Master { !only_receives } else { !may_skip } {
+        let goes_on = if side == Side::Master { !only_receives } else { !may_skip };
+        if goes_on {
             step.reply = true;
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT.saturating_add(slack)));
         }

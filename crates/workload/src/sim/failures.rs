@@ -127,3 +127,15 @@ fn a_connection_that_takes_too_long_to_open_is_a_failure() {
     assert_eq!(master.transactions, 3 - opens.failed);
     assert_eq!((master.flowops[1].done, peer.transactions), (3, 3));
 }
+
+#[test]
+fn what_is_owed_does_not_block_both_ends() {
+    // Neither message fits the buffers, so without room made for the answers that the master has
+    // given up neither end could send.
+    let read = may_fail(transfer("read", 6000), 10 * MICROSECOND);
+    let phase = times(20, vec![transfer("write", 6000), read]);
+    let profile = profile(2, vec![times(1, vec![connect("tcp", "a", 0)]), phase]);
+    let outcome = run(&profile, &Settings::default());
+    check_conserved(&outcome);
+    assert!(outcome.phases[1][0].counters.flowops[1].timeouts > 10);
+}
