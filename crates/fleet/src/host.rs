@@ -43,6 +43,9 @@ pub enum HostError {
     },
 }
 
+/// Where a host puts its notices, each with the number the host was attached under.
+pub type Notices = Sender<(usize, Result<Notice, HostError>)>;
+
 /// The line between deciding and doing.
 pub trait Host: Send {
     /// As the user calls it.
@@ -56,7 +59,7 @@ pub trait Host: Send {
 
     /// From now on puts every notice of the host into `notices`, under this number; at last the
     /// error that ended it.
-    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>);
+    fn attach(&mut self, number: usize, notices: Notices);
 }
 
 /// An agent at the other end of a stream: a child process, or a daemon elsewhere.
@@ -174,7 +177,7 @@ impl Host for AgentHost {
             .map_err(|source| HostError::Lost { name: self.name.clone(), source })
     }
 
-    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+    fn attach(&mut self, number: usize, notices: Notices) {
         let name = self.name.clone();
         let lost = move |source| HostError::Lost { name: name.clone(), source };
         let stream = match self.stream.try_clone() {

@@ -1,11 +1,10 @@
 //! The offset of a host's clock is right also where another host keeps the controller waiting.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use wirecost_fleet::controller::{self, Member, Settings};
-use wirecost_fleet::host::{Host, HostError};
+use wirecost_fleet::host::{Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND};
@@ -21,7 +20,7 @@ struct Elsewhere {
     name: &'static str,
     ahead: u64,
     slow: Duration,
-    notices: Option<(usize, Sender<(usize, Result<Notice, HostError>)>)>,
+    notices: Option<(usize, Notices)>,
 }
 
 impl Elsewhere {
@@ -64,7 +63,7 @@ impl Host for Elsewhere {
         Ok(())
     }
 
-    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+    fn attach(&mut self, number: usize, notices: Notices) {
         self.notices = Some((number, notices));
     }
 }

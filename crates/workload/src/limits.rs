@@ -2,14 +2,16 @@
 //!
 //! When time is up nobody begins another transaction, but the two ends of a strand may have begun
 //! different numbers of them. Both complete the larger number, so that every byte that was sent is
-//! also received and the next phase finds the connections empty. Datagrams are not owed to anybody:
-//! a host whose part is datagrams only ends where it is, or where the master does.
+//! also received and the next phase finds the connections empty. Of datagrams the last ones are
+//! either received or known to be lost. Only a host that moves nothing but datagrams beside others
+//! that use streams is not followed: they would have to move more just to hear the last of it.
 
 use std::collections::BTreeMap;
 
-use wirecost_model::program::{GroupProgram, Program, Side};
+use wirecost_model::program::{Act, GroupProgram, Program, Side};
 
-use crate::protocols;
+use crate::step::Action;
+use crate::{flowops, protocols};
 
 /// Transactions begun, or to be completed, by group and strand.
 pub type Counts = BTreeMap<u32, Vec<u64>>;
@@ -21,15 +23,21 @@ pub fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Count
         |group: &GroupProgram| matches!(group.phases.get(phase as usize), Some(Some(_)));
     let groups: Vec<u32> = programs.iter().flat_map(|p| &p.groups).map(|g| g.group).collect();
     for group in groups {
-        let members: Vec<(usize, bool)> = programs
+        let members: Vec<(usize, Part)> = programs
             .iter()
             .enumerate()
             .filter_map(|(host, program)| {
                 let of_group = program.groups.iter().find(|g| g.group == group && takes_part(g))?;
-                let coupled = program.side == Side::Master || is_coupled(of_group, phase);
-                Some((host, coupled))
+                let master = program.side == Side::Master;
+                Some((host, if master { Part::Leads } else { part(of_group, phase) }))
             })
             .collect();
+        let streams = members.iter().any(|(_, part)| *part == Part::Streams);
+        let counts = |part: Part| match part {
+            Part::Leads | Part::Streams => true,
+            Part::Datagrams => !streams,
+            Part::Idle => false,
+        };
         let strands = started.iter().filter_map(|s| s.get(&group)).map(Vec::len).max().unwrap_or(0);
         for strand in 0..strands {
             let begun = |host: usize| {
@@ -37,7 +45,7 @@ pub fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Count
             };
             let agreed = members
                 .iter()
-                .filter(|(_, coupled)| *coupled)
+                .filter(|(_, part)| counts(*part))
                 .map(|&(host, _)| begun(host))
                 .max()
                 .unwrap_or(0);
@@ -51,30 +59,62 @@ pub fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Count
     limits
 }
 
-/// Whether a peer's part in a phase goes in step with the master's: over streams, or by opening and
-/// closing connections.
-fn is_coupled(group: &GroupProgram, phase: u32) -> bool {
-    let Some(Some(program)) = group.phases.get(phase as usize) else { return false };
-    let protocol_of = |id: u32| {
-        group
-            .phases
-            .iter()
-            .flatten()
-            .flat_map(|phase| &phase.acts)
-            .filter(|act| act.service.is_some() && act.options.conn.contains(id))
-            .find_map(|act| act.options.protocol.as_deref().and_then(protocols::find))
-    };
-    program.acts.iter().any(|act| match act.kind.as_str() {
-        "think" | "nop" => false,
-        "connect" | "accept" | "disconnect" => true,
-        _ => protocol_of(act.options.conn.first).is_none_or(|protocol| protocol.stream()),
+/// What a host has to do with a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// It is the master.
+    Leads,
+    /// Its transactions go in step with the master's: over streams, or by opening and closing.
+    Streams,
+    /// All it moves is datagrams.
+    Datagrams,
+    /// It moves nothing.
+    Idle,
+}
+
+fn part(group: &GroupProgram, phase: u32) -> Part {
+    let Some(Some(program)) = group.phases.get(phase as usize) else { return Part::Idle };
+    let parts = program.acts.iter().map(|act| match flowops::find(&act.kind).map(|f| f.action()) {
+        Some(Action::Think | Action::Nothing) => Part::Idle,
+        Some(Action::Send(_) | Action::Receive(_)) if by_datagrams(group, act) => Part::Datagrams,
+        _ => Part::Streams,
+    });
+    parts.fold(Part::Idle, |whole, part| match (whole, part) {
+        (Part::Idle, part) => part,
+        (Part::Datagrams, Part::Streams) => Part::Streams,
+        (whole, _) => whole,
+    })
+}
+
+fn by_datagrams(group: &GroupProgram, act: &Act) -> bool {
+    let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    acts.filter(|opens| {
+        opens.service.is_some() && opens.options.conn.contains(act.options.conn.first)
+    })
+    .find_map(|opens| opens.options.protocol.as_deref().and_then(protocols::find))
+    .is_some_and(|protocol| !protocol.stream())
+}
+
+/// Whether a host may be left waiting for datagrams that were lost, where iterations decide: then
+/// only the others know when the phase is over. A master that does more than receive does not wait
+/// for ever.
+pub fn may_wait(program: &Program, phase: u32) -> bool {
+    program.groups.iter().any(|group| {
+        let Some(Some(of_phase)) = group.phases.get(phase as usize) else { return false };
+        let action = |act: &Act| flowops::find(&act.kind).map(|flowop| flowop.action());
+        let waits =
+            |act: &Act| matches!(action(act), Some(Action::Receive(_))) && by_datagrams(group, act);
+        let idles = |act: &Act| matches!(action(act), Some(Action::Think | Action::Nothing));
+        of_phase.acts.iter().any(waits)
+            && (program.side == Side::Peer
+                || of_phase.acts.iter().all(|act| waits(act) || idles(act)))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use wirecost_model::profile::{Options, Position, Until};
-    use wirecost_model::program::{Act, PhaseProgram, ServiceRef};
+    use wirecost_model::program::{PhaseProgram, ServiceRef};
 
     use super::*;
 
@@ -111,10 +151,31 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_of_datagrams_that_is_ahead_is_not_followed() {
+    fn datagrams_are_received_to_the_last() {
         let (master, peer) =
             (program(Side::Master, "udp", "read"), program(Side::Peer, "udp", "write"));
         let limits = agree(&[&master, &peer], 1, &[counts([5, 9]), counts([7000, 8])]);
-        assert_eq!(limits, [counts([5, 9]), counts([7000, 9])]);
+        assert_eq!(limits, [counts([7000, 9]), counts([7000, 9])]);
+    }
+
+    #[test]
+    fn a_sender_of_datagrams_that_is_ahead_is_not_followed_by_streams() {
+        let hosts = [
+            program(Side::Master, "tcp", "read"),
+            program(Side::Peer, "tcp", "write"),
+            program(Side::Peer, "udp", "write"),
+        ];
+        let started = [counts([5, 9]), counts([6, 8]), counts([7000, 8])];
+        let limits = agree(&hosts.each_ref(), 1, &started);
+        assert_eq!(limits, [counts([6, 9]), counts([6, 9]), counts([7000, 9])]);
+    }
+
+    #[test]
+    fn a_host_without_a_part_in_the_phase_has_nothing_to_complete() {
+        let (master, mut peer) =
+            (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
+        peer.groups[0].phases[1] = None;
+        let limits = agree(&[&master, &peer], 1, &[counts([5, 9]), counts([0, 0])]);
+        assert_eq!(limits, [counts([5, 9]), counts([0, 0])]);
     }
 }

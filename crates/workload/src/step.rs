@@ -86,7 +86,8 @@ pub struct Step {
     pub can_fail: bool,
     pub verify: bool,
     pub datagram: bool,
-    /// Whether a time-out also gives up the position of the awaited datagram: it answers one of ours.
+    /// Whether the program goes on without a datagram that has not come in time, so a time-out also
+    /// gives up its number.
     pub reply: bool,
     pub busy: bool,
     pub think: Nanos,
@@ -152,6 +153,20 @@ pub struct Phase {
     pub quiet: Nanos,
     /// Datagrams received and sent in one iteration, by connection slot.
     pub datagrams: Vec<(u64, u64)>,
+}
+
+impl Phase {
+    /// Datagrams that are received on a connection before this step of this iteration.
+    pub fn position(&self, step: u32, slot: u32, iteration: u64) -> u64 {
+        let of_iteration = self.datagrams.get(slot as usize).map_or(0, |datagrams| datagrams.0);
+        // A connection that is opened anew in each iteration counts from 0 in each.
+        let before = if self.opens { 0 } else { iteration * of_iteration };
+        let steps = self.steps.iter().take(step as usize);
+        let receives = steps.filter(|step| {
+            matches!(step.action, Action::Receive(_)) && (step.first..=step.last).contains(&slot)
+        });
+        before + receives.map(|step| step.count).sum::<u64>()
+    }
 }
 
 /// One group of this host, ready to run.
@@ -247,11 +262,12 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         .any(|step| matches!(step.action, Action::Connect | Action::Accept | Action::Close));
     let datagrams_only = steps.iter().any(|step| step.datagram)
         && steps.iter().filter(transfers).all(|step| step.datagram);
-    let sends: Vec<(u32, u32)> = steps
-        .iter()
-        .filter(|step| matches!(step.action, Action::Send(_)))
-        .map(|step| (step.first, step.last))
-        .collect();
+    // Who only receives holds up nobody. For anybody else's next message the other end may wait.
+    let only_receives = !opens
+        && steps
+            .iter()
+            .filter(transfers)
+            .all(|step| step.datagram && matches!(step.action, Action::Receive(_)));
     let mut datagrams = vec![(0, 0); slots];
     for step in &mut steps {
         let slots = step.first as usize..=step.last as usize;
@@ -264,8 +280,10 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             }
             _ => continue,
         }
-        step.reply = sends.iter().any(|&(first, last)| first <= step.last && step.first <= last);
-        if step.reply && side == Side::Master {
+        // A peer waits for the master; but not for a lost request when it is to be connected to
+        // anew.
+        if (side == Side::Master && !only_receives) || opens {
+            step.reply = true;
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT));
         }
     }
@@ -334,7 +352,8 @@ fn step(
     let (first, last) =
         if on_connection { (slot(options.conn.first), slot(options.conn.last)) } else { (0, 0) };
     let protocol = protocols.get(&options.conn.first).copied().filter(|_| on_connection);
-    let datagram = protocol.is_some_and(|protocol| !protocol.stream());
+    let transfers = matches!(action, Action::Send(_) | Action::Receive(_) | Action::SendFile);
+    let datagram = transfers && protocol.is_some_and(|protocol| !protocol.stream());
     let length = match (files, options.size) {
         (Some(files), _) if !files.sizes.is_empty() => Length::Files(files.sizes.clone().into()),
         (_, Some(Size::Fixed(bytes))) => Length::Fixed(bytes),

@@ -479,9 +479,12 @@ impl<S> Strand<S> {
                     self.owed += rest;
                     conn.received += u64::from(step.verify && step.unit.is_none());
                 } else if step.reply {
-                    // Its number is passed, as if a later one had come.
-                    conn.received += 1;
-                    context.record.counters.gaps.add(1);
+                    // Its number is passed, as if a later one had come. (If a later one of the same
+                    // transaction has come, the number has been passed already.)
+                    let next =
+                        phase.position(self.step, self.slot, self.iteration) + self.operation + 1;
+                    context.record.counters.gaps.add(next.saturating_sub(conn.received));
+                    conn.received = next.max(conn.received);
                 }
             }
             self.left = self.left.saturating_sub(self.length);

@@ -135,6 +135,8 @@ struct Running {
     gates: Vec<Gate>,
     record: Record,
     held: bool,
+    /// Strands of some groups end after so many iterations, while others run for a time.
+    mixed: bool,
     /// No side begins another transaction but those that are agreed on.
     finishing: bool,
     /// Strands with something left to do, once it is known how much that is.
@@ -236,17 +238,20 @@ impl Worker {
                 _ => Gate { start: order.start, end: 0, closed: true, finishing: false },
             })
             .collect();
+        let mut mixed = false;
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let limit = match until(&self.groups[group as usize]) {
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
             strand.enter(order.start, limit);
+            mixed |= !by_iterations && limit > 0;
         }
         self.running = Some(Running {
             gates,
             record: Record::new(order.counters.clone(), order.window.clone()),
             held: false,
+            mixed,
             finishing: false,
             unfinished: None,
             done: vec![false; self.strands.len()],
@@ -262,6 +267,12 @@ impl Worker {
         if by_iterations {
             self.count_unfinished();
         }
+    }
+
+    /// The id of the connection in a slot of a strand.
+    pub(crate) fn id(&self, local: u32, slot: u32) -> u32 {
+        let ids = &self.groups[self.group_of[local as usize] as usize].ids;
+        ids.get(slot as usize).copied().unwrap_or(0)
     }
 
     /// Whether strands take part in the phase under way.
@@ -404,8 +415,13 @@ impl Worker {
         }
         self.sample(now);
         let running = self.running.as_ref()?;
-        if !running.held && running.order.end > 0 && now >= running.order.end {
-            self.hold();
+        let mut end = running.order.end;
+        if !running.held && end > 0 && now >= end {
+            if running.mixed && self.strands.iter().any(|s| s.iteration < s.limit) {
+                end = now + MILLISECOND;
+            } else {
+                self.hold();
+            }
         }
         self.give_up_missing(now);
         let running = self.running.as_ref()?;
@@ -414,9 +430,9 @@ impl Worker {
             (Some(_), None) => Some(window.end.min(running.next_sample)),
             (Some(_), Some(_)) => None,
         };
-        let hold = (!running.held && running.order.end > 0).then_some(running.order.end);
+        let end = (!running.held && end > 0).then_some(end);
         let look = running.finishing.then_some(now + 50 * MILLISECOND);
-        [edge, hold, look].into_iter().flatten().min()
+        [edge, end, look].into_iter().flatten().min()
     }
 
     fn give_up_missing(&mut self, now: Nanos) {
@@ -495,13 +511,12 @@ impl Worker {
 
     /// The phase is over for this worker.
     fn end(&mut self, unfinished: u64) {
-        let edge = self.edge();
         let drops = self.drops();
-        let Some(running) = self.running.take() else {
+        let Some(mut running) = self.running.take() else {
             return;
         };
-        let start = running.start_edge.unwrap_or_default();
-        let end = running.end_edge.unwrap_or(edge);
+        let start = running.start_edge.take().unwrap_or_default();
+        let end = running.end_edge.take().unwrap_or_else(|| self.edge());
         let length = end.at.saturating_sub(start.at).max(1);
         let mut fairness = FairnessSums::default();
         for (local, after) in end.moved.iter().enumerate() {

@@ -123,7 +123,7 @@ impl Hostile {
     }
 
     /// Lets the master connect to the peer at `told`; it must refuse, and send nothing later either.
-    fn is_refused(mut self, master: Prepared, told: Prepared) {
+    fn refuses(mut self, master: Prepared, told: Prepared) {
         self.order(&Order::Connect(Endpoints { hosts: vec![master, told] }));
         let Notice::Failed { status, message } = self.notice() else { panic!("it connects") };
         assert_eq!(status, Status::Peer);
@@ -169,7 +169,7 @@ fn who_has_not_agreed_gets_nothing() {
         service.addresses.fill(Address::Inet(address));
     }
     let master = hostile.prepare(0);
-    hostile.is_refused(master, told);
+    hostile.refuses(master, told);
     assert!(received.try_recv().is_err(), "nobody needed to connect there");
 
     // The victim itself is asked.
@@ -180,7 +180,7 @@ fn who_has_not_agreed_gets_nothing() {
     }
     let mut hostile = Hostile::connect(&agent.address);
     let master = hostile.prepare(0);
-    hostile.is_refused(master, told);
+    hostile.refuses(master, told);
     let asked: Vec<Vec<u8>> = received.try_iter().collect();
     assert_eq!(asked.len(), 1, "one question and no more");
     assert!(asked[0].len() <= 32, "a question is short: {} bytes", asked[0].len());
@@ -190,7 +190,7 @@ fn who_has_not_agreed_gets_nothing() {
     told.consent.clear();
     let mut hostile = Hostile::connect(&agent.address);
     let master = hostile.prepare(0);
-    hostile.is_refused(master, told);
+    hostile.refuses(master, told);
 }
 
 /// What is no controller does not disturb an agent.

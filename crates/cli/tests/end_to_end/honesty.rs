@@ -3,12 +3,12 @@
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Member, Settings};
-use wirecost_fleet::host::{AgentHost, Host, HostError};
+use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::{MILLISECOND, Nanos};
 use wirecost_model::measure::{Bytes, Cut};
@@ -49,7 +49,7 @@ impl Host for Faulty {
         self.agent.order(order)
     }
 
-    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+    fn attach(&mut self, number: usize, notices: Notices) {
         let (sender, received) = channel();
         self.agent.attach(number, sender);
         let fault = self.fault;

@@ -3,15 +3,14 @@
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Settings};
-use wirecost_fleet::host::{AgentHost, Host, HostError};
-use wirecost_fleet::wire::{Notice, Order};
+use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
+use wirecost_fleet::wire::Order;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
@@ -197,7 +196,7 @@ impl Host for Watched {
         self.agent.order(order)
     }
 
-    fn attach(&mut self, number: usize, notices: Sender<(usize, Result<Notice, HostError>)>) {
+    fn attach(&mut self, number: usize, notices: Notices) {
         self.agent.attach(number, notices);
     }
 }

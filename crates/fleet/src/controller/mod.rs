@@ -510,8 +510,3 @@ impl<'a> Controller<'a> {
 fn is_environment(notice: &Notice) -> bool {
     matches!(notice, Notice::Environment(_))
 }
-
-/// Whether a host drives the traffic.
-fn is_master(seat: &Seat) -> bool {
-    seat.program.side == Side::Master
-}

@@ -9,10 +9,10 @@ use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::outcome::PhasePlan;
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
-use wirecost_workload::limits::{Counts, agree};
+use wirecost_workload::limits::{Counts, agree, may_wait};
 use wirecost_workload::protocols;
 
-use super::{Controller, DRAIN, STALL, Seat, Stopped, is_master};
+use super::{Controller, DRAIN, STALL, Seat, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
 
 /// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
@@ -138,9 +138,21 @@ impl Controller<'_> {
         for (seat, limits) in self.seats.iter_mut().zip(limits) {
             seat.member.host.order(Order::Finish { limits })?;
         }
-        self.ended(phase, start, DRAIN + patience)?;
+        let cut_off = self.ended(phase, start, DRAIN + patience)?;
         let hosts = self.counters(start);
         self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts });
+        if cut_off && (phase as usize) + 1 < self.plans.len() {
+            // What was under way had its connections closed, which later phases would miss.
+            return Err(Stopped::new(
+                Status::Invalid,
+                format!(
+                    "phase {phase} was cut off {} s after its time, because strands had not ended \
+                     what they had begun, and the phases after it were not run: a transaction that \
+                     takes less time (a smaller count=) ends in time",
+                    (DRAIN + patience).as_secs()
+                ),
+            ));
+        }
         Ok(())
     }
 
@@ -156,11 +168,10 @@ impl Controller<'_> {
         let stall = STALL + patience + Duration::from_nanos(self.settings.interval) * 2;
         let mut progress = (0u64, Instant::now());
         loop {
-            // Where iterations decide, a peer may wait for datagrams that are lost: only the master
-            // knows when it is over.
+            // Where iterations decide, a host may wait for datagrams that are lost: only the others
+            // know when it is over.
             let enough = held.iter().zip(&self.seats).all(|(held, seat)| {
-                held.is_some()
-                    || (end.is_none() && !is_master(seat) && self.plans[phase as usize].datagrams)
+                held.is_some() || (end.is_none() && may_wait(&seat.program, phase))
             });
             if enough {
                 return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
@@ -199,8 +210,8 @@ impl Controller<'_> {
         }
     }
 
-    /// Waits for the results; cuts off what does not end.
-    fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<(), Stopped> {
+    /// Waits for the results; cuts off what does not end. Returns whether it had to.
+    fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<bool, Stopped> {
         let mut ended = vec![false; self.seats.len()];
         let mut due = Instant::now() + patience;
         let mut cut_off = false;
@@ -228,7 +239,7 @@ impl Controller<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(cut_off)
     }
 
     /// Counters of the phase under way. A tick is told when all hosts have cut theirs.

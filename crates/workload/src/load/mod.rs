@@ -115,7 +115,8 @@ pub struct Load {
     handles: Vec<Handle>,
     outlet: Outlet,
     events: Receiver<Event>,
-    services: Services,
+    /// Dropping it removes the paths of Unix sockets.
+    _services: Services,
     doorman: Option<Doorman>,
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
@@ -206,7 +207,7 @@ impl Load {
             handles,
             outlet,
             events,
-            services,
+            _services: services,
             doorman,
             groups: Arc::new([]),
             rows: Vec::new(),
@@ -353,6 +354,10 @@ impl Load {
     fn end(&mut self) -> Option<PhaseResult> {
         let mut phase = self.phase.take()?;
         phase.cutter.end_thread();
+        if phase.schedule.window.is_none() && !phase.told {
+            // Ended by the others: of the datagrams it waited for some were lost.
+            phase.cutter.cut_now(Edge::WindowEnd);
+        }
         phase.cutter.cut_now(Edge::PhaseEnd);
         let late = self.events.try_iter().filter_map(|event| match event {
             Event::Cut(cut) => Some(cut),
@@ -435,7 +440,6 @@ impl Drop for Load {
                 let _ = thread.join();
             }
         }
-        self.services.remove_paths();
     }
 }
 
@@ -563,7 +567,11 @@ impl Files {
                         flowop: act.flowop,
                         sizes: found.iter().map(|(_, size)| *size).collect(),
                     });
-                    paths.insert(dir, found.into_iter().map(|(path, _)| path).collect());
+                    // Another flowop may use more of the same files (`nfiles`).
+                    let known = paths.entry(dir).or_default();
+                    if known.len() < found.len() {
+                        *known = found.into_iter().map(|(path, _)| path).collect();
+                    }
                 }
             }
         }

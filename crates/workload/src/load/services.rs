@@ -26,6 +26,13 @@ const OWN_ADDRESSES: u32 = 4096;
 const SPREAD: u32 = 16;
 const SPREAD_TOTAL: u32 = 1024;
 
+/// Connections to one shared address. All may come at once, and a listener's queue holds 4096
+/// (net.core.somaxconn) before a lost SYN costs a second; nor has a client more than 28,000 ports
+/// towards one address.
+const STREAMS_EACH: u64 = 2048;
+/// Datagram sockets of one port. The kernel looks through all of them for each datagram.
+const DATAGRAMS_EACH: u64 = 16;
+
 /// How many addresses of its own each strand has on a service; none where strands share.
 pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option<u32> {
     let strands = strands(plan, service);
@@ -41,15 +48,14 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 
-/// At how many addresses strands that share them arrive: connections to one port must all come from
-/// different local ones, of which there are 28,000 by default.
-fn shared_addresses(service: &Service, strands: usize) -> u32 {
-    const CONNECTIONS: u64 = 4096;
-    if service.port.is_some() || service.protocol == "unix" {
+/// How many addresses the strands of a service share, where they have none of their own.
+fn shared_addresses(service: &Service, strands: usize, stream: bool) -> u32 {
+    if service.port.is_some() {
         return 1;
     }
     let connections = strands as u64 * u64::from(service.conns_per_strand);
-    connections.div_ceil(CONNECTIONS).clamp(1, 64) as u32
+    let each = if stream { STREAMS_EACH } else { DATAGRAMS_EACH };
+    connections.div_ceil(each).clamp(1, u64::from(SPREAD_TOTAL)) as u32
 }
 
 fn strands(plan: &Plan, service: &Service) -> u32 {
@@ -118,21 +124,23 @@ impl Services {
                         .map_err(LoadError::system(&service.protocol))?;
                     let options = Arc::new(service.options.clone());
                     let mut addresses = Vec::new();
-                    for number in 0..shared_addresses(&service, strands) {
+                    for number in 0..shared_addresses(&service, strands, protocol.stream()) {
                         let place = services.place(&service, index as u32, u32::MAX - number);
                         let (listener, address) = protocol
                             .listen(&place, &service.options)
                             .map_err(|error| cannot_listen(error, &place))?;
-                        let options = options.clone();
-                        doors.push(Door { listener, kind: DoorKind::Data { protocol, options } });
+                        let kind = DoorKind::Data { protocol, options: options.clone() };
+                        doors.push(Door { listener, kind });
                         addresses.push(address);
                     }
-                    let count = addresses.len() as u32;
+                    // Each strand begins at another one and goes round from there.
+                    let per_strand = addresses.len() as u32;
+                    addresses.extend_from_within(..);
                     services.listening.push(ServiceAddresses {
                         identity: Identity::Hello,
                         addresses,
-                        of_strand: (0..strands as u32).map(|strand| strand % count).collect(),
-                        per_strand: 1,
+                        of_strand: (0..strands as u32).map(|s| s % per_strand).collect(),
+                        per_strand,
                     });
                 }
             }
@@ -233,8 +241,10 @@ impl Services {
             })
             .collect()
     }
+}
 
-    pub(super) fn remove_paths(&mut self) {
+impl Drop for Services {
+    fn drop(&mut self) {
         if let Some(directory) = self.directory.take() {
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -266,7 +276,12 @@ fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
 
 /// What was tried, and what to do where it failed.
 fn listening(error: &io::Error, at: &Address) -> String {
+    let any_port = matches!(at, Address::Inet(at) if at.port() == 0);
     let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse if any_port => {
+            " (no port is left: closed connections keep theirs for a minute; wait, or widen \
+             net.ipv4.ip_local_port_range)"
+        }
         io::ErrorKind::AddrInUse => " (another program has the port; choose another port=)",
         io::ErrorKind::AddrNotAvailable => " (this host does not have the address)",
         io::ErrorKind::PermissionDenied => " (ports below 1024 are for root)",
@@ -314,6 +329,10 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             let reason = "it accepts nothing".to_owned();
             return Err(LoadError::NoConsent { address, reason });
         }
+        if let Some(unasked) = unasked(&peer.consent, &peer.services) {
+            let reason = "nobody who could agree was named".to_owned();
+            return Err(LoadError::NoConsent { address: unasked.to_string(), reason });
+        }
         for address in &peer.consent {
             let refused =
                 |reason: String| LoadError::NoConsent { address: address.to_string(), reason };
@@ -329,6 +348,19 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
         }
     }
     Ok(())
+}
+
+/// An address for which none of the places where the question is asked can answer: an agent answers
+/// for the address where it is asked, and for Unix sockets beside the one where it is.
+fn unasked<'a>(consent: &[Address], told: &'a [ServiceAddresses]) -> Option<&'a Address> {
+    let answers = |asked: &Address, told: &Address| match (asked, told) {
+        (Address::Inet(asked), Address::Inet(told)) => asked.ip() == told.ip(),
+        (Address::Unix(asked), Address::Unix(told)) => asked.parent() == told.parent(),
+        _ => false,
+    };
+    told.iter()
+        .flat_map(|service| &service.addresses)
+        .find(|told| !consent.iter().any(|asked| answers(asked, told)))
 }
 
 /// Whether the agent's own word and what the controller says of it name the same addresses. The
@@ -353,4 +385,36 @@ fn same_places(own: &[ServiceAddresses], told: &[ServiceAddresses], asked: &Addr
             own.addresses.len() == told.addresses.len()
                 && own.addresses.iter().zip(&told.addresses).all(|(a, b)| same(a, b))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inet(text: &str) -> Address {
+        Address::Inet(text.parse().unwrap())
+    }
+
+    fn service(address: Address) -> ServiceAddresses {
+        ServiceAddresses {
+            identity: Identity::Address,
+            addresses: vec![address],
+            of_strand: vec![0],
+            per_strand: 1,
+        }
+    }
+
+    /// A controller must not have one family's agreement stand for the other's address.
+    #[test]
+    fn an_address_for_which_nobody_is_asked_has_not_agreed() {
+        let (unix, beside) = ("/tmp/w/consent".into(), "/tmp/w/0-0-0".into());
+        let (unix, beside) = (Address::Unix(unix), Address::Unix(beside));
+        let agent = inet("192.0.2.1:7");
+        let told = [service(inet("192.0.2.1:80")), service(beside)];
+        assert_eq!(unasked(&[agent.clone(), unix.clone()], &told), None);
+        assert_eq!(unasked(std::slice::from_ref(&unix), &told), Some(&inet("192.0.2.1:80")));
+        assert_eq!(unasked(std::slice::from_ref(&agent), &told), Some(&told[1].addresses[0]));
+        let victim = [service(inet("192.0.2.2:80"))];
+        assert_eq!(unasked(&[agent, unix], &victim), Some(&inet("192.0.2.2:80")));
+    }
 }

@@ -18,10 +18,10 @@ use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{
     Conns, Flowop, Group as ProfileGroup, Options, Position, Profile, Size, Transaction, Until,
 };
-use wirecost_model::program::{Program, Side};
+use wirecost_model::program::Program;
 
 use self::net::{SimNet, Weather};
-use crate::limits::{Counts, agree};
+use crate::limits::{Counts, agree, may_wait};
 use crate::net::Interest;
 use crate::payload::Patterns;
 use crate::program;
@@ -234,9 +234,6 @@ impl Sim<'_> {
         for host in &mut self.hosts {
             host.begin(phase, start, window.clone(), end == 0);
         }
-        let datagrams = self.outcome.programs.iter().flat_map(|p| &p.services).any(|service| {
-            crate::protocols::find(&service.protocol).is_some_and(|protocol| !protocol.stream())
-        });
         let mut finish = None;
         let mut turns = 0;
         loop {
@@ -251,7 +248,8 @@ impl Sim<'_> {
             }
             let enough = self.hosts.iter().enumerate().all(|(number, host)| {
                 let running = host.running.as_ref().unwrap();
-                running.held.is_some() || (end == 0 && number > 0 && datagrams)
+                running.held.is_some()
+                    || (end == 0 && may_wait(&self.outcome.programs[number], phase as u32))
             });
             if enough && finish.is_none() {
                 // The news takes a while to go round.
@@ -444,10 +442,6 @@ pub(crate) fn check_conserved(outcome: &Outcome) {
         assert!(phase.iter().all(|counted| counted.verify_failures == 0), "phase {number}");
     }
     assert_eq!(outcome.discarded, 0);
-}
-
-pub(crate) fn is_master(program: &Program) -> bool {
-    program.side == Side::Master
 }
 
 pub(crate) fn op(kind: &str, edit: impl FnOnce(&mut Options)) -> Flowop {
