@@ -115,7 +115,8 @@ pub(crate) fn load(
     }
 }
 
-fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
+/// The built-in of this name, or why not.
+pub(crate) fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
     builtins::find(short).ok_or_else(|| {
         let names = builtins::ALL.iter().map(|builtin| builtin.name);
         let failure = Failure::usage(format!("there is no built-in profile @{short}"));

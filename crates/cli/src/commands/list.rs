@@ -6,6 +6,7 @@ use wirecost_workload::builtins::{self, Default};
 use wirecost_workload::{flowops, language, protocols};
 
 use crate::Failure;
+use crate::profile::find_builtin;
 
 /// List what there is: built-in profiles, flowops, options, protocols, engines.
 #[derive(Debug, Args)]
@@ -20,11 +21,7 @@ impl List {
         let mut out = std::io::stdout().lock();
         let written = match self.show {
             Some(name) => {
-                let short = name.trim_start_matches('@');
-                let builtin = builtins::find(short).ok_or_else(|| {
-                    Failure::usage(format!("there is no built-in profile @{short}"))
-                        .help("`wirecost list` names them all")
-                })?;
+                let builtin = find_builtin(name.trim_start_matches('@'))?;
                 write!(out, "{}", builtin.source)
             }
             None => list(&mut out),
@@ -55,8 +52,9 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "  {:<15} {}", flowop.name(), flowop.help())?;
     }
     writeln!(out, "\nOptions of flowops")?;
+    let width = language::OPTIONS.iter().map(|option| option.name.len()).max().unwrap_or(0);
     for option in language::OPTIONS {
-        writeln!(out, "  {:<15} {}", option.name, option.help)?;
+        writeln!(out, "  {:<width$} {}", option.name, option.help)?;
     }
     let protocols: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name()).collect();
     writeln!(out, "\nProtocols: {}", protocols.join(", "))?;

@@ -151,8 +151,9 @@ fn hosts_of_loopback(document: &Document, moved: bool) {
         let host = &hosts[host];
         assert_eq!(host["shares_machine_with"], json!([other]));
         assert!(host["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()));
-        // The two share their CPUs, so what each of them used is not known.
-        assert!(host["cpu"].is_null());
+        shares_add_up(&host["cpu"]);
+        assert_eq!(host["cpu_source"], "proc-stat");
+        // The two have the same CPUs, so what either of them costs is not known.
         assert!(host["cycles_per_kbyte"].is_null());
         assert!(host["cycles_reason"].is_string(), "a null has its reason");
     }
@@ -162,12 +163,7 @@ fn hosts_of_loopback(document: &Document, moved: bool) {
     assert_eq!(machine["hosts"], json!(["master", "peer"]));
     assert!(machine["cpus"].as_u64().is_some_and(|cpus| cpus >= 1));
     assert_eq!(machine["cpu_source"], "proc-stat");
-    let cpu = machine["cpu"].as_object().expect("the machine's CPU time");
-    let sum: f64 = ["usr", "sys", "irq", "softirq", "steal", "idle", "unaccounted"]
-        .iter()
-        .map(|name| cpu[*name].as_f64().expect("a share"))
-        .sum();
-    assert!((sum - 100.0).abs() < 0.1, "the shares add up to {sum}");
+    shares_add_up(&machine["cpu"]);
     if moved && machine["cycles_reason"].is_null() {
         assert_eq!(machine["cycles_source"], "tsc-ticks");
         assert!(machine["cycles_per_kbyte"].as_f64().is_some_and(|cycles| cycles > 0.0));
@@ -175,6 +171,16 @@ fn hosts_of_loopback(document: &Document, moved: bool) {
         assert!(machine["cycles_per_kbyte"].is_null());
         assert!(machine["cycles_reason"].is_string());
     }
+}
+
+#[track_caller]
+fn shares_add_up(cpu: &Value) {
+    let sum: f64 = ["usr", "sys", "irq", "softirq", "steal", "idle", "unaccounted"]
+        .iter()
+        .map(|name| cpu[*name].as_f64().expect("a share"))
+        .sum();
+    assert!((sum - 100.0).abs() < 0.1, "the shares add up to {sum}");
+    assert!(cpu["per_cpu"].as_array().is_some_and(|lines| !lines.is_empty()));
 }
 
 /// A rate is of the host that counted, over the window as that host cut it: on a busy machine some

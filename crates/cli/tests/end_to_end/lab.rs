@@ -34,12 +34,12 @@ fn each_host_has_its_cost() {
     let own_cpus = std::thread::available_parallelism().unwrap().get() >= 2;
     let mut all: Vec<&Value> = Vec::new();
     for host in hosts {
-        assert_eq!(host["cpu"].is_object(), own_cpus, "{host:#}");
+        assert!(host["cpu"].is_object(), "{host:#}");
+        assert_eq!(host["cpu_source"], "proc-stat");
         assert_eq!(host["cycles_per_kbyte"].as_f64().is_some_and(|c| c > 0.0), own_cpus);
         assert_eq!(host["cycles_reason"].is_null(), own_cpus);
         if own_cpus {
             assert_eq!(host["cycles_source"], "tsc-ticks");
-            assert_eq!(host["cpu_source"], "proc-stat");
             all.extend(host["cpus"].as_array().unwrap());
         }
     }

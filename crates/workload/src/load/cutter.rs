@@ -89,12 +89,19 @@ fn run(
     thread::make_urgent();
     thread::exact_timers();
     for (edge, due) in instants(schedule, interval.max(1)) {
-        if !wait_until(due, stop) {
+        let first = due <= schedule.start;
+        // The phase may be over before this thread has run at all.
+        if !wait_until(due, stop) && !(first && Monotonic.now() >= due) {
             return;
         }
-        // Nothing has moved before the beginning, however late this thread comes to look.
-        let counters = if due <= schedule.start { &[] } else { counters };
-        outlet.send(Event::Cut(cut(counters, rows, edge, due)));
+        // Nothing has moved before the beginning, however late this thread comes to look: what it
+        // says is of that instant, and not of one that may be after the end.
+        let cut = if first {
+            Cut { at: due, ..cut(&[], rows, edge, due) }
+        } else {
+            cut(counters, rows, edge, due)
+        };
+        outlet.send(Event::Cut(cut));
     }
 }
 
@@ -176,14 +183,16 @@ mod tests {
         let schedule = Schedule { phase: 0, start, window: None };
         let hour = 3_600_000_000_000;
         let mut cutter = Cutter::start(vec![counters], 1, schedule, hour, outlet);
-        for wanted in [Edge::PhaseStart, Edge::WindowStart] {
-            let Ok(Event::Cut(cut)) = events.recv_timeout(Duration::from_secs(10)) else {
-                panic!("no cut");
-            };
-            assert_eq!((cut.edge, cut.counters.flowops[0].done), (wanted, 0));
-        }
         cutter.cut_now(Edge::WindowEnd);
-        assert_eq!(cutter.finish()[0].counters.flowops[0].done, 7);
+        cutter.end_thread();
+        for event in events.try_iter() {
+            if let Event::Cut(cut) = event {
+                cutter.keep(cut);
+            }
+        }
+        let cuts: Vec<_> =
+            cutter.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
+        assert_eq!(cuts, [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]);
     }
 
     #[test]
