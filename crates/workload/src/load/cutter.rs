@@ -92,6 +92,8 @@ fn run(
         if !wait_until(due, stop) {
             return;
         }
+        // Nothing has moved before the beginning, however late this thread comes to look.
+        let counters = if due <= schedule.start { &[] } else { counters };
         outlet.send(Event::Cut(cut(counters, rows, edge, due)));
     }
 }
@@ -162,6 +164,26 @@ mod tests {
                 (Edge::WindowEnd, 150),
             ]
         );
+    }
+
+    /// Strands begin at the instant of the first cuts, and may be done before these are made.
+    #[test]
+    fn what_moved_before_the_first_cuts_were_made_is_counted() {
+        let counters = Arc::new(WorkerCounters::new(1));
+        counters.rows[0].done.add(7);
+        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let start = Monotonic.now() - 1_000_000;
+        let schedule = Schedule { phase: 0, start, window: None };
+        let hour = 3_600_000_000_000;
+        let mut cutter = Cutter::start(vec![counters], 1, schedule, hour, outlet);
+        for wanted in [Edge::PhaseStart, Edge::WindowStart] {
+            let Ok(Event::Cut(cut)) = events.recv_timeout(Duration::from_secs(10)) else {
+                panic!("no cut");
+            };
+            assert_eq!((cut.edge, cut.counters.flowops[0].done), (wanted, 0));
+        }
+        cutter.cut_now(Edge::WindowEnd);
+        assert_eq!(cutter.finish()[0].counters.flowops[0].done, 7);
     }
 
     #[test]
