@@ -94,10 +94,14 @@ impl Mailbox {
         take(arrivals.get_mut(&(owner.group, owner.strand))?, owner.id)
     }
 
-    /// Waits until something has been put, or a while.
-    pub(crate) fn wait(&self, at_most: Duration) {
+    /// Waits until this connection of a strand is there, or a while.
+    pub(crate) fn wait(&self, (group, strand): (u32, u32), id: u32, at_most: Duration) {
         if let Ok(arrivals) = self.arrivals.lock() {
-            drop(self.arrived.wait_timeout(arrivals, at_most));
+            let missing = |arrivals: &mut HashMap<(u32, u32), VecDeque<Arrival>>| {
+                let queue = arrivals.get(&(group, strand));
+                !queue.into_iter().flatten().any(|arrival| arrival.hello.id == id)
+            };
+            drop(self.arrived.wait_timeout_while(arrivals, at_most, missing));
         }
     }
 }
@@ -313,16 +317,20 @@ impl Sockets {
             .collect();
         let listeners = self.listeners.get(&(service, owner.strand));
         for listener in listeners.into_iter().flatten() {
-            match rustix::net::acceptfrom_with(listener, flags) {
-                Ok((fd, from)) => {
-                    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-                    if is_expected(from, &allowed) {
-                        return Ok(fd);
+            // Until it is empty: the event that told of a stranger tells of who came behind, too.
+            loop {
+                match rustix::net::acceptfrom_with(listener, flags) {
+                    Ok((fd, from)) => {
+                        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+                        if is_expected(from, &allowed) {
+                            return Ok(fd);
+                        }
+                        self.strangers += 1;
                     }
-                    self.strangers += 1;
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::CONNABORTED | Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
             }
         }
         Err(io::ErrorKind::WouldBlock.into())

@@ -264,6 +264,12 @@ impl Worker {
         }
     }
 
+    /// The id of the connection in a slot of a strand.
+    pub(crate) fn id(&self, local: u32, slot: u32) -> u32 {
+        let ids = &self.groups[self.group_of[local as usize] as usize].ids;
+        ids.get(slot as usize).copied().unwrap_or(0)
+    }
+
     /// Whether strands take part in the phase under way.
     pub(crate) fn takes_part(&self, local: u32) -> bool {
         self.phase_of(local).is_some()
@@ -495,13 +501,12 @@ impl Worker {
 
     /// The phase is over for this worker.
     fn end(&mut self, unfinished: u64) {
-        let edge = self.edge();
         let drops = self.drops();
-        let Some(running) = self.running.take() else {
+        let Some(mut running) = self.running.take() else {
             return;
         };
-        let start = running.start_edge.unwrap_or_default();
-        let end = running.end_edge.unwrap_or(edge);
+        let start = running.start_edge.take().unwrap_or_default();
+        let end = running.end_edge.take().unwrap_or_else(|| self.edge());
         let length = end.at.saturating_sub(start.at).max(1);
         let mut fairness = FairnessSums::default();
         for (local, after) in end.moved.iter().enumerate() {

@@ -22,6 +22,9 @@ use crate::worker::{Order, Worker};
 /// No sleep is longer: orders come by an event, so this only bounds the damage of a lost one.
 const LONGEST_SLEEP: Nanos = SECOND;
 const EVENTS: usize = 512;
+/// Turns before the loop looks at the clock and at events: thousands of ready strands would else keep
+/// the edges of the window, timers and orders waiting for seconds.
+const ROUND: usize = 64;
 
 /// What only this engine keeps of a strand.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +65,7 @@ pub(crate) fn run(
     };
     let mut events = Vec::with_capacity(EVENTS);
     while engine.obey(orders) {
-        for _ in 0..engine.ready.len() {
+        for _ in 0..engine.ready.len().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
