@@ -334,7 +334,8 @@ fn step(
     let (first, last) =
         if on_connection { (slot(options.conn.first), slot(options.conn.last)) } else { (0, 0) };
     let protocol = protocols.get(&options.conn.first).copied().filter(|_| on_connection);
-    let datagram = protocol.is_some_and(|protocol| !protocol.stream());
+    let transfers = matches!(action, Action::Send(_) | Action::Receive(_) | Action::SendFile);
+    let datagram = transfers && protocol.is_some_and(|protocol| !protocol.stream());
     let length = match (files, options.size) {
         (Some(files), _) if !files.sizes.is_empty() => Length::Files(files.sizes.clone().into()),
         (_, Some(Size::Fixed(bytes))) => Length::Fixed(bytes),
