@@ -115,7 +115,8 @@ pub struct Load {
     handles: Vec<Handle>,
     outlet: Outlet,
     events: Receiver<Event>,
-    services: Services,
+    /// Dropping it removes the paths of Unix sockets.
+    _services: Services,
     doorman: Option<Doorman>,
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
@@ -206,7 +207,7 @@ impl Load {
             handles,
             outlet,
             events,
-            services,
+            _services: services,
             doorman,
             groups: Arc::new([]),
             rows: Vec::new(),
@@ -435,7 +436,6 @@ impl Drop for Load {
                 let _ = thread.join();
             }
         }
-        self.services.remove_paths();
     }
 }
 
@@ -563,7 +563,11 @@ impl Files {
                         flowop: act.flowop,
                         sizes: found.iter().map(|(_, size)| *size).collect(),
                     });
-                    paths.insert(dir, found.into_iter().map(|(path, _)| path).collect());
+                    // Another flowop may use more of the same files (`nfiles`).
+                    let known = paths.entry(dir).or_default();
+                    if known.len() < found.len() {
+                        *known = found.into_iter().map(|(path, _)| path).collect();
+                    }
                 }
             }
         }

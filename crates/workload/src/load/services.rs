@@ -233,8 +233,10 @@ impl Services {
             })
             .collect()
     }
+}
 
-    pub(super) fn remove_paths(&mut self) {
+impl Drop for Services {
+    fn drop(&mut self) {
         if let Some(directory) = self.directory.take() {
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -261,7 +263,12 @@ fn private_directory(token: &str) -> Result<PathBuf, LoadError> {
 }
 
 fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
+    let any_port = matches!(at, Address::Inet(at) if at.port() == 0);
     let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse if any_port => {
+            " (no port is left: closed connections keep theirs for a minute; wait, or widen \
+             net.ipv4.ip_local_port_range)"
+        }
         io::ErrorKind::AddrInUse => " (another program has the port; choose another port=)",
         io::ErrorKind::AddrNotAvailable => " (this host does not have the address)",
         io::ErrorKind::PermissionDenied => " (ports below 1024 are for root)",
@@ -309,6 +316,10 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             let reason = "it accepts nothing".to_owned();
             return Err(LoadError::NoConsent { address, reason });
         }
+        if let Some(unasked) = unasked(&peer.consent, &peer.services) {
+            let reason = "nobody who could agree was named".to_owned();
+            return Err(LoadError::NoConsent { address: unasked.to_string(), reason });
+        }
         for address in &peer.consent {
             let refused =
                 |reason: String| LoadError::NoConsent { address: address.to_string(), reason };
@@ -324,6 +335,19 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
         }
     }
     Ok(())
+}
+
+/// An address for which none of the places where the question is asked can answer: an agent answers
+/// for the address where it is asked, and for Unix sockets beside the one where it is.
+fn unasked<'a>(consent: &[Address], told: &'a [ServiceAddresses]) -> Option<&'a Address> {
+    let answers = |asked: &Address, told: &Address| match (asked, told) {
+        (Address::Inet(asked), Address::Inet(told)) => asked.ip() == told.ip(),
+        (Address::Unix(asked), Address::Unix(told)) => asked.parent() == told.parent(),
+        _ => false,
+    };
+    told.iter()
+        .flat_map(|service| &service.addresses)
+        .find(|told| !consent.iter().any(|asked| answers(asked, told)))
 }
 
 /// Whether the agent's own word and what the controller says of it name the same addresses. The
@@ -348,4 +372,36 @@ fn same_places(own: &[ServiceAddresses], told: &[ServiceAddresses], asked: &Addr
             own.addresses.len() == told.addresses.len()
                 && own.addresses.iter().zip(&told.addresses).all(|(a, b)| same(a, b))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inet(text: &str) -> Address {
+        Address::Inet(text.parse().unwrap())
+    }
+
+    fn service(address: Address) -> ServiceAddresses {
+        ServiceAddresses {
+            identity: Identity::Address,
+            addresses: vec![address],
+            of_strand: vec![0],
+            per_strand: 1,
+        }
+    }
+
+    /// A controller must not have one family's agreement stand for the other's address.
+    #[test]
+    fn an_address_for_which_nobody_is_asked_has_not_agreed() {
+        let (unix, beside) = ("/tmp/w/consent".into(), "/tmp/w/0-0-0".into());
+        let (unix, beside) = (Address::Unix(unix), Address::Unix(beside));
+        let agent = inet("192.0.2.1:7");
+        let told = [service(inet("192.0.2.1:80")), service(beside)];
+        assert_eq!(unasked(&[agent.clone(), unix.clone()], &told), None);
+        assert_eq!(unasked(std::slice::from_ref(&unix), &told), Some(&inet("192.0.2.1:80")));
+        assert_eq!(unasked(std::slice::from_ref(&agent), &told), Some(&told[1].addresses[0]));
+        let victim = [service(inet("192.0.2.2:80"))];
+        assert_eq!(unasked(&[agent, unix], &victim), Some(&inet("192.0.2.2:80")));
+    }
 }
