@@ -3,9 +3,10 @@
 //!
 //! A stranger, who does not know the run, is turned away.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,6 +176,7 @@ impl Duty {
 
     /// Takes in all who stand at a door.
     fn open(&mut self, number: usize) {
+        let mut greeted = HashSet::new();
         loop {
             let Some(door) = self.doors.get(number) else {
                 return;
@@ -183,7 +185,7 @@ impl Duty {
             if let DoorKind::Data { protocol, options } = &kind
                 && !protocol.stream()
             {
-                if !self.greet_datagram(number, *protocol, options) {
+                if !self.greet_datagram(number, *protocol, options, &mut greeted) {
                     return;
                 }
                 continue;
@@ -250,12 +252,14 @@ impl Duty {
         }
     }
 
-    /// Takes one hello datagram. Returns whether there may be more.
+    /// Takes one hello datagram. Returns whether there may be more. One who is among `greeted` has
+    /// only repeated a hello that had waited long.
     fn greet_datagram(
         &mut self,
         number: usize,
         protocol: &'static dyn Protocol,
         options: &Options,
+        greeted: &mut HashSet<SocketAddr>,
     ) -> bool {
         let listener = &self.doors[number].listener;
         let mut said = [0u8; hello::LENGTH + 1];
@@ -264,18 +268,36 @@ impl Duty {
             Err(Errno::INTR) => return true,
             Err(_) => return false,
         };
-        let from = from.and_then(|from| std::net::SocketAddr::try_from(from).ok());
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
         let (Ok(hello), Some(from)) = (Hello::read(&said[..got], self.run), from) else {
             self.turn_away();
             return true;
         };
         let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
         let Some(here) = here else { return true };
-        let connected = protocol.listen(&Address::Inet(here), options).and_then(|(socket, _)| {
-            socket2::SockRef::from(&socket).connect(&from.into())?;
-            Ok(socket)
-        });
-        if let Ok(socket) = connected {
+        let mut waiting = vec![(hello, from)];
+        while let Some((hello, from)) = waiting.pop() {
+            if !greeted.insert(from) {
+                continue;
+            }
+            let connected =
+                protocol.listen(&Address::Inet(here), options).and_then(|(socket, _)| {
+                    socket2::SockRef::from(&socket).connect(&from.into())?;
+                    Ok(socket)
+                });
+            let Ok(socket) = connected else { continue };
+            // Between bind and connect the kernel gives the new socket what others say to the door.
+            // Its own client says nothing more before it is answered, but for a repeated hello.
+            while let Ok((got, _, other)) =
+                rustix::net::recvfrom(&socket, &mut said, RecvFlags::DONTWAIT)
+            {
+                let other = other.and_then(|other| SocketAddr::try_from(other).ok());
+                match (Hello::read(&said[..got], self.run), other) {
+                    (Ok(_), Some(other)) if other == from => {}
+                    (Ok(hello), Some(other)) => waiting.push((hello, other)),
+                    _ => self.turn_away(),
+                }
+            }
             self.pass_on(Arrival { hello, socket });
         }
         true

@@ -26,6 +26,13 @@ const OWN_ADDRESSES: u32 = 4096;
 const SPREAD: u32 = 16;
 const SPREAD_TOTAL: u32 = 1024;
 
+/// Connections to one shared address. All may come at once, and a listener's queue holds 4096
+/// (net.core.somaxconn) before a lost SYN costs a second; nor has a client more than 28,000 ports
+/// towards one address.
+const STREAMS_EACH: u64 = 2048;
+/// Datagram sockets of one port. The kernel looks through all of them for each datagram.
+const DATAGRAMS_EACH: u64 = 16;
+
 /// How many addresses of its own each strand has on a service; none where strands share.
 pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option<u32> {
     let strands = strands(plan, service);
@@ -41,15 +48,14 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 
-/// At how many addresses strands that share them arrive: connections to one port must all come from
-/// different local ones, of which there are 28,000 by default.
-fn shared_addresses(service: &Service, strands: usize) -> u32 {
-    const CONNECTIONS: u64 = 4096;
-    if service.port.is_some() || service.protocol == "unix" {
+/// How many addresses the strands of a service share, where they have none of their own.
+fn shared_addresses(service: &Service, strands: usize, stream: bool) -> u32 {
+    if service.port.is_some() {
         return 1;
     }
     let connections = strands as u64 * u64::from(service.conns_per_strand);
-    connections.div_ceil(CONNECTIONS).clamp(1, 64) as u32
+    let each = if stream { STREAMS_EACH } else { DATAGRAMS_EACH };
+    connections.div_ceil(each).clamp(1, u64::from(SPREAD_TOTAL)) as u32
 }
 
 fn strands(plan: &Plan, service: &Service) -> u32 {
@@ -118,21 +124,23 @@ impl Services {
                         .map_err(LoadError::system(&service.protocol))?;
                     let options = Arc::new(service.options.clone());
                     let mut addresses = Vec::new();
-                    for number in 0..shared_addresses(&service, strands) {
+                    for number in 0..shared_addresses(&service, strands, protocol.stream()) {
                         let place = services.place(&service, index as u32, u32::MAX - number);
                         let (listener, address) = protocol
                             .listen(&place, &service.options)
                             .map_err(|error| cannot_listen(error, &place))?;
-                        let options = options.clone();
-                        doors.push(Door { listener, kind: DoorKind::Data { protocol, options } });
+                        let kind = DoorKind::Data { protocol, options: options.clone() };
+                        doors.push(Door { listener, kind });
                         addresses.push(address);
                     }
-                    let count = addresses.len() as u32;
+                    // Each strand begins at another one and goes round from there.
+                    let per_strand = addresses.len() as u32;
+                    addresses.extend_from_within(..);
                     services.listening.push(ServiceAddresses {
                         identity: Identity::Hello,
                         addresses,
-                        of_strand: (0..strands as u32).map(|strand| strand % count).collect(),
-                        per_strand: 1,
+                        of_strand: (0..strands as u32).map(|s| s % per_strand).collect(),
+                        per_strand,
                     });
                 }
             }
