@@ -135,6 +135,8 @@ struct Running {
     gates: Vec<Gate>,
     record: Record,
     held: bool,
+    /// Strands of some groups end after so many iterations, while others run for a time.
+    mixed: bool,
     /// No side begins another transaction but those that are agreed on.
     finishing: bool,
     /// Strands with something left to do, once it is known how much that is.
@@ -236,17 +238,20 @@ impl Worker {
                 _ => Gate { start: order.start, end: 0, closed: true, finishing: false },
             })
             .collect();
+        let mut mixed = false;
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let limit = match until(&self.groups[group as usize]) {
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
             strand.enter(order.start, limit);
+            mixed |= !by_iterations && limit > 0;
         }
         self.running = Some(Running {
             gates,
             record: Record::new(order.counters.clone(), order.window.clone()),
             held: false,
+            mixed,
             finishing: false,
             unfinished: None,
             done: vec![false; self.strands.len()],
@@ -410,8 +415,13 @@ impl Worker {
         }
         self.sample(now);
         let running = self.running.as_ref()?;
-        if !running.held && running.order.end > 0 && now >= running.order.end {
-            self.hold();
+        let mut end = running.order.end;
+        if !running.held && end > 0 && now >= end {
+            if running.mixed && self.strands.iter().any(|s| s.iteration < s.limit) {
+                end = now + MILLISECOND;
+            } else {
+                self.hold();
+            }
         }
         self.give_up_missing(now);
         let running = self.running.as_ref()?;
@@ -420,7 +430,7 @@ impl Worker {
             (Some(_), None) => Some(window.end.min(running.next_sample)),
             (Some(_), Some(_)) => None,
         };
-        let hold = (!running.held && running.order.end > 0).then_some(running.order.end);
+        let hold = (!running.held && end > 0).then_some(end);
         let look = running.finishing.then_some(now + 50 * MILLISECOND);
         [edge, hold, look].into_iter().flatten().min()
     }

@@ -138,9 +138,21 @@ impl Controller<'_> {
         for (seat, limits) in self.seats.iter_mut().zip(limits) {
             seat.member.host.order(Order::Finish { limits })?;
         }
-        self.ended(phase, start, DRAIN + patience)?;
+        let cut_off = self.ended(phase, start, DRAIN + patience)?;
         let hosts = self.counters(start);
         self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts });
+        if cut_off && (phase as usize) + 1 < self.plans.len() {
+            // What was under way had its connections closed, which later phases would miss.
+            return Err(Stopped::new(
+                Status::Invalid,
+                format!(
+                    "phase {phase} was cut off {} s after its time, because strands had not ended \
+                     what they had begun, and the phases after it were not run: a transaction that \
+                     takes less time (a smaller count=) ends in time",
+                    (DRAIN + patience).as_secs()
+                ),
+            ));
+        }
         Ok(())
     }
 
@@ -199,8 +211,8 @@ impl Controller<'_> {
         }
     }
 
-    /// Waits for the results; cuts off what does not end.
-    fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<(), Stopped> {
+    /// Waits for the results; cuts off what does not end. Returns whether it had to.
+    fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<bool, Stopped> {
         let mut ended = vec![false; self.seats.len()];
         let mut due = Instant::now() + patience;
         let mut cut_off = false;
@@ -228,7 +240,7 @@ impl Controller<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(cut_off)
     }
 
     /// Counters of the phase under way. A tick is told when all hosts have cut theirs.

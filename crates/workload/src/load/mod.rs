@@ -354,6 +354,10 @@ impl Load {
     fn end(&mut self) -> Option<PhaseResult> {
         let mut phase = self.phase.take()?;
         phase.cutter.end_thread();
+        if phase.schedule.window.is_none() && !phase.told {
+            // Ended by the others: of the datagrams it waited for some were lost.
+            phase.cutter.cut_now(Edge::WindowEnd);
+        }
         phase.cutter.cut_now(Edge::PhaseEnd);
         let late = self.events.try_iter().filter_map(|event| match event {
             Event::Cut(cut) => Some(cut),
