@@ -86,7 +86,10 @@ impl Loop {
                     self.seats = vec![Seat { wait: None, queued: false }; self.mine.len()];
                 }
                 Ok(Order::Phase(order)) => {
+                    // Whoever was to run in the phase before must not begin this one early.
                     self.timers.clear();
+                    self.ready.clear();
+                    self.seats.fill(Seat { wait: None, queued: false });
                     let start = order.start;
                     self.worker.begin(order);
                     for local in 0..self.seats.len() as u32 {
