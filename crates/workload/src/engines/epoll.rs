@@ -87,6 +87,9 @@ impl Loop {
                 }
                 Ok(Order::Phase(order)) => {
                     self.timers.clear();
+                    // A strand that is queued since the phase before must not begin too early.
+                    self.ready.clear();
+                    self.seats.iter_mut().for_each(|seat| seat.queued = false);
                     let start = order.start;
                     self.worker.begin(order);
                     for local in 0..self.seats.len() as u32 {
