@@ -268,6 +268,16 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             .iter()
             .filter(transfers)
             .all(|step| step.datagram && matches!(step.action, Action::Receive(_)));
+    let may_skip = side == Side::Peer && datagrams_only && !opens;
+    let thinks = steps.iter().map(|step| step.think.saturating_mul(step.count)).sum::<Nanos>();
+    // What the master takes its time for is not a loss.
+    let slack = match (side, phase.rate) {
+        (Side::Master, _) => 0,
+        (Side::Peer, Some(rate)) if rate > 0.0 => {
+            thinks.saturating_add((SECOND as f64 / rate) as Nanos)
+        }
+        (Side::Peer, _) => thinks,
+    };
     let mut datagrams = vec![(0, 0); slots];
     for step in &mut steps {
         let slots = step.first as usize..=step.last as usize;
@@ -280,11 +290,12 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             }
             _ => continue,
         }
-        // A peer waits for the master; but not for a lost request when it is to be connected to
-        // anew.
-        if (side == Side::Master && !only_receives) || opens {
+        // A peer that follows by datagrams alone catches up by their numbers, so it need not look at
+        // the time. One that streams or connects as well would keep the master waiting for it.
+        let goes_on = if side == Side::Master { !only_receives } else { !may_skip };
+        if goes_on {
             step.reply = true;
-            step.timeout = step.timeout.or(Some(REPLY_TIMEOUT));
+            step.timeout = step.timeout.or(Some(REPLY_TIMEOUT.saturating_add(slack)));
         }
     }
     let first_moving = steps.iter().find(|step| !matches!(step.action, Action::Nothing));
@@ -300,11 +311,10 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
     Phase {
         until: phase.until,
         period,
-        may_skip: side == Side::Peer && datagrams_only && !opens,
+        may_skip,
         datagrams_only,
         opens,
-        quiet: QUIET
-            + steps.iter().map(|step| step.think.saturating_mul(step.count)).sum::<Nanos>(),
+        quiet: QUIET.saturating_add(thinks),
         datagrams,
         steps,
     }

@@ -547,30 +547,51 @@ impl<S> Strand<S> {
 
     /// Receives what earlier time-outs have left, so that the next phase finds connections empty.
     fn settle<N: Net<Socket = S>>(&mut self, context: &mut Context<'_, N>) -> Option<Turn> {
-        while self.owed > 0 {
-            let owing = |conn: &Option<Conn<S>>| conn.as_ref().is_some_and(|conn| conn.owed > 0);
-            let slot = self.conns.iter().position(owing)?;
-            let conn = self.conns[slot].as_mut()?;
-            let wanted = context.buffer.len().min(usize::try_from(conn.owed).unwrap_or(usize::MAX));
-            let buffer = &mut context.buffer[..wanted];
-            let got = match context.net.receive(&conn.socket, buffer, ReceiveCall::Recv, true) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.slot = slot as u32;
-                    return Some(self.wait(Interest::Readable, None));
-                }
-                // A connection that is gone owes nothing.
-                Ok(0) | Err(_) => conn.owed,
-                Ok(got) => {
-                    context.record.received(conn.owed_row, conn.connector, got as u64);
-                    self.bytes += got as u64;
-                    got as u64
-                }
-            };
-            conn.owed -= got;
-            self.owed -= got;
+        let mut blocked = None;
+        for (slot, conn) in self.conns.iter_mut().enumerate() {
+            let Some(conn) = conn else { continue };
+            while conn.owed > 0 {
+                let most = usize::try_from(conn.owed).unwrap_or(usize::MAX);
+                let wanted = context.buffer.len().min(most);
+                let buffer = &mut context.buffer[..wanted];
+                let got = match context.net.receive(&conn.socket, buffer, ReceiveCall::Recv, true) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        blocked = Some(slot as u32);
+                        break;
+                    }
+                    // A connection that is gone owes nothing.
+                    Ok(0) | Err(_) => conn.owed,
+                    Ok(got) => {
+                        context.record.received(conn.owed_row, conn.connector, got as u64);
+                        self.bytes += got as u64;
+                        got as u64
+                    }
+                };
+                conn.owed -= got;
+                self.owed -= got;
+            }
         }
-        None
+        let wait = Wait { slot: blocked?, on: Interest::Readable, until: None };
+        Some(Turn::Wait(wait))
+    }
+
+    /// There is no room to send.
+    fn no_room<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Turn> {
+        let mut turn = self.wait_or_time_out(step, Interest::Writable, context)?;
+        // The other end may have none either, for what a time-out has given up here.
+        if self.owed > 0
+            && let Some(Turn::Wait(_)) = self.settle(context)
+            && let Turn::Wait(wait) = &mut turn
+        {
+            let soon = context.net.now() + MILLISECOND;
+            wait.until = Some(wait.until.map_or(soon, |until| until.min(soon)));
+        }
+        Ok(turn)
     }
 
     fn conn(&mut self) -> io::Result<&mut Conn<S>> {
@@ -596,12 +617,7 @@ impl<S> Strand<S> {
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(
-                    step,
-                    phase,
-                    Interest::Writable,
-                    context,
-                )?));
+                return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
         };
@@ -648,12 +664,7 @@ impl<S> Strand<S> {
                 }
                 Ok(sent) => sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(
-                        step,
-                        phase,
-                        Interest::Writable,
-                        context,
-                    )?));
+                    return Ok(Some(self.no_room(step, context)?));
                 }
                 Err(error) => return Err(error),
             };
@@ -699,12 +710,7 @@ impl<S> Strand<S> {
                 }
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(
-                        step,
-                        phase,
-                        Interest::Readable,
-                        context,
-                    )?));
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
                 }
                 Err(error) => return Err(error),
             };
@@ -852,7 +858,6 @@ impl<S> Strand<S> {
     fn wait_or_time_out<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
-        phase: &Phase,
         on: Interest,
         context: &mut Context<'_, N>,
     ) -> io::Result<Turn> {
@@ -883,10 +888,7 @@ impl<S> Strand<S> {
                 ));
             }
         }
-        if step.datagram && on == Interest::Readable && context.gate.finishing {
-            let quiet = self.heard.max(context.gate.end) + phase.quiet;
-            until = Some(until.map_or(quiet, |until| until.min(quiet)));
-        }
+        // Datagrams that never come are given up by the worker, which looks now and then.
         Ok(self.wait(on, until))
     }
 
@@ -951,7 +953,7 @@ impl<S> Strand<S> {
         if let Some(socket) = &mut self.opening
             && let Opening::Wait(on, at) = context.net.opening(socket)?
         {
-            let Turn::Wait(mut wait) = self.wait_or_time_out(step, phase, on, context)? else {
+            let Turn::Wait(mut wait) = self.wait_or_time_out(step, on, context)? else {
                 return Ok(None);
             };
             wait.until = match (wait.until, at) {
@@ -984,7 +986,7 @@ impl<S> Strand<S> {
                 self.opened(socket, false);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, phase, Interest::Arrival, context)?));
+                return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
             }
             Err(error) => return Err(error),
         }

@@ -74,6 +74,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Datagrams beside a stream, and connections that are opened anew all the time.
+    #[test]
+    fn losses_do_not_stop_what_else_a_strand_does(
+        flowops in programs(),
+        place in 0usize..5,
+        writes: bool,
+        reopens: bool,
+        timed: bool,
+        seed: u64,
+        loss in 0u64..200,
+    ) {
+        let mut flowops = flowops;
+        let mut stream = transfer(if writes { "write" } else { "read" }, 300);
+        stream.options.conn = Conns::one(3);
+        flowops.insert(place.min(flowops.len()), stream);
+        let open = vec![connect("udp", "a", 1), connect("udp", "a", 2), connect("tcp", "a", 3)];
+        if reopens {
+            flowops.splice(0..0, open[..2].to_vec());
+            for conn in [1, 2] {
+                flowops.push(op("disconnect", |o| o.conn = Conns::one(conn)));
+            }
+        }
+        let phase = if timed { lasting(20 * MILLISECOND, flowops) } else { times(10, flowops) };
+        let phases = vec![times(1, open), phase.clone(), phase];
+        let phases = if reopens { phases[..2].to_vec() } else { phases };
+        let weather = Weather { seed, loss, ..Weather::default() };
+        let outcome = run(&profile(2, phases), &Settings { weather, ..Settings::default() });
+        check_accounted(&outcome);
+        for phase in &outcome.phases {
+            let done = |host: usize| -> Vec<u64> {
+                phase[host].counters.flowops.iter().map(|row| row.done + row.failed).collect()
+            };
+            prop_assert_eq!(done(0), done(1));
+        }
+    }
+}
+
 #[test]
 fn a_lost_answer_is_counted_and_the_strand_goes_on() {
     let pairs = vec![udp("write", 64, 1, 1), udp("read", 64, 1, 1)];

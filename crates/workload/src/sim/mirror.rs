@@ -174,3 +174,21 @@ fn a_host_without_a_part_in_a_phase_does_not_keep_it_from_ending() {
         assert!(outcome.drain[1] < 50 * MILLISECOND);
     }
 }
+
+#[test]
+fn who_could_not_begin_in_time_does_not_begin_later() {
+    // The master cannot begin its next write for want of room, when the time is up; the peer makes
+    // room just after that.
+    let flowops = vec![transfer("write", 1000)];
+    let weather = Weather { buffer: 1000, piece: 100_000, ..Weather::default() };
+    for after in 0..120 {
+        let stall = Some((1, 10 * MILLISECOND..20 * MILLISECOND + after * MILLISECOND / 20));
+        let settings = Settings { weather: weather.clone(), ramp: 0, stall };
+        let phases = vec![
+            times(1, vec![connect("tcp", "a", 0)]),
+            lasting(20 * MILLISECOND, flowops.clone()),
+            lasting(MILLISECOND, flowops.clone()),
+        ];
+        check_conserved(&run(&profile(1, phases), &settings));
+    }
+}

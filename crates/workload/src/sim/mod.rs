@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use wirecost_model::clock::{MILLISECOND, Nanos, nanos};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Counters, FlowopKey};
+use wirecost_model::measure::Counters;
 use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{
     Conns, Flowop, Group as ProfileGroup, Options, Position, Profile, Size, Transaction, Until,
@@ -29,7 +29,7 @@ use crate::record::{self, Record, WorkerCounters};
 use crate::step::{self, Group};
 use crate::strand::{Context, Gate, Strand, Turn, Wait};
 
-/// A strand that has so many turns in a millisecond, on which nothing happens, spins.
+/// A phase of so many turns has a strand that spins.
 const MANY_TURNS: usize = 200_000;
 
 /// How a run is to go.
@@ -45,7 +45,6 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) counters: Counters,
-    pub(crate) rows: Vec<FlowopKey>,
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
     pub(crate) verify_failures: u64,
@@ -281,11 +280,9 @@ impl Sim<'_> {
         self.outcome.unread.push(self.net.unread());
         let counted = self.hosts.iter_mut().map(|host| {
             let running = host.running.take().unwrap();
-            let rows: Vec<FlowopKey> =
-                host.groups.iter().flat_map(|g| g.rows[phase].clone()).collect();
+            let rows = host.groups.iter().map(|g| g.rows[phase].len()).sum();
             Counted {
-                counters: record::sum([&*running.record.counters], rows.len()),
-                rows,
+                counters: record::sum([&*running.record.counters], rows),
                 transactions: running.record.transactions,
                 latencies: running.record.latencies,
                 verify_failures: running.record.verify_failures,
@@ -404,7 +401,7 @@ impl Sim<'_> {
             .chain(self.net.next_event())
             .filter(|at| *at > now)
             .min();
-        let drains = self.hosts.iter().zip(&self.outcome.programs).any(|(host, _)| {
+        let drains = self.hosts.iter().any(|host| {
             let phases = host.groups.iter().filter_map(|g| g.phases[phase].as_ref());
             !host.running.as_ref().unwrap().ended && phases.into_iter().any(|p| p.datagrams_only)
         });

@@ -148,14 +148,14 @@ impl SimNet {
     }
 
     fn send_stream(&mut self, socket: usize, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         let other = self.ends[socket].other;
         if !self.ends[other].open || self.ends[socket].closes <= self.now {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let space = self.space(other);
-        if bytes.is_empty() {
-            return Ok(0);
-        }
         if space == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -307,6 +307,9 @@ impl Net for SimNet {
         self.discarded += if end.datagram { 0 } else { unread };
         let other = end.other;
         let last = self.ends[other].incoming.back().map_or(0, |(at, _)| *at);
-        self.ends[other].closes = (now + latency).max(last);
+        // Of datagrams nobody hears that no more come.
+        if !self.ends[other].datagram {
+            self.ends[other].closes = (now + latency).max(last);
+        }
     }
 }

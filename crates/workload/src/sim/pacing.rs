@@ -111,9 +111,6 @@ fn only_the_window_is_in_the_histograms() {
 #[test]
 fn thinking_is_no_latency() {
     for busy in [false, true] {
-        let mut thinks = think(2 * MILLISECOND);
-        thinks.options.busy = busy;
-        thinks.options.remotehost = Some("nobody".to_owned());
         let flowops = [
             vec![think(MILLISECOND)],
             exchange(),
