@@ -91,7 +91,8 @@ fn run(
     for (edge, due) in instants(schedule, interval.max(1)) {
         let first = due <= schedule.start;
         // The phase may be over before this thread has run at all.
-        if !wait_until(due, stop) && !(first && Monotonic.now() >= due) {
+        let came = wait_until(due, stop) || (first && Monotonic.now() >= due);
+        if !came {
             return;
         }
         // Nothing has moved before the beginning, however late this thread comes to look: what it
