@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::lab::CLEANING;
 use crate::program::{Program, Running, namespaces_of, processes, signal_to, until};
 use wirecost_linux::privilege::skip_without_namespaces;
 
@@ -59,6 +60,7 @@ fn a_lab_that_is_left_behind() {
     if skip_without_namespaces("a_lab_that_is_left_behind") {
         return;
     }
+    let _alone = CLEANING.lock();
     let running = under_way(&["--lab"]);
     let (pid, mark) = (running.pid, running.mark.clone());
     let name = namespaces_of(pid)[0].trim_start_matches("wirecost-").to_owned();
@@ -73,7 +75,6 @@ fn a_lab_that_is_left_behind() {
     let finished = Program::new(["lab", "status"]).finish();
     let line = finished.stdout.lines().find(|line| line.contains(&name)).unwrap();
     assert!(line.contains("left behind"), "{finished}");
-    // Another test's may have removed it already, with what else was left behind.
     let finished = Program::new(["lab", "down", "--name", &name]).finish();
     assert_eq!(finished.code, 0, "{finished}");
     assert!(namespaces_of(pid).is_empty());
