@@ -24,6 +24,7 @@ use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 
+use crate::draw;
 use crate::hello::{self, Hello};
 use crate::protocols::Protocol;
 use crate::sockets::{Arrival, Mailbox};
@@ -98,6 +99,7 @@ impl Doorman {
             visitors: HashMap::new(),
             next: FIRST_VISITOR,
             strangers: strangers.clone(),
+            secret: secret()?,
         };
         let thread = std::thread::Builder::new()
             .name("wirecost-door".to_owned())
@@ -118,6 +120,12 @@ impl Drop for Doorman {
             let _ = thread.join();
         }
     }
+}
+
+fn secret() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 const STOP: u64 = u64::MAX;
@@ -141,6 +149,8 @@ struct Duty {
     visitors: HashMap<u64, Visitor>,
     next: u64,
     strangers: Arc<AtomicU64>,
+    /// Makes the cookies; a run's controller does not know it.
+    secret: u64,
 }
 
 impl Duty {
@@ -277,6 +287,12 @@ impl Duty {
         let Some(here) = here else { return true };
         let mut waiting = vec![(hello, from)];
         while let Some((hello, from)) = waiting.pop() {
+            let cookie = self.cookie(from);
+            if hello.cookie != cookie {
+                let challenge = Hello { cookie, ..hello }.challenge();
+                let _ = rustix::net::sendto(listener, &challenge, SendFlags::DONTWAIT, &from);
+                continue;
+            }
             if !greeted.insert(from) {
                 continue;
             }
@@ -301,6 +317,16 @@ impl Duty {
             self.pass_on(Arrival { hello, socket });
         }
         true
+    }
+
+    /// What only who receives at that address can know (RFC 4987, section 3.6, has the idea for TCP).
+    fn cookie(&self, from: SocketAddr) -> u32 {
+        let address = match from.ip() {
+            std::net::IpAddr::V4(ip) => u128::from(u32::from(ip)),
+            std::net::IpAddr::V6(ip) => u128::from(ip),
+        };
+        let (high, low) = ((address >> 64) as u64, address as u64);
+        draw::key(&[self.secret, high, low, u64::from(from.port())]) as u32 | 1
     }
 
     fn pass_on(&self, arrival: Arrival) {
@@ -392,7 +418,7 @@ pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
     };
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;
-    let hello = Hello { run, group: u32::MAX, strand: u32::MAX, id: u32::MAX };
+    let hello = Hello { run, group: u32::MAX, strand: u32::MAX, id: u32::MAX, cookie: 0 };
     (&socket).write_all(&hello.bytes())?;
     let mut answer = Vec::new();
     (&socket).take(16 << 20).read_to_end(&mut answer)?;

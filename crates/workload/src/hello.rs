@@ -3,8 +3,9 @@
 use std::io;
 
 /// Bytes of a hello on the wire.
-pub(crate) const LENGTH: usize = 20;
+pub(crate) const LENGTH: usize = 24;
 const HELLO: [u8; 4] = *b"wcHi";
+const CHALLENGE: [u8; 4] = *b"wcAs";
 const WELCOME: [u8; 4] = *b"wcOk";
 
 /// Says whose connection this is.
@@ -15,11 +16,26 @@ pub(crate) struct Hello {
     pub(crate) group: u32,
     pub(crate) strand: u32,
     pub(crate) id: u32,
+    /// What a datagram socket's hello has been challenged with; 0 before, and over streams.
+    pub(crate) cookie: u32,
 }
 
 impl Hello {
     pub(crate) fn bytes(&self) -> [u8; LENGTH] {
         self.with(HELLO)
+    }
+
+    /// Asks who sent a hello as a datagram to send it again with this cookie. Anybody can write any
+    /// address on a datagram as its sender's; only who is there gets the cookie, and what is sent to
+    /// others is one datagram as short as the one that asked for it.
+    pub(crate) fn challenge(&self) -> [u8; LENGTH] {
+        self.with(CHALLENGE)
+    }
+
+    /// The same hello with the cookie of a challenge to it.
+    pub(crate) fn challenged(&self, bytes: &[u8]) -> Option<Self> {
+        let asked = Self::fields(bytes).filter(|asked| asked.challenge() == bytes)?;
+        (Self { cookie: self.cookie, ..asked } == *self).then_some(asked)
     }
 
     /// The answer to a hello that came as a datagram.
@@ -30,7 +46,7 @@ impl Hello {
     fn with(&self, magic: [u8; 4]) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&magic);
-        let fields = [self.run, self.group, self.strand, self.id];
+        let fields = [self.run, self.group, self.strand, self.id, self.cookie];
         for (place, field) in bytes[4..].chunks_exact_mut(4).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
@@ -51,13 +67,13 @@ impl Hello {
     fn fields(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(4..LENGTH)?.chunks_exact(4);
         let mut next = || Some(u32::from_le_bytes(fields.next()?.try_into().ok()?));
-        Some(Self { run: next()?, group: next()?, strand: next()?, id: next()? })
+        Some(Self { run: next()?, group: next()?, strand: next()?, id: next()?, cookie: next()? })
     }
 }
 
 /// Whether a datagram is part of opening a connection and not of the traffic.
 pub(crate) fn is_greeting(datagram: &[u8]) -> bool {
-    datagram.len() == LENGTH && (datagram[..4] == HELLO || datagram[..4] == WELCOME)
+    datagram.len() == LENGTH && [HELLO, CHALLENGE, WELCOME].iter().any(|m| datagram[..4] == *m)
 }
 
 /// The number by which connections of a run know each other.
@@ -72,12 +88,17 @@ mod tests {
 
     #[test]
     fn a_hello_is_read_back_and_nothing_else_is() {
-        let hello = Hello { run: 7, group: 1, strand: 70_000, id: 3 };
+        let hello = Hello { run: 7, group: 1, strand: 70_000, id: 3, cookie: 0 };
         assert_eq!(Hello::read(&hello.bytes(), 7).unwrap(), hello);
         assert!(Hello::read(&hello.bytes(), 8).is_err());
         assert!(Hello::read(&hello.welcome(), 7).is_err());
         assert!(Hello::read(b"GET / HTTP/1.1\r\nHost", 7).is_err());
         assert!(Hello::read(b"", 7).is_err());
         assert!(is_greeting(&hello.welcome()) && !is_greeting(&[0; LENGTH]));
+        let challenge = Hello { cookie: 9, ..hello }.challenge();
+        assert!(is_greeting(&challenge));
+        assert_eq!(hello.challenged(&challenge), Some(Hello { cookie: 9, ..hello }));
+        assert_eq!(Hello { id: 4, ..hello }.challenged(&challenge), None);
+        assert_eq!(hello.challenged(&hello.welcome()), None);
     }
 }

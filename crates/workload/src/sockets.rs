@@ -402,6 +402,7 @@ impl Net for Sockets {
             group: owner.group,
             strand: owner.strand,
             id: owner.id,
+            cookie: 0,
         });
         let fd = protocol.connect(address, &step.options).map_err(|error| {
             self.failed_connections += 1;
@@ -558,7 +559,15 @@ impl Sockets {
                         self.open(socket)?;
                         return Ok(Opening::Done);
                     }
-                    Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                    Ok((got, _)) => {
+                        if let Some(hello) = hello.challenged(&buffer[..got]) {
+                            rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                            let repeat = now + HELLO_REPEAT;
+                            socket.state = State::Greeting { hello, repeat };
+                            return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                        }
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
                 if now < repeat {

@@ -12,7 +12,7 @@ use crate::step::{Action, Phase, ReceiveCall, SendCall, Step};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
 /// costs little, little enough that a neighbour waits for microseconds only.
-const TURN_BYTES: i64 = 256 << 10;
+pub const TURN_BYTES: i64 = 256 << 10;
 /// What an operation counts for at least, so that small ones do not make a turn endless.
 const OPERATION_BYTES: i64 = 4 << 10;
 /// Pause after an operation that failed at once, so that a broken connection does not make a strand
@@ -39,6 +39,8 @@ pub struct Context<'a, N: Net> {
     pub patterns: &'a mut Patterns,
     pub buffer: &'a mut [u8],
     pub gate: &'a Gate,
+    /// How much the strand may move in this turn: [`TURN_BYTES`], or less.
+    pub turn: i64,
     /// First bits of the number of each datagram, different in each phase.
     pub tag: u64,
 }
@@ -235,7 +237,7 @@ impl<S> Strand<S> {
 
     /// Runs until there is something to wait for, or the turn is over.
     pub fn run<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) -> Turn {
-        let mut budget = TURN_BYTES;
+        let mut budget = context.turn;
         loop {
             if !self.running
                 && let Some(turn) = self.begin_transaction(phase, context)

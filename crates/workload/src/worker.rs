@@ -343,8 +343,8 @@ impl Worker {
         }
     }
 
-    /// Lets a strand run. The engine keeps what it then waits for.
-    pub(crate) fn turn(&mut self, local: u32) -> Turn {
+    /// Lets a strand run and move about so many bytes. The engine keeps what it then waits for.
+    pub(crate) fn turn(&mut self, local: u32, bytes: i64) -> Turn {
         let group = self.group_of[local as usize] as usize;
         let Some(running) = &mut self.running else {
             return Turn::Held;
@@ -358,6 +358,7 @@ impl Worker {
             patterns: &mut self.patterns,
             buffer: &mut self.buffer,
             gate: &running.gates[group],
+            turn: bytes,
             tag: u64::from(running.order.phase + 1) << 56,
         };
         let strand = &mut self.strands[local as usize];

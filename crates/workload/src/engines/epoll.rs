@@ -16,12 +16,16 @@ use wirecost_model::clock::{Clock, Nanos, SECOND};
 use crate::doorman::receive_arrival;
 use crate::net::Interest;
 use crate::sockets::Token;
-use crate::strand::{Turn, Wait};
+use crate::strand::{TURN_BYTES, Turn, Wait};
 use crate::worker::{Order, Worker};
 
 /// No sleep is longer: orders come by an event, so this only bounds the damage of a lost one.
 const LONGEST_SLEEP: Nanos = SECOND;
 const EVENTS: usize = 512;
+/// What all that are ready may move together before the first has its next turn: a few milliseconds.
+const ROUND_BYTES: i64 = 16 << 20;
+/// Less would be spent on switching.
+const LEAST_TURN: i64 = 16 << 10;
 /// Turns before the loop looks at the clock and at events: thousands of ready strands would else keep
 /// the edges of the window, timers and orders waiting for seconds.
 const ROUND: usize = 64;
@@ -137,7 +141,9 @@ impl Loop {
         if !self.worker.is_running() {
             return;
         }
-        match self.worker.turn(local) {
+        // Of thousands that are ready each gets less, so that all have their turn in time.
+        let turn = (ROUND_BYTES / (self.ready.len() as i64 + 1)).clamp(LEAST_TURN, TURN_BYTES);
+        match self.worker.turn(local, turn) {
             Turn::Again => self.queue(local),
             Turn::Wait(wait) => self.sit(local, wait),
             Turn::Held => {}

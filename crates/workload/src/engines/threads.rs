@@ -8,7 +8,7 @@ use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
 
 use crate::net::Interest;
-use crate::strand::{Turn, Wait};
+use crate::strand::{TURN_BYTES, Turn, Wait};
 use crate::worker::{Order, Worker};
 
 /// No wait is longer, so that a thread hears of the run's end.
@@ -38,7 +38,7 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
         if !worker.is_running() {
             continue;
         }
-        let turn = if worker.takes_part(0) { worker.turn(0) } else { Turn::Held };
+        let turn = if worker.takes_part(0) { worker.turn(0, TURN_BYTES) } else { Turn::Held };
         match turn {
             Turn::Again => {}
             Turn::Wait(wait) => pause(&mut worker, wait, due),

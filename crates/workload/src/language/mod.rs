@@ -1,6 +1,6 @@
 //! The profile language: uperf's dialect and well-formed XML, by one lexer.
 //!
-//! The way of a text: [`lexer`] cuts it, `typed` finds what belongs to what by uperf's rules, [`parse()`]
+//! The way of a text: `lexer` cuts it, `typed` finds what belongs to what by uperf's rules, [`parse()`]
 //! looks up variables and reads values into a [`wirecost_model::profile::Profile`], `quirks` and
 //! `runnable` look at the whole. Nothing here reads the environment or a file.
 

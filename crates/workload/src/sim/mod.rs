@@ -378,6 +378,7 @@ impl Sim<'_> {
             patterns: &mut host.patterns,
             buffer: &mut host.buffer,
             gate: &running.gates[group],
+            turn: crate::strand::TURN_BYTES,
             tag: (phase as u64 + 1) << 56,
         };
         match strand.run(steps, &mut context) {
