@@ -86,10 +86,10 @@ impl Loop {
                     self.seats = vec![Seat { wait: None, queued: false }; self.mine.len()];
                 }
                 Ok(Order::Phase(order)) => {
+                    // Whoever was to run in the phase before must not begin this one early.
                     self.timers.clear();
-                    // A strand that is queued since the phase before must not begin too early.
                     self.ready.clear();
-                    self.seats.iter_mut().for_each(|seat| seat.queued = false);
+                    self.seats.fill(Seat { wait: None, queued: false });
                     let start = order.start;
                     self.worker.begin(order);
                     for local in 0..self.seats.len() as u32 {

@@ -91,8 +91,8 @@ fn run(
     for (edge, due) in instants(schedule, interval.max(1)) {
         let first = due <= schedule.start;
         // The phase may be over before this thread has run at all.
-        let came = wait_until(due, stop) || (first && Monotonic.now() >= due);
-        if !came {
+        let come = wait_until(due, stop) || (first && Monotonic.now() >= due);
+        if !come {
             return;
         }
         // Nothing has moved before the beginning, however late this thread comes to look: what it

@@ -12,6 +12,11 @@ use crate::doorman::WorkerOf;
 /// table fails late and badly.
 const SPARE: u64 = 2_000;
 
+/// Most strands of a plan, and groups. More is a slip of the pen or a stranger's malice, and would take
+/// the memory of an agent that serves others, too.
+const STRANDS: u64 = 1_000_000;
+const GROUPS: u32 = 65_536;
+
 #[derive(Debug)]
 pub(super) struct Placement {
     workers: u32,
@@ -26,6 +31,12 @@ pub(super) struct Placement {
 impl Placement {
     pub(super) fn new(plan: &Plan, descriptor_limit: u64) -> Result<Self, LoadError> {
         let groups = &plan.program.groups;
+        let wanted: u64 = groups.iter().map(|g| u64::from(g.strands)).sum();
+        if wanted > STRANDS || groups.iter().any(|g| g.group >= GROUPS) {
+            return Err(LoadError::Plan(format!(
+                "the profile has {wanted} strands, and a host runs at most {STRANDS}"
+            )));
+        }
         let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
         let total: u32 = strands.iter().map(|&(_, n)| n).sum();
         let needed: u64 = groups

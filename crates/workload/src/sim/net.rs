@@ -7,6 +7,7 @@ use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
 
 use crate::draw;
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::protocols;
 use crate::step::{ReceiveCall, SendCall, Step};
 
 /// What the network does to those who use it.
@@ -196,11 +197,13 @@ impl Net for SimNet {
         let service = step.service.unwrap();
         let (here, there) = (self.ends.len(), self.ends.len() + 1);
         let arrives = self.now + self.weather.latency;
-        let opens = if step.datagram { Nanos::MAX } else { arrives + self.weather.latency };
+        let protocol = step.protocol.and_then(protocols::find);
+        let datagram = protocol.is_some_and(|protocol| !protocol.stream());
+        let opens = if datagram { Nanos::MAX } else { arrives + self.weather.latency };
         for (other, opens) in [(there, opens), (here, 0)] {
             self.ends.push(End {
                 other,
-                datagram: step.datagram,
+                datagram,
                 open: true,
                 opens,
                 closes: Nanos::MAX,
