@@ -109,7 +109,7 @@ fn shrunken(host: &HostOutcome) -> Option<String> {
             .map(|pair| window::Span { start: &pair[0], end: &pair[1] })
             .any(|span| span.went_back())
     })?;
-    Some(format!("counters were lost: those of {} went back in phase {}", host.name, bad.phase))
+    Some(format!("counters were lost: those of {} went back in phase {}", host.name, bad.phase + 1))
 }
 
 /// Everything all hosts counted over all phases.
@@ -144,8 +144,9 @@ fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
             let end = result.and_then(|result| result.cut(Edge::PhaseEnd));
             let (Some(result), Some(end)) = (result, end) else {
                 return Err(format!(
-                    "counters were lost: {} did not report the end of phase {phase}",
-                    host.name
+                    "counters were lost: {} did not report the end of phase {}",
+                    host.name,
+                    phase + 1
                 ));
             };
             totals.bytes = add(&totals.bytes, &end.counters.bytes);

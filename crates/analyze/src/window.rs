@@ -111,11 +111,12 @@ impl std::fmt::Display for Incomplete {
         match self {
             Incomplete::NoHosts => f.write_str("no host reported"),
             Incomplete::NotEnded { host, phase } => {
-                write!(f, "{host} did not end phase {phase}")
+                write!(f, "{host} did not end phase {}", phase + 1)
             }
             Incomplete::NoEdges { host, phase } => write!(
                 f,
-                "{host} did not cut its counters at both edges of the window of phase {phase}"
+                "{host} did not cut its counters at both edges of the window of phase {}",
+                phase + 1
             ),
         }
     }

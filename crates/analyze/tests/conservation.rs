@@ -202,7 +202,7 @@ fn counters_that_go_back_are_lost_counters() {
     outcome.hosts[0].phases[0].cuts[3].counters.flowops[0] = FlowopCounts::default();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(run.error.unwrap().contains("client went back in phase 0"));
+    assert!(run.error.unwrap().contains("client went back in phase 1"));
 }
 
 #[test]

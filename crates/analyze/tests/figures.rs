@@ -301,7 +301,7 @@ fn a_run_that_ends_well_without_a_window_is_invalid() {
     outcome.hosts[1].phases.clear();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(run.error.unwrap().starts_with("no complete window: server did not end phase 0"));
+    assert!(run.error.unwrap().starts_with("no complete window: server did not end phase 1"));
     let empty = Outcome { hosts: Vec::new(), ..honest() };
     assert_eq!(analyze(&empty).status, Status::Invalid);
 }

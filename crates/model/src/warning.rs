@@ -144,7 +144,8 @@ impl std::fmt::Display for Warning {
             ),
             Warning::UnfinishedStrands { host, phase, strands } => write!(
                 f,
-                "{strands} strands of {host} did not finish phase {phase} in time and were cut off"
+                "{strands} strands of {host} did not finish phase {} in time and were cut off",
+                phase + 1
             ),
             Warning::WindowSkew { host, milliseconds } => write!(
                 f,

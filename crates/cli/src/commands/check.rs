@@ -87,7 +87,9 @@ fn plural(count: u64, noun: &str) -> String {
 
 fn describe_program(program: &Program, hosts: &[String], text: &mut String) {
     for group in &program.groups {
-        let name = if group.name.is_empty() {
+        // uperf's own names for groups that have none say nothing.
+        let nameless = group.name.is_empty() || group.name == format!("Group{}", group.group);
+        let name = if nameless {
             format!("group {}", group.group + 1)
         } else {
             format!("group {} {}", group.group + 1, group.name)

@@ -146,9 +146,10 @@ impl Controller<'_> {
             return Err(Stopped::new(
                 Status::Invalid,
                 format!(
-                    "phase {phase} was cut off {} s after its time, because strands had not ended \
+                    "phase {} was cut off {} s after its time, because strands had not ended \
                      what they had begun, and the phases after it were not run: a transaction that \
                      takes less time (a smaller count=) ends in time",
+                    phase + 1,
                     (DRAIN + patience).as_secs()
                 ),
             ));
@@ -201,8 +202,9 @@ impl Controller<'_> {
                 return Err(Stopped::new(
                     Status::Peer,
                     format!(
-                        "phase {phase} made no progress for {} s: is a firewall between the hosts, \
+                        "phase {} made no progress for {} s: is a firewall between the hosts, \
                          or does the profile read what nobody writes?",
+                        phase + 1,
                         stall.as_secs()
                     ),
                 ));
@@ -226,7 +228,7 @@ impl Controller<'_> {
                 None if cut_off => {
                     return Err(Stopped::new(
                         Status::Peer,
-                        format!("a host did not end phase {phase}"),
+                        format!("a host did not end phase {}", phase + 1),
                     ));
                 }
                 None => {

@@ -296,7 +296,7 @@ fn phases(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         };
         let of = phase.latency_us.as_ref();
         table.row(vec![
-            format!("{}{}", phase.phase, if phase.headline { "*" } else { "" }),
+            format!("{}{}", phase.phase + 1, if phase.headline { "*" } else { "" }),
             kind.to_owned(),
             seconds(phase.seconds),
             bit_rate(phase.bits_per_second),
