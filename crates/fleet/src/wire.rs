@@ -15,8 +15,9 @@ use wirecost_model::warning::Warning;
 /// Both ends must speak the same version.
 pub const VERSION: u32 = 1;
 
-/// No message is longer: a plan for a million strands takes some tens of megabytes.
-const LONGEST: u32 = 256 << 20;
+/// No message is longer: a plan for a million strands takes some tens of megabytes, the cuts of an
+/// hour at 10 ms some 130.
+const LONGEST: u32 = 1 << 30;
 
 /// What the controller tells an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -10,6 +10,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// When the CPU does not exist or is not allowed to this process.
 pub fn pin(cpu: u32) -> io::Result<()> {
     let mut set = CpuSet::new();
+    if cpu as usize >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     set.set(cpu as usize);
     Ok(sched_setaffinity(None, &set)?)
 }
@@ -24,7 +27,7 @@ pub fn restrict(cpus: &[u32]) -> io::Result<()> {
         return Ok(());
     }
     let mut set = CpuSet::new();
-    for &cpu in cpus {
+    for &cpu in cpus.iter().filter(|&&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
         set.set(cpu as usize);
     }
     Ok(sched_setaffinity(None, &set)?)

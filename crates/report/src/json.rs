@@ -40,6 +40,36 @@ pub fn write(run: &Run, target: &Target, stream: &mut dyn Write) -> Result<(), J
     result.map_err(|source| JsonError { target: name, source })
 }
 
+/// Finds out beforehand whether the document can be written.
+///
+/// # Errors
+/// Why a file cannot be made there.
+pub fn check(target: &Target) -> Result<(), JsonError> {
+    let Target::File(path) = target else { return Ok(()) };
+    let tried = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => probe(path),
+        // A pipe may have no reader yet.
+        Ok(metadata) if !metadata.is_dir() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::IsADirectory.into()),
+        Err(_) => probe(path),
+    };
+    tried.map_err(|source| JsonError { target: path.display().to_string(), source })
+}
+
+fn probe(path: &Path) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let hidden = hidden(&path)?;
+    fs::write(&hidden, b"").and_then(|()| fs::remove_file(&hidden))
+}
+
+/// Name of the file that becomes the document when it is whole.
+fn hidden(path: &Path) -> io::Result<PathBuf> {
+    let mut hidden = OsString::from(".");
+    hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
 fn to_stream(run: &Run, stream: &mut dyn Write) -> io::Result<()> {
     stream.write_all(&text(run)?)?;
     stream.flush()
@@ -58,10 +88,7 @@ fn to_file(run: &Run, path: &Path) -> io::Result<()> {
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         return fs::OpenOptions::new().write(true).open(&path)?.write_all(&text);
     }
-    let mut hidden = OsString::from(".");
-    hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    let hidden = path.with_file_name(hidden);
+    let hidden = hidden(&path)?;
     fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).inspect_err(|_| {
         // The first error is the one to tell.
         let _ = fs::remove_file(&hidden);

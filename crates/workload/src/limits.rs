@@ -95,9 +95,9 @@ fn by_datagrams(group: &GroupProgram, act: &Act) -> bool {
     .is_some_and(|protocol| !protocol.stream())
 }
 
-/// Whether a host may be left waiting for datagrams that were lost, where iterations decide: then
-/// only the others know when the phase is over. A master that does more than receive does not wait
-/// for ever.
+/// Whether a host may be left waiting for datagrams that were lost, or for what failed at the other
+/// side, where iterations decide: then only the others know when the phase is over. A master that
+/// does more than receive does not wait for ever.
 pub fn may_wait(program: &Program, phase: u32) -> bool {
     program.groups.iter().any(|group| {
         let Some(Some(of_phase)) = group.phases.get(phase as usize) else { return false };
@@ -105,9 +105,11 @@ pub fn may_wait(program: &Program, phase: u32) -> bool {
         let waits =
             |act: &Act| matches!(action(act), Some(Action::Receive(_))) && by_datagrams(group, act);
         let idles = |act: &Act| matches!(action(act), Some(Action::Think | Action::Nothing));
-        of_phase.acts.iter().any(waits)
-            && (program.side == Side::Peer
-                || of_phase.acts.iter().all(|act| waits(act) || idles(act)))
+        let follows = program.side == Side::Peer && of_phase.acts.iter().any(|a| a.options.canfail);
+        follows
+            || of_phase.acts.iter().any(waits)
+                && (program.side == Side::Peer
+                    || of_phase.acts.iter().all(|act| waits(act) || idles(act)))
     })
 }
 

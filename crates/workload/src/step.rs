@@ -145,6 +145,8 @@ pub struct Phase {
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
     /// side, and everything it moves is datagrams.
     pub may_skip: bool,
+    /// Whether any step may fail, so that one side may begin what the other never sees.
+    pub can_fail: bool,
     /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
     pub datagrams_only: bool,
     /// Whether connections are opened or closed.
@@ -309,6 +311,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         _ => None,
     };
     Phase {
+        can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         period,
         may_skip,

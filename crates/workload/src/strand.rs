@@ -3,7 +3,7 @@
 
 use std::io;
 
-use wirecost_model::clock::{MILLISECOND, Nanos};
+use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
 
 use crate::net::{Interest, Net, Opening, Owner};
 use crate::payload::{self, Patterns};
@@ -18,6 +18,10 @@ const OPERATION_BYTES: i64 = 4 << 10;
 /// Pause after an operation that failed at once, so that a broken connection does not make a strand
 /// spin.
 const FAILURE_PAUSE: Nanos = MILLISECOND;
+
+/// How long a strand waits for the other side to begin a transaction that may have failed there, once
+/// all have been agreed on.
+const LEFT_ALONE: Nanos = SECOND;
 
 /// When the transactions of a phase may begin.
 #[derive(Debug, Clone, Copy)]
@@ -895,7 +899,8 @@ impl<S> Strand<S> {
     }
 
     /// Gives up datagrams that have not come after their senders ended, and what the strand would
-    /// have sent in answer. Returns whether it did.
+    /// have sent in answer; also transactions that failed at the other side before anything of them
+    /// came here. Returns whether it did.
     pub fn give_up_missing(
         &mut self,
         phase: &Phase,
@@ -909,7 +914,16 @@ impl<S> Strand<S> {
                 .steps
                 .get(self.step as usize)
                 .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
-        if !phase.datagrams_only || !waits || self.finished() || now < heard + phase.quiet {
+        if !waits || self.finished() {
+            return false;
+        }
+        // What the other side failed to begin does not come either.
+        if phase.can_fail && !self.engaged && now >= heard + LEFT_ALONE {
+            self.iteration = self.iteration.max(self.limit);
+            self.running = false;
+            return true;
+        }
+        if !phase.datagrams_only || now < heard + phase.quiet {
             return false;
         }
         // A connection that is opened anew in each transaction counts from 0 in each.

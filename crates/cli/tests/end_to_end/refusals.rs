@@ -212,7 +212,7 @@ fn files_that_are_not_there() {
 #[test]
 fn json_that_cannot_be_written() {
     let finished = Program::short_run("@rr", &["--json", "no/such/directory.json"]).finish();
-    assert_eq!(finished.code, 1, "{finished}");
+    assert_eq!(finished.code, 2, "{finished}");
     assert!(finished.stderr.contains("no/such/directory.json"), "{finished}");
 }
 

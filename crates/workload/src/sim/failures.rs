@@ -139,3 +139,27 @@ fn what_is_owed_does_not_block_both_ends() {
     check_conserved(&outcome);
     assert!(outcome.phases[1][0].counters.flowops[1].timeouts > 10);
 }
+
+/// Connections that are refused are failed operations; what the peer waits for in vain ends with the
+/// phase, and the next one finds both sides in step.
+#[test]
+fn refused_connections_do_not_keep_a_phase_from_ending() {
+    for timed in [true, false] {
+        let mut flowops = vec![
+            connect("tcp", "a", 0),
+            transfer("write", 100),
+            transfer("read", 100),
+            op("disconnect", |_| {}),
+        ];
+        flowops = flowops.into_iter().map(|flowop| may_fail(flowop, 0)).collect();
+        let phase = if timed { lasting(20 * MILLISECOND, flowops) } else { times(30, flowops) };
+        let profile = profile(3, vec![phase.clone(), phase]);
+        let weather = Weather { seed: 11, refused: 300, ..Weather::default() };
+        let outcome = run(&profile, &Settings { weather, stall: None, ramp: 0 });
+        for phase in &outcome.phases {
+            let [master, peer] = &phase[..] else { panic!("two hosts") };
+            assert!(failed(master) > 0 && master.counters.transactions > 0);
+            assert_eq!(master.counters.transactions, peer.counters.transactions);
+        }
+    }
+}

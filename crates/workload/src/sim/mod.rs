@@ -404,7 +404,8 @@ impl Sim<'_> {
             .min();
         let drains = self.hosts.iter().any(|host| {
             let phases = host.groups.iter().filter_map(|g| g.phases[phase].as_ref());
-            !host.running.as_ref().unwrap().ended && phases.into_iter().any(|p| p.datagrams_only)
+            !host.running.as_ref().unwrap().ended
+                && phases.into_iter().any(|p| p.datagrams_only || p.can_fail)
         });
         if finishing && drains {
             next = Some(next.map_or(Nanos::MAX, |next| next).min(now + 50 * MILLISECOND));

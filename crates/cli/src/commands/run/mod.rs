@@ -160,7 +160,8 @@ impl Run {
                 let mut document = self.document(started);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
-                self.write_json(&document)?;
+                // Where the document cannot be written either, the first failure is the one to tell.
+                let _ = self.write_json(&document);
                 Err(failure)
             }
         }
@@ -172,6 +173,9 @@ impl Run {
 
     /// Everything that can be refused is, before anything is made.
     fn get_ready(&self) -> Result<Ready, Failure> {
+        if let Some(target) = &self.json {
+            json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
+        }
         let mut names = hosts::names(&self.hosts, self.lab.as_deref())?;
         let mut loaded = profile::load(&self.profile, &self.variables, &mut |n| names(n))?;
         if !loaded.refusals.is_empty() {
