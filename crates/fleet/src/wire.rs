@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 
 /// No message is longer: a plan for a million strands takes some tens of megabytes, the cuts of an
 /// hour at 10 ms some 130.
-const LONGEST: u32 = 1 << 30;
+const LONGEST: u32 = 512 << 20;
 
 /// What the controller tells an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
