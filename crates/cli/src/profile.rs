@@ -66,7 +66,10 @@ pub(crate) fn load(
     let assigned: RefCell<Vec<(String, String)>> = RefCell::default();
     let next = RefCell::new(hosts);
     let look_up = |wanted: &str| -> Option<String> {
-        if let Some(value) = given.get(wanted) {
+        // The reader asks for the name as written first, then in lower case: --var beats the
+        // environment in either.
+        if let Some(value) = given.get(wanted).or_else(|| given.get(wanted.to_lowercase().as_str()))
+        {
             return Some((*value).to_owned());
         }
         // A built-in's variables are its own: one of the environment that happens to have the name
@@ -84,7 +87,6 @@ pub(crate) fn load(
         } else if let Ok(value) = std::env::var(wanted) {
             return Some(value);
         }
-        // Not set. The reader asks for the name as written first, then in lower case.
         let lower = wanted.to_lowercase();
         if !host_variables.iter().any(|name| name.to_lowercase() == lower) {
             return None;
