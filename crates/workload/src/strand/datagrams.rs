@@ -1,0 +1,146 @@
+//! Datagrams: which one has arrived, what was lost before it, and what will not come any more.
+
+use wirecost_model::clock::Nanos;
+
+use super::{Context, LEFT_ALONE, Strand, Turn};
+use crate::net::Net;
+use crate::payload;
+use crate::record::Record;
+use crate::step::{Action, Phase, Step};
+
+impl<S> Strand<S> {
+    /// A datagram has arrived: is it the awaited one, a later or an earlier one?
+    pub(super) fn datagram<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        got: usize,
+        context: &mut Context<'_, N>,
+    ) -> Option<Turn> {
+        let now = context.net.now();
+        self.heard = now;
+        self.bytes += got as u64;
+        let counters = context.record.counters.clone();
+        counters.datagrams_received.add(1);
+        let conn = self.conns[self.slot as usize].as_mut()?;
+        let expected = context.tag | conn.received;
+        let datagram = &context.buffer[..got];
+        let ahead = payload::ahead(datagram, expected);
+        if !(0..1 << 40).contains(&ahead) {
+            // Of before, or of another phase.
+            counters.late.add(1);
+            return None;
+        }
+        if step.verify
+            && !context.patterns.matches(
+                step.payload,
+                datagram,
+                0,
+                expected.wrapping_add_signed(ahead),
+            )
+        {
+            context.record.verify_failures += 1;
+        }
+        if ahead > 0 {
+            counters.gaps.add(ahead as u64);
+            if phase.may_skip {
+                self.skip(phase, ahead as u64, context);
+            } else if let Some(conn) = &mut self.conns[self.slot as usize] {
+                conn.received += ahead as u64;
+            }
+        }
+        if let Some(conn) = &mut self.conns[self.slot as usize] {
+            conn.received += 1;
+        }
+        let step = phase.steps.get(self.step as usize).unwrap_or(step);
+        self.complete(step, phase, now, context);
+        None
+    }
+
+    /// Passes over the program up to where the strand would have received `datagrams` more on this
+    /// connection. What it would have sent in between is left out: nobody waits for it any more.
+    pub(super) fn skip<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        datagrams: u64,
+        context: &mut Context<'_, N>,
+    ) {
+        let slot = self.slot;
+        let mut left = datagrams;
+        while let Some(step) = phase.steps.get(self.step as usize) {
+            let conn = self.conns[self.slot as usize].as_mut();
+            match (step.action, conn) {
+                (Action::Receive(_), Some(conn)) => {
+                    if self.slot == slot && left == 0 {
+                        return;
+                    }
+                    conn.received += 1;
+                    if self.slot == slot {
+                        left -= 1;
+                    } else {
+                        context.record.counters.gaps.add(1);
+                    }
+                }
+                (Action::Send(_), Some(conn)) => {
+                    conn.sent += 1;
+                    context.record.counters.skipped.add(1);
+                }
+                _ => {}
+            }
+            self.failed = true;
+            self.advance(step, phase);
+            if self.step as usize >= phase.steps.len() {
+                self.iteration += 1;
+                self.transaction_start = self.operation_start;
+                self.thought = 0;
+                self.failed = false;
+                self.step = 0;
+                self.enter_step(phase);
+            }
+        }
+    }
+
+    /// Gives up datagrams that have not come after their senders ended, and what the strand would
+    /// have sent in answer; also transactions that failed at the other side before anything of them
+    /// came here. Returns whether it did.
+    pub fn give_up_missing(
+        &mut self,
+        phase: &Phase,
+        record: &Record,
+        now: Nanos,
+        since: Nanos,
+    ) -> bool {
+        let heard = self.heard.max(since).max(self.operation_start);
+        let waits = self.running
+            && phase
+                .steps
+                .get(self.step as usize)
+                .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
+        if !waits || self.finished() {
+            return false;
+        }
+        // What the other side failed to begin does not come either.
+        if phase.can_fail && !self.engaged && now >= heard + LEFT_ALONE {
+            self.iteration = self.iteration.max(self.limit);
+            self.running = false;
+            return true;
+        }
+        if !phase.datagrams_only || now < heard + phase.quiet {
+            return false;
+        }
+        // A connection that is opened anew in each transaction counts from 0 in each.
+        let transactions = if phase.opens { 1 } else { self.limit.max(self.iteration) };
+        for (conn, (receives, sends)) in self.conns.iter_mut().zip(&phase.datagrams) {
+            if let Some(conn) = conn {
+                let (received, sent) = (transactions * receives, transactions * sends);
+                record.counters.gaps.add(received.saturating_sub(conn.received));
+                record.counters.skipped.add(sent.saturating_sub(conn.sent));
+                conn.received = received.max(conn.received);
+                conn.sent = sent.max(conn.sent);
+            }
+        }
+        self.iteration = self.iteration.max(self.limit);
+        self.running = false;
+        true
+    }
+}

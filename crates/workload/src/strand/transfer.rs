@@ -1,0 +1,284 @@
+//! Moving bytes: messages over streams, and what both kinds of transfer share.
+
+use std::io;
+
+use wirecost_model::clock::MILLISECOND;
+
+use super::{Conn, Context, Strand, Turn, Wait};
+use crate::net::{Interest, Net};
+use crate::step::{Action, Phase, ReceiveCall, SendCall, Step};
+
+impl<S> Strand<S> {
+    pub(super) fn id(&self, step: &Step) -> u32 {
+        step.first_id + (self.slot - step.first)
+    }
+
+    /// Length of the operation that begins now.
+    pub(super) fn begin(&mut self, step: &Step) {
+        let id = self.id(step);
+        match step.unit {
+            Some(unit) if !matches!(step.action, Action::SendFile) => {
+                if self.operation == 0 {
+                    self.left = (0..step.count)
+                        .map(|i| step.length(self.number, self.iteration, id, i))
+                        .sum();
+                    self.message = 0;
+                    self.offset = 0;
+                    self.pass(step, 0);
+                }
+                self.length = unit.max(1).min(self.left);
+            }
+            _ => self.length = step.length(self.number, self.iteration, id, self.operation),
+        }
+        self.moved = 0;
+        self.begun = true;
+    }
+
+    /// Keeps account of the message under way, where operations are not messages.
+    pub(super) fn pass(&mut self, step: &Step, bytes: u64) {
+        if !step.verify || step.unit.is_none() {
+            return;
+        }
+        let id = self.id(step);
+        self.offset += bytes;
+        while self.message < step.count {
+            let length = step.length(self.number, self.iteration, id, self.message);
+            if self.offset < length {
+                return;
+            }
+            self.offset -= length;
+            self.message += 1;
+        }
+    }
+
+    /// Of the message under way: which one of the step it is, its bytes moved, and those left.
+    pub(super) fn message(&self, step: &Step) -> (u64, u64, u64) {
+        if !step.verify || step.unit.is_none() {
+            return (0, self.moved, self.length - self.moved);
+        }
+        let length = step.length(self.number, self.iteration, self.id(step), self.message);
+        let left = (self.length - self.moved).min(length.saturating_sub(self.offset));
+        (self.message, self.offset, left)
+    }
+
+    /// Receives what earlier time-outs have left, so that the next phase finds connections empty.
+    pub(super) fn settle<N: Net<Socket = S>>(
+        &mut self,
+        context: &mut Context<'_, N>,
+    ) -> Option<Turn> {
+        let mut blocked = None;
+        for (slot, conn) in self.conns.iter_mut().enumerate() {
+            let Some(conn) = conn else { continue };
+            while conn.owed > 0 {
+                let most = usize::try_from(conn.owed).unwrap_or(usize::MAX);
+                let wanted = context.buffer.len().min(most);
+                let buffer = &mut context.buffer[..wanted];
+                let got = match context.net.receive(&conn.socket, buffer, ReceiveCall::Recv, true) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        blocked = Some(slot as u32);
+                        break;
+                    }
+                    // A connection that is gone owes nothing.
+                    Ok(0) | Err(_) => conn.owed,
+                    Ok(got) => {
+                        context.record.received(conn.owed_row, conn.connector, got as u64);
+                        self.bytes += got as u64;
+                        got as u64
+                    }
+                };
+                conn.owed -= got;
+                self.owed -= got;
+            }
+        }
+        let wait = Wait { slot: blocked?, on: Interest::Readable, until: None };
+        Some(Turn::Wait(wait))
+    }
+
+    /// There is no room to send.
+    pub(super) fn no_room<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Turn> {
+        let mut turn = self.wait_or_time_out(step, Interest::Writable, context)?;
+        // The other end may have none either, for what a time-out has given up here.
+        if self.owed > 0
+            && let Some(Turn::Wait(_)) = self.settle(context)
+            && let Turn::Wait(wait) = &mut turn
+        {
+            let soon = context.net.now() + MILLISECOND;
+            wait.until = Some(wait.until.map_or(soon, |until| until.min(soon)));
+        }
+        Ok(turn)
+    }
+
+    pub(super) fn conn(&mut self) -> io::Result<&mut Conn<S>> {
+        self.conns[self.slot as usize].as_mut().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "the strand has no such connection open")
+        })
+    }
+
+    pub(super) fn send<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        call: SendCall,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        if !self.begun {
+            self.begin(step);
+        }
+        let (message, offset, left) = self.message(step);
+        let conn = self.conn()?;
+        let stamp = (step.datagram || step.verify).then_some(context.tag | (conn.sent + message));
+        let piece = context.patterns.piece(step.payload, offset, left, stamp);
+        let sent = match context.net.send(&conn.socket, piece, call) {
+            Ok(sent) => sent as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Some(self.no_room(step, context)?));
+            }
+            Err(error) => return Err(error),
+        };
+        context.record.sent(step.row, conn.connector, sent);
+        self.engaged = true;
+        self.bytes += sent;
+        self.moved += sent;
+        self.pass(step, sent);
+        if self.moved >= self.length {
+            if stamp.is_some() && step.unit.is_none() {
+                self.conn()?.sent += 1;
+            }
+            if step.datagram {
+                context.record.counters.datagrams_sent.add(1);
+            }
+            self.left = self.left.saturating_sub(self.length);
+            let now = context.net.now();
+            self.complete(step, phase, now, context);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn send_file<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        if !self.begun {
+            self.begin(step);
+        }
+        if self.moved < self.length {
+            let id = self.id(step);
+            let file = step.file_index(self.number, self.iteration, id, self.operation);
+            let piece = (self.length - self.moved).min(step.unit.unwrap_or(u64::MAX));
+            let moved = self.moved;
+            let conn = self.conn()?;
+            let sent = match context.net.send_file(&conn.socket, step, file, moved, piece) {
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "a file is shorter than it was when the run began",
+                    ));
+                }
+                Ok(sent) => sent as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(self.no_room(step, context)?));
+                }
+                Err(error) => return Err(error),
+            };
+            context.record.sent(step.row, conn.connector, sent);
+            self.engaged = true;
+            self.bytes += sent;
+            self.moved += sent;
+        }
+        if self.moved >= self.length {
+            let now = context.net.now();
+            self.complete(step, phase, now, context);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn receive<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        call: ReceiveCall,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        if !self.begun {
+            self.begin(step);
+        }
+        let timed = step.timeout.is_some() || (step.datagram && context.gate.finishing);
+        let (length, moved) = (self.length, self.moved);
+        let conn = self.conn()?;
+        let wanted = if step.datagram {
+            context.buffer.len()
+        } else if conn.owed > 0 {
+            context.buffer.len().min(usize::try_from(conn.owed).unwrap_or(usize::MAX))
+        } else {
+            context.buffer.len().min(usize::try_from(length - moved).unwrap_or(usize::MAX))
+        };
+        let got =
+            match context.net.receive(&conn.socket, &mut context.buffer[..wanted], call, timed) {
+                Ok(0) if !step.datagram && wanted > 0 => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the other end closed the connection",
+                    ));
+                }
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+                }
+                Err(error) => return Err(error),
+            };
+        let bytes = got as u64;
+        context.record.received(step.row, conn.connector, bytes);
+        if step.datagram {
+            return Ok(self.datagram(step, phase, got, context));
+        }
+        if conn.owed > 0 {
+            conn.owed -= bytes;
+            self.owed -= bytes;
+            self.bytes += bytes;
+            return Ok(None);
+        }
+        if step.verify {
+            self.verify(step, got, context);
+        }
+        self.engaged = true;
+        self.bytes += bytes;
+        self.moved += bytes;
+        if self.moved >= self.length {
+            if step.verify && step.unit.is_none() {
+                self.conn()?.received += 1;
+            }
+            self.left = self.left.saturating_sub(self.length);
+            let now = context.net.now();
+            self.complete(step, phase, now, context);
+        }
+        Ok(None)
+    }
+
+    /// Compares what has come of a stream with what was sent.
+    pub(super) fn verify<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        got: usize,
+        context: &mut Context<'_, N>,
+    ) {
+        let Some(conn) = &self.conns[self.slot as usize] else { return };
+        let first = context.tag | conn.received;
+        let mut rest = &context.buffer[..got];
+        while !rest.is_empty() {
+            let (message, offset, left) = self.message(step);
+            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
+            if !context.patterns.matches(step.payload, &rest[..here], offset, first + message) {
+                context.record.verify_failures += 1;
+            }
+            rest = &rest[here..];
+            self.pass(step, here as u64);
+        }
+    }
+}
