@@ -66,9 +66,11 @@ fn flowops(seed: &Seed, conns: &[(bool, bool)]) -> Vec<Flowop> {
     vec![op(kind, |o| match *kind {
         "think" => {
             o.duration = Some(Duration::from_micros(seed.size));
-            o.busy = seed.random;
             // Of one host only, sometimes.
             o.remotehost = (seed.more == 3 && conns.iter().any(|c| !c.1)).then(|| "a".to_owned());
+            // Another host may then be thousands of transactions ahead, each of which would be spun
+            // through when the phase ends.
+            o.busy = seed.random && o.remotehost.is_none();
         }
         "nop" => {}
         _ => {
