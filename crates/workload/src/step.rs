@@ -86,6 +86,9 @@ pub struct Step {
     pub can_fail: bool,
     pub verify: bool,
     pub datagram: bool,
+    /// Whether the time-out is not the profile's: after one, what has not come by then of the same
+    /// step is not waited for each in its turn.
+    pub impatient: bool,
     /// Whether the program goes on without a datagram that has not come in time, so a time-out also
     /// gives up its number.
     pub reply: bool,
@@ -297,6 +300,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         let goes_on = if side == Side::Master { !only_receives } else { !may_skip };
         if goes_on {
             step.reply = true;
+            step.impatient = step.timeout.is_none();
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT.saturating_add(slack)));
         }
     }
@@ -402,6 +406,7 @@ fn step(
         verify: options.verify && files.is_none(),
         datagram,
         reply: false,
+        impatient: false,
         busy: options.busy,
         think: options.duration.map_or(0, nanos),
         service: act.service,

@@ -19,6 +19,7 @@ impl<S> Strand<S> {
     ) -> Option<Turn> {
         let now = context.net.now();
         self.heard = now;
+        self.silent = false;
         self.bytes += got as u64;
         let counters = context.record.counters.clone();
         counters.datagrams_received.add(1);

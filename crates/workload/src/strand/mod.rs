@@ -114,6 +114,8 @@ pub struct Strand<S> {
     running: bool,
     engaged: bool,
     failed: bool,
+    /// Nothing has come within an impatient time-out of this step.
+    silent: bool,
     step: u32,
     slot: u32,
     operation: u64,
@@ -158,6 +160,7 @@ impl<S> Strand<S> {
             running: false,
             engaged: false,
             failed: false,
+            silent: false,
             step: 0,
             slot: 0,
             operation: 0,
@@ -349,6 +352,7 @@ impl<S> Strand<S> {
     }
 
     fn enter_step(&mut self, phase: &Phase) {
+        self.silent = false;
         self.operation = 0;
         self.begun = false;
         self.due = 0;
@@ -384,6 +388,7 @@ impl<S> Strand<S> {
         if self.slot < step.last {
             self.slot += 1;
             self.operation = 0;
+            self.silent = false;
             return;
         }
         self.step += 1;
@@ -500,6 +505,7 @@ impl<S> Strand<S> {
             self.left = self.left.saturating_sub(self.length);
             self.pass(step, rest);
         }
+        self.silent |= timed_out && step.impatient;
         self.advance(step, phase);
     }
 
@@ -518,7 +524,7 @@ impl<S> Strand<S> {
             if self.due == 0 {
                 // From now on, not from the operation's intended start: a strand that has fallen
                 // behind waits as long as any other.
-                self.due = now.saturating_add(timeout);
+                self.due = now.saturating_add(if self.silent { 0 } else { timeout });
             }
             if now < self.due {
                 until = Some(self.due);
