@@ -37,7 +37,7 @@ pub(crate) fn used(span: &Span<'_>, cpus: Option<&[u32]>) -> Option<CpuUse> {
         .filter(|after| cpus.is_none_or(|cpus| cpus.contains(&after.cpu)))
         .filter_map(|after| {
             let before = start.ticks.iter().find(|before| before.cpu == after.cpu)?;
-            Some(difference(before, after))
+            Some(after.since(before))
         })
         .collect();
     if spent.is_empty() {
@@ -66,20 +66,6 @@ pub(crate) fn used(span: &Span<'_>, cpus: Option<&[u32]>) -> Option<CpuUse> {
         busy_seconds: busy as f64 / ticks_per_second,
         tsc_rate: tsc_rate(start, end, seconds),
     })
-}
-
-/// The kernel lets idle and iowait go back a little; that is no time, not an age.
-fn difference(before: &CpuTicks, after: &CpuTicks) -> CpuTicks {
-    CpuTicks {
-        cpu: after.cpu,
-        user: after.user.saturating_sub(before.user),
-        system: after.system.saturating_sub(before.system),
-        irq: after.irq.saturating_sub(before.irq),
-        softirq: after.softirq.saturating_sub(before.softirq),
-        steal: after.steal.saturating_sub(before.steal),
-        idle: after.idle.saturating_sub(before.idle),
-        iowait: after.iowait.saturating_sub(before.iowait),
-    }
 }
 
 fn line(ticks: &CpuTicks, wall: f64) -> CpuLine {

@@ -12,6 +12,7 @@ pub mod netns;
 pub mod privilege;
 pub mod proc_stat;
 pub mod process;
+pub mod process_time;
 pub mod rps;
 pub mod sockopt;
 pub mod spawn;
