@@ -5,4 +5,5 @@ pub mod agent;
 mod clock_offset;
 pub mod controller;
 pub mod host;
+mod observing;
 pub mod wire;

@@ -5,6 +5,7 @@
 
 mod cpu;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
@@ -12,7 +13,7 @@ pub use cpu::*;
 use crate::clock::Nanos;
 
 /// How far a probe can do what it is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeStatus {
     Ready,
@@ -22,7 +23,7 @@ pub enum ProbeStatus {
 }
 
 /// What observing took.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeCost {
     /// Places in the kernel where a program of this probe runs; those it shares are the first's.
     pub hooks: u32,
@@ -35,7 +36,7 @@ pub struct ProbeCost {
 }
 
 /// How one probe did on one host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     pub host: String,
     pub name: String,
@@ -46,7 +47,7 @@ pub struct ProbeReport {
 }
 
 /// The part of a machine that figures are wanted of.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// Host of the run, or of its hosts the first.
     pub host: String,
@@ -63,7 +64,7 @@ pub struct Part {
 }
 
 /// What is to be observed on one machine.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
     /// Names of probes.
     pub probes: Vec<String>,
@@ -71,7 +72,7 @@ pub struct ObserveRequest {
 }
 
 /// When probes are attached and what of it counts, on the clock of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveTimes {
     pub attach: Nanos,
     pub start: Nanos,
@@ -80,7 +81,7 @@ pub struct ObserveTimes {
 }
 
 /// What was observed of one part of a machine in one window.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Observed {
     /// Host of the run, or of several that share CPUs the first.
     pub host: String,
@@ -91,8 +92,15 @@ pub struct Observed {
     pub cpu: Option<CpuSection>,
 }
 
+impl Observed {
+    /// Takes over what another pass saw and this one did not.
+    pub fn complete_with(&mut self, other: Observed) {
+        self.cpu = self.cpu.take().or(other.cpu);
+    }
+}
+
 /// All of one observer.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
     pub probes: Vec<ProbeReport>,
     pub parts: Vec<Observed>,
