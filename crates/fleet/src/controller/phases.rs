@@ -315,7 +315,12 @@ impl Controller<'_> {
 
     /// Counters of the phase under way. A tick is told when all hosts have cut theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
-        let Notice::Cut { phase: of, cut } = notice else { return };
+        let (of, cut) = match notice {
+            Notice::Cut { phase, cut } => (phase, cut),
+            // Whoever observes may be done before the other hosts are.
+            Notice::Observed { .. } => return self.put_by.push((from, notice)),
+            _ => return,
+        };
         if of != phase {
             return;
         }
