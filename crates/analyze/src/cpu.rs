@@ -49,13 +49,20 @@ pub(crate) fn used(
     observed: Option<&Observed>,
     cpus: Option<&[u32]>,
 ) -> Option<CpuUse> {
-    observed.and_then(|observed| traced(span, observed, cpus)).or_else(|| ticked(span, cpus))
+    observed
+        .filter(|observed| observed.cpu.as_ref().is_some_and(|section| section.source == "bpf"))
+        .and_then(|observed| self::observed(observed, cpus, span.seconds()))
+        .or_else(|| ticked(span, cpus))
 }
 
-/// Of a trace. The observer's window and the load's differ by some microseconds: what counts is the
-/// rate.
-fn traced(span: &Span<'_>, observed: &Observed, cpus: Option<&[u32]>) -> Option<CpuUse> {
-    let section = observed.cpu.as_ref().filter(|section| section.source == "bpf")?;
+/// What these CPUs did as it was observed, over so many seconds. The observer's window and the load's
+/// differ by some microseconds: what counts is the rate.
+pub(crate) fn observed(
+    observed: &Observed,
+    cpus: Option<&[u32]>,
+    seconds: f64,
+) -> Option<CpuUse> {
+    let section = observed.cpu.as_ref()?;
     let wanted = |time: &&CpuTime| match (cpus, time.cpu) {
         (Some(cpus), Some(cpu)) => cpus.contains(&cpu),
         _ => true,
@@ -67,12 +74,12 @@ fn traced(span: &Span<'_>, observed: &Observed, cpus: Option<&[u32]>) -> Option<
     }
     let per_cpu: Vec<CpuLine> = times.iter().map(|time| traced_line(section, time)).collect();
     let busy: f64 = times.iter().map(|time| busy(time)).sum();
-    let scale = span.seconds() / observed.seconds;
+    let scale = seconds / observed.seconds;
     // Counted for all CPUs of the part together.
     let whole = times.len() == section.per_cpu.len();
     let pmu = section.pmu.as_ref().filter(|_| whole);
     Some(CpuUse {
-        split: Cpu { unaccounted: 0.0, ..mean(per_cpu) },
+        split: mean(per_cpu),
         source: section.source.clone(),
         busy_seconds: busy * scale,
         tsc_rate: section.tsc_hz,
@@ -113,7 +120,9 @@ fn mean(per_cpu: Vec<CpuLine>) -> Cpu {
     let (usr, sys) = (mean(|line| line.usr), mean(|line| line.sys));
     let (irq, softirq) = (mean(|line| line.irq), mean(|line| line.softirq));
     let (steal, idle) = (mean(|line| line.steal), mean(|line| line.idle));
-    let unaccounted = 100.0 - (usr + sys + irq + softirq + steal + idle);
+    let missing = 100.0 - (usr + sys + irq + softirq + steal + idle);
+    // Of a trace nothing is missing but the error of floating point.
+    let unaccounted = if missing.abs() < 1e-9 { 0.0 } else { missing };
     Cpu { usr, sys, irq, softirq, steal, idle, unaccounted, per_cpu }
 }
 

@@ -13,6 +13,7 @@ mod hosts;
 mod intervals;
 mod observed;
 mod statistics;
+mod watched;
 mod window;
 
 use wirecost_model::outcome::Outcome;
@@ -22,6 +23,8 @@ use wirecost_model::status::Status;
 use wirecost_model::warning::Entry;
 
 use crate::window::HostWindow;
+
+pub use watched::watched;
 
 /// What the document says of a run that its hosts do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ mod agent;
 mod check;
 mod lab;
 mod list;
+mod observe;
 pub(crate) mod run;
 
 use clap::Subcommand;
@@ -14,6 +15,7 @@ use crate::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Run>),
+    Observe(observe::Observe),
     Check(check::Check),
     List(list::List),
     Agent(agent::Agent),
@@ -24,6 +26,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         match self {
             Command::Run(command) => command.run(),
+            Command::Observe(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),

@@ -4,11 +4,13 @@
 //! A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
+mod watched;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
+pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 use crate::clock::Nanos;
 

@@ -8,6 +8,7 @@ mod columns;
 pub mod cpu;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod watched;
 
 use std::io::{self, Write};
 

@@ -379,7 +379,7 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
 }
 
 /// Ctrl-C and SIGTERM end the run in order; a second one ends the program.
-fn interruptible() -> Arc<AtomicBool> {
+pub(crate) fn interruptible() -> Arc<AtomicBool> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
     let stop = Arc::new(AtomicBool::new(false));
