@@ -57,11 +57,7 @@ pub(crate) fn used(
 
 /// What these CPUs did as it was observed, over so many seconds. The observer's window and the load's
 /// differ by some microseconds: what counts is the rate.
-pub(crate) fn observed(
-    observed: &Observed,
-    cpus: Option<&[u32]>,
-    seconds: f64,
-) -> Option<CpuUse> {
+pub(crate) fn observed(observed: &Observed, cpus: Option<&[u32]>, seconds: f64) -> Option<CpuUse> {
     let section = observed.cpu.as_ref()?;
     let wanted = |time: &&CpuTime| match (cpus, time.cpu) {
         (Some(cpus), Some(cpu)) => cpus.contains(&cpu),

@@ -121,7 +121,8 @@ fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
 /// Programs that are no part of the run, where they used enough to matter.
 fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
     for hosts in hosts::by_machine(outcome) {
-        let here = windows.iter().find(|window| hosts.iter().any(|h| std::ptr::eq(*h, window.host)));
+        let here =
+            windows.iter().find(|window| hosts.iter().any(|h| std::ptr::eq(*h, window.host)));
         let seen = here.and_then(|window| observed::of_machine(outcome, &hosts, window));
         let Some(cpu) = seen.and_then(|seen| seen.cpu.as_ref()) else { continue };
         let busy = cpu.total.wall - cpu.total.idle;
@@ -133,9 +134,10 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
             cpu.processes.iter().filter(|p| !p.kernel_thread && !ours(p.pid)).collect();
         let percent = others.iter().map(|process| process.seconds).sum::<f64>() * 100.0 / busy;
         if percent >= FOREIGN_PERCENT {
-            let programs = others.iter().take(3).map(|process| {
-                format!("{} {:.1}%", process.name, process.seconds * 100.0 / busy)
-            });
+            let programs = others
+                .iter()
+                .take(3)
+                .map(|process| format!("{} {:.1}%", process.name, process.seconds * 100.0 / busy));
             warnings.push(Warning::ForeignCpu {
                 host: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
                 percent,

@@ -42,7 +42,8 @@ fn window_of<'a, 'b>(
 
 fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
     let bytes = window.map(|w| w.span.bytes());
-    let used = window.and_then(|w| cpu::used(&w.span, observed::of_host(outcome, w), Some(&host.cpus)));
+    let used =
+        window.and_then(|w| cpu::used(&w.span, observed::of_host(outcome, w), Some(&host.cpus)));
     let cycles = if !host.owns_cpus {
         Err("its CPUs are shared with another host of the run: see machines".to_owned())
     } else if let Some(bytes) = &bytes {

@@ -90,8 +90,10 @@ pub(crate) fn pass(run: &Run, probes: &[String], headline: bool) -> Pass {
 fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
     let beside = beside(windows);
     if beside.is_empty() {
-        return Err("the run is too short to have time beside the window: take a --duration of 2s or \
-                    more, all groups alike, and the --ramp of 1s");
+        return Err(
+            "the run is too short to have time beside the window: take a --duration of 2s or \
+                    more, all groups alike, and the --ramp of 1s",
+        );
     }
     let moved = windows.iter().any(|window| window.span.bytes().total() > 0);
     let rate = |spans: &Vec<Span<'_>>| {
@@ -108,7 +110,8 @@ fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
     // Intervals need not fill the window; the whole of it is the figure.
     let whole: Vec<Span<'_>> = windows.iter().map(|window| window.span).collect();
     let observed = observed.with_mean(rate(&whole));
-    let (value, interval) = ratio(&observed, &unobserved).ok_or("nothing moved beside the window")?;
+    let (value, interval) =
+        ratio(&observed, &unobserved).ok_or("nothing moved beside the window")?;
     Ok(ObserverCost {
         metric: if moved { "bits_per_second" } else { "transactions_per_second" }.to_owned(),
         observed: observed.mean(),

@@ -120,18 +120,17 @@ fn serve<S: Duplex>(stream: S) -> io::Result<()> {
     std::thread::Builder::new()
         .name("wirecost-orders".to_owned())
         .spawn(move || read_orders(reader, &orders))?;
-    let mut session =
-        Session {
-            stream,
-            inputs,
-            inputs_to,
-            load: None,
-            observing: None,
-            observes: None,
-            interval: 0,
-            last_live: Instant::now(),
-            phase: 0,
-        };
+    let mut session = Session {
+        stream,
+        inputs,
+        inputs_to,
+        load: None,
+        observing: None,
+        observes: None,
+        interval: 0,
+        last_live: Instant::now(),
+        phase: 0,
+    };
     let result = session.run();
     // The thread that reads orders blocks until then, however silent the other side is.
     session.stream.end();

@@ -33,8 +33,21 @@ fn parse(text: &str) -> BTreeMap<String, Counters> {
             let (name, columns) = line.split_once(':')?;
             let columns: Vec<u64> =
                 columns.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
-            let [rx_bytes, rx_packets, _, rx_drops, _, _, _, _, tx_bytes, tx_packets, _, tx_drops, ..] =
-                columns[..]
+            let [
+                rx_bytes,
+                rx_packets,
+                _,
+                rx_drops,
+                _,
+                _,
+                _,
+                _,
+                tx_bytes,
+                tx_packets,
+                _,
+                tx_drops,
+                ..,
+            ] = columns[..]
             else {
                 return None;
             };

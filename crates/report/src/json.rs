@@ -32,7 +32,11 @@ impl From<&str> for Target {
 }
 
 /// Writes the document; `stream` is used only for [`Target::Stream`].
-pub fn write(document: &impl Serialize, target: &Target, stream: &mut dyn Write) -> Result<(), JsonError> {
+pub fn write(
+    document: &impl Serialize,
+    target: &Target,
+    stream: &mut dyn Write,
+) -> Result<(), JsonError> {
     let (name, result) = match target {
         Target::Stream => ("the standard output".to_owned(), to_stream(document, stream)),
         Target::File(path) => (path.display().to_string(), to_file(document, path)),

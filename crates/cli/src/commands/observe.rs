@@ -91,7 +91,8 @@ impl Observe {
             .filter(|(name, _)| self.device.as_ref().is_none_or(|device| device == *name))
             .filter_map(|(name, after)| {
                 let before = before.get(name)?;
-                let grown = |of: fn(&net_dev::Counters) -> u64| of(after).saturating_sub(of(before));
+                let grown =
+                    |of: fn(&net_dev::Counters) -> u64| of(after).saturating_sub(of(before));
                 Some(DeviceTraffic {
                     device: name.clone(),
                     rx_bytes: grown(|c| c.rx_bytes),
@@ -134,7 +135,10 @@ impl Observe {
                 names.join(", ")
             )));
         }
-        self.out.as_deref().map(|directory| Record::create(directory).map_err(Failure::usage)).transpose()
+        self.out
+            .as_deref()
+            .map(|directory| Record::create(directory).map_err(Failure::usage))
+            .transpose()
     }
 
     /// Each pass for the whole length; what the first does not show, the others add.

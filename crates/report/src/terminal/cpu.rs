@@ -91,12 +91,8 @@ fn processes(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -
         return Ok(());
     }
     let title = if of.is_empty() { "process" } else { "process (of the machine)" };
-    let mut table = Table::new(&[
-        text(title, 0),
-        number("pid", 1),
-        number("% of a CPU", 0),
-        text("", 2),
-    ]);
+    let mut table =
+        Table::new(&[text(title, 0), number("pid", 1), number("% of a CPU", 0), text("", 2)]);
     for process in shown {
         table.row(vec![
             process.name.clone(),

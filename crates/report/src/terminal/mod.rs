@@ -385,12 +385,7 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
 }
 
 /// The sections of one host, in the order of the probes.
-pub fn sections(
-    out: &mut dyn Write,
-    host: &Observed,
-    named: bool,
-    look: &Look,
-) -> io::Result<()> {
+pub fn sections(out: &mut dyn Write, host: &Observed, named: bool, look: &Look) -> io::Result<()> {
     let of = if named { format!(" of {}", host.host) } else { String::new() };
     if let Some(section) = &host.cpu {
         cpu::write(out, section, &of, look)?;

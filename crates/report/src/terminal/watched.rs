@@ -33,7 +33,8 @@ pub fn write(out: &mut dyn Write, document: &Watched, look: &Look) -> io::Result
         figure(out, look, "cost", &text)?;
     }
     let sources = [&document.cpu_source, &document.cycles_source];
-    let explained: Vec<&str> = sources.into_iter().flatten().map(|source| explain(source)).collect();
+    let explained: Vec<&str> =
+        sources.into_iter().flatten().map(|source| explain(source)).collect();
     if !explained.is_empty() {
         note(out, look, &explained.join("; "))?;
     }
@@ -61,7 +62,8 @@ fn devices(out: &mut dyn Write, document: &Watched, length: f64, look: &Look) ->
         number("packets/s", 1),
         number("dropped", 2),
     ]);
-    let rate = |packets: u64| count((packets as f64 / length.max(f64::MIN_POSITIVE)).round() as u64);
+    let rate =
+        |packets: u64| count((packets as f64 / length.max(f64::MIN_POSITIVE)).round() as u64);
     for device in &document.devices {
         table.row(vec![
             device.device.clone(),

@@ -226,8 +226,7 @@ impl Run {
             if document.status != Status::Ok || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let (pass, _) =
-                self.pass(&loaded, &place, probes.clone(), seed, &stop, &mut None)?;
+            let (pass, _) = self.pass(&loaded, &place, probes.clone(), seed, &stop, &mut None)?;
             wirecost_analyze::add_pass(&mut document, pass, probes);
         }
         drop(place);
