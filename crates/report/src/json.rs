@@ -101,6 +101,8 @@ fn to_file(document: &impl Serialize, path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::run::Run;
+
     use super::*;
 
     fn run() -> Run {

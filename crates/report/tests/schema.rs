@@ -5,7 +5,8 @@ mod fixtures;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wirecost_model::run::{Run, SCHEMA};
+use wirecost_model::observe::{self, Watched};
+use wirecost_model::run::{Run, SCHEMA, schema_of};
 use wirecost_model::status::Status;
 use wirecost_report::json::{self, Target};
 
@@ -75,15 +76,18 @@ fn a_key_that_is_absent_or_of_another_type_is_not_valid() {
 /// Every part of a document that is published is written somewhere: by its type.
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/wirecost.run-1.json");
-    let mut text =
-        serde_json::to_string_pretty(&wirecost_model::run::schema_of::<Run>(SCHEMA)).unwrap();
-    text.push('\n');
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(path, &text).unwrap();
+    for (file, schema) in [
+        ("wirecost.run-1", schema_of::<Run>(SCHEMA)),
+        ("wirecost.observe-1", schema_of::<Watched>(observe::SCHEMA)),
+    ] {
+        let path = format!("{}/../../docs/schema/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let published = std::fs::read_to_string(&path).unwrap();
+        assert!(published == text, "{file} is not that of the types: run with UPDATE_SCHEMA=1");
     }
-    let published = std::fs::read_to_string(path).unwrap();
-    assert!(published == text, "docs/schema is not that of the types: run with UPDATE_SCHEMA=1");
 }
 
 /// The rule of the document: a key is never absent.

@@ -14,6 +14,7 @@ mod document;
 mod honesty;
 mod interruption;
 mod lab;
+mod observe;
 mod output;
 mod program;
 mod refusals;
