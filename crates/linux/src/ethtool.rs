@@ -131,8 +131,10 @@ impl Ethtool {
         let bit = |word: usize, feature: usize| {
             states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
         };
-        let state =
-            |feature| Feature { on: bit(2, feature), changeable: bit(0, feature) && !bit(3, feature) };
+        let state = |feature| Feature {
+            on: bit(2, feature),
+            changeable: bit(0, feature) && !bit(3, feature),
+        };
         Ok(names
             .chunks_exact(ETH_GSTRING_LEN)
             .map(text)

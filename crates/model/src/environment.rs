@@ -278,8 +278,9 @@ pub struct Process {
     pub allowed_cpus: Option<Vec<u32>>,
     /// Most CPU time its control group may have, in CPUs; `None` also where there is no limit.
     pub quota_cpus: Option<f64>,
-    /// The file that says so.
+    /// The file that says so, and what it says.
     pub quota_setting: Option<String>,
+    pub quota_value: Option<String>,
     /// Most descriptors it can open.
     pub descriptors: Option<u64>,
 }

@@ -114,8 +114,7 @@ impl Files<'_> {
     }
 
     fn governors(&self, online: &[u32]) -> Vec<String> {
-        let of =
-            |cpu| self.text(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_governor"));
+        let of = |cpu| self.text(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_governor"));
         online.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -141,8 +140,9 @@ impl Files<'_> {
             .collect();
         places.sort_unstable();
         let state = |place: u32| {
-            let disabled =
-                |cpu: &u32| self.number(&format!("{}/state{place}/disable", states(cpu))) == Some(1);
+            let disabled = |cpu: &u32| {
+                self.number(&format!("{}/state{place}/disable", states(cpu))) == Some(1)
+            };
             Some(IdleState {
                 name: self.text(&format!("{first}/state{place}/name"))?,
                 latency_us: self.number(&format!("{first}/state{place}/latency"))?,

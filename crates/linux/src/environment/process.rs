@@ -62,6 +62,7 @@ pub(super) fn read(files: &Files<'_>) -> Process {
             .map(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"])),
         allowed_cpus: allowed_cpus().ok(),
         quota_cpus: quota.as_ref().map(|(cpus, _)| *cpus),
+        quota_value: quota.as_ref().and_then(|(_, setting)| files.text(&setting[1..])),
         quota_setting: quota.map(|(_, setting)| setting),
         // No limit is the largest one.
         descriptors: Some(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)),
@@ -95,7 +96,8 @@ fn quota(files: &Files<'_>) -> Option<(f64, String)> {
             for root in roots {
                 let group = format!("{root}{}", group.display());
                 let group = group.trim_end_matches('/');
-                let found = if unified { unified_quota(files, group) } else { quota_v1(files, group) };
+                let found =
+                    if unified { unified_quota(files, group) } else { quota_v1(files, group) };
                 if let Some((cpus, setting)) = found
                     && tightest.as_ref().is_none_or(|(known, _)| cpus < *known)
                 {
