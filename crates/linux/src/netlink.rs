@@ -11,6 +11,7 @@ use rustix::net::{
 };
 
 pub(crate) const NLM_F_REQUEST: u16 = 0x01;
+#[cfg(test)]
 pub(crate) const NLM_F_ACK: u16 = 0x04;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 

@@ -9,6 +9,7 @@ use super::Verdict;
 const DROPS: f64 = 1e-5;
 /// Of the kernel since 2.6; less was set by somebody.
 const USUAL_BACKLOG: i64 = 1000;
+const LONG_BACKLOG: i64 = 10_000;
 /// Times that a CPU had to stop of packets processed.
 const SQUEEZES: f64 = 1e-4;
 /// Part of the table of connections.
@@ -156,29 +157,27 @@ pub(super) fn backlog(environment: &Environment, verdict: &mut Verdict) {
         verdict.unknown("/proc/net/softnet_stat cannot be read");
         return;
     };
-    let usual = setting.unwrap_or(USUAL_BACKLOG);
-    let why = "what loopback, veth and steered packets wait in; packets beyond it are dropped, and \
-               nobody but the kernel counts them";
+    let length = setting.unwrap_or(USUAL_BACKLOG);
+    let why = "loopback, veth and steered packets wait in this queue, and what it cannot hold is \
+               dropped";
+    let long = length >= LONG_BACKLOG;
     let finding = if backlog.dropped > 0 {
         let found = format!(
-            "packets were dropped since boot as a CPU's queue (netdev_max_backlog, {usual}) was \
-             full: {}",
+            "{} packets were dropped since boot as a CPU's queue of {length} was full",
             backlog.dropped
         );
         let often = backlog.dropped as f64 > backlog.processed as f64 * DROPS;
-        if often { Finding::spoils(found, why) } else { Finding::note(found, why) }
-    } else if usual < USUAL_BACKLOG {
-        Finding::note(format!("the queue of a CPU (netdev_max_backlog) holds {usual} packets"), why)
+        if often && !long { Finding::spoils(found, why) } else { Finding::note(found, why) }
+    } else if length < USUAL_BACKLOG {
+        Finding::note(format!("the queue of a CPU holds {length} packets"), why)
     } else {
         return;
     };
     verdict.finding(match setting {
+        _ if long => finding.advice("it is long by now: look whether the number still grows"),
         Some(_) => finding
-            .mend(format!(
-                "sysctl -w net.core.netdev_max_backlog={}",
-                usual.max(USUAL_BACKLOG) * 10
-            ))
-            .undo(format!("sysctl -w net.core.netdev_max_backlog={usual}")),
+            .mend(format!("sysctl -w net.core.netdev_max_backlog={LONG_BACKLOG}"))
+            .undo(format!("sysctl -w net.core.netdev_max_backlog={length}")),
         None => {
             finding.advice("net.core.netdev_max_backlog can be set outside this namespace only")
         }

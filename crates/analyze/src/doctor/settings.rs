@@ -189,7 +189,7 @@ pub(super) fn descriptors(environment: &Environment, verdict: &mut Verdict) {
             )
             .mend(limit(MANY_DESCRIPTORS))
             .undo(limit(most))
-            .advice("in the shell that starts wirecost, or its agent"),
+            .advice("to be typed in the shell that starts wirecost, or its agent"),
         );
     }
 }

@@ -427,6 +427,15 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
         "sysctl -w net.core.netdev_max_backlog=10000",
     ),
     (
+        "backlog",
+        |e| {
+            e.path.backlog.as_mut().unwrap().dropped = 5000;
+            set(e, "net.core.netdev_max_backlog", "10000");
+        },
+        Severity::Note,
+        "",
+    ),
+    (
         "tcp-features",
         |e| set(e, "net.ipv4.tcp_sack", "0"),
         Severity::Spoils,
@@ -608,6 +617,22 @@ fn the_worst_comes_first() {
     let checks: Vec<String> =
         examined(&environment).findings.into_iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["turbo", "irqbalance", "smt"]);
+}
+
+#[test]
+fn a_pair_needs_no_gro() {
+    let mut environment = prepared();
+    let pair = Device {
+        bus: None,
+        kind: Some("veth".to_owned()),
+        features: Some([("rx-gro".to_owned(), false)].into()),
+        ..eth0(&mut environment).clone()
+    };
+    environment.devices.as_mut().unwrap().push(pair);
+    assert_eq!(examined(&environment).findings, []);
+    let features = eth0(&mut environment).features.as_mut().unwrap();
+    features.insert("tx-tcp-segmentation".to_owned(), false);
+    assert_eq!(examined(&environment).findings[0].mend, ["ethtool -K eth0 tso on"]);
 }
 
 #[test]
