@@ -78,7 +78,8 @@ pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
             ),
         )
         .mend(format!("cpupower idle-set -D {SLOW_TO_WAKE_US}"))
-        .undo("cpupower idle-set -E"),
+        .undo("cpupower idle-set -E")
+        .advice("cpupower comes with linux-cpupower, linux-tools or kernel-tools"),
     );
 }
 

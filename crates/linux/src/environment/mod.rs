@@ -205,6 +205,7 @@ pub(crate) mod tests {
         let environment = namespace
             .run(|| {
                 crate::sysctl::write("net.ipv4.tcp_tw_reuse", "0").unwrap();
+                crate::packet_filter::tests::add_rules(3);
                 read()
             })
             .unwrap();
@@ -215,5 +216,77 @@ pub(crate) mod tests {
         assert_eq!(device.mtu, Some(1500));
         assert!(device.features.as_ref().unwrap()["tx-tcp-segmentation"]);
         assert_eq!(environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(), Some("0"));
+        // It has no rings, no wire and no place on a bus.
+        assert_eq!((device.rings, device.flow_control, device.numa_node), (None, None, None));
+        assert!(device.vectors.is_none() && device.bus.is_none());
+        assert!(device.channels.is_some());
+        let tables = environment.path.nftables.unwrap();
+        assert_eq!((tables[0].family.as_str(), tables[0].rules), ("inet", 3));
+        assert_eq!(environment.path.ipsec.unwrap().policies, 0);
+        assert!(environment.path.backlog.is_some());
+        let rights = environment.process.capabilities.unwrap();
+        assert!(rights.iter().any(|right| right == "cap_net_admin"));
+    }
+
+    #[test]
+    fn what_moves_the_speed_of_a_cpu() {
+        let cpus = "sys/devices/system/cpu";
+        let mut files = vec![
+            ("proc/stat".to_owned(), "cpu0 1 0 1 90 0 0 0 8 0 0\n".to_owned()),
+            ("proc/loadavg".to_owned(), "0.61 0.79 1.30 1/79 17403\n".to_owned()),
+            ("sys/kernel/security/lockdown".to_owned(), "none [integrity] x\n".to_owned()),
+            ("sys/kernel/btf/vmlinux".to_owned(), String::new()),
+            ("sys/class/dmi/id/sys_vendor".to_owned(), "QEMU\n".to_owned()),
+            (format!("{cpus}/online"), "0-1\n".to_owned()),
+            (format!("{cpus}/cpufreq/boost"), "1\n".to_owned()),
+            (format!("{cpus}/smt/active"), "1\n".to_owned()),
+            (format!("{cpus}/smt/control"), "on\n".to_owned()),
+        ];
+        for (cpu, disabled) in [(0, "1\n"), (1, "0\n")] {
+            for (state, name, latency) in [(0, "POLL", "0\n"), (1, "C6", "133\n")] {
+                let path = format!("{cpus}/cpu{cpu}/cpuidle/state{state}");
+                files.push((format!("{path}/name"), name.to_owned()));
+                files.push((format!("{path}/latency"), latency.to_owned()));
+                files.push((format!("{path}/disable"), disabled.to_owned()));
+            }
+        }
+        let files: Vec<_> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
+        let root = fixture(&files);
+        let environment = from_files(root.path());
+        let cpu = &environment.cpu;
+        assert_eq!(cpu.steal_percent, Some(8.0));
+        assert_eq!(cpu.load, Some(0.61));
+        assert_eq!(cpu.turbo, Some(true));
+        let boost = "/sys/devices/system/cpu/cpufreq/boost";
+        assert_eq!(cpu.turbo_setting.as_deref(), Some(boost));
+        assert_eq!((cpu.smt, cpu.smt_control.as_deref()), (Some(true), Some("on")));
+        let states = cpu.idle_states.as_ref().unwrap();
+        assert_eq!((states[1].name.as_str(), states[1].latency_us), ("C6", 133));
+        // One CPU may still use it.
+        assert!(!states[1].disabled);
+        assert_eq!(cpu.machine.as_deref(), Some("QEMU"));
+        let kernel = &environment.kernel;
+        assert_eq!(kernel.lockdown.as_deref(), Some("integrity"));
+        assert_eq!((kernel.btf, kernel.tracefs), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn a_program_is_absent_only_where_all_can_be_seen() {
+        let runs = |files: &[(&str, &str)], first_namespace: bool| {
+            let root = fixture(files);
+            if first_namespace {
+                let namespace = root.path().join("proc/self/ns/pid");
+                fs::create_dir_all(namespace.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink("pid:[4026531836]", namespace).unwrap();
+            }
+            from_files(root.path()).cpu.irqbalance
+        };
+        let (init, it) = (("proc/1/comm", "systemd\n"), ("proc/17/comm", "irqbalance\n"));
+        assert_eq!(runs(&[init, it], true), Some(true));
+        assert_eq!(runs(&[init], true), Some(false));
+        // In a container, and where others' processes are hidden.
+        assert_eq!(runs(&[init], false), None);
+        assert_eq!(runs(&[("proc/18/comm", "sh\n")], true), None);
+        assert_eq!(runs(&[init, it], false), Some(true));
     }
 }
