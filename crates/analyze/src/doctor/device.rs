@@ -6,6 +6,11 @@ use wirecost_model::environment::{Device, Environment, Vector};
 use super::{Verdict, hardware, list, several_nodes, up};
 
 const SILENT_DRIVER: &str = "the driver does not say";
+/// Drivers that ask for pause frames whatever is set, as long as they are negotiated
+/// (<https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/intel/igb/igb_ethtool.c>,
+/// `igb_set_pauseparam`). Others offer what is set, and some refuse to switch the negotiation here
+/// (`ice_set_pauseparam`), so it is left to them.
+const NEGOTIATE_FIRST: [&str; 3] = ["e1000e", "igb", "igc"];
 /// Root disciplines that delay or limit whatever passes.
 const SHAPERS: [&str; 4] = ["netem", "tbf", "htb", "hfsc"];
 /// Waiting longer for an interrupt shows in a latency over a fast network.
@@ -28,8 +33,9 @@ pub(super) fn flow_control(environment: &Environment, verdict: &mut Verdict) {
             _ => "it sends pause frames",
         };
         let word = |on| if on { "on" } else { "off" };
-        // What was agreed upon with the other end wins over what is set, until that is switched off.
-        let (off, on) = match flow_control.negotiated {
+        let obstinate =
+            device.driver.as_deref().is_some_and(|driver| NEGOTIATE_FIRST.contains(&driver));
+        let (off, on) = match flow_control.negotiated && obstinate {
             true => (" autoneg off", " autoneg on"),
             false => ("", ""),
         };

@@ -289,13 +289,16 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
     ),
     (
         "flow-control",
-        |e| eth0(e).flow_control = Some(FlowControl { negotiated: true, rx: true, tx: true }),
+        |e| {
+            eth0(e).flow_control = Some(FlowControl { negotiated: true, rx: true, tx: true });
+            eth0(e).driver = Some("igb".to_owned());
+        },
         Severity::Spoils,
         "ethtool -A eth0 autoneg off rx off tx off",
     ),
     (
         "flow-control",
-        |e| eth0(e).flow_control = Some(FlowControl { negotiated: false, rx: true, tx: false }),
+        |e| eth0(e).flow_control = Some(FlowControl { negotiated: true, rx: true, tx: false }),
         Severity::Spoils,
         "ethtool -A eth0 rx off tx off",
     ),
