@@ -24,8 +24,9 @@ pub fn ipsec() -> io::Result<Ipsec> {
     let netlink = Netlink::open(XFRM)?;
     let ask = |kind| -> io::Result<Vec<u8>> {
         let request = netlink::message(kind, NLM_F_REQUEST, &[0; FLAGS]);
-        let answer = netlink.ask(&request)?.into_iter().next();
-        answer.map(|message| message.body).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let mut answer = Vec::new();
+        netlink.ask(&request, |body| answer = body.to_vec())?;
+        Ok(answer)
     };
     let (policies, associations) = (ask(XFRM_MSG_GETSPDINFO)?, ask(XFRM_MSG_GETSADINFO)?);
     counts(&policies, &associations).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -82,7 +83,7 @@ mod tests {
                 for direction in [0, 1] {
                     let flags = NLM_F_REQUEST | netlink::NLM_F_ACK;
                     let request = netlink::message(XFRM_MSG_NEWPOLICY, flags, &policy(direction));
-                    netlink.ask(&request).unwrap();
+                    netlink.ask(&request, |_| {}).unwrap();
                 }
                 assert_eq!(ipsec().unwrap(), Ipsec { policies: 2, associations: 0 });
             })

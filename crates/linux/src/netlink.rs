@@ -36,13 +36,6 @@ pub(crate) struct Netlink {
     socket: OwnedFd,
 }
 
-/// A message of an answer, without its header.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) kind: u16,
-    pub(crate) body: Vec<u8>,
-}
-
 impl Netlink {
     /// # Errors
     /// When the kernel does not speak this protocol.
@@ -54,27 +47,26 @@ impl Netlink {
         Ok(Self { socket })
     }
 
-    /// Asks, and waits for the whole answer: one message, or for a dump all of them. Messages of
-    /// one buffer are sent as they are, as the batches of nftables have to be.
+    /// Asks, and hands on the body of each message of the answer: one, or for a dump all of them.
+    /// Requests of one buffer are sent as they are, as the batches of nftables have to be.
     ///
     /// # Errors
     /// The kernel's own; `Interrupted` when what was listed changed meanwhile.
-    pub(crate) fn ask(&self, request: &[u8]) -> io::Result<Vec<Message>> {
+    pub(crate) fn ask(&self, request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
         send(&self.socket, request, SendFlags::empty())?;
-        let mut answers = Vec::new();
         let mut buffer = vec![0; LONGEST];
         loop {
             let (_, length) = recv(&self.socket, buffer.as_mut_slice(), RecvFlags::TRUNC)?;
             let datagram = buffer.get(..length).ok_or_else(malformed)?;
-            if take(datagram, &mut answers)? {
-                return Ok(answers);
+            if take(datagram, &mut each)? {
+                return Ok(());
             }
         }
     }
 }
 
 /// Takes the messages of a datagram; whether the answer is complete.
-fn take(mut datagram: &[u8], answers: &mut Vec<Message>) -> io::Result<bool> {
+fn take(mut datagram: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while !datagram.is_empty() {
         let length = u32_at(datagram, 0).ok_or_else(malformed)? as usize;
         let message = datagram.get(..length).filter(|m| m.len() >= HEADER).ok_or_else(malformed)?;
@@ -93,7 +85,7 @@ fn take(mut datagram: &[u8], answers: &mut Vec<Message>) -> io::Result<bool> {
                     error => Err(io::Error::from_raw_os_error(-error)),
                 };
             }
-            kind => answers.push(Message { kind, body: message[HEADER..].to_vec() }),
+            _ => each(&message[HEADER..]),
         }
         if flags & NLM_F_MULTI == 0 {
             return Ok(true);
@@ -164,24 +156,24 @@ mod tests {
 
     #[test]
     fn a_dump_ends_with_done_and_an_error_keeps_its_number() {
-        let mut answers = Vec::new();
+        let mut answers: Vec<Vec<u8>> = Vec::new();
+        let mut keep = |body: &[u8]| answers.push(body.to_vec());
         let two = [message(7, NLM_F_MULTI, b"a"), message(7, NLM_F_MULTI, b"bc")].concat();
-        assert!(!take(&two, &mut answers).unwrap());
-        assert_eq!(answers[1], Message { kind: 7, body: b"bc".to_vec() });
-        assert!(take(&message(NLMSG_DONE, NLM_F_MULTI, &[]), &mut answers).unwrap());
-        assert!(take(&message(NLMSG_ERROR, 0, &0i32.to_ne_bytes()), &mut answers).unwrap());
+        assert!(!take(&two, &mut keep).unwrap());
+        assert!(take(&message(NLMSG_DONE, NLM_F_MULTI, &[]), &mut keep).unwrap());
+        assert!(take(&message(NLMSG_ERROR, 0, &0i32.to_ne_bytes()), &mut keep).unwrap());
         let refused = message(NLMSG_ERROR, 0, &(-1i32).to_ne_bytes());
-        let error = take(&refused, &mut answers).unwrap_err();
+        let error = take(&refused, &mut keep).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         let torn = message(7, NLM_F_MULTI | NLM_F_DUMP_INTR, &[]);
-        assert_eq!(take(&torn, &mut answers).unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(take(&torn, &mut keep).unwrap_err().kind(), io::ErrorKind::Interrupted);
+        assert_eq!(answers, [&b"a"[..], b"bc"]);
     }
 
     #[test]
     fn what_is_no_message_is_refused() {
-        let mut answers = Vec::new();
         for bytes in [&b"abc"[..], &[0; 16], &[255; 20]] {
-            assert!(take(bytes, &mut answers).is_err());
+            assert!(take(bytes, &mut |_: &[u8]| {}).is_err());
         }
     }
 

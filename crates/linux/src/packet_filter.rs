@@ -44,11 +44,11 @@ fn nftables_once() -> io::Result<Vec<RuleTable>> {
     {
         // Family 0 asks for all.
         let request = netlink::message(question, NLM_F_REQUEST | NLM_F_DUMP, &[0; NFGENMSG]);
-        for answer in netlink.ask(&request)? {
-            if let Some(table) = table_of(&answer.body, name) {
+        netlink.ask(&request, |answer| {
+            if let Some(table) = table_of(answer, name) {
                 *rules.entry(table).or_default() += count;
             }
-        }
+        })?;
     }
     let table = |((family, name), rules)| RuleTable { family, name, rules };
     Ok(rules.into_iter().map(table).collect())
@@ -201,7 +201,7 @@ pub(crate) mod tests {
             batch.push(new(6, NLM_F_APPEND | last, &attributes));
         }
         batch.push(edge(17));
-        Netlink::open(NETFILTER).unwrap().ask(&batch.concat()).unwrap();
+        Netlink::open(NETFILTER).unwrap().ask(&batch.concat(), |_| {}).unwrap();
     }
 
     #[test]
