@@ -6,4 +6,5 @@ pub mod ask;
 mod clock_offset;
 pub mod controller;
 pub mod host;
+mod observing;
 pub mod wire;

@@ -20,6 +20,10 @@ pub enum Capability {
     NetAdmin,
     /// Namespaces and mounts.
     SysAdmin,
+    /// Loading BPF programs.
+    Bpf,
+    /// Performance events, and BPF programs that trace.
+    Perfmon,
 }
 
 impl Capability {
@@ -27,6 +31,8 @@ impl Capability {
         match self {
             Self::NetAdmin => CapabilitySet::NET_ADMIN,
             Self::SysAdmin => CapabilitySet::SYS_ADMIN,
+            Self::Bpf => CapabilitySet::BPF,
+            Self::Perfmon => CapabilitySet::PERFMON,
         }
     }
 
@@ -36,6 +42,8 @@ impl Capability {
         match self {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::Bpf => "CAP_BPF",
+            Self::Perfmon => "CAP_PERFMON",
         }
     }
 }
@@ -43,12 +51,25 @@ impl Capability {
 /// What making namespaces and devices takes.
 pub const NAMESPACES: &[Capability] = &[Capability::NetAdmin, Capability::SysAdmin];
 
+/// What tracing by BPF takes.
+pub const TRACING: &[Capability] = &[Capability::Bpf, Capability::Perfmon];
+
 /// For tests: whether the calling thread cannot make namespaces, which is then said on standard
 /// error as a line `SKIP: TEST: REASON`, past the test harness's capture. `make test` allows only
 /// the skips that `tests/skipped.txt` names.
 #[must_use]
 pub fn skip_without_namespaces(test: &str) -> bool {
-    let missing: Vec<_> = missing(NAMESPACES).into_iter().map(Capability::name).collect();
+    skip_without(test, NAMESPACES)
+}
+
+/// For tests: the same for what tracing by BPF takes.
+#[must_use]
+pub fn skip_without_tracing(test: &str) -> bool {
+    skip_without(test, TRACING)
+}
+
+fn skip_without(test: &str, wanted: &[Capability]) -> bool {
+    let missing: Vec<_> = missing(wanted).into_iter().map(Capability::name).collect();
     if !missing.is_empty() {
         // Without standard error nobody can be told.
         let _ = writeln!(std::io::stderr(), "SKIP: {test}: needs {}", missing.join(" and "));

@@ -2,15 +2,17 @@
 //! Keys are stable: adding one keeps the version, changing or removing one makes a new one. The JSON
 //! Schema is docs/schema/wirecost.doctor-1.json.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::CycleCounter;
+use crate::observe::ProbeStatus;
 use crate::status::Status;
 
 pub const SCHEMA: &str = "wirecost.doctor/1";
 
 /// The document of one examination.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Examination {
     pub schema: String,
     pub status: Status,
@@ -35,7 +37,7 @@ pub struct Examination {
 }
 
 /// Who was examined.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
     pub name: Option<String>,
     pub kernel: Option<String>,
@@ -46,27 +48,20 @@ pub struct Subject {
 }
 
 /// Whether something can be read from a host while traffic runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeState {
-    pub probe: String,
-    pub status: Readiness,
+    pub name: String,
+    pub status: ProbeStatus,
     /// Why it is not ready, or where its figures come from.
     pub reason: Option<String>,
     /// What makes it ready; `None` where nothing does, or nothing is needed.
     pub mend: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Readiness {
-    Ready,
-    /// With less detail, or less exactly.
-    Partial,
-    No,
-}
-
 /// How much a finding matters; the worse is the less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Figures are not what they seem.
@@ -76,7 +71,7 @@ pub enum Severity {
 }
 
 /// One setting or circumstance that spoils a benchmark.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Name of the check.
     pub check: String,
@@ -146,7 +141,7 @@ impl Finding {
 }
 
 /// Something that a check could not look at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// Name of the check.
     pub check: String,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a host is, read once when its agent starts.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     pub hostname: String,
     /// /proc/sys/kernel/random/boot_id: hosts with the same one share a kernel, and so a clock.
@@ -35,6 +35,24 @@ pub struct CpuTicks {
     pub steal: u64,
     pub idle: u64,
     pub iowait: u64,
+}
+
+impl CpuTicks {
+    /// Ticks between an earlier reading and this one. The kernel lets idle and iowait go back a
+    /// little; that is no time, not an age.
+    #[must_use]
+    pub fn since(&self, before: &CpuTicks) -> CpuTicks {
+        CpuTicks {
+            cpu: self.cpu,
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+            irq: self.irq.saturating_sub(before.irq),
+            softirq: self.softirq.saturating_sub(before.softirq),
+            steal: self.steal.saturating_sub(before.steal),
+            idle: self.idle.saturating_sub(before.idle),
+            iowait: self.iowait.saturating_sub(before.iowait),
+        }
+    }
 }
 
 /// State of all CPUs at one instant.

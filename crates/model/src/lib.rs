@@ -9,6 +9,7 @@ pub mod event;
 pub mod histogram;
 pub mod host;
 pub mod measure;
+pub mod observe;
 pub mod outcome;
 pub mod plan;
 pub mod profile;

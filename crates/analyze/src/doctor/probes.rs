@@ -1,8 +1,9 @@
 //! What can be measured on a host, as far as its surroundings tell. The probes know better: once
 //! they are asked themselves, their answers take the place of these.
 
-use wirecost_model::doctor::{ProbeState, Readiness};
+use wirecost_model::doctor::ProbeState;
 use wirecost_model::environment::{CycleCounter, Environment};
+use wirecost_model::observe::ProbeStatus;
 
 /// Why something cannot be used, and what helps.
 struct Obstacle {
@@ -13,25 +14,26 @@ struct Obstacle {
 /// A row a probe.
 pub fn probes(environment: &Environment) -> Vec<ProbeState> {
     let (bpf, sampling) = (bpf(environment), sampling(environment));
-    let row = |probe: &str, obstacle: &Option<Obstacle>, without: (Readiness, &str), with: &str| {
-        let (status, reason) = match obstacle {
-            None => (Readiness::Ready, (!with.is_empty()).then(|| with.to_owned())),
-            Some(obstacle) => {
-                let fallback = if without.1.is_empty() { "" } else { "; " };
-                (without.0, Some(format!("{}{fallback}{}", obstacle.reason, without.1)))
-            }
+    let row =
+        |probe: &str, obstacle: &Option<Obstacle>, without: (ProbeStatus, &str), with: &str| {
+            let (status, reason) = match obstacle {
+                None => (ProbeStatus::Ready, (!with.is_empty()).then(|| with.to_owned())),
+                Some(obstacle) => {
+                    let fallback = if without.1.is_empty() { "" } else { "; " };
+                    (without.0, Some(format!("{}{fallback}{}", obstacle.reason, without.1)))
+                }
+            };
+            let mend = obstacle.as_ref().and_then(|obstacle| obstacle.mend.clone());
+            ProbeState { name: probe.to_owned(), status, reason, mend }
         };
-        let mend = obstacle.as_ref().and_then(|obstacle| obstacle.mend.clone());
-        ProbeState { probe: probe.to_owned(), status, reason, mend }
-    };
-    let fallback = |text| (Readiness::Partial, text);
+    let fallback = |text| (ProbeStatus::Partial, text);
     vec![
         row("cpu", &bpf, fallback("CPU time by the ticks of /proc/stat"), "exact CPU time"),
         cycles(environment),
         row("interrupts", &bpf, fallback("numbers of /proc/interrupts, no times"), ""),
-        row("segments", &bpf, (Readiness::No, ""), ""),
+        row("segments", &bpf, (ProbeStatus::No, ""), ""),
         row("tcp", &bpf, fallback("TCP_INFO of wirecost's own connections"), ""),
-        row("functions", &sampling, (Readiness::No, ""), ""),
+        row("functions", &sampling, (ProbeStatus::No, ""), ""),
     ]
 }
 
@@ -100,12 +102,13 @@ fn cycles(environment: &Environment) -> ProbeState {
     let tsc =
         cpu.constant_tsc == Some(true) && environment.kernel.clocksource.as_deref() == Some("tsc");
     let (status, reason) = match (no_pmu, tsc) {
-        (None, _) => (Readiness::Ready, "counted by the PMU".to_owned()),
-        (Some(why), true) => {
-            (Readiness::Partial, format!("{why}; the rate of the TSC times the busy time instead"))
-        }
+        (None, _) => (ProbeStatus::Ready, "counted by the PMU".to_owned()),
+        (Some(why), true) => (
+            ProbeStatus::Partial,
+            format!("{why}; the rate of the TSC times the busy time instead"),
+        ),
         (Some(why), false) => {
-            (Readiness::No, format!("{why}, and the kernel's clock is no TSC of a constant rate"))
+            (ProbeStatus::No, format!("{why}, and the kernel's clock is no TSC of a constant rate"))
         }
     };
     // Up to this level everybody may count his own cycles; a container's filter may refuse it still.
@@ -113,5 +116,5 @@ fn cycles(environment: &Environment) -> ProbeState {
     let paranoid = environment.sysctl_number("kernel.perf_event_paranoid");
     let mend = (refused && paranoid.is_some_and(|level| level > 2))
         .then(|| "sysctl -w kernel.perf_event_paranoid=2".to_owned());
-    ProbeState { probe: "cycles".to_owned(), status, reason: Some(reason), mend }
+    ProbeState { name: "cycles".to_owned(), status, reason: Some(reason), mend }
 }

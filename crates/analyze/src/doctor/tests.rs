@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wirecost_model::doctor::{Examination, Readiness, Severity};
+use wirecost_model::doctor::{Examination, Severity};
 use wirecost_model::environment::*;
+use wirecost_model::observe::ProbeStatus;
 
 use super::{ALL, bytes, examine, list, probes};
 
@@ -650,20 +651,20 @@ fn rules_beside_the_path_do_not_count() {
     assert!(findings[0].found.starts_with("3 firewall rules in table bridge filter"));
 }
 
-fn states(environment: &Environment) -> BTreeMap<String, Readiness> {
-    probes(environment).into_iter().map(|row| (row.probe, row.status)).collect()
+fn states(environment: &Environment) -> BTreeMap<String, ProbeStatus> {
+    probes(environment).into_iter().map(|row| (row.name, row.status)).collect()
 }
 
 #[test]
 fn what_can_be_measured_follows_from_rights_and_kernel() {
-    assert!(states(&prepared()).values().all(|status| *status == Readiness::Ready));
+    assert!(states(&prepared()).values().all(|status| *status == ProbeStatus::Ready));
 
     let vm = states(&plain_vm());
     let of = |probe: &str| vm[probe];
-    assert_eq!(of("cpu"), Readiness::Partial);
-    assert_eq!(of("cycles"), Readiness::Partial);
-    assert_eq!(of("segments"), Readiness::No);
-    assert_eq!(of("functions"), Readiness::No);
+    assert_eq!(of("cpu"), ProbeStatus::Partial);
+    assert_eq!(of("cycles"), ProbeStatus::Partial);
+    assert_eq!(of("segments"), ProbeStatus::No);
+    assert_eq!(of("functions"), ProbeStatus::No);
 
     let harms: [(Harm, &str); 5] = [
         (|e| e.kernel.btf = Some(false), "segments"),
@@ -681,8 +682,8 @@ fn what_can_be_measured_follows_from_rights_and_kernel() {
     for (harm, probe) in harms {
         let mut environment = prepared();
         harm(&mut environment);
-        let row = probes(&environment).into_iter().find(|row| row.probe == probe).unwrap();
-        assert_eq!(row.status, Readiness::No, "{probe}");
+        let row = probes(&environment).into_iter().find(|row| row.name == probe).unwrap();
+        assert_eq!(row.status, ProbeStatus::No, "{probe}");
         assert!(row.reason.is_some());
     }
 }
@@ -692,9 +693,9 @@ fn two_rights_do_without_root() {
     let mut environment = prepared();
     let rights = ["cap_bpf", "cap_perfmon"].map(str::to_owned);
     environment.process.capabilities = Some(rights.to_vec());
-    assert_eq!(states(&environment)["segments"], Readiness::Ready);
+    assert_eq!(states(&environment)["segments"], ProbeStatus::Ready);
     environment.process.capabilities = Some(rights[..1].to_vec());
-    assert_eq!(states(&environment)["segments"], Readiness::No);
+    assert_eq!(states(&environment)["segments"], ProbeStatus::No);
 }
 
 #[test]

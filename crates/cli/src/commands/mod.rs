@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod lab;
 mod list;
+mod observe;
 pub(crate) mod run;
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ use crate::Failure;
 pub(crate) enum Command {
     Run(Box<run::Run>),
     Doctor(doctor::Doctor),
+    Observe(observe::Observe),
     Check(check::Check),
     List(list::List),
     Agent(agent::Agent),
@@ -29,6 +31,7 @@ impl Command {
         match self {
             Command::Run(command) => command.run(),
             Command::Doctor(command) => command.run(),
+            Command::Observe(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),

@@ -130,8 +130,15 @@ impl Hostile {
         assert!(message.contains("has not agreed to receive"), "{message}");
         let start = Monotonic.now();
         let window = Some((start, start + 50 * MILLISECOND));
-        self.order(&Order::Start(PhaseTimes { phase: 0, start, window: None }));
-        self.order(&Order::Start(PhaseTimes { phase: 1, start, window }));
+        let times = |phase, window| PhaseTimes {
+            phase,
+            start,
+            window,
+            unobserved: Vec::new(),
+            observe: None,
+        };
+        self.order(&Order::Start(times(0, None)));
+        self.order(&Order::Start(times(1, window)));
         self.order(&Order::Summarize);
         while !matches!(self.notice(), Notice::Summary { .. }) {}
     }

@@ -51,7 +51,7 @@ fn this_host() {
             assert!(finished.stdout.lines().any(|line| line.ends_with(command)), "{finished}");
         }
     }
-    let probes = rows(&document, "probes", "probe");
+    let probes = rows(&document, "probes", "name");
     assert!(probes.iter().all(|probe| finished.stdout.contains(probe)), "{finished}");
     assert!(finished.stdout.trim_end().ends_with("checks could not look"), "{finished}");
 }

@@ -238,6 +238,7 @@ fn tcp_counts_the_same_bytes() {
             seed: 1,
             token: "tcp_counts_the_same_bytes".to_owned(),
             tcp_samples: 4,
+            probes: Vec::new(),
         };
         let stop = AtomicBool::new(false);
         let outcome = controller::run(&profile, members.collect(), &settings, &stop, &mut ());
@@ -246,6 +247,7 @@ fn tcp_counts_the_same_bytes() {
             engine: engine.name().to_owned(),
             version: String::new(),
             started_unix_ms: 0,
+            probes: Vec::new(),
         };
         let run = wirecost_analyze::run(&outcome, &meta);
         assert_eq!((run.status, run.error), (Status::Ok, None));

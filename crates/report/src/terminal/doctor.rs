@@ -4,7 +4,8 @@
 
 use std::io::{self, Write};
 
-use wirecost_model::doctor::{Examination, Finding, Readiness, Severity};
+use wirecost_model::doctor::{Examination, Finding, Severity};
+use wirecost_model::observe::ProbeStatus;
 
 use super::look::Look;
 use super::quantity::{count, counted};
@@ -54,11 +55,11 @@ fn probes(out: &mut dyn Write, examination: &Examination, look: &Look) -> io::Re
     for row in &examination.probes {
         // Padded before it is coloured: escapes have no width.
         let status = match row.status {
-            Readiness::Ready => format!("{:<STATUS$}", "ready"),
-            Readiness::Partial => look.warning(&format!("{:<STATUS$}", "partial")),
-            Readiness::No => look.error(&format!("{:<STATUS$}", "no")),
+            ProbeStatus::Ready => format!("{:<STATUS$}", "ready"),
+            ProbeStatus::Partial => look.warning(&format!("{:<STATUS$}", "partial")),
+            ProbeStatus::No => look.error(&format!("{:<STATUS$}", "no")),
         };
-        let label = format!("  {:<LABEL$}{status}", row.probe);
+        let label = format!("  {:<LABEL$}{status}", row.name);
         match &row.reason {
             // `labelled` puts a blank between.
             Some(reason) => labelled(out, look, &label, INDENT + LABEL + STATUS + 1, reason)?,

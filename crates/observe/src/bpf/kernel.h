@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What our programs read of the kernel: only the fields they need. libbpf finds where these are on
+ * the running kernel by its BTF (CO-RE), so the order and the gaps here mean nothing. */
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+typedef _Bool bool;
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1 };
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#define KERNEL __attribute__((preserve_access_index))
+
+struct task_struct {
+	int pid;
+	int tgid;
+	char comm[16];
+	unsigned int flags;
+} KERNEL;
+
+/* What BPF_PROG_TEST_RUN hands to a raw tracepoint program. */
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
+/* Slot of a histogram of powers of two: 2^slot is at most v. A function of its own, because the
+ * verifier walks through inlined branches once for each way into them. */
+static __attribute__((noinline, unused)) u32 log2_slot(u64 v)
+{
+	u32 slot = 0;
+
+	if (v >> 32) { v >>= 32; slot += 32; }
+	if (v >> 16) { v >>= 16; slot += 16; }
+	if (v >> 8) { v >>= 8; slot += 8; }
+	if (v >> 4) { v >>= 4; slot += 4; }
+	if (v >> 2) { v >>= 2; slot += 2; }
+	if (v >> 1) slot++;
+	return slot;
+}

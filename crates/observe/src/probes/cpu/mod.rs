@@ -1,0 +1,300 @@
+//! Where the time of every CPU went, to the nanosecond, and who used it.
+
+use std::collections::BTreeMap;
+
+use wirecost_linux::{proc_stat, process_time};
+use wirecost_model::clock::{Nanos, seconds};
+use wirecost_model::host::{CpuSnapshot, CpuTicks};
+use wirecost_model::observe::{
+    CpuSection, CpuTime, Observed, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
+};
+
+use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::tracker::{Cpu as Counted, Times, difference, slot};
+
+/// Processes that are listed; the others are in the sum.
+const LISTED: usize = 20;
+
+#[derive(Debug)]
+pub(crate) struct Cpu;
+
+impl Probe for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn about(&self) -> About {
+        About {
+            tells: "where the time of every CPU went: idle, tasks, interrupts, each softirq, in \
+                    nanoseconds that add up to the wall; time by process; cycles",
+            needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
+                    /proc/stat",
+            costs: "one program at each context switch, interrupt, softirq and halt",
+            blind: "the entry to an interrupt before its handler counts to what it interrupts; time \
+                    that a hypervisor took counts to whoever was running (see steal)",
+        }
+    }
+
+    fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
+        // Without the tracker the ticks are left.
+        let _ = shared.need_tracker();
+        Ok(Box::new(Watch::default()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    begin: Reading,
+    end: Reading,
+    missing: Vec<String>,
+}
+
+/// What is read at an edge of the window.
+#[derive(Debug, Default)]
+struct Reading {
+    at: Nanos,
+    times: Option<Times>,
+    ticks: Option<CpuSnapshot>,
+    processes: BTreeMap<u32, Nanos>,
+}
+
+impl Reading {
+    fn now(shared: &Shared, at: Nanos) -> Self {
+        Self {
+            at,
+            ticks: proc_stat::cpu_snapshot().ok(),
+            times: shared.tracker().and_then(|tracker| tracker.times().ok()),
+            processes: process_time::cpu_times(),
+        }
+    }
+}
+
+impl Session for Watch {
+    fn begin(&mut self, shared: &Shared, at: Nanos) {
+        self.begin = Reading::now(shared, at);
+    }
+
+    fn end(&mut self, shared: &Shared, at: Nanos) {
+        self.end = Reading::now(shared, at);
+        self.missing.clear();
+        if let Some(error) = shared.tracker_error() {
+            self.missing.push(format!(
+                "CPU time is sampled by ticks (/proc/stat), which is coarse and often wrong: {error}"
+            ));
+        } else if let Some(tracker) = shared.tracker() {
+            let lacks: Vec<&str> = tracker.missing().iter().map(String::as_str).collect();
+            if !lacks.is_empty() {
+                self.missing.push(format!("this kernel has no tracepoint {}", lacks.join(", ")));
+            }
+        }
+    }
+
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+        into.cpu = section(&self.begin, &self.end, part);
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.missing.clone()
+    }
+}
+
+/// The section of a part of the machine, between two readings.
+fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
+    let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
+    let ticks = match (&begin.ticks, &end.ticks) {
+        (Some(begin), Some(end)) => tick_times(begin, end, &wanted),
+        _ => Vec::new(),
+    };
+    let traced = match (&begin.times, &end.times) {
+        (Some(begin), Some(end)) => traced_times(begin, end, &wanted),
+        _ => Vec::new(),
+    };
+    let wall = seconds(end.at.saturating_sub(begin.at));
+    let sampled: Vec<CpuTime> = ticks.iter().map(|ticks| ticks.time(wall)).collect();
+    let steal = |time: &mut CpuTime| {
+        let ticks = sampled.iter().find(|ticks| ticks.cpu == time.cpu);
+        time.steal = ticks.and_then(|ticks| ticks.steal);
+    };
+    let (source, mut per_cpu) = match traced.is_empty() {
+        false => ("bpf", traced),
+        true => ("proc-stat", sampled.clone()),
+    };
+    per_cpu.iter_mut().for_each(steal);
+    if per_cpu.is_empty() {
+        return None;
+    }
+    let total = sum(&per_cpu);
+    let used = used_by(begin, end, part.pid);
+    Some(CpuSection {
+        source: source.to_owned(),
+        tick_error: (source == "bpf" && !sampled.is_empty())
+            .then(|| tick_error(&sum(&sampled), &total)),
+        usr_sys: usr_sys(&ticks),
+        usr_sys_per_cpu: per_cpu
+            .iter()
+            .map(|time| {
+                let of_cpu = ticks.iter().filter(|ticks| Some(ticks.spent.cpu) == time.cpu);
+                usr_sys(&of_cpu.cloned().collect::<Vec<_>>())
+            })
+            .collect(),
+        processes_total: used.iter().map(|process| process.seconds).sum(),
+        processes: used.into_iter().take(LISTED).collect(),
+        tsc_hz: tsc_hz(begin, end),
+        pmu: None,
+        total,
+        per_cpu,
+    })
+}
+
+fn traced_times(begin: &Times, end: &Times, wanted: &impl Fn(u32) -> bool) -> Vec<CpuTime> {
+    end.cpus
+        .iter()
+        .filter(|(cpu, _)| wanted(**cpu))
+        .filter_map(|(cpu, after)| {
+            let spent = difference(begin.cpus.get(cpu)?, after);
+            Some(traced(*cpu, &spent, end.halts))
+        })
+        .collect()
+}
+
+fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
+    let time = |slot: usize| seconds(spent.ns[slot]);
+    let softirqs: Vec<SoftirqTime> = SOFTIRQS
+        .iter()
+        .enumerate()
+        .map(|(vector, name)| SoftirqTime {
+            vector: (*name).to_owned(),
+            seconds: time(slot::SOFTIRQ + vector),
+        })
+        .collect();
+    CpuTime {
+        cpu: Some(cpu),
+        wall: seconds(spent.ns.iter().sum()),
+        idle: time(slot::IDLE),
+        idle_loop: halts.then(|| time(slot::IDLE_LOOP)),
+        task: time(slot::TASK) + time(slot::KSOFTIRQD),
+        irq: time(slot::IRQ),
+        softirq: spent.ns[slot::SOFTIRQ..].iter().map(|&ns| seconds(ns)).sum(),
+        softirqs,
+        in_ksoftirqd: None,
+        in_idle: None,
+        switches: spent.switches,
+        steal: None,
+    }
+}
+
+/// Ticks of one CPU between two readings.
+#[derive(Debug, Clone)]
+struct Ticks {
+    spent: CpuTicks,
+    per_second: f64,
+}
+
+impl Ticks {
+    fn time(&self, wall: f64) -> CpuTime {
+        let time = |ticks: u64| ticks as f64 / self.per_second;
+        CpuTime {
+            cpu: Some(self.spent.cpu),
+            wall,
+            idle: time(self.spent.idle + self.spent.iowait),
+            task: time(self.spent.user + self.spent.system),
+            irq: time(self.spent.irq),
+            softirq: time(self.spent.softirq),
+            steal: Some(time(self.spent.steal)),
+            ..CpuTime::default()
+        }
+    }
+}
+
+fn tick_times(begin: &CpuSnapshot, end: &CpuSnapshot, wanted: &impl Fn(u32) -> bool) -> Vec<Ticks> {
+    let per_second = end.ticks_per_second as f64;
+    end.ticks
+        .iter()
+        .filter(|after| wanted(after.cpu))
+        .filter_map(|after| {
+            let before = begin.ticks.iter().find(|before| before.cpu == after.cpu)?;
+            Some(Ticks { spent: after.since(before), per_second })
+        })
+        .collect()
+}
+
+fn sum(all: &[CpuTime]) -> CpuTime {
+    let mut total = CpuTime::default();
+    let add = |sum: &mut Option<f64>, part: Option<f64>| {
+        if let Some(part) = part {
+            *sum = Some(sum.unwrap_or(0.0) + part);
+        }
+    };
+    for time in all {
+        total.wall += time.wall;
+        total.idle += time.idle;
+        total.task += time.task;
+        total.irq += time.irq;
+        total.softirq += time.softirq;
+        total.switches += time.switches;
+        add(&mut total.idle_loop, time.idle_loop);
+        add(&mut total.in_ksoftirqd, time.in_ksoftirqd);
+        add(&mut total.in_idle, time.in_idle);
+        add(&mut total.steal, time.steal);
+        for softirq in &time.softirqs {
+            match total.softirqs.iter_mut().find(|sum| sum.vector == softirq.vector) {
+                Some(sum) => sum.seconds += softirq.seconds,
+                None => total.softirqs.push(softirq.clone()),
+            }
+        }
+    }
+    total
+}
+
+/// How far the ticks were off, in percent of the wall.
+fn tick_error(ticks: &CpuTime, traced: &CpuTime) -> TickError {
+    let percent = |seconds: f64| seconds * 100.0 / traced.wall.max(f64::MIN_POSITIVE);
+    let busy = |time: &CpuTime| time.task + time.irq + time.softirq;
+    let shown = busy(ticks) + ticks.idle + ticks.steal.unwrap_or(0.0);
+    TickError {
+        busy: percent(busy(ticks) - busy(traced) - traced.idle_loop.unwrap_or(0.0)),
+        softirq: percent(ticks.softirq - traced.softirq),
+        irq: percent(ticks.irq - traced.irq),
+        idle: percent(ticks.idle - traced.idle),
+        unaccounted: percent(traced.wall - shown),
+    }
+}
+
+/// The kernel's own split of task time, by ticks.
+fn usr_sys(ticks: &[Ticks]) -> Option<UsrSys> {
+    let user: u64 = ticks.iter().map(|ticks| ticks.spent.user).sum();
+    let system: u64 = ticks.iter().map(|ticks| ticks.spent.system).sum();
+    (user + system > 0).then(|| UsrSys {
+        source: "proc-stat".to_owned(),
+        usr: user as f64 / (user + system) as f64,
+        interval: None,
+        samples: user + system,
+    })
+}
+
+/// Processes by the time they used, most first. One that ended in between is not among them.
+fn used_by(begin: &Reading, end: &Reading, only: Option<u32>) -> Vec<ProcessTime> {
+    let mut used: Vec<(u32, Nanos)> = end
+        .processes
+        .iter()
+        .filter(|(pid, _)| only.is_none_or(|only| only == **pid))
+        // One that has begun since has used all of its time since.
+        .map(|(pid, after)| (*pid, after - begin.processes.get(pid).unwrap_or(&0).min(after)))
+        .filter(|(_, used)| *used > 0)
+        .collect();
+    used.sort_by_key(|(pid, used)| (std::cmp::Reverse(*used), *pid));
+    used.into_iter()
+        .map(|(pid, used)| ProcessTime {
+            pid,
+            name: process_time::name(pid).unwrap_or_default(),
+            kernel_thread: process_time::is_kernel_thread(pid).unwrap_or(false),
+            seconds: seconds(used),
+        })
+        .collect()
+}
+
+fn tsc_hz(begin: &Reading, end: &Reading) -> Option<f64> {
+    let (before, after) = (begin.ticks.as_ref()?.tsc?, end.ticks.as_ref()?.tsc?);
+    let passed = seconds(end.at.checked_sub(begin.at)?);
+    (passed > 0.0 && after > before).then(|| (after - before) as f64 / passed)
+}

@@ -1,0 +1,114 @@
+//! The probe `cpu` against loads that are known, on the kernel that there is.
+
+use std::time::Duration;
+
+use wirecost_linux::{clock, privilege, thread};
+use wirecost_model::clock::{Clock, seconds};
+use wirecost_model::observe::{CpuSection, Observation, ObserveRequest, Part, ProbeStatus};
+use wirecost_observe::Observer;
+
+fn watch(part: Part, load: impl FnOnce()) -> Observation {
+    let mut observer =
+        Observer::open(ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![part] });
+    observer.attach();
+    observer.begin();
+    load();
+    observer.end();
+    observer.detach();
+    observer.take()
+}
+
+fn section(observation: &Observation) -> &CpuSection {
+    observation.parts[0].cpu.as_ref().expect("a section")
+}
+
+fn of_machine() -> Part {
+    Part { host: "here".to_owned(), ..Part::default() }
+}
+
+/// Uses the CPU for so long, by the clock of the thread itself.
+fn burn(cpu: u32, milliseconds: u64) {
+    std::thread::spawn(move || {
+        thread::pin(cpu).expect("the CPU is there");
+        let end = clock::thread_cpu_time() + milliseconds * 1_000_000;
+        while clock::thread_cpu_time() < end {
+            std::hint::spin_loop();
+        }
+    })
+    .join()
+    .expect("the thread ends");
+}
+
+fn first_cpu() -> u32 {
+    thread::allowed_cpus().expect("CPUs")[0]
+}
+
+#[test]
+fn the_parts_of_time_add_up_to_the_wall() {
+    if privilege::skip_without_tracing("the_parts_of_time_add_up_to_the_wall") {
+        return;
+    }
+    let before = clock::Monotonic.now();
+    let observation = watch(of_machine(), || burn(first_cpu(), 300));
+    let outer = seconds(clock::Monotonic.now() - before);
+    let report = &observation.probes[0];
+    assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+    assert!(report.cost.hooks >= 10, "{:?}", report.cost);
+    assert_eq!(report.cost.recursion_misses, 0);
+    let section = section(&observation);
+    assert_eq!(section.source, "bpf");
+    let wall = observation.parts[0].seconds;
+    assert!(wall < outer);
+    for time in &section.per_cpu {
+        let parts = time.idle + time.idle_loop.unwrap() + time.task + time.irq + time.softirq;
+        assert!((parts - time.wall).abs() < 1e-6, "{time:?}");
+        // Each CPU begins and ends on its own, some microseconds apart.
+        assert!((time.wall - wall).abs() < 0.001 * wall.max(0.3), "{} of {wall}", time.wall);
+        let softirqs: f64 = time.softirqs.iter().map(|softirq| softirq.seconds).sum();
+        assert!((softirqs - time.softirq).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn a_known_load_is_found_on_its_cpu_and_with_its_process() {
+    if privilege::skip_without_tracing("a_known_load_is_found_on_its_cpu_and_with_its_process") {
+        return;
+    }
+    let cpu = *thread::allowed_cpus().expect("CPUs").last().expect("a CPU");
+    let part = Part { cpus: Some(vec![cpu]), pid: Some(std::process::id()), ..of_machine() };
+    let observation = watch(part, || burn(cpu, 401));
+    let section = section(&observation);
+    assert_eq!(section.per_cpu.len(), 1);
+    let time = &section.per_cpu[0];
+    assert_eq!(time.cpu, Some(cpu));
+    // Others may have run there too, and interrupts are counted apart from the task.
+    assert!(time.task + time.irq + time.softirq >= 0.400, "{time:?}");
+    // All threads of this process, of which other tests have some.
+    assert_eq!(section.processes.len(), 1);
+    assert!(section.processes[0].seconds >= 0.401, "{:?}", section.processes);
+    assert!(!section.processes[0].kernel_thread);
+}
+
+#[test]
+fn a_window_is_of_its_own_time_only() {
+    if privilege::skip_without_tracing("a_window_is_of_its_own_time_only") {
+        return;
+    }
+    let mut observer = Observer::open(ObserveRequest {
+        probes: vec!["cpu".to_owned()],
+        parts: vec![of_machine()],
+    });
+    for _ in 0..2 {
+        observer.attach();
+        burn(first_cpu(), 50);
+        observer.begin();
+        std::thread::sleep(Duration::from_millis(60));
+        observer.end();
+        burn(first_cpu(), 50);
+        observer.detach();
+        let observation = observer.take();
+        let wall = observation.parts[0].seconds;
+        let time = &section(&observation).per_cpu[0];
+        assert!((time.wall - wall).abs() < 0.002, "{} of {wall}", time.wall);
+    }
+}
