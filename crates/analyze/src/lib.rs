@@ -7,6 +7,7 @@
 
 mod conservation;
 mod cpu;
+pub mod doctor;
 mod figures;
 mod findings;
 mod hosts;

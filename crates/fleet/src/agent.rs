@@ -289,7 +289,7 @@ impl<S: Duplex> Session<S> {
                 None => self.out_of_turn(),
             },
             Order::Environment => {
-                let environment = serde_json::to_value(environment::Environment::read())?;
+                let environment = serde_json::to_value(environment::read())?;
                 self.say(&Notice::Environment(environment))
             }
             Order::Summarize => {

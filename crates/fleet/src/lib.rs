@@ -2,6 +2,7 @@
 //! process on this machine or an agent elsewhere. The controller decides, hosts do.
 
 pub mod agent;
+pub mod ask;
 mod clock_offset;
 pub mod controller;
 pub mod host;

@@ -16,13 +16,13 @@ use crate::honesty::profile;
 use crate::program::{Program, Running};
 
 /// An agent that listens; it ends with this.
-struct Agent {
+pub(crate) struct Agent {
     running: Option<Running>,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Agent {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut running = Program::new(["agent", "--listen", "127.0.0.1:0"]).start();
         let line = running.line(|line| line.contains("listens at"));
         let address = line.split_whitespace().last().unwrap().to_owned();

@@ -10,6 +10,7 @@
 mod agents;
 mod builtins;
 mod connections;
+mod doctor;
 mod document;
 mod honesty;
 mod interruption;

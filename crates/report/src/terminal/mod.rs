@@ -6,6 +6,7 @@
 
 mod columns;
 pub mod cpu;
+pub mod doctor;
 pub(crate) mod look;
 pub(crate) mod quantity;
 pub mod watched;

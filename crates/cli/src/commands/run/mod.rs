@@ -3,7 +3,6 @@
 mod adjust;
 mod hosts;
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -352,29 +351,12 @@ fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 
-/// Writes the JSON that a command line asked for which nobody understands.
-pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
-    let arguments: Vec<String> =
-        arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
-    if arguments.get(1).map(String::as_str) != Some("run") {
-        return;
-    }
-    let target = arguments.iter().enumerate().find_map(|(place, argument)| {
-        match argument.strip_prefix("--json") {
-            Some("") => arguments.get(place + 1).cloned(),
-            Some(value) => value.strip_prefix('=').map(ToOwned::to_owned),
-            None => None,
-        }
-    });
-    if let Some(target) = target {
-        let version = env!("CARGO_PKG_VERSION");
-        let mut document = Document::empty("", "", version, unix_ms() as u64);
-        document.status = Status::Usage;
-        document.error = Some(message.trim_end().to_owned());
-        if let Err(failure) = write_json(&document, &target) {
-            failure.print();
-        }
-    }
+/// Writes the document of a run whose command line nobody understands.
+pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
+    let mut document = Document::empty("", "", env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+    document.status = Status::Usage;
+    document.error = Some(message.to_owned());
+    write_json(&document, target)
 }
 
 /// Ctrl-C and SIGTERM end the run in order; a second one ends the program.
