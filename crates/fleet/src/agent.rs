@@ -172,7 +172,9 @@ impl<S: Duplex> Session<S> {
                     self.obey(order)?;
                 }
                 Ok(Input::News) => {}
-                Ok(Input::Said(Said::Watching)) => self.say(&Notice::Watching)?,
+                Ok(Input::Said(Said::Watching(probes))) => {
+                    self.say(&Notice::Watching { probes })?;
+                }
                 Ok(Input::Said(Said::Observed(observation))) => {
                     self.say(&Notice::Observed { phase: self.phase, observation })?;
                 }

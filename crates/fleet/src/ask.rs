@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wirecost_model::environment::Environment;
 use wirecost_model::host::HostFacts;
+use wirecost_model::observe::{ObserveRequest, ProbeReport};
 
 use crate::host::{AgentHost, Host, HostError};
 use crate::wire::{self, Notice, Order};
@@ -27,11 +28,20 @@ pub enum AskError {
     Foreign { address: String, reason: String },
 }
 
-/// Facts and surroundings of the host of the agent that listens at `address`, HOST:PORT.
+/// What an agent says of its host.
+#[derive(Debug)]
+pub struct Answer {
+    pub facts: HostFacts,
+    pub environment: Environment,
+    /// What each probe can do there.
+    pub probes: Vec<ProbeReport>,
+}
+
+/// What there is to say of the host of the agent that listens at `address`, HOST:PORT.
 ///
 /// # Errors
 /// [`AskError`] names the address and the cause.
-pub fn environment(address: &str) -> Result<(HostFacts, Environment), AskError> {
+pub fn about(address: &str) -> Result<Answer, AskError> {
     let named = || address.to_owned();
     // Errors name the address as well.
     let name = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -40,18 +50,28 @@ pub fn environment(address: &str) -> Result<(HostFacts, Environment), AskError> 
     host.attach(0, sender);
     host.order(Order::Hello { version: wire::VERSION })?;
     host.order(Order::Environment)?;
-    let mut facts = None;
+    host.order(Order::Observe(ObserveRequest {
+        probes: wirecost_observe::names().map(str::to_owned).collect(),
+        parts: Vec::new(),
+    }))?;
+    let foreign = |reason| AskError::Foreign { address: named(), reason };
+    let (mut facts, mut described) = (None, None);
     loop {
         let (_, notice) =
             notices.recv_timeout(PATIENCE).map_err(|_| AskError::Silent { address: named() })?;
         match notice? {
             Notice::Welcome { facts: welcome, .. } => facts = Some(*welcome),
             Notice::Environment(environment) => {
-                let foreign = |reason| AskError::Foreign { address: named(), reason };
-                let facts = facts.ok_or_else(|| foreign("it did not greet".to_owned()))?;
                 let environment = serde_json::from_value(environment)
                     .map_err(|error| foreign(error.to_string()))?;
-                return Ok((facts, environment));
+                described = Some(environment);
+            }
+            // The last of the answers.
+            Notice::Watching { probes } => {
+                let silent = || foreign("it does not answer in turn".to_owned());
+                let facts = facts.ok_or_else(silent)?;
+                let environment = described.ok_or_else(silent)?;
+                return Ok(Answer { facts, environment, probes });
             }
             Notice::Failed { message, .. } => {
                 return Err(AskError::Refused { address: named(), message });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::thread;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes};
+use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
 use wirecost_observe::Observer;
 
 /// What the thread is told.
@@ -22,7 +22,7 @@ enum Word {
 
 /// What the thread says.
 pub(crate) enum Said {
-    Watching,
+    Watching(Vec<ProbeReport>),
     Observed(Box<Observation>),
 }
 
@@ -74,7 +74,7 @@ impl Drop for Observing {
 
 fn run(request: ObserveRequest, interval: Nanos, words: &Receiver<Word>, say: &impl Fn(Said)) {
     let mut observer = Observer::open(request);
-    say(Said::Watching);
+    say(Said::Watching(observer.reports()));
     while let Ok(word) = words.recv() {
         match word {
             Word::Window(times) => {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use wirecost_model::clock::Nanos;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Cut, PhaseResult, Setting};
-use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes};
+use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
 use wirecost_model::plan::{Endpoints, Plan, Prepared};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
@@ -86,8 +86,10 @@ pub enum Notice {
         started: BTreeMap<u32, Vec<u64>>,
     },
     Ended(Box<PhaseResult>),
-    /// Everything that observing needs is loaded; nothing is attached.
-    Watching,
+    /// Everything that observing needs is loaded; nothing is attached. What each probe can do.
+    Watching {
+        probes: Vec<ProbeReport>,
+    },
     /// What was observed in a phase.
     Observed {
         phase: u32,

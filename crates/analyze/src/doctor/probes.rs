@@ -1,9 +1,9 @@
-//! What can be measured on a host, as far as its surroundings tell. The probes know better: once
-//! they are asked themselves, their answers take the place of these.
+//! What can be measured on a host: what its probes answered, what would help those that cannot do
+//! all, and where cycles come from.
 
 use wirecost_model::doctor::ProbeState;
 use wirecost_model::environment::{CycleCounter, Environment};
-use wirecost_model::observe::ProbeStatus;
+use wirecost_model::observe::{ProbeReport, ProbeStatus};
 
 /// Why something cannot be used, and what helps.
 struct Obstacle {
@@ -11,30 +11,27 @@ struct Obstacle {
     mend: Option<String>,
 }
 
-/// A row a probe.
-pub fn probes(environment: &Environment) -> Vec<ProbeState> {
-    let (bpf, sampling) = (bpf(environment), sampling(environment));
-    let row =
-        |probe: &str, obstacle: &Option<Obstacle>, without: (ProbeStatus, &str), with: &str| {
-            let (status, reason) = match obstacle {
-                None => (ProbeStatus::Ready, (!with.is_empty()).then(|| with.to_owned())),
-                Some(obstacle) => {
-                    let fallback = if without.1.is_empty() { "" } else { "; " };
-                    (without.0, Some(format!("{}{fallback}{}", obstacle.reason, without.1)))
-                }
-            };
-            let mend = obstacle.as_ref().and_then(|obstacle| obstacle.mend.clone());
-            ProbeState { name: probe.to_owned(), status, reason, mend }
+/// A row a probe, as it answered, and one for cycles.
+pub fn probes(environment: &Environment, answers: &[ProbeReport]) -> Vec<ProbeState> {
+    let answered = answers.iter().map(|report| {
+        let obstacle = match report.status {
+            ProbeStatus::Ready => None,
+            // The functions are sampled without BPF.
+            _ if report.name == "functions" => sampling(environment),
+            _ => bpf(environment),
         };
-    let fallback = |text| (ProbeStatus::Partial, text);
-    vec![
-        row("cpu", &bpf, fallback("CPU time by the ticks of /proc/stat"), "exact CPU time"),
-        cycles(environment),
-        row("interrupts", &bpf, fallback("numbers of /proc/interrupts, no times"), ""),
-        row("segments", &bpf, (ProbeStatus::No, ""), ""),
-        row("tcp", &bpf, fallback("TCP_INFO of wirecost's own connections"), ""),
-        row("functions", &sampling, (ProbeStatus::No, ""), ""),
-    ]
+        let hint = obstacle.as_ref().map(|obstacle| obstacle.reason.clone());
+        ProbeState {
+            name: report.name.clone(),
+            status: report.status,
+            reason: report.reason.clone().or(hint),
+            mend: obstacle.and_then(|obstacle| obstacle.mend),
+        }
+    });
+    let mut rows: Vec<ProbeState> = answered.collect();
+    let after_cpu = rows.iter().position(|row| row.name == "cpu").map_or(0, |place| place + 1);
+    rows.insert(after_cpu, cycles(environment));
+    rows
 }
 
 /// Whether BPF programs that watch the kernel can be loaded.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::doctor::{Examination, Severity};
 use wirecost_model::environment::*;
-use wirecost_model::observe::ProbeStatus;
+use wirecost_model::observe::{ProbeReport, ProbeStatus};
 
 use super::{ALL, bytes, examine, list, probes};
 
@@ -651,51 +651,49 @@ fn rules_beside_the_path_do_not_count() {
     assert!(findings[0].found.starts_with("3 firewall rules in table bridge filter"));
 }
 
-fn states(environment: &Environment) -> BTreeMap<String, ProbeStatus> {
-    probes(environment).into_iter().map(|row| (row.name, row.status)).collect()
-}
-
-#[test]
-fn what_can_be_measured_follows_from_rights_and_kernel() {
-    assert!(states(&prepared()).values().all(|status| *status == ProbeStatus::Ready));
-
-    let vm = states(&plain_vm());
-    let of = |probe: &str| vm[probe];
-    assert_eq!(of("cpu"), ProbeStatus::Partial);
-    assert_eq!(of("cycles"), ProbeStatus::Partial);
-    assert_eq!(of("segments"), ProbeStatus::No);
-    assert_eq!(of("functions"), ProbeStatus::No);
-
-    let harms: [(Harm, &str); 5] = [
-        (|e| e.kernel.btf = Some(false), "segments"),
-        (|e| e.kernel.lockdown = Some("confidentiality".to_owned()), "functions"),
-        (|e| e.process.rights_hold_everywhere = Some(false), "segments"),
-        (|e| e.process.capabilities = None, "functions"),
-        (
-            |e| {
-                e.cpu.cycle_counter = Some(CycleCounter::Refused);
-                e.kernel.clocksource = Some("hpet".to_owned());
-            },
-            "cycles",
-        ),
-    ];
-    for (harm, probe) in harms {
-        let mut environment = prepared();
-        harm(&mut environment);
-        let row = probes(&environment).into_iter().find(|row| row.name == probe).unwrap();
-        assert_eq!(row.status, ProbeStatus::No, "{probe}");
-        assert!(row.reason.is_some());
+/// A probe of that name that could not be had.
+fn refused(name: &str) -> ProbeReport {
+    ProbeReport {
+        host: String::new(),
+        name: name.to_owned(),
+        status: ProbeStatus::No,
+        reason: Some("it said so".to_owned()),
+        cost: Default::default(),
     }
 }
 
 #[test]
-fn two_rights_do_without_root() {
+fn probes_answer_for_themselves_and_the_remedy_is_of_the_surroundings() {
     let mut environment = prepared();
-    let rights = ["cap_bpf", "cap_perfmon"].map(str::to_owned);
-    environment.process.capabilities = Some(rights.to_vec());
-    assert_eq!(states(&environment)["segments"], ProbeStatus::Ready);
-    environment.process.capabilities = Some(rights[..1].to_vec());
-    assert_eq!(states(&environment)["segments"], ProbeStatus::No);
+    let ready = ProbeReport { status: ProbeStatus::Ready, reason: None, ..refused("cpu") };
+    let rows = probes(&environment, &[ready, refused("segments"), refused("functions")]);
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["cpu", "cycles", "segments", "functions"]);
+    assert_eq!(rows[0].status, ProbeStatus::Ready);
+    assert_eq!((&rows[0].reason, &rows[0].mend), (&None, &None));
+    assert_eq!(rows[2].reason.as_deref(), Some("it said so"));
+    // With all rights, rights are not what is missing.
+    assert_eq!(rows[2].mend, None);
+
+    environment.process.capabilities = Some(vec!["cap_bpf".to_owned()]);
+    let rows = probes(&environment, &[refused("segments"), refused("functions")]);
+    assert!(rows[1..].iter().all(|row| row.mend.as_ref().is_some_and(|m| m.contains("setcap"))));
+    // Sampling takes one right, tracing two.
+    environment.process.capabilities = Some(vec!["cap_perfmon".to_owned()]);
+    let rows = probes(&environment, &[refused("segments"), refused("functions")]);
+    assert!(rows[1].mend.is_some() && rows[2].mend.is_none());
+}
+
+#[test]
+fn cycles_are_counted_or_made_of_the_tsc() {
+    let row = |environment: &Environment| probes(environment, &[]).remove(0);
+    assert_eq!(row(&prepared()).status, ProbeStatus::Ready);
+    assert_eq!(row(&plain_vm()).status, ProbeStatus::Partial);
+    let mut environment = prepared();
+    environment.cpu.cycle_counter = Some(CycleCounter::Refused);
+    environment.kernel.clocksource = Some("hpet".to_owned());
+    assert_eq!(row(&environment).status, ProbeStatus::No);
+    assert!(row(&environment).reason.is_some());
 }
 
 #[test]

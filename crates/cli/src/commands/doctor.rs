@@ -5,9 +5,10 @@ use wirecost_analyze::doctor;
 use wirecost_fleet::ask;
 use wirecost_linux::clock::unix_ms;
 use wirecost_linux::{environment, facts};
-use wirecost_model::doctor::{Examination, ProbeState};
-use wirecost_model::environment::Environment;
+use wirecost_model::doctor::Examination;
+use wirecost_model::observe::ObserveRequest;
 use wirecost_model::status::Status;
+use wirecost_observe::Observer;
 use wirecost_report::json::{self, Target};
 use wirecost_report::terminal::{self, Look};
 
@@ -56,19 +57,26 @@ impl Doctor {
     }
 
     fn examine(&self, examination: &mut Examination) -> Result<(), Failure> {
-        let (name, environment) = match &examination.address {
+        let (name, environment, probes) = match &examination.address {
             Some(address) => {
-                let (facts, environment) =
-                    ask::environment(address).map_err(|error| Failure::new(Status::Peer, error))?;
-                (Some(facts.hostname), environment)
+                let answer =
+                    ask::about(address).map_err(|error| Failure::new(Status::Peer, error))?;
+                (Some(answer.facts.hostname), answer.environment, answer.probes)
             }
-            None => (facts::read().ok().map(|facts| facts.hostname), environment::read()),
+            None => {
+                let request = ObserveRequest {
+                    probes: wirecost_observe::names().map(str::to_owned).collect(),
+                    parts: Vec::new(),
+                };
+                let probes = Observer::open(request).reports();
+                (facts::read().ok().map(|facts| facts.hostname), environment::read(), probes)
+            }
         };
         doctor::examine(&environment, examination);
         if let Some(host) = &mut examination.host {
             host.name = name;
         }
-        examination.probes = probes(&environment);
+        examination.probes = doctor::probes(&environment, &probes);
         Ok(())
     }
 
@@ -76,12 +84,6 @@ impl Doctor {
         let Some(target) = &self.json else { return Ok(()) };
         write_json(examination, target)
     }
-}
-
-/// What can be measured. The one place where the probes' own answers, once there are probes, take
-/// the place of what the surroundings let expect.
-fn probes(environment: &Environment) -> Vec<ProbeState> {
-    doctor::probes(environment)
 }
 
 fn empty() -> Examination {

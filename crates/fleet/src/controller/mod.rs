@@ -361,7 +361,7 @@ impl<'a> Controller<'a> {
         for number in loading {
             let due = Instant::now() + SET_UP;
             self.wait("the probes", due, |from, notice| {
-                from == number && matches!(notice, Notice::Watching)
+                from == number && matches!(notice, Notice::Watching { .. })
             })?;
         }
         Ok(())
