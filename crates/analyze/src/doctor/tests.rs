@@ -1,6 +1,6 @@
 //! Every check on a host that has nothing wrong, and on one that has just that wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use wirecost_model::doctor::{Examination, Severity};
 use wirecost_model::environment::*;
