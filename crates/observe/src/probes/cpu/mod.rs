@@ -164,7 +164,7 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         .enumerate()
         .map(|(vector, name)| SoftirqTime {
             vector: (*name).to_owned(),
-            seconds: time(slot::SOFTIRQ + vector),
+            seconds: slot::softirq(vector).map(time).sum(),
         })
         .collect();
     CpuTime {
@@ -172,12 +172,12 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         wall: seconds(spent.ns.iter().sum()),
         idle: time(slot::IDLE),
         idle_loop: halts.then(|| time(slot::IDLE_LOOP)),
-        task: time(slot::TASK) + time(slot::KSOFTIRQD),
-        irq: time(slot::IRQ),
-        softirq: spent.ns[slot::SOFTIRQ..].iter().map(|&ns| seconds(ns)).sum(),
+        task: time(slot::TASK) + time(slot::KSOFTIRQD) + time(slot::IN_KERNEL),
+        irq: slot::IRQ.map(time).sum(),
+        softirq: slot::SOFTIRQS.map(time).sum(),
         softirqs,
-        in_ksoftirqd: None,
-        in_idle: None,
+        in_ksoftirqd: Some(slot::SOFTIRQS_IN_KSOFTIRQD.map(time).sum()),
+        in_idle: Some(time(slot::IRQ_IN_IDLE) + slot::SOFTIRQS_IN_IDLE.map(time).sum::<f64>()),
         switches: spent.switches,
         steal: None,
     }
