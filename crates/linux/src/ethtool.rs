@@ -120,6 +120,43 @@ impl Ethtool {
             .collect())
     }
 
+    /// What the driver counts, by its own names (`ethtool -S`).
+    ///
+    /// # Errors
+    /// `Unsupported` when it counts nothing.
+    pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
+        const ETHTOOL_GSTATS: u32 = 0x1d;
+        const ETH_SS_STATS: u32 = 1;
+        let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+        set_u64(&mut request, 2, 1 << ETH_SS_STATS);
+        self.ask(device, &mut request)?;
+        // The bit is cleared where the driver has no such set.
+        let count = if request[2] == 0 { 0 } else { request[4] as usize };
+        if count == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // The kernel asks the driver again how many there are, and writes as many: more by now where
+        // queues were added. Room for twice as many is room for that.
+        let mut names = vec![0; 3 + 2 * count * ETH_GSTRING_LEN / 4];
+        names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
+        self.ask(device, &mut names)?;
+        let mut values = vec![0; 2 + 2 * 2 * count];
+        values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count as u32]);
+        self.ask(device, &mut values)?;
+        let known = count.min(names[2] as usize).min(values[1] as usize);
+        let value = |place: usize| {
+            let words = &values[2 + 2 * place..4 + 2 * place];
+            let bytes: Vec<u8> = bytes(words);
+            bytes.try_into().map_or(0, u64::from_ne_bytes)
+        };
+        Ok(bytes(&names[3..])
+            .chunks_exact(ETH_GSTRING_LEN)
+            .take(known)
+            .enumerate()
+            .map(|(place, name)| (text(name).trim().to_owned(), value(place)))
+            .collect())
+    }
+
     /// `request` starts with a command and is as long as the kernel takes it to be from what is in
     /// it; the answer is written over it.
     fn ask(&self, device: &str, request: &mut [u32]) -> io::Result<()> {
@@ -195,6 +232,10 @@ mod tests {
         let features = ethtool.features("eth0").unwrap();
         assert_eq!(features.get("tx-tcp-segmentation"), Some(&true));
         assert_eq!(features.get("rx-lro"), Some(&false));
+        let statistics = ethtool.statistics("eth0").unwrap();
+        // veth has at least the number of its peer.
+        assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");
+        assert!(ethtool.statistics("lo").is_err());
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());
