@@ -110,21 +110,23 @@ pub fn drivers() -> BTreeMap<u32, String> {
     drivers
 }
 
-/// Whether a network device of this thread's /sys stands on a bus, and the interrupts that are its
-/// own, by number.
+/// The interrupts of a device by its place on a bus, as a driver tells it ([`crate::ethtool::Driver`]);
+/// none where nothing stands there. Buses are in no network namespace.
 #[must_use]
-pub fn of_network_device(device: &str) -> Option<Vec<u32>> {
-    let path = fs::canonicalize(format!("/sys/class/net/{device}/device")).ok()?;
-    // The interrupts of a virtio device are those of the PCI device that it stands on.
-    let on = if is_virtio(&path) { path.parent().map(Path::to_owned) } else { Some(path) };
-    Some(on.map(|path| of_bus_device(&path)).unwrap_or_default())
+pub fn of_device(place: &str) -> Option<Vec<u32>> {
+    ["pci", "platform", "virtio", "vmbus"]
+        .iter()
+        .map(|bus| PathBuf::from(format!("/sys/bus/{bus}/devices/{place}")))
+        .find(|path| path.exists())
+        .map(|path| of_bus_device(&path))
 }
 
 fn of_bus_device(path: &Path) -> Vec<u32> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let mut irqs: Vec<u32> = children(&path.join("msi_irqs")).iter().filter_map(number).collect();
     if irqs.is_empty() {
-        let pin = fs::read_to_string(path.join("irq")).ok().and_then(|t| t.trim().parse::<u32>().ok());
+        let pin =
+            fs::read_to_string(path.join("irq")).ok().and_then(|t| t.trim().parse::<u32>().ok());
         irqs.extend(pin.filter(|&irq| irq > 0));
     }
     irqs.sort_unstable();
@@ -177,7 +179,10 @@ mod tests {
         for (text, name) in [
             ("PCI-MSI 524289-edge      eth0-TxRx-0", "eth0-TxRx-0"),
             ("IO-APIC   16-fasteoi   ehci_hcd:usb1, snd_hda_intel", "ehci_hcd:usb1, snd_hda_intel"),
-            ("PCI-MSIX-0000:3b:00.0   2-edge      mlx5_comp1@pci:0000:3b:00.0", "mlx5_comp1@pci:0000:3b:00.0"),
+            (
+                "PCI-MSIX-0000:3b:00.0   2-edge      mlx5_comp1@pci:0000:3b:00.0",
+                "mlx5_comp1@pci:0000:3b:00.0",
+            ),
             ("GICv3  30 Level     arch_timer", "arch_timer"),
             ("ITS-MSI 16384 Edge      nvme0q0", "nvme0q0"),
             ("xen-dyn    -event     vif0-q0-rx", "xen-dyn    -event     vif0-q0-rx"),
@@ -193,8 +198,7 @@ mod tests {
         let softirqs = softirqs().unwrap();
         assert!(softirqs.iter().any(|line| line.source == "NET_RX" && !line.counts.is_empty()));
         assert!(interrupts().unwrap().iter().any(|line| line.total() > 0));
-        // A virtual device stands on no bus.
-        assert_eq!(of_network_device("lo"), None);
+        assert_eq!(of_device("nowhere"), None);
         let known = interrupts().unwrap();
         for irq in drivers().keys() {
             // An interrupt that nobody handles has no line.

@@ -96,6 +96,7 @@ pub(crate) struct Shared {
     wants: Wants,
     /// Probes of which only what /proc tells is wanted.
     basic: Vec<String>,
+    parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
     tracker_told: bool,
 }
@@ -111,12 +112,23 @@ impl Shared {
             processes: processes.unwrap_or_default().into_iter().collect(),
         };
         let basic = request.probes.iter().filter_map(|probe| basic(probe)).map(str::to_owned);
-        Self { wants, basic: basic.collect(), tracker: None, tracker_told: false }
+        Self {
+            wants,
+            basic: basic.collect(),
+            parts: request.parts.clone(),
+            tracker: None,
+            tracker_told: false,
+        }
     }
 
     /// Whether only what /proc tells is wanted of a probe.
     pub(crate) fn basic(&self, name: &str) -> bool {
         self.basic.iter().any(|probe| probe == name)
+    }
+
+    /// The parts of the machine that will be asked about.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The tracker, loaded now if it is not yet.

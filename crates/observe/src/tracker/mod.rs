@@ -421,7 +421,7 @@ pub(crate) fn online_cpus() -> Vec<u32> {
 }
 
 /// The thread of each CPU that runs softirqs when there are too many: its pid by CPU.
-fn ksoftirqd() -> Vec<(u32, u32)> {
+pub(crate) fn ksoftirqd() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()

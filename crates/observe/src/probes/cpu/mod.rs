@@ -111,7 +111,8 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
     };
     // To the nanosecond, where system calls are followed.
     let spans = end.times.as_ref().is_some_and(|times| times.calls);
-    let of_spans: Vec<Option<UsrSys>> = traced.iter().map(|(_, spent)| exact_split([spent])).collect();
+    let of_spans: Vec<Option<UsrSys>> =
+        traced.iter().map(|(_, spent)| exact_split([spent])).collect();
     let usr_sys_of_all = match spans {
         true => exact_split(traced.iter().map(|(_, spent)| spent)),
         false => usr_sys(&ticks),
