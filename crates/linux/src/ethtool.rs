@@ -18,6 +18,15 @@ pub struct Driver {
     pub bus: Option<String>,
 }
 
+/// What a device can do instead of the stack, as the command that switches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// TCP segmentation, of both versions of IP.
+    Tso = 0x1f,
+    /// Generic receive offload.
+    Gro = 0x2c,
+}
+
 /// Asks about devices of the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool {
@@ -118,6 +127,16 @@ impl Ethtool {
             .filter(|(_, name)| !name.is_empty())
             .map(|(feature, name)| (name, active(feature)))
             .collect())
+    }
+
+    /// Switches an offload. A veth is polled by a NAPI instance of its own only where it does
+    /// generic receive offload and its peer no segmentation of TCP:
+    /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L330>.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or where the device does not have it.
+    pub fn switch(&self, device: &str, offload: Offload, on: bool) -> io::Result<()> {
+        self.ask(device, &mut [offload as u32, on.into()])
     }
 
     /// What the driver counts, by its own names (`ethtool -S`).
@@ -232,6 +251,8 @@ mod tests {
         let features = ethtool.features("eth0").unwrap();
         assert_eq!(features.get("tx-tcp-segmentation"), Some(&true));
         assert_eq!(features.get("rx-lro"), Some(&false));
+        ethtool.switch("eth0", Offload::Gro, true).unwrap();
+        assert_eq!(ethtool.features("eth0").unwrap().get("rx-gro"), Some(&true));
         let statistics = ethtool.statistics("eth0").unwrap();
         // veth has at least the number of its peer.
         assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");

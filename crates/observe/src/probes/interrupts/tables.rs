@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wirecost_linux::interrupts::Line;
+use wirecost_linux::interrupts::{Line, since};
 use wirecost_model::clock::seconds;
 use wirecost_model::observe::{Handled, InterruptRow, SOFTIRQS};
 
@@ -26,7 +26,7 @@ impl Counted<'_> {
             let before = self.before.iter().find(|before| before.source == after.source);
             let before = |cpu: &u32| before.and_then(|line| line.counts.get(cpu)).unwrap_or(&0);
             let counts = after.counts.iter().filter(|(cpu, _)| wanted(**cpu));
-            let counts = counts.map(|(cpu, count)| (*cpu, count.saturating_sub(*before(cpu))));
+            let counts = counts.map(|(cpu, count)| (*cpu, since(*before(cpu), *count)));
             (after, counts.filter(|(_, count)| *count > 0).collect())
         });
         rows.filter(|(_, counts): &(_, BTreeMap<u32, u64>)| !counts.is_empty()).collect()

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use wirecost_linux::device_packets::Packets;
-use wirecost_linux::interrupts::Line;
+use wirecost_linux::interrupts::{Line, since};
 use wirecost_model::observe::{DeviceInterrupts, DeviceVector};
 
 /// What is read of one network device.
@@ -58,7 +58,8 @@ pub(super) fn device(
     let (only_rx, only_tx) = (only(|role| role.rx), only(|role| role.tx));
     for (line, role) in lines.iter().zip(&roles) {
         let earlier = irqs_before.iter().find(|before| before.source == line.source);
-        let interrupts = line.total().saturating_sub(earlier.map_or(0, Line::total));
+        let earlier = |cpu| earlier.and_then(|line| line.counts.get(cpu)).copied().unwrap_or(0);
+        let interrupts = line.counts.iter().map(|(cpu, count)| since(earlier(cpu), *count)).sum();
         // All packets of a device with one queue are that queue's, whether the driver says so or not.
         let rx = role
             .filter(|role| role.rx)
