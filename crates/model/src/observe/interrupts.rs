@@ -1,9 +1,10 @@
 //! Interrupts, softirqs, and the packets they brought.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What came of one source, on one CPU or on several.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Handled {
     /// None for a sum.
     pub cpu: Option<u32>,
@@ -22,7 +23,7 @@ pub struct Handled {
 }
 
 /// One source of interrupts, or one softirq vector.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRow {
     /// As /proc/interrupts has it: a number, or `LOC`; a softirq vector by its name.
     pub source: String,
@@ -37,7 +38,7 @@ pub struct InterruptRow {
 }
 
 /// One interrupt vector of a network device.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceVector {
     /// As /proc/interrupts has it.
     pub source: String,
@@ -58,7 +59,7 @@ pub struct DeviceVector {
 }
 
 /// Packets of one network device, and the interrupts they took.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceInterrupts {
     pub device: String,
     pub rx_packets: u64,
@@ -75,7 +76,7 @@ pub struct DeviceInterrupts {
 }
 
 /// Polls of one NAPI instance: how packets are fetched once an interrupt has come.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NapiRow {
     /// None for the backlog of the CPUs, which takes what loopback, veth and RPS hand over.
     pub device: Option<String>,
@@ -94,7 +95,7 @@ pub struct NapiRow {
 }
 
 /// What /proc/net/softnet_stat counts of one CPU.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SoftnetRow {
     /// None for a sum.
     pub cpu: Option<u32>,
@@ -111,7 +112,7 @@ pub struct SoftnetRow {
 }
 
 /// What the threads ksoftirqd did, which run softirqs when there are too many.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct KsoftirqdUse {
     /// CPU time of the threads, by the kernel's clock of them.
     pub seconds: f64,
@@ -122,12 +123,14 @@ pub struct KsoftirqdUse {
 }
 
 /// What the probe `interrupts` says.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptsSection {
     /// `bpf` (each one timed) or `proc` (counted only).
     pub source: String,
-    /// CPU time that was watched: what shares are of.
-    pub cpu_seconds: f64,
+    /// Length of the window, as this probe cut it.
+    pub seconds: f64,
+    /// CPUs that were watched.
+    pub cpus: u32,
     /// Hard interrupts, most time first, then most.
     pub interrupts: Vec<InterruptRow>,
     pub interrupts_per_second: f64,

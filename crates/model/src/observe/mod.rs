@@ -104,6 +104,12 @@ impl Observed {
     /// Takes over what another pass saw and this one did not.
     pub fn complete_with(&mut self, other: Observed) {
         self.cpu = self.cpu.take().or(other.cpu);
+        // One pass may have counted what another timed.
+        let timed = |section: &InterruptsSection| section.source == "bpf";
+        if !self.interrupts.as_ref().is_some_and(timed) {
+            self.interrupts = other.interrupts.or(self.interrupts.take());
+        }
+        self.syscalls = self.syscalls.take().or(other.syscalls);
     }
 }
 

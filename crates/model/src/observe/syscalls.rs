@@ -1,9 +1,12 @@
 //! System calls: how often, how long on a CPU, how long they waited.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::UsrSys;
+
 /// One system call, by all tasks that are meant.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SyscallRow {
     pub number: u32,
     /// As the kernel's headers name it; `syscall_N` where they do not.
@@ -29,7 +32,7 @@ pub struct SyscallRow {
 }
 
 /// What the probe `syscalls` says.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SyscallsSection {
     /// Of this process; of all for none.
     pub pid: Option<u32>,
@@ -39,6 +42,9 @@ pub struct SyscallsSection {
     pub per_second: f64,
     /// Of all together, on a CPU.
     pub seconds: f64,
-    /// CPUs that it was watched on, by wall time: what shares are of.
-    pub cpu_seconds: f64,
+    /// Length of the window.
+    pub window_seconds: f64,
+    /// How the time of all tasks on these CPUs divides, to the nanosecond. What a task faults in user
+    /// mode counts to the user.
+    pub usr_sys: Option<UsrSys>,
 }

@@ -15,7 +15,7 @@ const STANDARD: &[&str] = &["cpu", "functions", "interrupts:basic", "tcp:basic"]
 /// Those that can be asked for as `NAME:basic`.
 const WITH_BASIC: &[&str] = &["interrupts", "tcp"];
 
-/// Those that cost too much to share a pass: not in `full`, alone in theirs of `deep`.
+/// Those that cost too much to share a pass: by name, and in a pass of `deep`.
 const ALONE: &[&str] = &["syscalls"];
 
 /// Names of all probes.
@@ -50,17 +50,15 @@ impl Set {
             .filter(|name| names().any(|known| known == named(name)))
             .map(|&name| name.to_owned())
             .collect();
-        let shared = |name: &&str| !ALONE.contains(name);
         let passes = match text {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
-            "full" => vec![names().filter(shared).map(str::to_owned).collect()],
+            "full" => {
+                vec![names().filter(|name| !ALONE.contains(name)).map(str::to_owned).collect()]
+            }
             "deep" => {
                 let further = names().filter(|name| !STANDARD.contains(name));
-                // With the time of CPUs, whose split it makes exact.
-                let pass =
-                    |name| if shared(&name) { owned(&[name]) } else { owned(&["cpu", name]) };
-                std::iter::once(standard).chain(further.map(pass)).collect()
+                std::iter::once(standard).chain(further.map(|name| owned(&[name]))).collect()
             }
             list => {
                 let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
@@ -125,7 +123,7 @@ mod tests {
         let standard = &deep.passes[0];
         assert!(standard.contains(&"interrupts:basic".to_owned()), "{standard:?}");
         assert!(deep.passes.contains(&vec!["interrupts".to_owned()]));
-        assert!(deep.passes.contains(&vec!["cpu".to_owned(), "syscalls".to_owned()]));
+        assert!(deep.passes.contains(&vec!["syscalls".to_owned()]));
         let list = "interrupts:basic, cpu,interrupts";
         assert_eq!(Set::parse(list).unwrap().passes, [["cpu", "interrupts"]]);
         assert_eq!(Set::parse("interrupts:basic").unwrap().passes, [["interrupts:basic"]]);

@@ -269,7 +269,7 @@ fn tick_error(ticks: &CpuTime, traced: &CpuTime) -> TickError {
 
 /// The split of task time where every system call was timed; what a task faults in user mode counts
 /// to the user.
-fn exact_split<'a>(spent: impl IntoIterator<Item = &'a Counted>) -> Option<UsrSys> {
+pub(super) fn exact_split<'a>(spent: impl IntoIterator<Item = &'a Counted>) -> Option<UsrSys> {
     let (mut user, mut system) = (0, 0);
     for spent in spent {
         user += spent.ns[slot::TASK];

@@ -56,7 +56,7 @@ impl Probe for Interrupts {
         if !basic {
             // Without either the counts of /proc are left.
             let _ = shared.need_tracker();
-            let options = Options { without: &[], settings: &[], shared: &[] };
+            let options = Options::default();
             watch.napi = Some(
                 Loaded::load(compiled!("napi", "probes_interrupts_probe"), &options)
                     .and_then(|loaded| match loaded.missing.as_slice() {
@@ -225,7 +225,8 @@ impl Watch {
         }
         InterruptsSection {
             source: if traced.is_some() { "bpf" } else { "proc" }.to_owned(),
-            cpu_seconds: window * cpus as f64,
+            seconds: window,
+            cpus: cpus as u32,
             interrupts_per_second: per_second(&interrupts),
             softirqs_per_second: per_second(&softirqs),
             interrupts,

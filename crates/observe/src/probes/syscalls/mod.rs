@@ -2,10 +2,11 @@
 //! makes the split of task time into user and system exact, which the probe `cpu` then tells.
 
 use wirecost_model::clock::{Nanos, seconds};
-use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection};
+use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection, UsrSys};
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
-use crate::tracker::{Calls, Spent, online_cpus};
+use crate::probes::cpu::exact_split;
+use crate::tracker::{Calls, Spent, Times, difference};
 
 /// Names by number, as the headers have them that this program was built with: build.rs.
 const NAMES: &[(u32, &str)] = include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
@@ -69,18 +70,31 @@ impl Probe for Syscalls {
 
 #[derive(Debug, Default)]
 struct Watch {
-    begin: Nanos,
-    end: Nanos,
+    begin: Reading,
+    end: Reading,
     missing: Vec<String>,
 }
 
+/// What is read at an edge of the window.
+#[derive(Debug, Default)]
+struct Reading {
+    at: Nanos,
+    times: Option<Times>,
+}
+
+impl Reading {
+    fn now(shared: &Shared, at: Nanos) -> Self {
+        Self { at, times: shared.tracker().and_then(|tracker| tracker.times().ok()) }
+    }
+}
+
 impl Session for Watch {
-    fn begin(&mut self, _shared: &Shared, at: Nanos) {
-        self.begin = at;
+    fn begin(&mut self, shared: &Shared, at: Nanos) {
+        self.begin = Reading::now(shared, at);
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end = at;
+        self.end = Reading::now(shared, at);
         self.missing.clear();
         self.missing.extend(shared.tracker_error().map(str::to_owned));
     }
@@ -89,7 +103,8 @@ impl Session for Watch {
         let Some(tracker) = shared.tracker() else { return };
         match tracker.calls(part.pid) {
             Ok(calls) => {
-                into.syscalls = Some(section(&calls, seconds(self.end - self.begin), part));
+                let window = seconds(self.end.at.saturating_sub(self.begin.at));
+                into.syscalls = Some(section(&calls, window, self.usr_sys(part), part));
             }
             Err(error) => self.missing.push(error.to_string()),
         }
@@ -100,7 +115,19 @@ impl Session for Watch {
     }
 }
 
-fn section(calls: &Calls, window: f64, part: &Part) -> SyscallsSection {
+impl Watch {
+    fn usr_sys(&self, part: &Part) -> Option<UsrSys> {
+        let (before, after) = (self.begin.times.as_ref()?, self.end.times.as_ref()?);
+        let wanted = |cpu: &u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+        let cpus = after.cpus.iter().filter(|(cpu, _)| wanted(cpu));
+        let spent: Vec<_> = cpus
+            .filter_map(|(cpu, after)| Some(difference(before.cpus.get(cpu)?, after)))
+            .collect();
+        exact_split(&spent)
+    }
+}
+
+fn section(calls: &Calls, window: f64, usr_sys: Option<UsrSys>, part: &Part) -> SyscallsSection {
     let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
     let mut rows: Vec<SyscallRow> = calls
         .iter()
@@ -119,7 +146,8 @@ fn section(calls: &Calls, window: f64, part: &Part) -> SyscallsSection {
         count: rows.iter().map(|row| row.count).sum(),
         per_second: rows.iter().map(|row| row.per_second).sum(),
         seconds: rows.iter().map(|row| row.seconds).sum(),
-        cpu_seconds: window * online_cpus().into_iter().filter(|cpu| wanted(*cpu)).count() as f64,
+        window_seconds: window,
+        usr_sys,
         calls: rows,
     }
 }
