@@ -27,6 +27,15 @@ pub struct Feature {
     pub changeable: bool,
 }
 
+/// What a device can do instead of the stack, as the command that switches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// TCP segmentation, of both versions of IP.
+    Tso = 0x1f,
+    /// Generic receive offload.
+    Gro = 0x2c,
+}
+
 /// Asks about devices of the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool {
@@ -197,6 +206,53 @@ impl Ethtool {
         Ok(request)
     }
 
+    /// Switches an offload. A veth is polled by a NAPI instance of its own only where it does
+    /// generic receive offload and its peer no segmentation of TCP:
+    /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L330>.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or where the device does not have it.
+    pub fn switch(&self, device: &str, offload: Offload, on: bool) -> io::Result<()> {
+        self.ask(device, &mut [offload as u32, on.into()])
+    }
+
+    /// What the driver counts, by its own names (`ethtool -S`).
+    ///
+    /// # Errors
+    /// `Unsupported` when it counts nothing.
+    pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
+        const ETHTOOL_GSTATS: u32 = 0x1d;
+        const ETH_SS_STATS: u32 = 1;
+        let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+        set_u64(&mut request, 2, 1 << ETH_SS_STATS);
+        self.ask(device, &mut request)?;
+        // The bit is cleared where the driver has no such set.
+        let count = if request[2] == 0 { 0 } else { request[4] as usize };
+        if count == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // The kernel asks the driver again how many there are, and writes as many: more by now where
+        // queues were added. Room for twice as many is room for that.
+        let mut names = vec![0; 3 + 2 * count * ETH_GSTRING_LEN / 4];
+        names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
+        self.ask(device, &mut names)?;
+        let mut values = vec![0; 2 + 2 * 2 * count];
+        values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count as u32]);
+        self.ask(device, &mut values)?;
+        let known = count.min(names[2] as usize).min(values[1] as usize);
+        let value = |place: usize| {
+            let words = &values[2 + 2 * place..4 + 2 * place];
+            let bytes: Vec<u8> = bytes(words);
+            bytes.try_into().map_or(0, u64::from_ne_bytes)
+        };
+        Ok(bytes(&names[3..])
+            .chunks_exact(ETH_GSTRING_LEN)
+            .take(known)
+            .enumerate()
+            .map(|(place, name)| (text(name).trim().to_owned(), value(place)))
+            .collect())
+    }
+
     /// `request` starts with a command and is as long as the kernel takes it to be from what is in
     /// it; the answer is written over it.
     fn ask(&self, device: &str, request: &mut [u32]) -> io::Result<()> {
@@ -277,6 +333,12 @@ mod tests {
         // A pair has no rings, and no wire to pause on.
         assert!(ethtool.flow_control("eth0").is_err());
         assert!(ethtool.rings("no-such-device").is_err());
+        ethtool.switch("eth0", Offload::Gro, true).unwrap();
+        assert!(ethtool.features("eth0").unwrap()["rx-gro"].on);
+        let statistics = ethtool.statistics("eth0").unwrap();
+        // veth has at least the number of its peer.
+        assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");
+        assert!(ethtool.statistics("lo").is_err());
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());

@@ -74,6 +74,17 @@ impl NetNs {
         Ok(Self { name: name.to_owned(), handle: file.into() })
     }
 
+    /// Opens the namespace that a process is in, whether it has a name or not.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] when there is no such process, or it is somebody else's.
+    pub fn of_process(pid: u32) -> Result<Self, NetNsError> {
+        let name = format!("of process {pid}");
+        let file = File::open(format!("/proc/{pid}/ns/net"))
+            .map_err(|source| refused("open", &name, source))?;
+        Ok(Self { name, handle: file.into() })
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -1,11 +1,13 @@
 //! What a probe is, and what it is given.
 
+use std::collections::BTreeSet;
+
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{Observed, Part, ProbeCost};
+use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, Wants};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
 pub(crate) trait Probe: Sync {
@@ -67,6 +69,16 @@ pub(crate) trait Session {
     }
 }
 
+/// The probe in a request for the cheap part of one: `NAME:basic`.
+fn basic(asked: &str) -> Option<&str> {
+    asked.strip_suffix(":basic")
+}
+
+/// The probe that an entry of a request is of, all of it or its cheap part.
+pub(crate) fn named(asked: &str) -> &str {
+    basic(asked).unwrap_or(asked)
+}
+
 /// Why a probe says nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unavailable {
@@ -81,16 +93,42 @@ pub(crate) enum Unavailable {
 /// What several probes use, opened when the first of them asks.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Whether interrupts are counted by source.
-    tables: bool,
+    wants: Wants,
+    /// Probes of which only what /proc tells is wanted.
+    basic: Vec<String>,
+    parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
     tracker_told: bool,
 }
 
 impl Shared {
-    /// For these probes, by name.
-    pub(crate) fn new(probes: &[&str]) -> Self {
-        Self { tables: probes.contains(&"interrupts"), tracker: None, tracker_told: false }
+    pub(crate) fn new(request: &ObserveRequest) -> Self {
+        let whole = |name| request.probes.iter().any(|probe| probe == name);
+        // A part without a process is of all of them.
+        let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
+        let wants = Wants {
+            tables: whole("interrupts"),
+            calls: whole("syscalls"),
+            processes: processes.unwrap_or_default().into_iter().collect(),
+        };
+        let basic = request.probes.iter().filter_map(|probe| basic(probe)).map(str::to_owned);
+        Self {
+            wants,
+            basic: basic.collect(),
+            parts: request.parts.clone(),
+            tracker: None,
+            tracker_told: false,
+        }
+    }
+
+    /// Whether only what /proc tells is wanted of a probe.
+    pub(crate) fn basic(&self, name: &str) -> bool {
+        self.basic.iter().any(|probe| probe == name)
+    }
+
+    /// The parts of the machine that will be asked about.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The tracker, loaded now if it is not yet.
@@ -98,10 +136,9 @@ impl Shared {
     /// # Errors
     /// Why there is none.
     pub(crate) fn need_tracker(&mut self) -> Result<&Tracker, Unavailable> {
-        let tables = self.tables;
         let tracker = self
             .tracker
-            .get_or_insert_with(|| Tracker::open(tables).map_err(|error| error.to_string()));
+            .get_or_insert_with(|| Tracker::open(&self.wants).map_err(|error| error.to_string()));
         tracker.as_ref().map_err(|error| Unavailable::Other(error.clone()))
     }
 

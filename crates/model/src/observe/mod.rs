@@ -4,12 +4,16 @@
 //! A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
+mod interrupts;
+mod syscalls;
 mod watched;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
+pub use interrupts::*;
+pub use syscalls::*;
 pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 use crate::clock::Nanos;
@@ -68,7 +72,7 @@ pub struct Part {
 /// What is to be observed on one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
-    /// Names of probes.
+    /// Names of probes; `NAME:basic` is what a probe can tell by /proc alone.
     pub probes: Vec<String>,
     pub parts: Vec<Part>,
 }
@@ -92,12 +96,20 @@ pub struct Observed {
     /// Length of the window as the probes cut it.
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
+    pub interrupts: Option<InterruptsSection>,
+    pub syscalls: Option<SyscallsSection>,
 }
 
 impl Observed {
     /// Takes over what another pass saw and this one did not.
     pub fn complete_with(&mut self, other: Observed) {
         self.cpu = self.cpu.take().or(other.cpu);
+        // One pass may have counted what another timed.
+        let timed = |section: &InterruptsSection| section.source == "bpf";
+        if !self.interrupts.as_ref().is_some_and(timed) {
+            self.interrupts = other.interrupts.or(self.interrupts.take());
+        }
+        self.syscalls = self.syscalls.take().or(other.syscalls);
     }
 }
 

@@ -92,7 +92,7 @@ impl std::fmt::Debug for Loaded {
 /// How an object is to be loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Options<'a> {
-    /// Programs that are left out, by name.
+    /// Programs and maps that are left out, by name.
     pub(crate) without: &'a [&'a str],
     /// Bytes of the constants in the section `.rodata.settings`.
     pub(crate) settings: &'a [u8],
@@ -166,6 +166,9 @@ impl Loaded {
             let name = map.name().to_string_lossy().into_owned();
             if name.ends_with(".rodata.settings") && !options.settings.is_empty() {
                 map.set_initial_value(options.settings)?;
+            }
+            if options.without.contains(&name.as_str()) {
+                map.set_autocreate(false)?;
             }
             if let Some((_, fd)) = options.shared.iter().find(|(shared, _)| *shared == name) {
                 map.reuse_fd(fd.as_fd())?;

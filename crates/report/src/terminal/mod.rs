@@ -7,8 +7,10 @@
 mod columns;
 pub mod cpu;
 pub mod doctor;
+pub mod interrupts;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod syscalls;
 pub mod watched;
 
 use std::io::{self, Write};
@@ -390,6 +392,12 @@ pub fn sections(out: &mut dyn Write, host: &Observed, named: bool, look: &Look) 
     let of = if named { format!(" of {}", host.host) } else { String::new() };
     if let Some(section) = &host.cpu {
         cpu::write(out, section, &of, look)?;
+    }
+    if let Some(section) = &host.interrupts {
+        interrupts::write(out, section, &of, look)?;
+    }
+    if let Some(section) = &host.syscalls {
+        syscalls::write(out, section, &of, look)?;
     }
     Ok(())
 }
