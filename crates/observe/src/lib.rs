@@ -8,6 +8,7 @@ mod bpf;
 mod observer;
 mod probe;
 mod probes;
+mod series;
 mod tracker;
 
 pub use bpf::BpfError;

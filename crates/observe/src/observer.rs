@@ -5,7 +5,7 @@ use wirecost_model::observe::{
     Observation, ObserveRequest, Observed, ProbeCost, ProbeReport, ProbeStatus,
 };
 
-use crate::probe::{Probe, Session, Shared};
+use crate::probe::{BASIC, Probe, Session, Shared};
 use crate::probes;
 
 /// One probe, as far as it got.
@@ -38,10 +38,12 @@ impl Observer {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
-            .filter(|probe| request.probes.iter().any(|name| name == probe.name()))
+            .filter(|probe| {
+                let mut names = request.probes.iter();
+                names.any(|name| name.strip_suffix(BASIC).unwrap_or(name) == probe.name())
+            })
             .collect();
-        let names: Vec<&str> = wanted.iter().map(|probe| probe.name()).collect();
-        let mut shared = Shared::new(&names);
+        let mut shared = Shared::new(&request);
         let seats = wanted
             .into_iter()
             .map(|probe| match probe.open(&mut shared) {

@@ -1,8 +1,13 @@
 //! What a probe is, and what it is given.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::{fs, io};
+
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{Observed, Part, ProbeCost};
+use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
 use crate::tracker::Tracker;
@@ -78,19 +83,73 @@ pub(crate) enum Unavailable {
     Other(String),
 }
 
+/// After the name of a probe in a request: only as much of it as is cheap.
+pub(crate) const BASIC: &str = ":basic";
+
+/// A network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// What programs know it by.
+    pub(crate) inode: u32,
+    /// Directory of one of its processes: it leads there.
+    pub(crate) process: PathBuf,
+}
+
+impl Namespace {
+    /// Of this process, or the caller's own.
+    ///
+    /// # Errors
+    /// The process has gone, or is another user's.
+    pub(crate) fn of(pid: Option<u32>) -> io::Result<Self> {
+        let process = match pid {
+            Some(pid) => format!("/proc/{pid}").into(),
+            // The thread's, which may have left for another.
+            None => fs::canonicalize("/proc/thread-self")?,
+        };
+        let inode = fs::metadata(process.join("ns/net"))?.ino();
+        Ok(Self { inode: u32::try_from(inode).map_err(io::Error::other)?, process })
+    }
+}
+
 /// What several probes use, opened when the first of them asks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Whether interrupts are counted by source.
     tables: bool,
+    basic: Vec<String>,
+    /// What figures are wanted of.
+    parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
     tracker_told: bool,
 }
 
 impl Shared {
-    /// For these probes, by name.
-    pub(crate) fn new(probes: &[&str]) -> Self {
-        Self { tables: probes.contains(&"interrupts"), tracker: None, tracker_told: false }
+    pub(crate) fn new(request: &ObserveRequest) -> Self {
+        let basic = request.probes.iter().filter_map(|name| name.strip_suffix(BASIC));
+        Self {
+            tables: request.probes.iter().any(|name| name == "interrupts"),
+            basic: basic.map(str::to_owned).collect(),
+            parts: request.parts.clone(),
+            tracker: None,
+            tracker_told: false,
+        }
+    }
+
+    /// Whether only as much of a probe is wanted as is cheap.
+    pub(crate) fn is_basic(&self, probe: &str) -> bool {
+        self.basic.iter().any(|name| name == probe)
+    }
+
+    /// The network namespaces of all parts, by the process that names them. One of a process that has
+    /// gone is not there.
+    pub(crate) fn namespaces(&self) -> BTreeMap<Option<u32>, Namespace> {
+        let named = self.parts.iter().map(|part| part.netns_of);
+        named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()
+    }
+
+    /// The processes that parts are of.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().filter_map(|part| part.pid)
     }
 
     /// The tracker, loaded now if it is not yet.

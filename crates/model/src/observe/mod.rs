@@ -4,10 +4,14 @@
 //! A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
+mod segments;
+mod tcp;
 
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
+pub use segments::*;
+pub use tcp::*;
 
 use crate::clock::Nanos;
 
@@ -65,7 +69,7 @@ pub struct Part {
 /// What is to be observed on one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ObserveRequest {
-    /// Names of probes.
+    /// Names of probes; `NAME:basic` is as much of one as is cheap.
     pub probes: Vec<String>,
     pub parts: Vec<Part>,
 }
@@ -89,6 +93,8 @@ pub struct Observed {
     /// Length of the window as the probes cut it.
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
+    pub segments: Option<SegmentsSection>,
+    pub tcp: Option<TcpSection>,
 }
 
 /// All of one observer.
