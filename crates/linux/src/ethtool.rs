@@ -30,6 +30,7 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
@@ -90,6 +91,25 @@ impl Ethtool {
     /// # Errors
     /// Those of the ioctl.
     pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, bool>> {
+        let names = self.feature_names(device)?;
+        // 32 features a block; a block is four words: available, requested, active, never changed.
+        let blocks = names.len().div_ceil(32);
+        let mut states = vec![0; 2 + blocks * 4];
+        states[0] = ETHTOOL_GFEATURES;
+        states[1] = blocks as u32;
+        self.ask(device, &mut states)?;
+
+        let active = |feature: usize| states[2 + feature / 32 * 4 + 2] >> (feature % 32) & 1 == 1;
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(feature, name)| (name, active(feature)))
+            .collect())
+    }
+
+    /// By number of the feature; one without a name is empty.
+    fn feature_names(&self, device: &str) -> io::Result<Vec<String>> {
         // struct ethtool_sset_info: command, reserved, 64-bit mask of the sets, their sizes.
         let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
         set_u64(&mut request, 2, 1 << ETH_SS_FEATURES);
@@ -101,23 +121,30 @@ impl Ethtool {
         names[1] = ETH_SS_FEATURES;
         names[2] = request[4];
         self.ask(device, &mut names)?;
+        Ok(bytes(&names[3..]).chunks_exact(ETH_GSTRING_LEN).map(text).collect())
+    }
 
-        // 32 features a block; a block is four words: available, requested, active, never changed.
-        let blocks = count.div_ceil(32);
-        let mut states = vec![0; 2 + blocks * 4];
-        states[0] = ETHTOOL_GFEATURES;
-        states[1] = blocks as u32;
-        self.ask(device, &mut states)?;
-
-        let names = bytes(&names[3..]);
-        let active = |feature: usize| states[2 + feature / 32 * 4 + 2] >> (feature % 32) & 1 == 1;
-        Ok(names
-            .chunks_exact(ETH_GSTRING_LEN)
-            .map(text)
-            .enumerate()
-            .filter(|(_, name)| !name.is_empty())
-            .map(|(feature, name)| (name, active(feature)))
-            .collect())
+    /// Switches a feature on or off, by the kernel's name of it.
+    ///
+    /// # Errors
+    /// `Unsupported` when the device has none of this name or does not let it be changed; those of
+    /// the ioctl.
+    pub fn set_feature(&self, device: &str, feature: &str, on: bool) -> io::Result<()> {
+        let names = self.feature_names(device)?;
+        let place = names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
+        // Two words a block: which features are meant, and what they shall be.
+        let blocks = names.len().div_ceil(32);
+        let mut request = vec![0; 2 + blocks * 2];
+        request[0] = ETHTOOL_SFEATURES;
+        request[1] = blocks as u32;
+        request[2 + place / 32 * 2] = 1 << (place % 32);
+        request[2 + place / 32 * 2 + 1] = u32::from(on) << (place % 32);
+        self.ask(device, &mut request)?;
+        // What cannot be is no error of the ioctl.
+        match self.features(device)?.get(feature) {
+            Some(&now) if now == on => Ok(()),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// `request` starts with a command and is as long as the kernel takes it to be from what is in
@@ -195,6 +222,11 @@ mod tests {
         let features = ethtool.features("eth0").unwrap();
         assert_eq!(features.get("tx-tcp-segmentation"), Some(&true));
         assert_eq!(features.get("rx-lro"), Some(&false));
+        for on in [false, true] {
+            ethtool.set_feature("eth0", "tx-tcp-segmentation", on).unwrap();
+            assert_eq!(ethtool.features("eth0").unwrap()["tx-tcp-segmentation"], on);
+        }
+        assert!(ethtool.set_feature("eth0", "no-such-feature", true).is_err());
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());

@@ -78,7 +78,7 @@ pub(crate) enum Unavailable {
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error("{act}: {source}")]
-    System { act: String, source: std::io::Error },
+    System { act: String, source: io::Error },
     #[error("{0}")]
     Other(String),
 }
