@@ -14,6 +14,7 @@ pub mod proc_stat;
 pub mod process;
 pub mod process_time;
 pub mod rps;
+pub mod sock_diag;
 pub mod sockopt;
 pub mod spawn;
 pub mod sysctl;

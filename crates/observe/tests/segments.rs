@@ -69,6 +69,7 @@ fn check(watched: &Watched) {
     }
     let (a, b) = (device(watched.of_a()), device(watched.of_b()));
     for (device, (before, after)) in [(a, &watched.a), (b, &watched.b)] {
+        if device.sent.packets != after.tx_packets - before.tx_packets { println!("{a:?}\n{b:?}"); }
         assert_eq!(device.sent.packets, after.tx_packets - before.tx_packets);
         assert_eq!(device.sent.bytes, after.tx_bytes - before.tx_bytes);
         let received = received(device);
@@ -124,7 +125,7 @@ fn datagrams_are_counted_to_the_last_one() {
     let report = &watched.observation.probes[0];
     assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
     let (a, b) = (&section(watched.of_a()).devices[0], &section(watched.of_b()).devices[0]);
-    assert_eq!(a.sent.packets, 4999);
+    assert_eq!(a.sent.packets, 4999, "{a:?} {b:?} {:?}", section(watched.of_a()).devices);
     assert_eq!(a.sent.segments, 4999);
     assert_eq!(a.sent.bytes, 4999 * (101 + 8 + 20 + LINK_HEADER));
     assert_eq!(received(b).packets, 4999);
