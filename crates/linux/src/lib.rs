@@ -8,6 +8,7 @@ pub mod environment;
 pub mod ethtool;
 pub mod facts;
 pub mod link;
+pub mod net_counters;
 pub mod netns;
 pub mod privilege;
 pub mod proc_stat;

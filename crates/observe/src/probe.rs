@@ -147,9 +147,9 @@ impl Shared {
         named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()
     }
 
-    /// The processes that parts are of.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
-        self.parts.iter().filter_map(|part| part.pid)
+    /// What figures are wanted of.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The tracker, loaded now if it is not yet.

@@ -40,6 +40,7 @@ struct sk_buff {
 	__be16 protocol;
 	u16 transport_header;
 	u16 network_header;
+	char cb[48];
 } KERNEL;
 
 /* Headers as they are on the wire (RFC 791, 8200, 9293), of which only the names matter here: bytes

@@ -2,11 +2,12 @@
 
 mod cpu;
 mod segments;
+mod tcp;
 
 use crate::probe::{About, Probe};
 
 /// Every probe, in the order of their sections.
-pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &segments::Segments];
+pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &segments::Segments, &tcp::Tcp];
 
 /// Those of `standard`.
 const STANDARD: &[&str] = &["cpu", "functions"];
