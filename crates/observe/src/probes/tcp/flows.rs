@@ -163,7 +163,8 @@ impl Flows {
             totals.acks_out += all_out.saturating_sub(data_out);
             totals.acks_in += all_in.saturating_sub(data_in);
             let time = |of: fn(&TcpDetail) -> Option<u64>| {
-                let passed = of(&last).zip(of(&first)).map(|(last, first)| last.saturating_sub(first));
+                let passed =
+                    of(&last).zip(of(&first)).map(|(last, first)| last.saturating_sub(first));
                 passed.unwrap_or(0) as f64 / 1e6
             };
             totals.busy += time(|detail| detail.busy_us);

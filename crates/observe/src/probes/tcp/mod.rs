@@ -39,7 +39,7 @@ impl Probe for Tcp {
                     of connections, and a question for each of at most 32 flows at every interval. \
                     `tcp`: also a program at each packet of an established connection",
             blind: "flows between two samples; what GRO joined is one packet in the kernel's counters of \
-                    what came; a window of zero of a connection that is closed meanwhile lasts to the end",
+                    what came; by BPF, what comes when one side has closed; a window of zero of a connection that is closed meanwhile lasts to the end",
         }
     }
 
@@ -298,9 +298,10 @@ fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSecti
     let tcp = |name: &str| grown(&format!("Tcp.{name}"));
     let ext = |name: &str| grown(&format!("TcpExt.{name}"));
     let sum = |names: &[&str]| {
-        names.iter().filter_map(|name| ext(name)).fold(None, |sum: Option<u64>, value| {
-            Some(sum.unwrap_or(0) + value)
-        })
+        names
+            .iter()
+            .filter_map(|name| ext(name))
+            .fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0) + value))
     };
     let totals = watched.flows.totals();
     let resent = tcp("RetransSegs");
@@ -334,9 +335,10 @@ fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSecti
             spurious_dsack: ext("TCPDSACKRecv"),
             spurious_timeouts: ext("TCPSpuriousRTOs"),
             lost_again: ext("TCPLostRetransmit"),
-            percent: resent.zip(sent).filter(|(resent, sent)| resent + sent > 0).map(
-                |(resent, sent)| resent as f64 * 100.0 / (resent + sent) as f64,
-            ),
+            percent: resent
+                .zip(sent)
+                .filter(|(resent, sent)| resent + sent > 0)
+                .map(|(resent, sent)| resent as f64 * 100.0 / (resent + sent) as f64),
         },
         recoveries: Recoveries {
             fast: match traced {
@@ -417,7 +419,8 @@ fn acks_sent(
     // What is neither data (a FIN counts as such), nor begins a connection, nor refuses one.
     let sent = || {
         let all = tcp("OutSegs")?;
-        let known = [ext("TCPOrigDataSent"), tcp("OutRsts"), tcp("ActiveOpens"), tcp("PassiveOpens")];
+        let known =
+            [ext("TCPOrigDataSent"), tcp("OutRsts"), tcp("ActiveOpens"), tcp("PassiveOpens")];
         Some(all.saturating_sub(known.into_iter().sum::<Option<u64>>()?))
     };
     match (traced, totals) {

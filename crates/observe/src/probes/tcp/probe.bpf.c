@@ -162,7 +162,9 @@ static __attribute__((noinline)) int stalls_end(struct flows *f, u64 sk)
 	return 0;
 }
 
-/* Every packet of an established connection, before it is worked on. */
+/* Every packet of an established connection, before it is worked on. What waited while a task had the
+ * socket is worked on in that task, and may be interrupted by more: the kernel leaves out this program
+ * then, and counts that (recursion_misses). */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
@@ -212,7 +214,7 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 		return 0;
 	/* One that changes the window is an update of it, not a duplicate. */
 	tp = (struct tcp_sock *)sk;
-	if (window << BPF_CORE_READ_BITFIELD_PROBED(&tp->rx_opt, snd_wscale) == granted)
+	if (window << BPF_CORE_READ_BITFIELD_PROBED(tp, rx_opt.snd_wscale) == granted)
 		f->duplicate_acks++;
 	return 0;
 }
