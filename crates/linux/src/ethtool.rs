@@ -131,7 +131,8 @@ impl Ethtool {
     /// the ioctl.
     pub fn set_feature(&self, device: &str, feature: &str, on: bool) -> io::Result<()> {
         let names = self.feature_names(device)?;
-        let place = names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
+        let place =
+            names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
         // Two words a block: which features are meant, and what they shall be.
         let blocks = names.len().div_ceil(32);
         let mut request = vec![0; 2 + blocks * 2];

@@ -4,13 +4,17 @@ mod cpu;
 mod segments;
 mod tcp;
 
-use crate::probe::{About, Probe};
+use crate::probe::{About, BASIC, Probe};
 
 /// Every probe, in the order of their sections.
 pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &segments::Segments, &tcp::Tcp];
 
-/// Those of `standard`.
-const STANDARD: &[&str] = &["cpu", "functions"];
+/// Those of `standard`. `tcp` is in it as far as it goes without BPF.
+const STANDARD: &[&str] = &["cpu", "functions", "tcp:basic"];
+
+/// Probes that have a basic level, which is asked for as `NAME:basic`: less of the same section, for
+/// much less cost.
+const WITH_BASIC: &[&str] = &["tcp"];
 
 /// Names of all probes.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -30,14 +34,19 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard`, `none`, `deep`, `full`, or names of probes with commas between them.
+    /// `standard`, `none`, `deep`, `full`, or names of probes with commas between them; of a probe
+    /// that has a basic level, `NAME:basic`. All of a probe is more than its basic level: `deep` has a
+    /// pass for it, in `full` it takes its place.
     ///
     /// # Errors
     /// A name that is none of these.
     pub fn parse(text: &str) -> Result<Self, String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let standard: Vec<String> =
-            names().filter(|name| STANDARD.contains(name)).map(str::to_owned).collect();
+        let standard: Vec<String> = STANDARD
+            .iter()
+            .filter(|name| names().any(|n| n == probe_of(name)))
+            .map(|&name| name.to_owned())
+            .collect();
         let passes = match text {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
@@ -48,7 +57,11 @@ impl Set {
             }
             list => {
                 let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
-                if let Some(unknown) = wanted.iter().find(|name| !names().any(|n| n == **name)) {
+                let known = |name: &str| {
+                    let probe = probe_of(name);
+                    names().any(|n| n == probe) && (probe == name || WITH_BASIC.contains(&probe))
+                };
+                if let Some(unknown) = wanted.iter().find(|name| !known(name)) {
                     let all: Vec<&str> = names().collect();
                     return Err(format!(
                         "`{unknown}` is no probe: the probes are {}, and the sets standard, deep, full \
@@ -56,11 +69,26 @@ impl Set {
                         all.join(", ")
                     ));
                 }
-                vec![names().filter(|name| wanted.contains(name)).map(str::to_owned).collect()]
+                let level = |probe: &str| {
+                    let mut levels = wanted.iter().filter(|name| probe_of(name) == probe);
+                    // Asked for both ways, all of it is wanted.
+                    let whole = levels.clone().any(|name| *name == probe);
+                    if whole {
+                        Some(probe.to_owned())
+                    } else {
+                        levels.next().map(|&n| n.to_owned())
+                    }
+                };
+                vec![names().filter_map(level).collect()]
             }
         };
         Ok(Self { passes })
     }
+}
+
+/// The probe that is meant, of whichever level.
+fn probe_of(name: &str) -> &str {
+    name.strip_suffix(BASIC).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -91,6 +119,12 @@ mod tests {
         assert_eq!(full.passes[0].len(), ALL.len());
         let deep = Set::parse("deep").unwrap();
         assert_eq!(deep.passes[0], Set::parse("standard").unwrap().passes[0]);
+        assert!(deep.passes[0].contains(&"tcp:basic".to_owned()));
+        assert!(deep.passes[1..].contains(&vec!["tcp".to_owned()]));
+        assert!(full.passes[0].contains(&"tcp".to_owned()));
+        assert_eq!(Set::parse("tcp:basic").unwrap().passes, [["tcp:basic"]]);
+        assert_eq!(Set::parse("tcp:basic, cpu,tcp").unwrap().passes, [["cpu", "tcp"]]);
+        assert!(Set::parse("cpu:basic").is_err());
         assert!(Set::parse("cpus").unwrap_err().contains("the probes are cpu"));
     }
 }

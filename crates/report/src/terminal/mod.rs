@@ -7,6 +7,8 @@
 mod columns;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod segments;
+pub mod tcp;
 
 use std::io::{self, Write};
 

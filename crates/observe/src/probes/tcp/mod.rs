@@ -4,7 +4,7 @@
 mod flows;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_model::clock::{Nanos, seconds};
@@ -289,7 +289,7 @@ impl Session for Watch {
     }
 }
 
-fn counters(process: &PathBuf) -> Option<NetCounters> {
+fn counters(process: &Path) -> Option<NetCounters> {
     NetCounters::of(process).ok()
 }
 
