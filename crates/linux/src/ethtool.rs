@@ -27,15 +27,6 @@ pub struct Feature {
     pub changeable: bool,
 }
 
-/// What a device can do instead of the stack, as the command that switches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offload {
-    /// TCP segmentation, of both versions of IP.
-    Tso = 0x1f,
-    /// Generic receive offload.
-    Gro = 0x2c,
-}
-
 /// Asks about devices of the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool {
@@ -51,6 +42,7 @@ const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
@@ -117,6 +109,31 @@ impl Ethtool {
     /// # Errors
     /// Those of the ioctl.
     pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, Feature>> {
+        let names = self.feature_names(device)?;
+        // 32 features a block; a block is four words: available, requested, active, never changed.
+        let blocks = names.len().div_ceil(32);
+        let mut states = vec![0; 2 + blocks * 4];
+        states[0] = ETHTOOL_GFEATURES;
+        states[1] = blocks as u32;
+        self.ask(device, &mut states)?;
+
+        let bit = |word: usize, feature: usize| {
+            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
+        };
+        let state = |feature| Feature {
+            on: bit(2, feature),
+            changeable: bit(0, feature) && !bit(3, feature),
+        };
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(feature, name)| (name, state(feature)))
+            .collect())
+    }
+
+    /// By number of the feature; one without a name is empty.
+    fn feature_names(&self, device: &str) -> io::Result<Vec<String>> {
         // struct ethtool_sset_info: command, reserved, 64-bit mask of the sets, their sizes.
         let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
         set_u64(&mut request, 2, 1 << ETH_SS_FEATURES);
@@ -128,29 +145,7 @@ impl Ethtool {
         names[1] = ETH_SS_FEATURES;
         names[2] = request[4];
         self.ask(device, &mut names)?;
-
-        // 32 features a block; a block is four words: available, requested, active, never changed.
-        let blocks = count.div_ceil(32);
-        let mut states = vec![0; 2 + blocks * 4];
-        states[0] = ETHTOOL_GFEATURES;
-        states[1] = blocks as u32;
-        self.ask(device, &mut states)?;
-
-        let names = bytes(&names[3..]);
-        let bit = |word: usize, feature: usize| {
-            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
-        };
-        let state = |feature| Feature {
-            on: bit(2, feature),
-            changeable: bit(0, feature) && !bit(3, feature),
-        };
-        Ok(names
-            .chunks_exact(ETH_GSTRING_LEN)
-            .map(text)
-            .enumerate()
-            .filter(|(_, name)| !name.is_empty())
-            .map(|(feature, name)| (name, state(feature)))
-            .collect())
+        Ok(bytes(&names[3..]).chunks_exact(ETH_GSTRING_LEN).map(text).collect())
     }
 
     /// Lengths of the rings between driver and device.
@@ -206,14 +201,28 @@ impl Ethtool {
         Ok(request)
     }
 
-    /// Switches an offload. A veth is polled by a NAPI instance of its own only where it does
-    /// generic receive offload and its peer no segmentation of TCP:
-    /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L330>.
+    /// Switches a feature on or off, by the kernel's name of it.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, or where the device does not have it.
-    pub fn switch(&self, device: &str, offload: Offload, on: bool) -> io::Result<()> {
-        self.ask(device, &mut [offload as u32, on.into()])
+    /// `Unsupported` when the device has none of this name or does not let it be changed; those of
+    /// the ioctl.
+    pub fn set_feature(&self, device: &str, feature: &str, on: bool) -> io::Result<()> {
+        let names = self.feature_names(device)?;
+        let place =
+            names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
+        // Two words a block: which features are meant, and what they shall be.
+        let blocks = names.len().div_ceil(32);
+        let mut request = vec![0; 2 + blocks * 2];
+        request[0] = ETHTOOL_SFEATURES;
+        request[1] = blocks as u32;
+        request[2 + place / 32 * 2] = 1 << (place % 32);
+        request[2 + place / 32 * 2 + 1] = u32::from(on) << (place % 32);
+        self.ask(device, &mut request)?;
+        // What cannot be is no error of the ioctl.
+        match self.features(device)?.get(feature) {
+            Some(now) if now.on == on => Ok(()),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// What the driver counts, by its own names (`ethtool -S`).
@@ -333,8 +342,11 @@ mod tests {
         // A pair has no rings, and no wire to pause on.
         assert!(ethtool.flow_control("eth0").is_err());
         assert!(ethtool.rings("no-such-device").is_err());
-        ethtool.switch("eth0", Offload::Gro, true).unwrap();
-        assert!(ethtool.features("eth0").unwrap()["rx-gro"].on);
+        for on in [false, true] {
+            ethtool.set_feature("eth0", "tx-tcp-segmentation", on).unwrap();
+            assert_eq!(ethtool.features("eth0").unwrap()["tx-tcp-segmentation"].on, on);
+        }
+        assert!(ethtool.set_feature("eth0", "no-such-feature", true).is_err());
         let statistics = ethtool.statistics("eth0").unwrap();
         // veth has at least the number of its peer.
         assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");

@@ -9,6 +9,7 @@ mod empty;
 mod observer;
 mod probe;
 mod probes;
+mod series;
 mod tracker;
 
 pub use bpf::BpfError;

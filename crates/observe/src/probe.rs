@@ -1,6 +1,9 @@
 //! What a probe is, and what it is given.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::{fs, io};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos};
@@ -85,9 +88,34 @@ pub(crate) enum Unavailable {
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error("{act}: {source}")]
-    System { act: String, source: std::io::Error },
+    System { act: String, source: io::Error },
     #[error("{0}")]
     Other(String),
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// What programs know it by.
+    pub(crate) inode: u32,
+    /// Directory of one of its processes: it leads there.
+    pub(crate) process: PathBuf,
+}
+
+impl Namespace {
+    /// Of this process, or the caller's own.
+    ///
+    /// # Errors
+    /// The process has gone, or is another user's.
+    pub(crate) fn of(pid: Option<u32>) -> io::Result<Self> {
+        let process = match pid {
+            Some(pid) => format!("/proc/{pid}").into(),
+            // The thread's, which may have left for another.
+            None => fs::canonicalize("/proc/thread-self")?,
+        };
+        let inode = fs::metadata(process.join("ns/net"))?.ino();
+        Ok(Self { inode: u32::try_from(inode).map_err(io::Error::other)?, process })
+    }
 }
 
 /// What several probes use, opened when the first of them asks.
@@ -96,6 +124,7 @@ pub(crate) struct Shared {
     wants: Wants,
     /// Probes of which only what /proc tells is wanted.
     basic: Vec<String>,
+    /// What figures are wanted of.
     parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
     tracker_told: bool,
@@ -126,7 +155,14 @@ impl Shared {
         self.basic.iter().any(|probe| probe == name)
     }
 
-    /// The parts of the machine that will be asked about.
+    /// The network namespaces of all parts, by the process that names them. One of a process that has
+    /// gone is not there.
+    pub(crate) fn namespaces(&self) -> BTreeMap<Option<u32>, Namespace> {
+        let named = self.parts.iter().map(|part| part.netns_of);
+        named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()
+    }
+
+    /// What figures are wanted of.
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }

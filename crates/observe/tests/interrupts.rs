@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use wirecost_linux::ethtool::{Ethtool, Offload};
+use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::interrupts::{self, Line, since};
 use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, NetNsGuard};
@@ -168,11 +168,11 @@ fn polls_fetch_what_the_device_received() {
         links.up("eth0").expect("up");
     }
     // The device is polled by a NAPI instance of its own where it does this and its peer not that.
-    here.run(|| Ethtool::open()?.switch("eth0", Offload::Gro, true))
+    here.run(|| Ethtool::open()?.set_feature("eth0", "rx-gro", true))
         .expect("entered")
         .expect("GRO");
     there
-        .run(|| Ethtool::open()?.switch("eth0", Offload::Tso, false))
+        .run(|| Ethtool::open()?.set_feature("eth0", "tx-tcp-segmentation", false))
         .expect("entered")
         .expect("TSO");
     links.wait_until_running("eth0", Duration::from_secs(10)).expect("running");

@@ -7,6 +7,8 @@ mod cpu;
 mod interrupts;
 mod syscalls;
 mod watched;
+mod segments;
+mod tcp;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,8 @@ pub use cpu::*;
 pub use interrupts::*;
 pub use syscalls::*;
 pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
+pub use segments::*;
+pub use tcp::*;
 
 use crate::clock::Nanos;
 
@@ -72,7 +76,7 @@ pub struct Part {
 /// What is to be observed on one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
-    /// Names of probes; `NAME:basic` is what a probe can tell by /proc alone.
+    /// Names of probes; `NAME:basic` is as much of one as is cheap.
     pub probes: Vec<String>,
     pub parts: Vec<Part>,
 }
@@ -97,6 +101,8 @@ pub struct Observed {
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
     pub interrupts: Option<InterruptsSection>,
+    pub segments: Option<SegmentsSection>,
+    pub tcp: Option<TcpSection>,
     pub syscalls: Option<SyscallsSection>,
 }
 
@@ -109,6 +115,8 @@ impl Observed {
         if !self.interrupts.as_ref().is_some_and(timed) {
             self.interrupts = other.interrupts.or(self.interrupts.take());
         }
+        self.segments = self.segments.take().or(other.segments);
+        self.tcp = self.tcp.take().or(other.tcp);
         self.syscalls = self.syscalls.take().or(other.syscalls);
     }
 }

@@ -54,29 +54,6 @@ struct pt_regs {
 #endif
 } KERNEL;
 
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct net_device {
-	char name[16];
-	int ifindex;
-	possible_net_t nd_net;
-} KERNEL;
-
-struct napi_struct {
-	struct net_device *dev;
-	unsigned int napi_id;
-} KERNEL;
-
 /* What BPF_PROG_TEST_RUN hands to a raw tracepoint program. */
 struct bpf_raw_tracepoint_args {
 	__u64 args[0];

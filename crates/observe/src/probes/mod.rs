@@ -2,12 +2,20 @@
 
 mod cpu;
 mod interrupts;
+mod segments;
 mod syscalls;
+mod tcp;
 
 use crate::probe::{About, Probe, named};
 
 /// Every probe, in the order of their sections.
-pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &interrupts::Interrupts, &syscalls::Syscalls];
+pub(crate) const ALL: &[&dyn Probe] = &[
+    &cpu::Cpu,
+    &interrupts::Interrupts,
+    &segments::Segments,
+    &tcp::Tcp,
+    &syscalls::Syscalls,
+];
 
 /// Those of `standard`. `NAME:basic` is what a probe can tell by /proc alone.
 const STANDARD: &[&str] = &["cpu", "functions", "interrupts:basic", "tcp:basic"];

@@ -12,6 +12,8 @@ pub(crate) mod look;
 pub(crate) mod quantity;
 pub mod syscalls;
 pub mod watched;
+pub mod segments;
+pub mod tcp;
 
 use std::io::{self, Write};
 

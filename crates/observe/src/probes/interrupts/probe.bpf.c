@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Polls of NAPI: how many packets each fetched. One hook; interrupts and softirqs are the tracker's. */
-#include "kernel.h"
+#include "network.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
