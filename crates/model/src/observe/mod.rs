@@ -4,10 +4,12 @@
 //! A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
+mod functions;
 
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
+pub use functions::*;
 
 use crate::clock::Nanos;
 
@@ -89,6 +91,7 @@ pub struct Observed {
     /// Length of the window as the probes cut it.
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
+    pub functions: Option<FunctionsSection>,
 }
 
 /// All of one observer.
