@@ -8,6 +8,7 @@ mod bpf;
 mod observer;
 mod probe;
 mod probes;
+mod sampler;
 mod tracker;
 
 pub use bpf::BpfError;

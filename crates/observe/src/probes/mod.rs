@@ -1,11 +1,12 @@
 //! All probes. A new one is a folder and two lines here.
 
 mod cpu;
+mod functions;
 
 use crate::probe::{About, Probe};
 
 /// Every probe, in the order of their sections.
-pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu];
+pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &functions::Functions];
 
 /// Those of `standard`.
 const STANDARD: &[&str] = &["cpu", "functions"];
