@@ -8,8 +8,10 @@ use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{
     CpuSection, CpuTime, Observed, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
 };
+use wirecost_model::proportion::Proportion;
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::sampler::{Context, Profile, Sampler};
 use crate::tracker::{Cpu as Counted, Times, difference, slot};
 
 /// Processes that are listed; the others are in the sum.
@@ -28,8 +30,10 @@ impl Probe for Cpu {
             tells: "where the time of every CPU went: idle, tasks, interrupts, each softirq, in \
                     nanoseconds that add up to the wall; time by process; cycles",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
-                    /proc/stat",
-            costs: "one program at each context switch, interrupt, softirq and halt",
+                    /proc/stat. For user and system time perf events. A PMU for counted cycles (the \
+                    code for it was not yet run on hardware)",
+            costs: "one program at each context switch, interrupt, softirq and halt; the samples of \
+                    `functions`",
             blind: "the entry to an interrupt before its handler counts to what it interrupts; time \
                     that a hypervisor took counts to whoever was running (see steal)",
         }
@@ -38,6 +42,8 @@ impl Probe for Cpu {
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
         // Without the tracker the ticks are left.
         let _ = shared.need_tracker();
+        // And without the sampler, how they divide task time.
+        let _ = shared.need_sampler();
         Ok(Box::new(Watch::default()))
     }
 }
@@ -89,8 +95,17 @@ impl Session for Watch {
         }
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
         into.cpu = section(&self.begin, &self.end, part);
+        let profile = shared.sampler().and_then(Sampler::profile);
+        // Without names of kernel functions a task is not told from what interrupts it.
+        let Some(profile) = profile.filter(|profile| profile.nameless.is_none()) else { return };
+        if let Some(section) = &mut into.cpu {
+            let cpus: Vec<u32> = section.per_cpu.iter().filter_map(|time| time.cpu).collect();
+            section.usr_sys = sampled(profile, |cpu| cpus.contains(&cpu));
+            section.usr_sys_per_cpu =
+                cpus.iter().map(|&only| sampled(profile, |cpu| cpu == only)).collect();
+        }
     }
 
     fn missing(&self) -> Vec<String> {
@@ -260,6 +275,24 @@ fn tick_error(ticks: &CpuTime, traced: &CpuTime) -> TickError {
     }
 }
 
+/// How task time divides, by samples of tasks: not of what interrupts them, nor of the idle task.
+fn sampled(profile: &Profile, wanted: impl Fn(u32) -> bool) -> Option<UsrSys> {
+    let tasks =
+        profile.taken.iter().filter(|taken| taken.context == Context::Task && wanted(taken.cpu));
+    let (mut user, mut all) = (0, 0);
+    for taken in tasks {
+        all += taken.count;
+        user += if taken.in_kernel { 0 } else { taken.count };
+    }
+    let share = Proportion::of(user, all);
+    (all > 0).then(|| UsrSys {
+        source: "sampled".to_owned(),
+        usr: share.share,
+        interval: Some(share.interval),
+        samples: all,
+    })
+}
+
 /// The kernel's own split of task time, by ticks.
 fn usr_sys(ticks: &[Ticks]) -> Option<UsrSys> {
     let user: u64 = ticks.iter().map(|ticks| ticks.spent.user).sum();
@@ -297,4 +330,39 @@ fn tsc_hz(begin: &Reading, end: &Reading) -> Option<f64> {
     let (before, after) = (begin.ticks.as_ref()?.tsc?, end.ticks.as_ref()?.tsc?);
     let passed = seconds(end.at.checked_sub(begin.at)?);
     (passed > 0.0 && after > before).then(|| (after - before) as f64 / passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::Taken;
+
+    #[test]
+    fn task_time_is_divided_by_samples_of_tasks() {
+        let taken = |cpu, context, in_kernel, count| Taken {
+            cpu,
+            process: 7,
+            context,
+            in_kernel,
+            own: false,
+            count,
+            frames: Vec::new(),
+        };
+        let profile = Profile {
+            taken: vec![
+                taken(0, Context::Task, false, 30),
+                taken(0, Context::Task, true, 60),
+                taken(1, Context::Task, true, 10),
+                taken(0, Context::Other, true, 500),
+                taken(1, Context::Idle, true, 800),
+            ],
+            ..Profile::default()
+        };
+        let all = sampled(&profile, |_| true).unwrap();
+        assert_eq!((all.source.as_str(), all.usr, all.samples), ("sampled", 0.3, 100));
+        let (low, high) = all.interval.unwrap();
+        assert!(low < 0.3 && 0.3 < high);
+        assert_eq!(sampled(&profile, |cpu| cpu == 1).unwrap().usr, 0.0);
+        assert_eq!(sampled(&profile, |cpu| cpu == 2), None);
+    }
 }

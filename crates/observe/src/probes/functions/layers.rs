@@ -203,7 +203,7 @@ pub(crate) const ALL: &[Layer] = &[
             select_rq* select_task_rq* set_curr_if_polling* set_kthread* set_next_* set_task_cpu
             smpboot_* sugov_* swake_up* switch_mm* switch_to* task_* tg_* to_kthread
             try_to_block* try_to_wake_up ttwu_* update_blocked* update_cfs_* update_curr*
-            update_deadline update_dl_* update_entity_lag update_load_* update_min_vruntime
+            update_deadline update_dl_* update_group* do_sched_* update_entity_lag update_load_* update_min_vruntime
             update_rq_clock* update_rt_* update_sd_* update_se vruntime_eligible wait_for_*
             wake_affine* wake_all_* wake_q_* wake_up* wakeup_preempt* worker_* wq_* yield_*",
         modules: "",
@@ -426,9 +426,9 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "BPF",
-        holds: "BPF programs that are not tracing: of traffic control, XDP, sockets, cgroups",
+        holds: "BPF programs under no tracepoint: of traffic control, XDP, sockets, cgroups, security",
         functions: "
-            adjust_*reg* arch_bpf_* array_map_* bpf_* bstr_printf* btf_* cg_sk* cgroup_bpf_*
+            adjust_*reg* arch_bpf_* bpf_prog_enter* bpf_prog_exit* array_map_* bpf_* bstr_printf* btf_* cg_sk* cgroup_bpf_*
             check_* convert_ctx* copy_verifier* do_check* htab_* is_state_visited*
             lookup_elem_raw* lookup_nulls_elem* mark_reg* percpu_array_map* pop_stack*
             push_stack* reg_bounds* resolve_pseudo* sk_filter* states_equal* tnum_* trie_lookup*
@@ -440,7 +440,7 @@ pub(crate) const ALL: &[Layer] = &[
         holds: "tracing and sampling, by us and by anyone else: all under a tracepoint, and the thread \
                 that collects the samples",
         functions: "
-            amd_pmu_* armpmu_* armv8pmu_* bpf_probe_read* bpf_prog_enter* bpf_prog_exit*
+            amd_pmu_* armpmu_* armv8pmu_* bpf_probe_read*
             bpf_raw_tp* bpf_trace_* copy_from_kernel_nofault* ctx_sched* event_filter*
             event_function* event_sched_* fentry__ ftrace_* function_trace* get_callchain*
             get_perf_callchain group_can* group_sched* intel_pmu_* kallsyms_* kprobe_* kprobes_*

@@ -2,6 +2,7 @@
 
 mod layers;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use wirecost_model::clock::Nanos;
@@ -16,6 +17,8 @@ use layers::Verdict;
 
 /// Functions that are listed; all are in the stacks.
 const LISTED: usize = 60;
+/// Of them, those that are listed for what they call.
+const CALLING: usize = 15;
 
 /// Functions of no layer that are named.
 const NAMED: usize = 10;
@@ -169,22 +172,27 @@ fn layer(taken: &Taken, verdicts: &[(Verdict, bool)]) -> Option<usize> {
 /// Ids by how often, most first; of equal ones the lower.
 fn most(counts: &HashMap<FrameId, u64>) -> impl Iterator<Item = FrameId> {
     let mut sorted: Vec<(FrameId, u64)> = counts.iter().map(|(&id, &count)| (id, count)).collect();
-    sorted.sort_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
+    sorted.sort_by_key(|(id, count)| (Reverse(*count), *id));
     sorted.into_iter().map(|(id, _)| id)
 }
 
-/// Functions with the largest share of their own, and after them the largest with what they call.
+/// Functions with the largest share of their own; and some with the largest share of what they call,
+/// which may have none of their own.
 fn rows(
     profile: &Profile,
     verdicts: &[(Verdict, bool)],
     found: &HashMap<FrameId, Found>,
     all: u64,
 ) -> Vec<FunctionShare> {
-    let mut sorted: Vec<(&FrameId, &Found)> = found.iter().collect();
-    sorted.sort_by_key(|(id, found)| (std::cmp::Reverse((found.exclusive, found.inclusive)), **id));
-    sorted
+    let mut listed: Vec<(&FrameId, &Found)> = found.iter().collect();
+    listed.sort_by_key(|(id, found)| (Reverse((found.exclusive, found.inclusive)), **id));
+    if let Some(rest) = listed.get_mut(LISTED - CALLING..) {
+        rest.sort_by_key(|(id, found)| (Reverse((found.inclusive, found.exclusive)), **id));
+    }
+    listed.truncate(LISTED);
+    listed.sort_by_key(|(id, found)| (Reverse((found.exclusive, found.inclusive)), **id));
+    listed
         .into_iter()
-        .take(LISTED)
         .map(|(&id, found)| {
             // A helper is of several layers: told is that of most of its samples.
             let own = match verdicts[id as usize].0 {
