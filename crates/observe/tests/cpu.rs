@@ -152,5 +152,7 @@ fn task_time_is_divided_as_it_was_used() {
     let found = (split.usr * split.samples as f64).round() as u64;
     // 99.9%.
     let (low, high) = proportion::wilson(found, split.samples, 3.29);
+    // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell.
+    let (low, high) = (low - 0.01, high + 0.01);
     assert!(low <= range.1 && range.0 <= high, "{low}..{high}, and is {range:?}");
 }

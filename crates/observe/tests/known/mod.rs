@@ -28,7 +28,7 @@ pub fn use_both(milliseconds: u64) -> (Nanos, Nanos) {
         let between = clock::thread_cpu_time();
         let until = between + up_to(2_000_000);
         while clock::thread_cpu_time() < until {
-            for _ in 0..10 {
+            for _ in 0..60 {
                 zero.read_exact(&mut buffer).expect("zeros");
             }
         }
@@ -42,7 +42,7 @@ pub fn use_both(milliseconds: u64) -> (Nanos, Nanos) {
 /// Looks at the clock, which is a system call, only after a long time in user space.
 fn clock_is_before(until: Nanos) -> bool {
     let mut sum = 0u64;
-    for number in 0..200_000u64 {
+    for number in 0..1_000_000u64 {
         sum = std::hint::black_box(sum ^ number);
     }
     clock::thread_cpu_time() < until
