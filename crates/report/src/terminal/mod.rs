@@ -5,6 +5,7 @@
 //! run that is not good. What was not measured is `-`, with its reason below.
 
 mod columns;
+pub mod functions;
 pub(crate) mod look;
 pub(crate) mod quantity;
 

@@ -1,5 +1,7 @@
 //! Where the time of every CPU went, to the nanosecond, and who used it.
 
+mod pmu;
+
 use std::collections::BTreeMap;
 
 use wirecost_linux::{proc_stat, process_time};
@@ -12,7 +14,8 @@ use wirecost_model::proportion::Proportion;
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
-use crate::tracker::{Cpu as Counted, Times, difference, slot};
+use crate::tracker::{Cpu as Counted, Times, difference, online_cpus, slot};
+use pmu::Pmu;
 
 /// Processes that are listed; the others are in the sum.
 const LISTED: usize = 20;
@@ -44,7 +47,7 @@ impl Probe for Cpu {
         let _ = shared.need_tracker();
         // And without the sampler, how they divide task time.
         let _ = shared.need_sampler();
-        Ok(Box::new(Watch::default()))
+        Ok(Box::new(Watch { pmu: Pmu::open(&online_cpus()).ok(), ..Watch::default() }))
     }
 }
 
@@ -53,6 +56,8 @@ struct Watch {
     begin: Reading,
     end: Reading,
     missing: Vec<String>,
+    /// None where there is none: cycles are then the TSC's rate times busy time.
+    pmu: Option<Pmu>,
 }
 
 /// What is read at an edge of the window.
@@ -62,26 +67,31 @@ struct Reading {
     times: Option<Times>,
     ticks: Option<CpuSnapshot>,
     processes: BTreeMap<u32, Nanos>,
+    pmu: pmu::Reading,
 }
 
 impl Reading {
-    fn now(shared: &Shared, at: Nanos) -> Self {
+    fn now(shared: &Shared, at: Nanos, pmu: Option<&Pmu>) -> Self {
         Self {
             at,
             ticks: proc_stat::cpu_snapshot().ok(),
             times: shared.tracker().and_then(|tracker| tracker.times().ok()),
             processes: process_time::cpu_times(),
+            pmu: pmu.map(Pmu::read).unwrap_or_default(),
         }
     }
 }
 
 impl Session for Watch {
     fn begin(&mut self, shared: &Shared, at: Nanos) {
-        self.begin = Reading::now(shared, at);
+        // An error shows as counts that are not there.
+        let _ = self.pmu.as_ref().map(Pmu::start);
+        self.begin = Reading::now(shared, at, self.pmu.as_ref());
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end = Reading::now(shared, at);
+        let _ = self.pmu.as_ref().map(Pmu::stop);
+        self.end = Reading::now(shared, at, self.pmu.as_ref());
         self.missing.clear();
         if let Some(error) = shared.tracker_error() {
             self.missing.push(format!(
@@ -155,7 +165,7 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
         processes_total: used.iter().map(|process| process.seconds).sum(),
         processes: used.into_iter().take(LISTED).collect(),
         tsc_hz: tsc_hz(begin, end),
-        pmu: None,
+        pmu: pmu::counts(&begin.pmu, &end.pmu, wanted),
         total,
         per_cpu,
     })
