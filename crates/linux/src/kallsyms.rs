@@ -45,8 +45,9 @@ impl Kallsyms {
         if symbols.functions.len() < 2 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "/proc/kallsyms hides the addresses of kernel functions (they need CAP_SYSLOG, or \
-                 kernel.kptr_restrict=0 and CAP_PERFMON)",
+                // https://elixir.bootlin.com/linux/v6.12/source/kernel/ksyms_common.c#L25
+                "/proc/kallsyms hides the addresses of kernel functions (they take CAP_SYSLOG, or \
+                 kernel.kptr_restrict=0 and kernel.perf_event_paranoid=1)",
             ));
         }
         Ok(symbols)

@@ -20,6 +20,9 @@ const CHARACTER: f64 = 6.6;
 /// Frames that nobody could see are left out.
 const NARROWEST: f64 = 0.15;
 
+/// What frames of the kernel end in; their colour says it too.
+const KERNEL: &str = "_[k]";
+
 /// How the counts of two files are made comparable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
@@ -140,13 +143,16 @@ fn plain_colour(name: &str, depth: usize) -> String {
     let (some, more) = (hash % 16, (hash >> 8) % 12);
     match depth {
         0 | 1 => format!("hsl(0,0%,{}%)", 78 + more),
-        _ if name.ends_with("_[k]") => format!("hsl({},90%,{}%)", 24 + some, 62 + more),
+        _ if name.ends_with(KERNEL) => format!("hsl({},90%,{}%)", 24 + some, 62 + more),
         _ => format!("hsl({},55%,{}%)", 200 + some, 70 + more),
     }
 }
 
-/// -1 is blue, 0 white, 1 red. The root makes small changes visible.
+/// -1 is blue, 0 grey, 1 red. The square root makes small changes visible.
 fn change_colour(change: f64) -> String {
+    if change.abs() < 0.005 {
+        return "hsl(0,0%,92%)".to_owned();
+    }
     let strength = change.abs().min(1.0).sqrt();
     let hue = if change < 0.0 { 215 } else { 5 };
     format!("hsl({hue},85%,{:.0}%)", 97.0 - 37.0 * strength)
@@ -227,7 +233,7 @@ impl Drawing<'_> {
             (self.colour)(name, node, depth),
             x + 3.0,
             y + 12.0,
-            escape(&fitting(name, width * inner)),
+            escape(&fitting(name.trim_end_matches(KERNEL), width * inner)),
             name = escape(name),
             told = escape(&(self.tell)(node)),
         )?;
@@ -299,7 +305,7 @@ function zoom(to) {
     const x = around ? M : M + (f.x - to.x) / to.w * inner;
     const w = around ? inner : f.w / to.w * inner;
     f.r.setAttribute('x', x); f.r.setAttribute('width', Math.max(0, w));
-    f.t.setAttribute('x', x + 3); f.t.textContent = fit(f.n, w);
+    f.t.setAttribute('x', x + 3); f.t.textContent = fit(f.n.replace(/_\[k\]$/, ''), w);
   }
 }
 for (const f of frames) f.g.addEventListener('click', () => zoom(f));

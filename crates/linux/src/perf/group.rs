@@ -226,4 +226,32 @@ mod tests {
         assert!(Group::open(Scope::ThisThread, &[none]).is_err());
         assert!(Group::open(Scope::ThisThread, &[]).is_err());
     }
+
+    #[inline(never)]
+    fn turns(number: u64) -> u64 {
+        (0..number).fold(0, |sum, turn| std::hint::black_box(sum ^ turn))
+    }
+
+    /// Where there is a PMU: each turn of a loop has the same number of instructions.
+    #[test]
+    fn instructions_of_the_hardware_are_counted() {
+        use crate::perf::Hardware;
+        let event = Event { kernel: false, ..Event::hardware(Hardware::Instructions, None) };
+        let cycles = Event { kernel: false, ..Event::hardware(Hardware::Cycles, None) };
+        let Ok(group) = Group::open(Scope::ThisThread, &[cycles, event]) else { return };
+        let counted = |number: u64| {
+            group.start().unwrap();
+            turns(number);
+            group.stop().unwrap();
+            group.read().unwrap()
+        };
+        turns(1000);
+        let before = group.read().unwrap();
+        let (one, three) = (counted(1_000_003), counted(3_000_009));
+        assert!(three.since(&before).share() > 0.0);
+        let each = (three.values[1] - one.values[1]) as f64 / 2_000_006.0;
+        // A whole number of at least a few: the loop, its sum and its end.
+        assert!(each > 2.5 && (each - each.round()).abs() < 0.01, "{each} {one:?} {three:?}");
+        assert!(three.values[0] > one.values[0]);
+    }
 }

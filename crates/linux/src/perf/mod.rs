@@ -1,7 +1,7 @@
 //! perf_event_open(2) without BPF: groups of counters, and sampling with call chains.
 //!
 //! Structures, constants and ioctls are those of `perf-event-open-sys`, which is generated from the
-//! kernel's header; why not more of a library is told in docs/adr/0009-perf-events.md. What is made
+//! kernel's header; why not more of a library is told in docs/adr/0010-sampling.md. What is made
 //! here hangs on descriptors: it ends with the process, however that ends.
 
 mod group;

@@ -1,5 +1,5 @@
 //! Names of functions of programs and libraries: blazesym reads their ELF symbols and demangles C++
-//! and Rust (docs/adr/0010-symbols.md).
+//! and Rust (docs/adr/0010-sampling.md).
 
 use std::collections::HashMap;
 use std::fs;

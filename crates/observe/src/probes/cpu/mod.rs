@@ -33,8 +33,8 @@ impl Probe for Cpu {
             tells: "where the time of every CPU went: idle, tasks, interrupts, each softirq, in \
                     nanoseconds that add up to the wall; time by process; cycles",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
-                    /proc/stat. For user and system time perf events. A PMU for counted cycles (the \
-                    code for it was not yet run on hardware)",
+                    /proc/stat. For user and system time perf events. A PMU for counted cycles (tried \
+                    on a guest with an AMD EPYC; not yet run on other hardware)",
             costs: "one program at each context switch, interrupt, softirq and halt; the samples of \
                     `functions`",
             blind: "the entry to an interrupt before its handler counts to what it interrupts; time \

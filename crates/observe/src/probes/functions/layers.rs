@@ -284,7 +284,7 @@ pub(crate) const ALL: &[Layer] = &[
             get_obj_cgroup* get_page_from_freelist get_partial_node get_pfnblock* get_vm_area*
             inc_node* inc_slabs* inc_zone* insert_vmap* is_vmalloc* kasan_* kernel_init_pages
             kfree kfree_const kfree_sensitive kmalloc* kmem_* kmemdup* kmsan_* krealloc* ksize
-            kstrdup* kvfree kvmalloc* list_lru* list_lru_* lru_* mem_cgroup_* memcg1_* memcg_*
+            kstrdup* kvfree kvmalloc* list_lru* list_lru_* lruvec_* damon_* lru_* mem_cgroup_* memcg1_* memcg_*
             memdup_* mempolicy_* mempool_* memzero_* merge_buddies* mod_lruvec* mod_memcg*
             mod_node_* mod_objcg* mod_zone* new_slab* next_zones* numa_* obj_cgroup_* object_*
             page_counter_* pcpu_* pcs_* percpu_alloc* policy_node* post_alloc_hook* prep_*page*
@@ -306,7 +306,7 @@ pub(crate) const ALL: &[Layer] = &[
             do_swap* do_user_addr_fault do_vmi_* do_wp_page dup_mm* el0_da el0_ia el1_abort
             exc_page_fault fault_* faultin_* filemap_fault filemap_map_* find_vma* finish_fault
             flush_tlb* folio_add_* folio_remove_rmap* follow_* free_p4d* free_pgd* free_pgtables
-            free_ptes* get_mmap_lock* get_unmapped_area* get_user_pages* gup_* handle_mm_fault
+            free_ptes* get_mmap_lock* get_unmapped_area* get_vma_policy get_user_pages* gup_* handle_mm_fault
             handle_pte_fault invalidate_user* irqentry_enter_page* khugepaged*
             lock_mm_and_find_vma lock_next_vma lock_vma* mab_* madvise_* mas_* may_expand*
             mm_account* mm_fault* mmap_* mmput* move_page* mt_* native_flush*
@@ -328,7 +328,7 @@ pub(crate) const ALL: &[Layer] = &[
             destroy_inode direct_splice* dnotify_* do_close* do_dentry_open do_dup*
             do_faccessat* do_fcntl* do_filp_open do_iocb* do_iter_* do_open* do_pipe* do_preadv*
             do_pwritev* do_readlinkat* do_readv* do_sendfile do_splice* do_statx* do_sys_open*
-            do_tty* do_vfs_* do_writev* dput* drop_sb* errseq_* evict* expand_files ext4_*
+            do_tty* do_vfs_* do_writev* dput* drop_buffers drop_sb* errseq_* evict* expand_files ext4_*
             f2fs_* fasync_* fd_* fdget* fdput* fget* file_* file_ref_* fileattr_* filemap_*
             files_* filp_* filter_fs* find_get_* find_inode* folio_* folio_end* folio_mark*
             folio_unlock* folio_wait* format_decode fput* free_inode* from_kgid* from_kuid* fs_*
@@ -420,7 +420,7 @@ pub(crate) const ALL: &[Layer] = &[
             do_setlink* ethtool_* genl_* get_net_ns* if_nlmsg* inet6_dump* inet6_fill_*
             inet6_rtm* inet_diag_* inet_dump* inet_fill_* inet_rtm* linkwatch_* net_generic*
             net_ns_* netdev_copy_name netdev_get* netdev_name* netlink_* nla_* nlmsg_* ops_*
-            put_net* register_net* rtmsg_* rtnetlink_* rtnl_* setup_net* sock_diag_* strset_*
+            put_net* register_net* rtmsg_* rtnetlink_* rtnl_* setup_net* sock_diag_* strset_* snmp_*
             tcp_diag_* udp_diag_* unix_diag_* unregister_net* veth_get_stats64 veth_newlink",
         modules: "inet_diag netlink_diag tcp_diag udp_diag unix_diag",
     },
