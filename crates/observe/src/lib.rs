@@ -14,4 +14,4 @@ mod tracker;
 pub use bpf::BpfError;
 pub use observer::Observer;
 pub use probe::About;
-pub use probes::{Set, describe, names};
+pub use probes::{Set, describe, layers, names};

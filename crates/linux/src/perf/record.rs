@@ -59,8 +59,8 @@ impl Chain<'_> {
 
 /// Nothing is mapped in the first page; the upper half is the kernel's.
 const USER_SPACE: std::ops::Range<u64> = 0x1000..1 << 63;
-const USER: u64 = sys::PERF_CONTEXT_USER as u64;
-const MARKS: u64 = sys::PERF_CONTEXT_MAX as u64;
+const USER: u64 = sys::PERF_CONTEXT_USER;
+const MARKS: u64 = sys::PERF_CONTEXT_MAX;
 
 /// The first record of `bytes`, and how long it is; none when there is no whole one.
 #[must_use]
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    const KERNEL: u64 = sys::PERF_CONTEXT_KERNEL as u64;
+    const KERNEL: u64 = sys::PERF_CONTEXT_KERNEL;
 
     fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = kind.to_ne_bytes().to_vec();

@@ -4,6 +4,7 @@ mod cpu;
 mod functions;
 
 use crate::probe::{About, Probe};
+pub use functions::layers;
 
 /// Every probe, in the order of their sections.
 pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &functions::Functions];

@@ -90,6 +90,11 @@ impl Session for Watch {
     }
 }
 
+/// Every layer of the section, and what is in it.
+pub fn layers() -> impl Iterator<Item = (&'static str, &'static str)> {
+    layers::ALL.iter().map(|layer| (layer.name, layer.holds))
+}
+
 /// How often a function was found.
 #[derive(Debug, Clone, Default)]
 struct Found {
