@@ -4,10 +4,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fmt docs fuzz clean
+.PHONY: help demo test lint fmt docs fuzz bench-observe clean
 
 help: ## List what there is.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Build, then run a real profile between two hosts on this machine.
 	@scripts/demo
@@ -29,6 +29,10 @@ docs: ## Build the documentation of all crates; a warning is an error.
 
 fuzz: ## Run every fuzz target for a short time.
 	@scripts/fuzz
+
+bench-observe: ## What observing costs: probes against none, in pairs of slices of one run.
+	cargo build --release --locked -p wirecost -p wirecost-bench
+	target/release/wirecost-bench observe
 
 clean: ## Remove what was built.
 	cargo clean

@@ -8,12 +8,15 @@ use wirecost_model::warning::Warning;
 
 use crate::hosts;
 use crate::intervals;
+use crate::observed;
 use crate::window::{self, HostWindow};
 
 /// A worker this busy has nothing left to wait with.
 const SATURATED: f64 = 0.95;
 const STEAL_PERCENT: f64 = 1.0;
 const UNACCOUNTED_PERCENT: f64 = 2.0;
+/// Less than this of the busy time changes no conclusion.
+const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
 
@@ -39,6 +42,7 @@ pub(crate) fn of(
     saturated(windows, warnings);
     intervals_and_edges(windows, warnings);
     cpus(outcome, run, warnings);
+    foreign(outcome, windows, warnings);
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
@@ -109,6 +113,35 @@ fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
                 machine: row.name.clone(),
                 hosts: hosts.len() as u32,
                 cpus: row.cpus,
+            });
+        }
+    }
+}
+
+/// Programs that are no part of the run, where they used enough to matter.
+fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    for hosts in hosts::by_machine(outcome) {
+        let here =
+            windows.iter().find(|window| hosts.iter().any(|h| std::ptr::eq(*h, window.host)));
+        let seen = here.and_then(|window| observed::of_machine(outcome, &hosts, window));
+        let Some(cpu) = seen.and_then(|seen| seen.cpu.as_ref()) else { continue };
+        let busy = cpu.total.wall - cpu.total.idle;
+        if busy <= 0.0 {
+            continue;
+        }
+        let ours = |pid: u32| hosts.iter().any(|host| host.pid == pid);
+        let others: Vec<_> =
+            cpu.processes.iter().filter(|p| !p.kernel_thread && !ours(p.pid)).collect();
+        let percent = others.iter().map(|process| process.seconds).sum::<f64>() * 100.0 / busy;
+        if percent >= FOREIGN_PERCENT {
+            let programs = others
+                .iter()
+                .take(3)
+                .map(|process| format!("{} {:.1}%", process.name, process.seconds * 100.0 / busy));
+            warnings.push(Warning::ForeignCpu {
+                host: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
+                percent,
+                programs: programs.collect(),
             });
         }
     }

@@ -4,7 +4,8 @@ use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::program::Side;
 use wirecost_model::run::{HostRow, MachineRow};
 
-use crate::cpu::{self, CPU_SOURCE, CYCLES_SOURCE};
+use crate::cpu::{self, CpuUse};
+use crate::observed;
 use crate::window::HostWindow;
 
 const NO_WINDOW: &str = "no complete window";
@@ -41,7 +42,8 @@ fn window_of<'a, 'b>(
 
 fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
     let bytes = window.map(|w| w.span.bytes());
-    let used = window.and_then(|w| cpu::used(&w.span, Some(&host.cpus)));
+    let used =
+        window.and_then(|w| cpu::used(&w.span, observed::of_host(outcome, w), Some(&host.cpus)));
     let cycles = if !host.owns_cpus {
         Err("its CPUs are shared with another host of the run: see machines".to_owned())
     } else if let Some(bytes) = &bytes {
@@ -61,9 +63,9 @@ fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_
             .map(|other| other.name.clone())
             .collect(),
         workers: host.workers,
-        cpu_source: used.as_ref().map(|_| CPU_SOURCE.to_owned()),
+        cpu_source: used.as_ref().map(|used| used.source.clone()),
+        cycles_source: cycles_source(&cycles, used.as_ref()),
         cpu: used.map(|used| used.split),
-        cycles_source: cycles.as_ref().ok().map(|_| CYCLES_SOURCE.to_owned()),
         cycles_per_kbyte: cycles.as_ref().ok().copied(),
         cycles_reason: cycles.err(),
         bytes,
@@ -85,7 +87,8 @@ fn machine_row(
     let here: Vec<&HostWindow<'_>> =
         hosts.iter().filter_map(|host| window_of(host, windows)).collect();
     // Every host of a machine reads the same /proc/stat; the first that did will do.
-    let used = here.iter().find_map(|w| cpu::used(&w.span, None));
+    let used =
+        here.iter().find_map(|w| cpu::used(&w.span, observed::of_machine(outcome, hosts, w), None));
     let cycles = if here.is_empty() {
         Err(NO_WINDOW.to_owned())
     } else {
@@ -96,12 +99,17 @@ fn machine_row(
         name: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
         hosts: hosts.iter().map(|host| host.name.clone()).collect(),
         cpus: hosts.first().map_or(0, |host| host.facts.machine_cpus),
-        cpu_source: used.as_ref().map(|_| CPU_SOURCE.to_owned()),
+        cpu_source: used.as_ref().map(|used| used.source.clone()),
+        cycles_source: cycles_source(&cycles, used.as_ref()),
         cpu: used.map(|used| used.split),
-        cycles_source: cycles.as_ref().ok().map(|_| CYCLES_SOURCE.to_owned()),
         cycles_per_kbyte: cycles.as_ref().ok().copied(),
         cycles_reason: cycles.err(),
     }
+}
+
+fn cycles_source(cycles: &Result<f64, String>, used: Option<&CpuUse>) -> Option<String> {
+    cycles.as_ref().ok()?;
+    used.map(|used| used.cycles_source().to_owned())
 }
 
 /// Bytes that this machine's CPUs handled at all, each counted once.

@@ -74,15 +74,23 @@ pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Cut>> {
         .collect()
 }
 
-/// What moved between one boundary and the next. A boundary that a host did not cut joins two
-/// intervals to one, so that the rows always add up to the window.
-pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
+/// From one boundary to the next, the hosts' spans in the order of `windows`.
+pub(crate) fn spans<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<Span<'a>>> {
     let boundaries = aligned(windows);
     let pairs = boundaries.windows(2);
     pairs
         .map(|pair| {
-            let spans: Vec<Span<'_>> =
-                pair[0].iter().zip(&pair[1]).map(|(&start, &end)| Span { start, end }).collect();
+            pair[0].iter().zip(&pair[1]).map(|(&start, &end)| Span { start, end }).collect()
+        })
+        .collect()
+}
+
+/// What moved between one boundary and the next. A boundary that a host did not cut joins two
+/// intervals to one, so that the rows always add up to the window.
+pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
+    spans(windows)
+        .into_iter()
+        .map(|spans| {
             let since_start = spans.iter().zip(windows).map(|(span, window)| {
                 clock::seconds(span.start.at.saturating_sub(window.span.start.at))
             });

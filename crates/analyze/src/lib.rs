@@ -7,10 +7,14 @@
 
 mod conservation;
 mod cpu;
+pub mod doctor;
 mod figures;
 mod findings;
 mod hosts;
 mod intervals;
+mod observed;
+mod statistics;
+mod watched;
 mod window;
 
 use wirecost_model::outcome::Outcome;
@@ -20,6 +24,8 @@ use wirecost_model::status::Status;
 use wirecost_model::warning::Entry;
 
 use crate::window::HostWindow;
+
+pub use watched::watched;
 
 /// What the document says of a run that its hosts do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +37,14 @@ pub struct RunMeta {
     pub version: String,
     /// Wall-clock start, milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// Names of the probes that watched.
+    pub probes: Vec<String>,
+}
+
+/// Adds to a document what a further run of the same profile, under these probes, saw. The figures
+/// stay those of the first.
+pub fn add_pass(document: &mut Run, pass: Run, probes: &[String]) {
+    observed::add_pass(document, pass, probes);
 }
 
 /// The document of a run, of whatever its hosts got to report.
@@ -59,6 +73,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.phases = figures::phases(outcome);
     run.hosts = hosts::hosts(outcome, &windows);
     run.machines = hosts::machines(outcome, &windows);
+    run.observe = observed::section(outcome, &windows);
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 
@@ -67,6 +82,15 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.warnings = findings.warnings.iter().map(Entry::from).collect();
     run.warnings.dedup();
 
+    set_status(&mut run, outcome, errors);
+    let headline = observed::pass(&run, &meta.probes, true);
+    if let Some(observe) = &mut run.observe {
+        observe.passes.push(headline);
+    }
+    run
+}
+
+fn set_status(run: &mut Run, outcome: &Outcome, errors: Vec<String>) {
     // A run that ended badly says how it ended; that its figures are incomplete follows from it.
     if outcome.status != Status::Ok {
         run.status = outcome.status;
@@ -75,7 +99,6 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
         run.status = Status::Invalid;
         run.error = Some(errors.join("; "));
     }
-    run
 }
 
 fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) {

@@ -15,7 +15,7 @@ use failure::Failure;
 ///
 /// Runs a traffic profile (uperf's language) between hosts, measures both ends and says what it cost.
 /// Start with `wirecost run @stream` (loopback), or `wirecost run @stream --lab` for two hosts in
-/// network namespaces.
+/// network namespaces; `wirecost doctor` says beforehand what spoils a result.
 #[derive(Debug, Parser)]
 #[command(name = "wirecost", version, max_term_width = 100, arg_required_else_help = true)]
 struct Arguments {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             if error.use_stderr() {
                 // Where JSON was asked for there is JSON, even of a command that nobody understands.
-                commands::run::refuse(std::env::args_os(), &error.to_string());
+                commands::refuse(std::env::args_os(), &error.to_string());
             }
             return ExitCode::from(code);
         }

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::{environment, facts};
-use wirecost_model::clock::Clock;
+use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::measure::{Cut, Edge, Setting};
+use wirecost_model::observe::ObserveTimes;
 use wirecost_model::status::Status;
 use wirecost_workload::load::{Load, LoadError, LoadEvent, Schedule};
 
-use crate::wire::{self, Notice, Order, PhaseTimes};
+use crate::observing::{Observing, Said};
+use crate::wire::{self, Notice, Order};
 
 /// A controller that has said nothing for this long is gone: it asks for the time every other second.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -106,6 +108,8 @@ enum Input {
     Order(Order),
     /// The load has news.
     News,
+    /// So has who observes.
+    Said(Said),
     Gone,
 }
 
@@ -116,8 +120,17 @@ fn serve<S: Duplex>(stream: S) -> io::Result<()> {
     std::thread::Builder::new()
         .name("wirecost-orders".to_owned())
         .spawn(move || read_orders(reader, &orders))?;
-    let mut session =
-        Session { stream, inputs, inputs_to, load: None, last_live: Instant::now(), phase: 0 };
+    let mut session = Session {
+        stream,
+        inputs,
+        inputs_to,
+        load: None,
+        observing: None,
+        observes: None,
+        interval: 0,
+        last_live: Instant::now(),
+        phase: 0,
+    };
     let result = session.run();
     // The thread that reads orders blocks until then, however silent the other side is.
     session.stream.end();
@@ -139,6 +152,11 @@ struct Session<S> {
     inputs: Receiver<Input>,
     inputs_to: Sender<Input>,
     load: Option<Load>,
+    observing: Option<Observing>,
+    /// Of the phase under way, where this host observes.
+    observes: Option<ObserveTimes>,
+    /// Of the plan.
+    interval: Nanos,
     last_live: Instant,
     phase: u32,
 }
@@ -154,6 +172,12 @@ impl<S: Duplex> Session<S> {
                     self.obey(order)?;
                 }
                 Ok(Input::News) => {}
+                Ok(Input::Said(Said::Watching(probes))) => {
+                    self.say(&Notice::Watching { probes })?;
+                }
+                Ok(Input::Said(Said::Observed(observation))) => {
+                    self.say(&Notice::Observed { phase: self.phase, observation })?;
+                }
                 Ok(Input::Gone) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
                     if heard.elapsed() >= LEASE {
@@ -189,12 +213,14 @@ impl<S: Duplex> Session<S> {
             Order::Hello { version } => match facts::read() {
                 Ok(mut facts) => {
                     facts.version = env!("CARGO_PKG_VERSION").to_owned();
-                    self.say(&Notice::Welcome { version, facts: Box::new(facts) })
+                    let pid = std::process::id();
+                    self.say(&Notice::Welcome { version, facts: Box::new(facts), pid })
                 }
                 Err(error) => self.fail(Status::Peer, error),
             },
             Order::Ping { number } => self.say(&Notice::Pong { number, now: Monotonic.now() }),
             Order::Prepare(plan) => {
+                self.interval = plan.interval;
                 // Everything the session starts runs on the host's CPUs and nowhere else.
                 if let Err(error) = wirecost_linux::thread::restrict(&plan.cpus) {
                     return self.fail(Status::Peer, format!("CPUs {:?}: {error}", plan.cpus));
@@ -218,11 +244,33 @@ impl<S: Duplex> Session<S> {
                 },
                 None => self.out_of_turn(),
             },
-            Order::Start(PhaseTimes { phase, start, window }) => {
-                self.phase = phase;
+            Order::Observe(request) => {
+                let said = self.inputs_to.clone();
+                let say = move |word| {
+                    let _ = said.send(Input::Said(word));
+                };
+                match Observing::start(request, self.interval, say) {
+                    Ok(observing) => {
+                        self.observing = Some(observing);
+                        Ok(())
+                    }
+                    Err(error) => self.fail(Status::Peer, error),
+                }
+            }
+            Order::Start(times) => {
+                self.phase = times.phase;
+                if let (Some(observing), Some(times)) = (&self.observing, times.observe) {
+                    observing.window(times);
+                }
+                self.observes = times.observe;
                 match &mut self.load {
                     Some(load) => {
-                        load.start(Schedule { phase, start, window });
+                        load.start(Schedule {
+                            phase: times.phase,
+                            start: times.start,
+                            window: times.window,
+                            unobserved: times.unobserved,
+                        });
                         Ok(())
                     }
                     None => self.out_of_turn(),
@@ -243,7 +291,7 @@ impl<S: Duplex> Session<S> {
                 None => self.out_of_turn(),
             },
             Order::Environment => {
-                let environment = serde_json::to_value(environment::Environment::read())?;
+                let environment = serde_json::to_value(environment::read())?;
                 self.say(&Notice::Environment(environment))
             }
             Order::Summarize => {
@@ -275,13 +323,32 @@ impl<S: Duplex> Session<S> {
                     true => Notice::Cut { phase, cut },
                     false => continue,
                 },
-                LoadEvent::Held(started) => Notice::Held { phase, started },
-                LoadEvent::Ended(result) => Notice::Ended(result),
+                LoadEvent::Held(started) => {
+                    self.end_of_window();
+                    Notice::Held { phase, started }
+                }
+                LoadEvent::Ended(result) => {
+                    // Where datagrams were lost nothing is held: the others know when it is over.
+                    self.end_of_window();
+                    if let (Some(observing), Some(_)) = (&self.observing, self.observes.take()) {
+                        observing.tell();
+                    }
+                    Notice::Ended(result)
+                }
                 LoadEvent::Failed(message) => Notice::Failed { status: Status::Peer, message },
             };
             self.say(&notice)?;
         }
         Ok(())
+    }
+
+    /// A window whose end nobody knew before has come to it.
+    fn end_of_window(&self) {
+        if let (Some(observing), Some(ObserveTimes { end: None, .. })) =
+            (&self.observing, self.observes)
+        {
+            observing.end();
+        }
     }
 
     fn is_live(&mut self, cut: &Cut) -> bool {

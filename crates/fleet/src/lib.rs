@@ -2,7 +2,9 @@
 //! process on this machine or an agent elsewhere. The controller decides, hosts do.
 
 pub mod agent;
+pub mod ask;
 mod clock_offset;
 pub mod controller;
 pub mod host;
+mod observing;
 pub mod wire;

@@ -8,12 +8,13 @@ use serde_json::Value;
 use wirecost_model::clock::Nanos;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Cut, PhaseResult, Setting};
+use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
 use wirecost_model::plan::{Endpoints, Plan, Prepared};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 
 /// Both ends must speak the same version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// No message is longer: a plan for a million strands takes some tens of megabytes, the cuts of an
 /// hour at 10 ms some 130.
@@ -31,6 +32,8 @@ pub enum Order {
     Prepare(Box<Plan>),
     /// Where everybody listens: get ready to connect.
     Connect(Endpoints),
+    /// Get ready to observe the machine, for all its hosts.
+    Observe(ObserveRequest),
     /// Begin a phase.
     Start(PhaseTimes),
     /// End the phase after so many transactions, by group and strand.
@@ -44,12 +47,16 @@ pub enum Order {
 }
 
 /// Instants of a phase on the agent's own clock, nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseTimes {
     pub phase: u32,
     pub start: Nanos,
     /// Beginning and end of the window; none where iterations decide.
     pub window: Option<(Nanos, Nanos)>,
+    /// Times beside the window in which nothing observes.
+    pub unobserved: Vec<(Nanos, Nanos)>,
+    /// For the host that observes.
+    pub observe: Option<ObserveTimes>,
 }
 
 /// What an agent tells the controller.
@@ -59,6 +66,8 @@ pub enum Notice {
     Welcome {
         version: u32,
         facts: Box<HostFacts>,
+        /// Of the agent, as its machine numbers processes.
+        pid: u32,
     },
     Pong {
         number: u64,
@@ -77,6 +86,15 @@ pub enum Notice {
         started: BTreeMap<u32, Vec<u64>>,
     },
     Ended(Box<PhaseResult>),
+    /// Everything that observing needs is loaded; nothing is attached. What each probe can do.
+    Watching {
+        probes: Vec<ProbeReport>,
+    },
+    /// What was observed in a phase.
+    Observed {
+        phase: u32,
+        observation: Box<Observation>,
+    },
     Environment(Value),
     Summary {
         settings: Vec<Setting>,

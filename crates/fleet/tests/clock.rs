@@ -46,7 +46,7 @@ impl Host for Elsewhere {
         let notice = match order {
             Order::Hello { version } => {
                 let facts = HostFacts { boot_id: self.name.to_owned(), ..HostFacts::default() };
-                Notice::Welcome { version, facts: Box::new(facts) }
+                Notice::Welcome { version, facts: Box::new(facts), pid: 0 }
             }
             Order::Ping { number } => Notice::Pong { number, now: Monotonic.now() + self.ahead },
             // Far enough.
@@ -100,6 +100,7 @@ fn an_old_answer_does_not_tell_the_time() {
         seed: 1,
         token: "t".to_owned(),
         tcp_samples: 0,
+        probes: Vec::new(),
     };
     // While the one takes three seconds to say who it is, the other is asked for signs of life.
     let members = vec![

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use wirecost_model::environment::{Channels, Coalescing, FlowControl, Rings};
 
 /// Driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,14 @@ pub struct Driver {
     pub bus: Option<String>,
 }
 
+/// State of a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feature {
+    pub on: bool,
+    /// Whether it can be switched.
+    pub changeable: bool,
+}
+
 /// Asks about devices of the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool {
@@ -27,9 +36,13 @@ pub struct Ethtool {
 // Commands and sizes of <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/ethtool.h>.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
@@ -37,6 +50,12 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 /// Words of `struct ethtool_drvinfo`, and of `struct ethtool_link_settings` without its masks.
 const DRVINFO_WORDS: usize = 49;
 const LINK_SETTINGS_WORDS: usize = 12;
+/// Words of `struct ethtool_ringparam`, `ethtool_coalesce`, `ethtool_pauseparam` and
+/// `ethtool_channels`.
+const RING_WORDS: usize = 9;
+const COALESCE_WORDS: usize = 23;
+const PAUSE_WORDS: usize = 4;
+const CHANNELS_WORDS: usize = 9;
 
 impl Ethtool {
     /// # Errors
@@ -84,12 +103,11 @@ impl Ethtool {
         }
     }
 
-    /// Offloads and other features by the kernel's names, as `tx-tcp-segmentation` and `rx-gro`:
-    /// whether each is on.
+    /// Offloads and other features by the kernel's names, as `tx-tcp-segmentation` and `rx-gro`.
     ///
     /// # Errors
     /// Those of the ioctl.
-    pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, bool>> {
+    pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, Feature>> {
         // struct ethtool_sset_info: command, reserved, 64-bit mask of the sets, their sizes.
         let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
         set_u64(&mut request, 2, 1 << ETH_SS_FEATURES);
@@ -110,14 +128,73 @@ impl Ethtool {
         self.ask(device, &mut states)?;
 
         let names = bytes(&names[3..]);
-        let active = |feature: usize| states[2 + feature / 32 * 4 + 2] >> (feature % 32) & 1 == 1;
+        let bit = |word: usize, feature: usize| {
+            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
+        };
+        let state = |feature| Feature {
+            on: bit(2, feature),
+            changeable: bit(0, feature) && !bit(3, feature),
+        };
         Ok(names
             .chunks_exact(ETH_GSTRING_LEN)
             .map(text)
             .enumerate()
             .filter(|(_, name)| !name.is_empty())
-            .map(|(feature, name)| (name, active(feature)))
+            .map(|(feature, name)| (name, state(feature)))
             .collect())
+    }
+
+    /// Lengths of the rings between driver and device.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn rings(&self, device: &str) -> io::Result<Rings> {
+        let [_, rx_max, _, _, tx_max, rx, _, _, tx] =
+            self.fixed::<RING_WORDS>(device, ETHTOOL_GRINGPARAM)?;
+        Ok(Rings { rx, rx_max, tx, tx_max })
+    }
+
+    /// How long the device waits before it interrupts.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn coalescing(&self, device: &str) -> io::Result<Coalescing> {
+        let words = self.fixed::<COALESCE_WORDS>(device, ETHTOOL_GCOALESCE)?;
+        Ok(Coalescing {
+            adaptive_rx: words[10] != 0,
+            adaptive_tx: words[11] != 0,
+            rx_us: words[1],
+            rx_frames: words[2],
+            tx_us: words[5],
+            tx_frames: words[6],
+        })
+    }
+
+    /// Whether pause frames are obeyed (`rx`) and sent (`tx`).
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn flow_control(&self, device: &str) -> io::Result<FlowControl> {
+        let [_, negotiated, rx, tx] = self.fixed::<PAUSE_WORDS>(device, ETHTOOL_GPAUSEPARAM)?;
+        Ok(FlowControl { negotiated: negotiated != 0, rx: rx != 0, tx: tx != 0 })
+    }
+
+    /// Queues in use and how many there can be.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn channels(&self, device: &str) -> io::Result<Channels> {
+        let [_, rx_max, tx_max, _, combined_max, rx, tx, _, combined] =
+            self.fixed::<CHANNELS_WORDS>(device, ETHTOOL_GCHANNELS)?;
+        Ok(Channels { rx, rx_max, tx, tx_max, combined, combined_max })
+    }
+
+    /// Asks for a structure of a fixed number of words.
+    fn fixed<const WORDS: usize>(&self, device: &str, command: u32) -> io::Result<[u32; WORDS]> {
+        let mut request = [0; WORDS];
+        request[0] = command;
+        self.ask(device, &mut request)?;
+        Ok(request)
     }
 
     /// `request` starts with a command and is as long as the kernel takes it to be from what is in
@@ -193,8 +270,13 @@ mod tests {
         assert_eq!(ethtool.driver("eth0").unwrap().name, "veth");
         assert_eq!(ethtool.speed("eth0").unwrap(), 10_000_000_000);
         let features = ethtool.features("eth0").unwrap();
-        assert_eq!(features.get("tx-tcp-segmentation"), Some(&true));
-        assert_eq!(features.get("rx-lro"), Some(&false));
+        assert_eq!(features["tx-tcp-segmentation"], Feature { on: true, changeable: true });
+        assert!(!features["rx-lro"].on);
+        let channels = ethtool.channels("eth0").unwrap();
+        assert!(channels.rx > 0 && channels.rx <= channels.rx_max);
+        // A pair has no rings, and no wire to pause on.
+        assert!(ethtool.flow_control("eth0").is_err());
+        assert!(ethtool.rings("no-such-device").is_err());
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());

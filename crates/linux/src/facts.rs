@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use wirecost_model::host::HostFacts;
 
 use crate::cpu_list::parse_list;
-use crate::environment::{field, kibibytes};
+use crate::environment::files::{field, kibibytes};
 use crate::thread::allowed_cpus;
 
 /// Facts of this host, for the process that asks.

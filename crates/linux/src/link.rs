@@ -36,6 +36,8 @@ pub struct Link {
     pub tx_queue_len: Option<u32>,
     /// Kind of its root queueing discipline.
     pub qdisc: Option<String>,
+    /// Packets that the device dropped as it had no place for them.
+    pub rx_missed: Option<u64>,
     /// Switched on by the administrator.
     pub up: bool,
     /// Able to carry packets, as RFC 2863 defines it. `lo` has no such state and counts as able
@@ -228,6 +230,7 @@ impl Link {
             mtu: None,
             tx_queue_len: None,
             qdisc: None,
+            rx_missed: None,
             up,
             running: false,
         };
@@ -237,6 +240,7 @@ impl Link {
                 LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
                 LinkAttribute::TxQueueLen(length) => link.tx_queue_len = Some(*length),
                 LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind.clone()),
+                LinkAttribute::Stats64(stats) => link.rx_missed = Some(stats.rx_missed_errors),
                 LinkAttribute::OperState(State::Up) => link.running = up,
                 LinkAttribute::OperState(State::Unknown) => link.running = up,
                 LinkAttribute::LinkInfo(infos) => {

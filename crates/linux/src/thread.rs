@@ -42,12 +42,28 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())
 }
 
+/// What must be on time, the more urgent first where two are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Counters of the load.
+    Cut = 2,
+    /// Whoever observes.
+    Watch = 1,
+}
+
 /// Lets the calling thread run before all ordinary ones, for work that is short and must be on
 /// time. Returns whether the kernel allowed it (it asks for CAP_SYS_NICE).
-pub fn make_urgent() -> bool {
-    let parameters = libc::sched_param { sched_priority: 1 };
+pub fn make_urgent(urgency: Urgency) -> bool {
+    let parameters = libc::sched_param { sched_priority: urgency as libc::c_int };
     // SAFETY: passes a valid, initialised structure that the kernel only reads.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// Takes [`make_urgent`] back.
+pub fn make_ordinary() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: passes a valid, initialised structure that the kernel only reads. Less is always granted.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 
 /// Makes timers of the calling thread fire without the 50 us that the kernel may add to save power

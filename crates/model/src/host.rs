@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a host is, read once when its agent starts.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     pub hostname: String,
     /// /proc/sys/kernel/random/boot_id: hosts with the same one share a kernel, and so a clock.

@@ -10,7 +10,9 @@ use crate::host::CpuSnapshot;
 use crate::program::Side;
 
 /// Bytes a host has moved, by direction and end. `tx` is from connector to acceptor, `rx` back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Bytes {
     /// Sent by this host as the connector.
     pub tx_sent: u64,
@@ -70,7 +72,9 @@ pub struct Counters {
 }
 
 /// Datagrams by sequence number. All zero for stream protocols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Datagrams {
     pub sent: u64,
     pub received: u64,
@@ -90,6 +94,8 @@ pub enum Edge {
     /// A multiple of the interval after the window's start (or, in the ramp, before it).
     Interval,
     WindowEnd,
+    /// Within the time just before or just after the window in which nothing observes.
+    Unobserved,
     /// Everything sent has arrived or is given up.
     PhaseEnd,
 }
@@ -169,7 +175,9 @@ impl FairnessSums {
 }
 
 /// A setting as it was asked for and as the kernel granted it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Setting {
     /// Socket option as in the profile, and which half of it: `wndsz.send`, `wndsz.receive`, `mss`.
     pub name: String,

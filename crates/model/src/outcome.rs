@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting};
+use crate::observe::Observation;
 use crate::profile::Until;
 use crate::program::Side;
 use crate::status::Status;
@@ -17,7 +18,17 @@ pub struct Outcome {
     pub error: Option<String>,
     pub phases: Vec<PhasePlan>,
     pub hosts: Vec<HostOutcome>,
+    pub observations: Vec<PhaseObservation>,
     pub warnings: Vec<Warning>,
+}
+
+/// What was observed of one machine in one phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseObservation {
+    pub phase: u32,
+    /// Host that observed, by index.
+    pub host: u32,
+    pub observation: Observation,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +54,8 @@ pub struct HostOutcome {
     /// Whether no other host of the run uses those CPUs.
     pub owns_cpus: bool,
     pub workers: u32,
+    /// Process of its agent, as its machine numbers processes.
+    pub pid: u32,
     /// Its clock minus the controller's, nanoseconds, and how far that can be wrong.
     pub clock_offset: i64,
     pub clock_error: u64,

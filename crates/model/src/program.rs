@@ -8,7 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::profile::{Options, Position, Until};
 
 /// Which side of a profile a host plays. (uperf: master and slave.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     Master,

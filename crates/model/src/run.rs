@@ -3,18 +3,21 @@
 //! A key is never absent; what was not measured is `null`. Adding a key keeps the version, changing
 //! or removing one makes a new one. The JSON Schema is docs/schema/wirecost.run-1.json.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::measure::{Bytes, Datagrams, Setting};
+use crate::observe::{Observed, ProbeReport};
 use crate::program::Side;
 use crate::status::Status;
 use crate::warning::Entry;
 
 pub const SCHEMA: &str = "wirecost.run/1";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     pub status: Status,
     /// One message, where `status` is not `ok`.
@@ -43,11 +46,55 @@ pub struct Run {
     pub settings: Vec<Setting>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
+    /// What probes saw in the window; null where nothing observed.
+    pub observe: Option<Observe>,
     pub warnings: Vec<Entry>,
 }
 
+/// What probes saw, and what it cost to look.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Observe {
+    pub cost: Option<ObserverCost>,
+    /// Why `cost` is null.
+    pub cost_reason: Option<String>,
+    pub probes: Vec<ProbeReport>,
+    /// Of each host that has CPUs of its own; of those that share CPUs, once for all.
+    pub hosts: Vec<Observed>,
+    /// Runs of the same profile, each under other probes.
+    pub passes: Vec<Pass>,
+}
+
+/// Throughput under observation against that just before and just after, in the same run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObserverCost {
+    /// `bits_per_second`, or `transactions_per_second` where no bytes move.
+    pub metric: String,
+    pub observed: f64,
+    pub unobserved: f64,
+    /// `observed` over `unobserved`; 1 costs nothing.
+    pub ratio: f64,
+    /// 95% interval of `ratio`; null where there are too few parts to tell.
+    pub interval: Option<(f64, f64)>,
+    /// Time without observers that this rests on.
+    pub unobserved_seconds: f64,
+}
+
+/// One run of the profile under one set of probes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Pass {
+    pub probes: Vec<String>,
+    /// Whether the document's figures are of this pass.
+    pub headline: bool,
+    pub status: Status,
+    pub error: Option<String>,
+    /// Length of its window.
+    pub seconds: Option<f64>,
+    pub bits_per_second: Option<f64>,
+    pub transactions_per_second: Option<f64>,
+}
+
 /// The steady interval that counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     pub seconds: f64,
     /// Index of the phase it belongs to.
@@ -58,7 +105,7 @@ pub struct Window {
     pub kind: WindowKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowKind {
     Duration,
@@ -66,7 +113,7 @@ pub enum WindowKind {
 }
 
 /// Application bytes received at the far end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
     /// Both directions.
     pub bits_per_second: f64,
@@ -78,14 +125,14 @@ pub struct Throughput {
     pub rx_bytes: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Transactions {
     pub count: u64,
     pub per_second: f64,
 }
 
 /// Flowops of the master; each counts once, also where its mirror ran on a peer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operations {
     pub count: u64,
     pub per_second: f64,
@@ -93,7 +140,7 @@ pub struct Operations {
     pub timeouts: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connections {
     /// Open when the window began.
     pub open: u64,
@@ -101,7 +148,7 @@ pub struct Connections {
 }
 
 /// Microseconds. Quantiles are within 1%.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     pub p50: f64,
     pub p90: f64,
@@ -113,7 +160,7 @@ pub struct Latency {
 }
 
 /// What one flowop did in the window, summed over the hosts of its side.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowopRow {
     #[serde(rename = "type")]
     pub kind: String,
@@ -130,7 +177,7 @@ pub struct FlowopRow {
 }
 
 /// One uperf transaction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseRow {
     pub phase: u32,
     pub kind: WindowKind,
@@ -150,7 +197,7 @@ pub struct PhaseRow {
 }
 
 /// One interval of the headline phase's window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Seconds since the window began.
     pub start: f64,
@@ -163,7 +210,7 @@ pub struct Interval {
     pub failed: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tcp {
     /// Segments retransmitted in the window, all flows, both ends; null where a host could not tell.
     pub retransmits: Option<u64>,
@@ -174,14 +221,14 @@ pub struct Tcp {
     pub rtt_samples: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fairness {
     /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
     pub jain: f64,
     pub strands: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRow {
     pub name: String,
     pub role: Side,
@@ -209,21 +256,24 @@ pub struct HostRow {
 }
 
 /// Percent; the seven add up to 100.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     pub usr: f64,
+    /// Work of the idle loop included, where that was timed.
     pub sys: f64,
     pub irq: f64,
     pub softirq: f64,
+    /// As /proc/stat counts it. A trace cannot see it, so it is taken off usr and sys.
     pub steal: f64,
     /// Waiting for a disk included.
     pub idle: f64,
-    /// Time that passed but that /proc/stat shows nowhere; negative where it shows too much.
+    /// Time that passed but that /proc/stat shows nowhere; negative where it shows too much. 0
+    /// where every transition was timed (`cpu_source` is `bpf`).
     pub unaccounted: f64,
     pub per_cpu: Vec<CpuLine>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuLine {
     pub cpu: u32,
     pub usr: f64,
@@ -235,7 +285,7 @@ pub struct CpuLine {
 }
 
 /// A kernel that one or more hosts share: all its CPUs' busy cycles over all bytes delivered once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineRow {
     pub name: String,
     pub hosts: Vec<String>,
@@ -245,6 +295,21 @@ pub struct MachineRow {
     pub cycles_per_kbyte: Option<f64>,
     pub cycles_source: Option<String>,
     pub cycles_reason: Option<String>,
+}
+
+/// The JSON Schema of a document of wirecost, as it is published in docs/schema.
+#[must_use]
+pub fn schema_of<T: JsonSchema>(name: &str) -> serde_json::Value {
+    // Of what is written, where every key is there.
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let file = name.replace('/', "-");
+    schema.insert(
+        "$id".to_owned(),
+        format!("https://github.com/wirecost/wirecost/blob/main/docs/schema/{file}.json").into(),
+    );
+    schema.insert("title".to_owned(), name.into());
+    schema.to_value()
 }
 
 impl Run {
@@ -273,6 +338,7 @@ impl Run {
             settings: Vec::new(),
             hosts: Vec::new(),
             machines: Vec::new(),
+            observe: None,
             warnings: Vec::new(),
         }
     }

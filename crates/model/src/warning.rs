@@ -15,6 +15,8 @@ pub enum Warning {
     Steal { host: String, percent: f64 },
     /// CPU time that /proc/stat shows nowhere.
     UnaccountedCpu { host: String, percent: f64 },
+    /// Programs that are not part of the run used CPU time, which is in its cost.
+    ForeignCpu { host: String, percent: f64, programs: Vec<String> },
     /// Datagrams were lost; where, as far as the hosts can tell.
     DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64 },
     /// Operations failed and `canfail` let the strand go on.
@@ -48,6 +50,7 @@ impl Warning {
             Warning::LostIntervals { .. } => "lost-intervals",
             Warning::Steal { .. } => "steal",
             Warning::UnaccountedCpu { .. } => "unaccounted-cpu",
+            Warning::ForeignCpu { .. } => "foreign-cpu",
             Warning::DatagramsLost { .. } => "datagrams-lost",
             Warning::FailedOperations { .. } => "failed-operations",
             Warning::UnfinishedStrands { .. } => "unfinished-strands",
@@ -72,6 +75,7 @@ impl Warning {
             | Warning::LostIntervals { host, .. }
             | Warning::Steal { host, .. }
             | Warning::UnaccountedCpu { host, .. }
+            | Warning::ForeignCpu { host, .. }
             | Warning::UnfinishedStrands { host, .. }
             | Warning::WindowSkew { host, .. }
             | Warning::ClockOffset { host, .. }
@@ -124,6 +128,12 @@ impl std::fmt::Display for Warning {
                 f,
                 "{percent:.1}% of {host}'s CPU time is in no column of /proc/stat: its ticks are \
                  too coarse for this load; take a longer --duration"
+            ),
+            Warning::ForeignCpu { host, percent, programs } => write!(
+                f,
+                "other programs used {percent:.1}% of the busy CPU time of {host} ({}), and the cost \
+                 includes it: end them, or give the run CPUs of its own",
+                programs.join(", ")
             ),
             Warning::DatagramsLost { lost, sent, receive_buffer_drops } => {
                 let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
@@ -181,7 +191,7 @@ impl std::fmt::Display for Warning {
 }
 
 /// A warning as JSON documents carry it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Entry {
     pub code: String,
     pub message: String,

@@ -5,6 +5,7 @@
 //! detach, and are gone with the process however it ends: they hang on descriptors.
 
 mod bpf;
+mod empty;
 mod observer;
 mod probe;
 mod probes;
@@ -12,6 +13,7 @@ mod sampler;
 mod tracker;
 
 pub use bpf::BpfError;
+pub use empty::EmptyHooks;
 pub use observer::Observer;
 pub use probe::About;
 pub use probes::{Set, describe, layers, names};

@@ -132,8 +132,8 @@ impl Observer {
         Observation { probes: self.reports(), parts }
     }
 
-    /// How each probe of the request did.
-    fn reports(&mut self) -> Vec<ProbeReport> {
+    /// How each probe of the request did; before the first window, what each can do.
+    pub fn reports(&mut self) -> Vec<ProbeReport> {
         let host = self.request.parts.first().map(|part| part.host.clone()).unwrap_or_default();
         let mut reports = Vec::new();
         for seat in &self.seats {

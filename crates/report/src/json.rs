@@ -1,11 +1,11 @@
-//! The document of a run as JSON, to a file or a stream. A file is either as it was before or whole.
+//! A document as JSON, to a file or a stream. A file is either as it was before or whole.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use wirecost_model::run::Run;
+use serde::Serialize;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write JSON to {target}: {source}")]
@@ -32,10 +32,14 @@ impl From<&str> for Target {
 }
 
 /// Writes the document; `stream` is used only for [`Target::Stream`].
-pub fn write(run: &Run, target: &Target, stream: &mut dyn Write) -> Result<(), JsonError> {
+pub fn write(
+    document: &impl Serialize,
+    target: &Target,
+    stream: &mut dyn Write,
+) -> Result<(), JsonError> {
     let (name, result) = match target {
-        Target::Stream => ("the standard output".to_owned(), to_stream(run, stream)),
-        Target::File(path) => (path.display().to_string(), to_file(run, path)),
+        Target::Stream => ("the standard output".to_owned(), to_stream(document, stream)),
+        Target::File(path) => (path.display().to_string(), to_file(document, path)),
     };
     result.map_err(|source| JsonError { target: name, source })
 }
@@ -70,19 +74,19 @@ fn hidden(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-fn to_stream(run: &Run, stream: &mut dyn Write) -> io::Result<()> {
-    stream.write_all(&text(run)?)?;
+fn to_stream(document: &impl Serialize, stream: &mut dyn Write) -> io::Result<()> {
+    stream.write_all(&text(document)?)?;
     stream.flush()
 }
 
-fn text(run: &Run) -> io::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec_pretty(run)?;
+fn text(document: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(document)?;
     text.push(b'\n');
     Ok(text)
 }
 
-fn to_file(run: &Run, path: &Path) -> io::Result<()> {
-    let text = text(run)?;
+fn to_file(document: &impl Serialize, path: &Path) -> io::Result<()> {
+    let text = text(document)?;
     // A link stays a link, and a pipe or /dev/null is written to, not replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -97,6 +101,8 @@ fn to_file(run: &Run, path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::run::Run;
+
     use super::*;
 
     fn run() -> Run {

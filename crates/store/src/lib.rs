@@ -1,5 +1,6 @@
-//! Records of runs on disk. A record is a directory with `run.json`, the document of the run, and
-//! `hosts.json`, the environment of each host by its name.
+//! Records of runs on disk. A record is a directory with `run.json`, the document of the run (or
+//! `observe.json`, of a host that was only observed), and `hosts.json`, the environment of each host
+//! by its name.
 //!
 //! A [`Record`] is made before the run, so that a directory that cannot take it is refused before
 //! anything moves, and saved after it. A file is either not there or whole, also after a crash.
@@ -9,9 +10,11 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use wirecost_model::observe::Watched;
 use wirecost_model::run::Run;
 
 pub const RUN: &str = "run.json";
+pub const OBSERVATION: &str = "observe.json";
 pub const HOSTS: &str = "hosts.json";
 
 /// Why a record cannot be made or saved.
@@ -63,13 +66,23 @@ impl Record {
         write(&self.directory, RUN, run)
     }
 
+    /// The same of a host that was only observed.
+    pub fn save_observation(
+        &self,
+        watched: &Watched,
+        hosts: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<(), StoreError> {
+        write(&self.directory, HOSTS, hosts)?;
+        write(&self.directory, OBSERVATION, watched)
+    }
+
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 }
 
 fn refuse_used(directory: &Path) -> Result<(), StoreError> {
-    if directory.join(RUN).exists() {
+    if [RUN, OBSERVATION].iter().any(|name| directory.join(name).exists()) {
         return Err(StoreError::AlreadyRecorded(directory.to_owned()));
     }
     let mut entries = fs::read_dir(directory).map_err(|source| StoreError::Io {

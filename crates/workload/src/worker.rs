@@ -229,12 +229,12 @@ impl Worker {
             .groups
             .iter()
             .map(|group| match until(group) {
-                Some(Until::Duration(length)) if !by_iterations => Gate {
-                    start: order.start,
-                    end: order.window.start.saturating_add(nanos(length)),
-                    closed: false,
-                    finishing: false,
-                },
+                Some(Until::Duration(length)) if !by_iterations => {
+                    let end = order.window.start.saturating_add(nanos(length));
+                    // Who fills the window goes on for as long as the phase does after it.
+                    let end = if end >= order.window.end { order.end.max(end) } else { end };
+                    Gate { start: order.start, end, closed: false, finishing: false }
+                }
                 _ => Gate { start: order.start, end: 0, closed: true, finishing: false },
             })
             .collect();

@@ -161,6 +161,7 @@ impl Traffic {
                 .enumerate()
                 .map(|(number, side)| self.host(number, side, fault))
                 .collect(),
+            observations: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -191,6 +192,7 @@ impl Traffic {
             cpus: vec![0, 1],
             owns_cpus: true,
             workers: 1,
+            pid: 0,
             clock_offset: believed,
             clock_error: self.offset_errors[number].unsigned_abs(),
             phases: vec![self.phase(number, side, kept, schedule, misjudged)],
@@ -349,6 +351,7 @@ pub(crate) fn analyze(outcome: &Outcome) -> Run {
         engine: "epoll".to_owned(),
         version: "0.1.0".to_owned(),
         started_unix_ms: 1_700_000_000_000,
+        probes: Vec::new(),
     };
     wirecost_analyze::run(outcome, &meta)
 }

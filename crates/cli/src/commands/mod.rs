@@ -2,9 +2,13 @@
 
 mod agent;
 mod check;
+mod doctor;
 mod lab;
 mod list;
+mod observe;
 pub(crate) mod run;
+
+use std::ffi::OsString;
 
 use clap::Subcommand;
 use wirecost_model::status::Status;
@@ -14,6 +18,8 @@ use crate::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Run>),
+    Doctor(doctor::Doctor),
+    Observe(observe::Observe),
     Check(check::Check),
     List(list::List),
     Agent(agent::Agent),
@@ -24,11 +30,35 @@ impl Command {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         match self {
             Command::Run(command) => command.run(),
+            Command::Doctor(command) => command.run(),
+            Command::Observe(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),
             Command::Lab(command) => command.run(),
         }
+    }
+}
+
+/// Writes the JSON that a command line asked for which nobody understands.
+pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
+    let arguments: Vec<String> =
+        arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let target = arguments.iter().enumerate().find_map(|(place, argument)| {
+        match argument.strip_prefix("--json") {
+            Some("") => arguments.get(place + 1).cloned(),
+            Some(value) => value.strip_prefix('=').map(ToOwned::to_owned),
+            None => None,
+        }
+    });
+    let (Some(command), Some(target)) = (arguments.get(1), target) else { return };
+    let written = match command.as_str() {
+        "run" => run::refuse(&target, message.trim_end()),
+        "doctor" => doctor::refuse(&target, message.trim_end()),
+        _ => return,
+    };
+    if let Err(failure) = written {
+        failure.print();
     }
 }
 

@@ -16,13 +16,13 @@ use crate::honesty::profile;
 use crate::program::{Program, Running};
 
 /// An agent that listens; it ends with this.
-struct Agent {
+pub(crate) struct Agent {
     running: Option<Running>,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Agent {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut running = Program::new(["agent", "--listen", "127.0.0.1:0"]).start();
         let line = running.line(|line| line.contains("listens at"));
         let address = line.split_whitespace().last().unwrap().to_owned();
@@ -130,8 +130,15 @@ impl Hostile {
         assert!(message.contains("has not agreed to receive"), "{message}");
         let start = Monotonic.now();
         let window = Some((start, start + 50 * MILLISECOND));
-        self.order(&Order::Start(PhaseTimes { phase: 0, start, window: None }));
-        self.order(&Order::Start(PhaseTimes { phase: 1, start, window }));
+        let times = |phase, window| PhaseTimes {
+            phase,
+            start,
+            window,
+            unobserved: Vec::new(),
+            observe: None,
+        };
+        self.order(&Order::Start(times(0, None)));
+        self.order(&Order::Start(times(1, window)));
         self.order(&Order::Summarize);
         while !matches!(self.notice(), Notice::Summary { .. }) {}
     }

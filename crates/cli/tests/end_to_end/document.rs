@@ -1,15 +1,19 @@
-//! The JSON of a run, checked against its published schema.
+//! The JSON of a command, checked against its published schema.
 
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use serde_json::Value;
 
-static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
-    let text = include_str!("../../../../docs/schema/wirecost.run-1.json");
+static RUN: LazyLock<Validator> =
+    LazyLock::new(|| validator(include_str!("../../../../docs/schema/wirecost.run-1.json")));
+static OBSERVE: LazyLock<Validator> =
+    LazyLock::new(|| validator(include_str!("../../../../docs/schema/wirecost.observe-1.json")));
+
+fn validator(text: &str) -> Validator {
     let schema = serde_json::from_str(text).expect("the schema is JSON");
     jsonschema::validator_for(&schema).expect("the schema is one")
-});
+}
 
 /// A document that its schema has accepted.
 #[derive(Debug)]
@@ -17,7 +21,8 @@ pub(crate) struct Document(Value);
 
 impl Document {
     pub(crate) fn valid(value: Value) -> Self {
-        let errors: Vec<String> = SCHEMA
+        let schema = if value["schema"] == "wirecost.observe/1" { &OBSERVE } else { &RUN };
+        let errors: Vec<String> = schema
             .iter_errors(&value)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();

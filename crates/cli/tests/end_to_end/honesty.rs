@@ -131,6 +131,7 @@ fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
         seed: 1,
         token: format!("{}-{builtin}-{fault:?}", std::process::id()),
         tcp_samples: 4,
+        probes: Vec::new(),
     };
     let members = vec![member(agent("master")), member(Faulty { agent: agent("peer"), fault })];
     let stop = AtomicBool::new(false);
@@ -140,6 +141,7 @@ fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
         engine: engine.name().to_owned(),
         version: String::new(),
         started_unix_ms: 0,
+        probes: Vec::new(),
     };
     wirecost_analyze::run(&outcome, &meta)
 }

@@ -21,7 +21,7 @@ use wirecost_workload::language;
 
 use crate::connections::{Totals, established};
 use crate::honesty::{agent_command, member};
-use crate::program::{BINARY, Program};
+use crate::program::{BINARY, Program, sources};
 
 #[test]
 fn each_host_has_its_cost() {
@@ -35,11 +35,11 @@ fn each_host_has_its_cost() {
     let mut all: Vec<&Value> = Vec::new();
     for host in hosts {
         assert!(host["cpu"].is_object(), "{host:#}");
-        assert_eq!(host["cpu_source"], "proc-stat");
+        assert_eq!(host["cpu_source"], sources().0);
         assert_eq!(host["cycles_per_kbyte"].as_f64().is_some_and(|c| c > 0.0), own_cpus);
         assert_eq!(host["cycles_reason"].is_null(), own_cpus);
         if own_cpus {
-            assert_eq!(host["cycles_source"], "tsc-ticks");
+            assert_eq!(host["cycles_source"], sources().1);
             all.extend(host["cpus"].as_array().unwrap());
         }
     }
@@ -238,6 +238,7 @@ fn tcp_counts_the_same_bytes() {
             seed: 1,
             token: "tcp_counts_the_same_bytes".to_owned(),
             tcp_samples: 4,
+            probes: Vec::new(),
         };
         let stop = AtomicBool::new(false);
         let outcome = controller::run(&profile, members.collect(), &settings, &stop, &mut ());
@@ -246,6 +247,7 @@ fn tcp_counts_the_same_bytes() {
             engine: engine.name().to_owned(),
             version: String::new(),
             started_unix_ms: 0,
+            probes: Vec::new(),
         };
         let run = wirecost_analyze::run(&outcome, &meta);
         assert_eq!((run.status, run.error), (Status::Ok, None));

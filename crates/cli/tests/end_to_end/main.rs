@@ -10,10 +10,12 @@
 mod agents;
 mod builtins;
 mod connections;
+mod doctor;
 mod document;
 mod honesty;
 mod interruption;
 mod lab;
+mod observe;
 mod output;
 mod program;
 mod refusals;

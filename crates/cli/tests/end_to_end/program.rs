@@ -29,6 +29,15 @@ const MARK: &str = "WIRECOST_TEST_MARK";
 pub(crate) const SHORT: [&str; 7] =
     ["--duration", "500ms", "--ramp", "100ms", "--interval", "100ms", "--quiet"];
 
+/// Where CPU time and cycles come from on this machine, for who runs the tests.
+pub(crate) fn sources() -> (&'static str, &'static str) {
+    use wirecost_linux::privilege::{TRACING, missing};
+    match missing(TRACING).is_empty() {
+        true => ("bpf", "tsc-exact"),
+        false => ("proc-stat", "tsc-ticks"),
+    }
+}
+
 /// One execution of the program that is being put together.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -87,6 +96,35 @@ impl Program {
     pub(crate) fn file(self, name: &str, text: &str) -> Self {
         fs::write(self.home.path().join(name), text).expect("a file for the program");
         self
+    }
+
+    /// As a user without any rights, who has a copy of the program for that.
+    pub(crate) fn unprivileged(arguments: &[&str]) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        const NOBODY: u32 = 65534;
+        let mut program = Self::new(arguments);
+        let copy = program.home.path().join("wirecost");
+        fs::copy(BINARY, &copy).expect("a copy of the program");
+        let mut command = Command::new(&copy);
+        command.args(arguments);
+        for (name, value) in program.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command
+            .current_dir(program.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        for path in [program.home.path().to_owned(), program.home.path().join("tmp"), copy] {
+            let open = fs::Permissions::from_mode(0o777);
+            fs::set_permissions(path, open).expect("everybody may");
+        }
+        program.command = command;
+        program
     }
 
     pub(crate) fn directory(&self) -> &Path {

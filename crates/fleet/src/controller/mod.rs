@@ -14,7 +14,8 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::event::{Event, HostBrief, Listener};
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Cut, PhaseResult, Setting};
-use wirecost_model::outcome::{HostOutcome, Outcome, PhasePlan};
+use wirecost_model::observe::{ObserveRequest, Part};
+use wirecost_model::outcome::{HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
@@ -56,6 +57,8 @@ pub struct Settings {
     pub token: String,
     /// Connections each worker samples with TCP_INFO.
     pub tcp_samples: u32,
+    /// Names of the probes that watch every machine.
+    pub probes: Vec<String>,
 }
 
 /// Why a run ended before its end.
@@ -117,6 +120,7 @@ fn refused(errors: &[ProgramError]) -> Outcome {
         error: Some(text.join("\n")),
         phases: Vec::new(),
         hosts: Vec::new(),
+        observations: Vec::new(),
         warnings: Vec::new(),
     }
 }
@@ -126,6 +130,10 @@ struct Seat {
     member: Member,
     program: Program,
     facts: HostFacts,
+    /// Of its agent.
+    pid: u32,
+    /// Whether it watches its machine, for all hosts there.
+    observes: bool,
     offset: Offset,
     heard: Instant,
     cpus: Vec<u32>,
@@ -150,6 +158,7 @@ struct Controller<'a> {
     /// Of the newest ping, so that an answer is taken for that of its own question only.
     ping: u64,
     plans: Vec<PhasePlan>,
+    observations: Vec<PhaseObservation>,
     warnings: Vec<Warning>,
     /// What has come while something else was waited for.
     put_by: Vec<(usize, Notice)>,
@@ -173,6 +182,8 @@ impl<'a> Controller<'a> {
                 member,
                 program,
                 facts: HostFacts::default(),
+                pid: 0,
+                observes: false,
                 offset: Offset::default(),
                 heard: Instant::now(),
                 cpus: Vec::new(),
@@ -196,6 +207,7 @@ impl<'a> Controller<'a> {
             pinged: Instant::now(),
             ping: 0,
             plans: Vec::new(),
+            observations: Vec::new(),
             warnings: Vec::new(),
             put_by: Vec::new(),
             ticked: 0,
@@ -216,6 +228,7 @@ impl<'a> Controller<'a> {
         let endpoints = self.prepare()?;
         self.order_all(|_| Order::Connect(endpoints.clone()))?;
         self.one_from_each("readiness", |notice| matches!(notice, Notice::Ready))?;
+        self.observe()?;
         let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
         let hosts = self
             .seats
@@ -248,8 +261,9 @@ impl<'a> Controller<'a> {
         let welcomes =
             self.one_from_each("greeting", |notice| matches!(notice, Notice::Welcome { .. }))?;
         for (number, notice) in welcomes {
-            if let Notice::Welcome { facts, .. } = notice {
+            if let Notice::Welcome { facts, pid, .. } = notice {
                 self.seats[number].facts = *facts;
+                self.seats[number].pid = pid;
             }
         }
         Ok(())
@@ -317,6 +331,40 @@ impl<'a> Controller<'a> {
                 seat.cpus = seat.member.cpus.clone();
             }
         }
+    }
+
+    /// Has the first host of every machine watch it. Hooks in a kernel are paid by all its hosts, so
+    /// one must do.
+    fn observe(&mut self) -> Result<(), Stopped> {
+        if self.settings.probes.is_empty() {
+            return Ok(());
+        }
+        let machines: Vec<String> = self.seats.iter().map(|s| s.facts.boot_id.clone()).collect();
+        let mut loading = Vec::new();
+        for (number, machine) in machines.iter().enumerate() {
+            if machines[..number].contains(machine) {
+                continue;
+            }
+            let here: Vec<&Seat> = self
+                .seats
+                .iter()
+                .zip(&machines)
+                .filter_map(|(seat, of)| (of == machine).then_some(seat))
+                .collect();
+            let request =
+                ObserveRequest { probes: self.settings.probes.clone(), parts: parts(&here) };
+            let seat = &mut self.seats[number];
+            seat.observes = true;
+            seat.member.host.order(Order::Observe(request))?;
+            loading.push(number);
+        }
+        for number in loading {
+            let due = Instant::now() + SET_UP;
+            self.wait("the probes", due, |from, notice| {
+                from == number && matches!(notice, Notice::Watching { .. })
+            })?;
+        }
+        Ok(())
     }
 
     fn prepare(&mut self) -> Result<Endpoints, Stopped> {
@@ -490,6 +538,7 @@ impl<'a> Controller<'a> {
                 },
                 owns_cpus: seat.owns_cpus,
                 workers: seat.workers,
+                pid: seat.pid,
                 clock_offset: seat.offset.nanos,
                 clock_error: seat.offset.error,
                 phases: seat.phases,
@@ -503,8 +552,32 @@ impl<'a> Controller<'a> {
         if let Some(seat) = hosts.iter().find(|host| host.side == Side::Master) {
             phases::choose_headline(&mut phases, &seat.phases);
         }
-        Outcome { status, error, phases, hosts, warnings: self.warnings }
+        Outcome {
+            status,
+            error,
+            phases,
+            hosts,
+            observations: self.observations,
+            warnings: self.warnings,
+        }
     }
+}
+
+/// What figures are wanted of: of the machine, and of each host where all have CPUs of their own.
+fn parts(here: &[&Seat]) -> Vec<Part> {
+    let name = |seat: &&Seat| seat.member.host.name().to_owned();
+    let part = |seats: &[&Seat], cpus| Part {
+        host: seats.first().map(name).unwrap_or_default(),
+        covers: seats.iter().map(name).collect(),
+        cpus,
+        netns_of: seats.first().map(|seat| seat.pid),
+        ..Part::default()
+    };
+    let mut parts = vec![part(here, None)];
+    if here.len() > 1 && here.iter().all(|seat| seat.owns_cpus) {
+        parts.extend(here.iter().map(|seat| part(&[*seat], Some(seat.cpus.clone()))));
+    }
+    parts
 }
 
 fn is_environment(notice: &Notice) -> bool {

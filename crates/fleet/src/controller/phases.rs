@@ -1,22 +1,50 @@
 //! One phase after the other: all hosts begin, cut their counters and end at the same instants.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::event::{Event, HostCounters};
 use wirecost_model::measure::{Edge, PhaseResult};
-use wirecost_model::outcome::PhasePlan;
+use wirecost_model::observe::ObserveTimes;
+use wirecost_model::outcome::{PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Profile, Transaction, Until};
 use wirecost_model::status::Status;
 use wirecost_workload::limits::{Counts, agree, may_wait};
 use wirecost_workload::protocols;
 
-use super::{Controller, DRAIN, STALL, Seat, Stopped};
+use super::{Controller, DRAIN, SET_UP, STALL, Seat, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
 
 /// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
 const LEAD: Nanos = 20 * MILLISECOND;
+
+/// Hooks are put in place, and taken away, within this time at either side of the window.
+const SETTLE: Nanos = 100 * MILLISECOND;
+/// Ramp before the time without observers, so that connections are up to speed.
+const SPEED_UP: Nanos = 200 * MILLISECOND;
+/// Shorter times without observers say nothing.
+const SHORTEST_BESIDE: Nanos = 100 * MILLISECOND;
+const LONGEST_BESIDE: Nanos = 500 * MILLISECOND;
+
+/// Times just before and just after the window in which nothing observes, so that the result shows
+/// what observing costs. None where the ramp or the window is too short for that.
+fn beside(start: Nanos, (from, to): (Nanos, Nanos)) -> Vec<(Nanos, Nanos)> {
+    let ramp = (from - start).saturating_sub(SETTLE + SPEED_UP);
+    let length = ramp.min((to - from) / 10).min(LONGEST_BESIDE);
+    if length < SHORTEST_BESIDE {
+        return Vec::new();
+    }
+    vec![(from - SETTLE - length, from - SETTLE), (to + SETTLE, to + SETTLE + length)]
+}
+
+/// Whether all groups go on for as long as the phase does.
+fn uniform(profile: &Profile, phase: u32) -> bool {
+    let phase = phase as usize;
+    let all = longest(transactions(profile, phase));
+    transactions(profile, phase).all(|transaction| transaction.until == all)
+}
 
 /// The phases of a profile as they are measured. The headline is the longest that lasts a given time;
 /// where none does, [`choose_headline`] finds it when they have been measured.
@@ -104,14 +132,27 @@ impl Controller<'_> {
     pub(super) fn phase(&mut self, profile: &Profile, phase: u32) -> Result<(), Stopped> {
         let plan = self.plans[phase as usize].clone();
         let ramp = if plan.ramp_seconds > 0.0 { self.settings.ramp } else { 0 };
+        // Which phase is the headline is known before, unless none of them lasts a given time.
+        let observed = plan.headline || !self.plans.iter().any(|plan| plan.headline);
+        let observed = observed && self.seats.iter().any(|seat| seat.observes);
+        let settle = if observed { SETTLE } else { 0 };
         // A clock's error is half of a round trip; an order may meet a slow one.
         let far = self.seats.iter().map(|seat| seat.offset.error).max().unwrap_or(0);
-        let start = Monotonic.now() + LEAD + 4 * far;
+        let start = Monotonic.now() + LEAD + 4 * far + settle.saturating_sub(ramp);
         let window = match plan.until {
             Until::Duration(length) => {
                 Some((start + ramp, (start + ramp).saturating_add(nanos(length))))
             }
             Until::Iterations(_) => None,
+        };
+        let unobserved = match window {
+            Some(window) if observed && uniform(profile, phase) => beside(start, window),
+            _ => Vec::new(),
+        };
+        let observe = ObserveTimes {
+            attach: start + ramp - settle,
+            start: start + ramp,
+            end: window.map(|(_, end)| end),
         };
         for seat in &mut self.seats {
             seat.newest = None;
@@ -120,6 +161,12 @@ impl Controller<'_> {
                 phase,
                 start: there(start),
                 window: window.map(|(from, to)| (there(from), there(to))),
+                unobserved: unobserved.iter().map(|&(a, b)| (there(a), there(b))).collect(),
+                observe: (observed && seat.observes).then(|| ObserveTimes {
+                    attach: there(observe.attach),
+                    start: there(observe.start),
+                    end: observe.end.map(there),
+                }),
             };
             seat.member.host.order(Order::Start(times))?;
         }
@@ -139,6 +186,9 @@ impl Controller<'_> {
             seat.member.host.order(Order::Finish { limits })?;
         }
         let cut_off = self.ended(phase, start, DRAIN + patience)?;
+        if observed {
+            self.observations(phase)?;
+        }
         let hosts = self.counters(start);
         self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts });
         if cut_off && (phase as usize) + 1 < self.plans.len() {
@@ -153,6 +203,25 @@ impl Controller<'_> {
                     (DRAIN + patience).as_secs()
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Gathers what was observed.
+    fn observations(&mut self, phase: u32) -> Result<(), Stopped> {
+        let mut missing: BTreeSet<usize> =
+            (0..self.seats.len()).filter(|&seat| self.seats[seat].observes).collect();
+        while !missing.is_empty() {
+            let due = Instant::now() + SET_UP;
+            let (host, notice) = self.wait("what was observed", due, |from, notice| {
+                missing.contains(&from)
+                    && matches!(notice, Notice::Observed { phase: of, .. } if *of == phase)
+            })?;
+            missing.remove(&host);
+            if let Notice::Observed { observation, .. } = notice {
+                let observation = *observation;
+                self.observations.push(PhaseObservation { phase, host: host as u32, observation });
+            }
         }
         Ok(())
     }
@@ -246,7 +315,12 @@ impl Controller<'_> {
 
     /// Counters of the phase under way. A tick is told when all hosts have cut theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
-        let Notice::Cut { phase: of, cut } = notice else { return };
+        let (of, cut) = match notice {
+            Notice::Cut { phase, cut } => (phase, cut),
+            // Whoever observes may be done before the other hosts are.
+            Notice::Observed { .. } => return self.put_by.push((from, notice)),
+            _ => return,
+        };
         if of != phase {
             return;
         }

@@ -1,5 +1,6 @@
 //! Where the time of CPUs went.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names of the kernel's softirq vectors, in their order:
@@ -8,14 +9,14 @@ pub const SOFTIRQS: [&str; 10] =
     ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
 
 /// Seconds of one softirq vector.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftirqTime {
     pub vector: String,
     pub seconds: f64,
 }
 
 /// Where the time of one CPU went, or of several: the parts add up to `wall`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTime {
     /// None for a sum.
     pub cpu: Option<u32>,
@@ -41,7 +42,7 @@ pub struct CpuTime {
 }
 
 /// How the time of tasks divides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsrSys {
     /// `sampled`, `spans` or `proc-stat`.
     pub source: String,
@@ -54,7 +55,7 @@ pub struct UsrSys {
 }
 
 /// CPU time of one process or kernel thread, by the kernel's own clock of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessTime {
     pub pid: u32,
     pub name: String,
@@ -63,7 +64,7 @@ pub struct ProcessTime {
 }
 
 /// Cycles by counters of the hardware.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PmuCounts {
     pub cycles: f64,
     pub cycles_kernel: Option<f64>,
@@ -75,7 +76,7 @@ pub struct PmuCounts {
 }
 
 /// How far the kernel's tick-sampled figures were off, percent of the wall.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickError {
     pub busy: f64,
     pub softirq: f64,
@@ -86,7 +87,7 @@ pub struct TickError {
 }
 
 /// What the probe `cpu` says.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CpuSection {
     /// `bpf` (every transition timed) or `proc-stat` (sampled by ticks).
     pub source: String,

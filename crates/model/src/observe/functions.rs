@@ -1,9 +1,10 @@
 //! Which functions the CPUs were in.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One layer of the way that data takes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerShare {
     pub layer: String,
     /// Of the busy samples, 0 to 1.
@@ -15,7 +16,7 @@ pub struct LayerShare {
 }
 
 /// One function of the kernel or of a program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionShare {
     /// `[unknown]` where the module has no name for the address.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct FunctionShare {
 
 /// What the probe `functions` says. Shares are of busy samples: those that found the CPU in a task,
 /// an interrupt or a softirq. How long a CPU was idle is not told by samples.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionsSection {
     /// Samples a second of each CPU, as asked.
     pub hz: u32,
@@ -70,7 +71,7 @@ impl FunctionsSection {
 }
 
 /// One stack and how often it was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedStack {
     /// From the outermost frame, which is the name of the process, to the innermost, with `;`
     /// between them. Frames of the kernel end in `_[k]`.
@@ -79,7 +80,7 @@ pub struct FoldedStack {
 }
 
 /// All busy samples, as tools for flame graphs take them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedStacks {
     /// In the order of their names.
     pub stacks: Vec<FoldedStack>,

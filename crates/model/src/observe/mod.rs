@@ -5,16 +5,19 @@
 
 mod cpu;
 mod functions;
+mod watched;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
 pub use functions::*;
+pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 use crate::clock::Nanos;
 
 /// How far a probe can do what it is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeStatus {
     Ready,
@@ -24,7 +27,7 @@ pub enum ProbeStatus {
 }
 
 /// What observing took.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeCost {
     /// Places in the kernel where a program of this probe runs; those it shares are the first's.
     pub hooks: u32,
@@ -37,7 +40,7 @@ pub struct ProbeCost {
 }
 
 /// How one probe did on one host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     pub host: String,
     pub name: String,
@@ -48,7 +51,7 @@ pub struct ProbeReport {
 }
 
 /// The part of a machine that figures are wanted of.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// Host of the run, or of its hosts the first.
     pub host: String,
@@ -65,7 +68,7 @@ pub struct Part {
 }
 
 /// What is to be observed on one machine.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
     /// Names of probes.
     pub probes: Vec<String>,
@@ -73,7 +76,7 @@ pub struct ObserveRequest {
 }
 
 /// When probes are attached and what of it counts, on the clock of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveTimes {
     pub attach: Nanos,
     pub start: Nanos,
@@ -82,7 +85,7 @@ pub struct ObserveTimes {
 }
 
 /// What was observed of one part of a machine in one window.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Observed {
     /// Host of the run, or of several that share CPUs the first.
     pub host: String,
@@ -94,8 +97,16 @@ pub struct Observed {
     pub functions: Option<FunctionsSection>,
 }
 
+impl Observed {
+    /// Takes over what another pass saw and this one did not.
+    pub fn complete_with(&mut self, other: Observed) {
+        self.cpu = self.cpu.take().or(other.cpu);
+        self.functions = self.functions.take().or(other.functions);
+    }
+}
+
 /// All of one observer.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
     pub probes: Vec<ProbeReport>,
     pub parts: Vec<Observed>,

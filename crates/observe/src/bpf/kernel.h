@@ -51,7 +51,7 @@ struct bpf_raw_tracepoint_args {
 
 /* Slot of a histogram of powers of two: 2^slot is at most v. A function of its own, because the
  * verifier walks through inlined branches once for each way into them. */
-static __attribute__((noinline)) u32 log2_slot(u64 v)
+static __attribute__((noinline, unused)) u32 log2_slot(u64 v)
 {
 	u32 slot = 0;
 

@@ -90,6 +90,7 @@ impl std::fmt::Debug for Loaded {
 }
 
 /// How an object is to be loaded.
+#[derive(Debug, Default)]
 pub(crate) struct Options<'a> {
     /// Programs that are left out, by name.
     pub(crate) without: &'a [&'a str],
@@ -97,6 +98,8 @@ pub(crate) struct Options<'a> {
     pub(crate) settings: &'a [u8],
     /// Maps of another object to be used in place of its own, by name.
     pub(crate) shared: &'a [(&'a str, MapHandle)],
+    /// The tracepoint of all programs, in place of the one that their section names.
+    pub(crate) target: Option<&'a str>,
 }
 
 impl Loaded {
@@ -140,7 +143,11 @@ impl Loaded {
         let (mut absent, mut missing) = (Vec::new(), Vec::new());
         for mut program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let section = program.section().to_string_lossy().into_owned();
+            let mut section = program.section().to_string_lossy().into_owned();
+            if let Some(target) = options.target {
+                program.set_attach_target(0, Some(target.to_owned()))?;
+                section = format!("tp_btf/{target}");
+            }
             let wanted = !options.without.contains(&name.as_str());
             // https://elixir.bootlin.com/linux/v6.12/source/include/trace/bpf_probe.h: a tracepoint
             // leaves a type of this name.

@@ -107,7 +107,7 @@ impl Tracker {
         let load = |halts: bool| {
             let settings = settings(halts);
             let without: &[&str] = if halts { &[] } else { &["cpu_idle"] };
-            let options = Options { without, settings: settings.as_bytes(), shared: &[] };
+            let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
             Loaded::load(compiled!("tracker", "tracker_tracker"), &options)
         };
         let mut loaded = load(true)?;

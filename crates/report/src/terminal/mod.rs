@@ -5,12 +5,16 @@
 //! run that is not good. What was not measured is `-`, with its reason below.
 
 mod columns;
+pub mod cpu;
+pub mod doctor;
 pub mod functions;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod watched;
 
 use std::io::{self, Write};
 
+use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus};
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, Latency, Run, WindowKind};
 use wirecost_model::status::Status;
@@ -32,6 +36,7 @@ pub fn write(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     phases(out, run, look)?;
     flowops(out, run, look)?;
     settings(out, run, look)?;
+    observe(out, run, look)?;
     warnings(out, run, look)?;
     error(out, run, look)
 }
@@ -351,6 +356,71 @@ fn flowops(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     }
     writeln!(out)?;
     table.write(out, look)
+}
+
+/// What probes saw, what could not be had, and what looking cost.
+fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
+    let Some(observe) = &run.observe else { return Ok(()) };
+    for host in &observe.hosts {
+        sections(out, host, observe.hosts.len() > 1, look)?;
+    }
+    writeln!(out)?;
+    reports(out, &observe.probes, look)?;
+    let cost = match (&observe.cost, &observe.cost_reason) {
+        (Some(cost), _) => {
+            let percent = |ratio: f64| format!("{:.1}%", (1.0 - ratio) * 100.0);
+            let interval = cost.interval.map_or_else(String::new, |(low, high)| {
+                format!(" (95% interval {} to {})", percent(high), percent(low))
+            });
+            format!(
+                "observing cost {}{interval} of throughput, against {} just before and after",
+                percent(cost.ratio),
+                seconds(cost.unobserved_seconds)
+            )
+        }
+        (None, reason) => {
+            let reason = reason.as_deref().unwrap_or("not measured");
+            format!("what observing cost is not known: {reason}")
+        }
+    };
+    note(out, look, &cost)
+}
+
+/// The sections of one host, in the order of the probes.
+pub fn sections(out: &mut dyn Write, host: &Observed, named: bool, look: &Look) -> io::Result<()> {
+    let of = if named { format!(" of {}", host.host) } else { String::new() };
+    if let Some(section) = &host.cpu {
+        cpu::write(out, section, &of, look)?;
+    }
+    Ok(())
+}
+
+/// Probes that could not do all they are for, each with the reason.
+pub fn reports(out: &mut dyn Write, probes: &[ProbeReport], look: &Look) -> io::Result<()> {
+    for report in probes {
+        let how = match report.status {
+            ProbeStatus::Ready => continue,
+            ProbeStatus::Partial => "in part",
+            ProbeStatus::No => "not measured",
+        };
+        let reason = report.reason.as_deref().unwrap_or_default();
+        let text = format!("{} ({}): {how}: {reason}", report.name, report.host);
+        labelled(out, look, "  -", 4, &text)?;
+    }
+    let missed: u64 = probes.iter().map(|report| report.cost.recursion_misses).sum();
+    if missed > 0 {
+        let text = format!(
+            "the kernel left out {} runs of probes that were under way already: counts are that \
+             much too low",
+            count(missed)
+        );
+        labelled(out, look, "  -", 4, &text)?;
+    }
+    let lost: u64 = probes.iter().map(|report| report.cost.lost).sum();
+    if lost > 0 {
+        labelled(out, look, "  -", 4, &format!("{} samples were lost", count(lost)))?;
+    }
+    Ok(())
 }
 
 fn settings(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {

@@ -86,10 +86,11 @@ fn run(
     stop: &(Mutex<bool>, Condvar),
     outlet: &Outlet,
 ) {
-    thread::make_urgent();
+    thread::make_urgent(thread::Urgency::Cut);
     thread::exact_timers();
+    let start = schedule.start;
     for (edge, due) in instants(schedule, interval.max(1)) {
-        let first = due <= schedule.start;
+        let first = due <= start;
         // The phase may be over before this thread has run at all.
         let come = wait_until(due, stop) || (first && Monotonic.now() >= due);
         if !come {
@@ -151,21 +152,34 @@ fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) ->
     Cut { edge, due, at, counters, cpu }
 }
 
-/// When to cut: the edges, and every interval counted from the window's start.
+/// Parts of each time without observers, whose spread says how sure their mean is.
+const UNOBSERVED_PARTS: u64 = 5;
+
+/// When to cut: the edges, every interval counted from the window's start, and the times beside the
+/// window in which nothing observes.
 fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, Nanos)> {
-    let Schedule { start, window, .. } = schedule;
+    let Schedule { start, window, unobserved, .. } = schedule;
+    let parts = |&(begin, end): &(Nanos, Nanos)| {
+        let length = end.saturating_sub(begin);
+        (0..=UNOBSERVED_PARTS)
+            .map(move |n| (Edge::Unobserved, begin + n * length / UNOBSERVED_PARTS))
+    };
+    let unobserved: Vec<(Edge, Nanos)> = unobserved.iter().flat_map(parts).collect();
     let (from, to) = window.unwrap_or((start, Nanos::MAX));
     let before = (from - start) / interval;
     let mut first = vec![(Edge::PhaseStart, start)];
     let ramp = (1..=before).rev().map(|n| (Edge::Interval, from - n * interval));
     first.extend(ramp.filter(|&(_, due)| due > start));
+    first.extend(unobserved.iter().filter(|&&(_, due)| due < from));
+    first.sort_by_key(|&(_, due)| due);
     first.push((Edge::WindowStart, from));
     let within = (1u64..)
         .map_while(move |n| from.checked_add(n.checked_mul(interval)?))
         .take_while(move |&due| due < to)
         .map(|due| (Edge::Interval, due));
     let last = window.map(|(_, to)| (Edge::WindowEnd, to));
-    first.into_iter().chain(within).chain(last)
+    let after = unobserved.into_iter().filter(move |&(_, due)| due > to);
+    first.into_iter().chain(within).chain(last).chain(after)
 }
 
 #[cfg(test)]
@@ -174,7 +188,8 @@ mod tests {
 
     #[test]
     fn intervals_are_counted_from_the_window() {
-        let schedule = Schedule { phase: 0, start: 100, window: Some((130, 150)) };
+        let schedule =
+            Schedule { phase: 0, start: 100, window: Some((130, 150)), unobserved: vec![] };
         let due: Vec<_> = instants(schedule, 8).collect();
         assert_eq!(
             due,
@@ -191,6 +206,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_is_not_observed_is_cut_in_parts_beside_the_window() {
+        let unobserved = vec![(110, 120), (160, 170)];
+        let schedule = Schedule { phase: 0, start: 100, window: Some((130, 150)), unobserved };
+        assert_eq!(schedule.end(), Some(170));
+        let due: Vec<_> = instants(schedule, 50).collect();
+        let mut expected = vec![(Edge::PhaseStart, 100)];
+        expected.extend((110..=120).step_by(2).map(|due| (Edge::Unobserved, due)));
+        expected.extend([(Edge::WindowStart, 130), (Edge::WindowEnd, 150)]);
+        expected.extend((160..=170).step_by(2).map(|due| (Edge::Unobserved, due)));
+        assert_eq!(due, expected);
+    }
+
     /// Strands begin at the instant of the first cuts, and may be done before these are made.
     #[test]
     fn what_moved_before_the_first_cuts_were_made_is_counted() {
@@ -198,7 +226,7 @@ mod tests {
         counters.rows[0].done.add(7);
         let (outlet, events) = Outlet::new(Arc::new(|| {}));
         let start = Monotonic.now() - 1_000_000;
-        let schedule = Schedule { phase: 0, start, window: None };
+        let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let hour = 3_600_000_000_000;
         let mut cutter = Cutter::start(vec![counters], 1, schedule, hour, outlet);
         cutter.cut_now(Edge::WindowEnd);
@@ -215,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_phase_of_iterations_is_window_from_its_start() {
-        let schedule = Schedule { phase: 0, start: 100, window: None };
+        let schedule = Schedule { phase: 0, start: 100, window: None, unobserved: vec![] };
         let due: Vec<_> = instants(schedule, 50).take(4).collect();
         assert_eq!(
             due,

@@ -63,12 +63,22 @@ impl LoadError {
 }
 
 /// When a phase happens, on this host's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     pub phase: u32,
     pub start: Nanos,
     /// Beginning and end of the window; none where iterations decide.
     pub window: Option<(Nanos, Nanos)>,
+    /// Times beside the window in which nothing observes; traffic goes on to the end of the last.
+    pub unobserved: Vec<(Nanos, Nanos)>,
+}
+
+impl Schedule {
+    /// When strands begin no more transactions.
+    fn end(&self) -> Option<Nanos> {
+        let (_, window) = self.window?;
+        Some(self.unobserved.iter().map(|&(_, end)| end).fold(window, Nanos::max))
+    }
 }
 
 /// What a load says while it runs.
@@ -257,7 +267,7 @@ impl Load {
     pub fn start(&mut self, schedule: Schedule) {
         let rows = self.rows.get(schedule.phase as usize).cloned().unwrap_or_default();
         let (window, end): (Range<Nanos>, Nanos) = match schedule.window {
-            Some((from, to)) => (from..to, to),
+            Some((from, to)) => (from..to, schedule.end().unwrap_or(to)),
             None => (schedule.start..Nanos::MAX, 0),
         };
         let counters: Vec<Arc<WorkerCounters>> =
@@ -265,7 +275,7 @@ impl Load {
         let cutter = Cutter::start(
             counters.clone(),
             rows.len(),
-            schedule,
+            schedule.clone(),
             self.plan.interval,
             self.outlet.clone(),
         );

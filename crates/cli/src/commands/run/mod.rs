@@ -3,11 +3,10 @@
 mod adjust;
 mod hosts;
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -21,6 +20,7 @@ use wirecost_model::plan::EngineKind;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
+use wirecost_observe::Set;
 use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
 use wirecost_report::terminal::{self, Look};
@@ -112,6 +112,11 @@ pub(crate) struct Run {
     #[arg(long = "host", value_name = "NAME=ADDR", value_parser = hosts::parse)]
     hosts: Vec<HostArgument>,
 
+    /// What watches the kernel of every machine in the window: `standard`, `none`, `full` (all probes),
+    /// `deep` (standard, then a run for each further probe), or probes with commas between them.
+    #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
+    observe: Set,
+
     /// Seed of everything random, to repeat a run as it was.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -198,8 +203,16 @@ impl Run {
     fn drive(self, ready: Ready, started: u64) -> Result<Status, Failure> {
         let Ready { loaded, place, record } = ready;
         let stop = interruptible();
-        let members = match place.members() {
-            Ok(members) => members,
+        // One seed for all passes: they differ in who watches, and in nothing else.
+        let seed = self.seed.unwrap_or_else(random);
+        let mut printer = self.printer(&loaded);
+        let (first, further) = match self.observe.passes.split_first() {
+            Some((first, further)) => (first.clone(), further),
+            None => (Vec::new(), [].as_slice()),
+        };
+        let headline = self.pass(&loaded, &place, first, seed, &stop, &mut printer);
+        let (mut document, outcome) = match headline {
+            Ok(measured) => measured,
             Err(failure) => {
                 let mut document = self.document(started);
                 document.status = failure.status;
@@ -208,31 +221,13 @@ impl Run {
                 return Err(failure);
             }
         };
-        let settings = Settings {
-            engine: self.engine,
-            workers: self.workers,
-            interval: nanos(self.interval),
-            ramp: nanos(self.ramp),
-            timeout: self.timeout,
-            seed: self.seed.unwrap_or_else(random),
-            token: format!("{:016x}{:016x}", random(), random()),
-            tcp_samples: TCP_SAMPLES,
-        };
-        let (mut outcome, printer) = self.listen_and_run(&loaded, members, &settings, &stop);
-        for note in &loaded.notes {
-            outcome.warnings.push(Warning::Profile {
-                line: note.at.line,
-                column: note.at.column,
-                text: note.to_string(),
-            });
+        for probes in further {
+            if document.status != Status::Ok || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let (pass, _) = self.pass(&loaded, &place, probes.clone(), seed, &stop, &mut None)?;
+            wirecost_analyze::add_pass(&mut document, pass, probes);
         }
-        let meta = RunMeta {
-            profile: self.profile.clone(),
-            engine: self.engine.name().to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_unix_ms: started,
-        };
-        let document = wirecost_analyze::run(&outcome, &meta);
         drop(place);
         self.write_json(&document)?;
         if let Some(record) = &record {
@@ -246,25 +241,70 @@ impl Run {
         self.show(&document, printer)
     }
 
+    /// Runs the profile once, under these probes.
+    fn pass(
+        &self,
+        loaded: &Loaded,
+        place: &Place,
+        probes: Vec<String>,
+        seed: u64,
+        stop: &AtomicBool,
+        printer: &mut Option<Printer<io::Stdout>>,
+    ) -> Result<(Document, Outcome), Failure> {
+        let started = unix_ms() as u64;
+        let settings = Settings {
+            engine: self.engine,
+            workers: self.workers,
+            interval: nanos(self.interval),
+            ramp: nanos(self.ramp),
+            timeout: self.timeout,
+            seed,
+            token: format!("{:016x}{:016x}", random(), random()),
+            tcp_samples: TCP_SAMPLES,
+            probes: probes.clone(),
+        };
+        let mut outcome = self.listen_and_run(loaded, place.members()?, &settings, stop, printer);
+        for note in &loaded.notes {
+            outcome.warnings.push(Warning::Profile {
+                line: note.at.line,
+                column: note.at.column,
+                text: note.to_string(),
+            });
+        }
+        let meta = RunMeta {
+            profile: self.profile.clone(),
+            engine: self.engine.name().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ms: started,
+            probes,
+        };
+        Ok((wirecost_analyze::run(&outcome, &meta), outcome))
+    }
+
+    /// Who writes uperf's lines, where they are wanted.
+    fn printer(&self, loaded: &Loaded) -> Option<Printer<io::Stdout>> {
+        (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
+            let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
+            let header = Header { profile: loaded.profile.name.clone(), strands };
+            Printer::new(io::stdout(), header)
+        })
+    }
+
     fn listen_and_run(
         &self,
         loaded: &Loaded,
         members: Vec<Member>,
         settings: &Settings,
         stop: &AtomicBool,
-    ) -> (Outcome, Option<Printer<io::Stdout>>) {
+        printer: &mut Option<Printer<io::Stdout>>,
+    ) -> Outcome {
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
-        let mut printer = (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
-            let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
-            let header = Header { profile: loaded.profile.name.clone(), strands };
-            Printer::new(io::stdout(), header)
-        });
         let mut listener = |event: &Event| {
             if let Some(progress) = &mut progress {
                 progress.event(event);
             }
-            if let Some(printer) = &mut printer {
+            if let Some(printer) = printer {
                 printer.event(event);
             }
         };
@@ -272,7 +312,7 @@ impl Run {
         if let Some(progress) = &mut progress {
             progress.clear();
         }
-        (outcome, printer)
+        outcome
     }
 
     fn show(
@@ -311,33 +351,16 @@ fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 
-/// Writes the JSON that a command line asked for which nobody understands.
-pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
-    let arguments: Vec<String> =
-        arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
-    if arguments.get(1).map(String::as_str) != Some("run") {
-        return;
-    }
-    let target = arguments.iter().enumerate().find_map(|(place, argument)| {
-        match argument.strip_prefix("--json") {
-            Some("") => arguments.get(place + 1).cloned(),
-            Some(value) => value.strip_prefix('=').map(ToOwned::to_owned),
-            None => None,
-        }
-    });
-    if let Some(target) = target {
-        let version = env!("CARGO_PKG_VERSION");
-        let mut document = Document::empty("", "", version, unix_ms() as u64);
-        document.status = Status::Usage;
-        document.error = Some(message.trim_end().to_owned());
-        if let Err(failure) = write_json(&document, &target) {
-            failure.print();
-        }
-    }
+/// Writes the document of a run whose command line nobody understands.
+pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
+    let mut document = Document::empty("", "", env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+    document.status = Status::Usage;
+    document.error = Some(message.to_owned());
+    write_json(&document, target)
 }
 
 /// Ctrl-C and SIGTERM end the run in order; a second one ends the program.
-fn interruptible() -> Arc<AtomicBool> {
+pub(crate) fn interruptible() -> Arc<AtomicBool> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
     let stop = Arc::new(AtomicBool::new(false));

@@ -669,7 +669,7 @@ mod tests {
             "# Layers\n\n\
              The probe `functions` divides busy samples by layer. Made from the table in\n\
              `crates/observe/src/probes/functions/layers.rs`; a test compares them, and writes this file\n\
-             anew with `WRITE_DOCS=1 cargo test -p wirecost-observe layers`.\n\n\
+             anew with `UPDATE_DOCS=1 cargo test -p wirecost-observe layers`.\n\n\
              - The innermost function of a sample decides, by its name without leading underscores and\n  \
              without what the compiler appends. `*` stands for anything at the end; of several that fit\n  \
              the longest counts. Then comes the module.\n\
@@ -703,7 +703,7 @@ mod tests {
     #[test]
     fn the_document_is_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/layers.md");
-        if std::env::var_os("WRITE_DOCS").is_some() {
+        if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, document()).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,0 +1,231 @@
+//! Speed of the CPUs, and who else uses them.
+
+use wirecost_model::doctor::Finding;
+use wirecost_model::environment::Environment;
+
+use super::{Verdict, hidden, list, several_nodes};
+
+/// Waking from an idle state that takes longer shows in a latency over a fast network.
+const SLOW_TO_WAKE_US: u64 = 10;
+const STEAL_PERCENT: f64 = 1.0;
+/// Parts of the CPUs that others use.
+const BUSY: f64 = 0.75;
+const NOT_IDLE: f64 = 0.25;
+
+pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
+    let cpu = &environment.cpu;
+    let (Some(turbo), Some(setting)) = (cpu.turbo, &cpu.turbo_setting) else {
+        verdict.unknown(hidden(environment, "the kernel shows no switch for it"));
+        return;
+    };
+    if turbo {
+        // Intel's switch turns it off, all others turn it on.
+        let (off, on) = if setting.ends_with("no_turbo") { (1, 0) } else { (0, 1) };
+        verdict.finding(
+            Finding::spoils(
+                "turbo is on",
+                "the clock rate follows temperature and how many cores are busy, so the same work \
+                 takes another time in the next run, and cycles are not seconds",
+            )
+            .mend(format!("echo {off} > {setting}"))
+            .undo(format!("echo {on} > {setting}")),
+        );
+    }
+}
+
+pub(super) fn governor(environment: &Environment, verdict: &mut Verdict) {
+    let Some(governors) = &environment.cpu.governors else {
+        verdict.unknown(hidden(environment, "the kernel shows no frequency governor"));
+        return;
+    };
+    let others: Vec<&str> =
+        governors.iter().map(String::as_str).filter(|&name| name != "performance").collect();
+    if others.is_empty() {
+        return;
+    }
+    let set = |governor| {
+        format!("echo {governor} | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+    };
+    let finding = Finding::spoils(
+        format!("frequency governor {}", governors.join(" and ")),
+        "CPUs are slow until load has lasted a while: short runs and low rates show the governor, \
+         not the network",
+    )
+    .mend(set("performance"));
+    verdict.finding(match governors.as_slice() {
+        [only] => finding.undo(set(only)),
+        _ => finding.advice("CPUs differ: `cpupower frequency-info` shows which has which"),
+    });
+}
+
+pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
+    let Some(states) = &environment.cpu.idle_states else {
+        verdict.unknown(hidden(environment, "the kernel shows no idle states"));
+        return;
+    };
+    let slow: Vec<_> = states
+        .iter()
+        .filter(|state| !state.disabled && state.latency_us >= SLOW_TO_WAKE_US)
+        .collect();
+    let Some(slowest) = slow.iter().max_by_key(|state| state.latency_us) else { return };
+    verdict.finding(
+        Finding::spoils(
+            format!("idle CPUs may sleep as deep as {}", slowest.name),
+            format!(
+                "to wake takes up to {} us, which every message pays that finds its CPU asleep: \
+                 latency looks worse at low load",
+                slowest.latency_us
+            ),
+        )
+        .mend(format!("cpupower idle-set -D {SLOW_TO_WAKE_US}"))
+        .undo("cpupower idle-set -E")
+        .advice("cpupower comes with linux-cpupower, linux-tools or kernel-tools"),
+    );
+}
+
+pub(super) fn steal(environment: &Environment, verdict: &mut Verdict) {
+    let Some(percent) = environment.cpu.steal_percent else {
+        verdict.unknown("/proc/stat cannot be read");
+        return;
+    };
+    if percent >= STEAL_PERCENT {
+        verdict.finding(
+            Finding::spoils(
+                format!("the hypervisor gave {percent:.1}% of the CPU time to others since boot"),
+                "time that was taken away looks like time that the network cost",
+            )
+            .advice("take a machine with CPUs of its own; no setting in here mends it"),
+        );
+    }
+}
+
+pub(super) fn quota(environment: &Environment, verdict: &mut Verdict) {
+    let process = &environment.process;
+    let (Some(quota), Some(setting)) = (process.quota_cpus, &process.quota_setting) else { return };
+    let cpus = process.allowed_cpus.as_ref().map(Vec::len);
+    if cpus.is_some_and(|cpus| quota >= cpus as f64) {
+        return;
+    }
+    let unlimited = if setting.ends_with("cpu.max") { "max" } else { "-1" };
+    let finding = Finding::spoils(
+        format!("a control group limits CPU time to {quota} CPUs"),
+        "who has used up his share stands still until the next period, tens of milliseconds",
+    )
+    .mend(format!("echo {unlimited} > {setting}"));
+    verdict.finding(match &process.quota_value {
+        Some(value) => finding.undo(format!("echo '{value}' > {setting}")),
+        None => finding,
+    });
+}
+
+pub(super) fn busy_host(environment: &Environment, verdict: &mut Verdict) {
+    let (Some(load), Some(threads)) = (environment.cpu.load, environment.cpu.threads) else {
+        verdict.unknown("/proc/loadavg cannot be read");
+        return;
+    };
+    let part = load / f64::from(threads.max(1));
+    if part < NOT_IDLE {
+        return;
+    }
+    let found = format!("{load:.1} tasks ran or waited in the last minute, on {threads} CPUs");
+    let why = "other work takes CPU time and caches from the load and from what is measured";
+    let finding =
+        if part >= BUSY { Finding::spoils(found, why) } else { Finding::note(found, why) };
+    verdict.finding(finding.advice("`ps -eo pcpu,pid,comm --sort=-pcpu | head` shows who it is"));
+}
+
+pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
+    let kernel = &environment.kernel;
+    let (Some(current), Some(architecture)) = (&kernel.clocksource, &kernel.architecture) else {
+        verdict.unknown("the kernel does not say which clock it uses");
+        return;
+    };
+    // Other architectures have one clock, and it is a good one.
+    if architecture != "x86_64" || current == "tsc" {
+        return;
+    }
+    // Those of hypervisors are read without a system call, too.
+    let fast = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&current.as_str());
+    let found = format!("the kernel's clock is {current}, not tsc");
+    let finding = if fast {
+        Finding::note(found, "cycles per byte cannot be told where no PMU counts them either")
+    } else {
+        Finding::spoils(
+            found,
+            "each reading of the time is a slow system call, of which load makes many",
+        )
+    };
+    let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let has_tsc = kernel
+        .available_clocksources
+        .as_ref()
+        .is_some_and(|available| available.iter().any(|name| name == "tsc"));
+    verdict.finding(if has_tsc {
+        finding.mend(format!("echo tsc > {file}")).undo(format!("echo {current} > {file}"))
+    } else {
+        finding.advice("the kernel does not offer tsc; `dmesg | grep -i tsc` says why")
+    });
+}
+
+pub(super) fn numa_balancing(environment: &Environment, verdict: &mut Verdict) {
+    if !several_nodes(environment) {
+        return;
+    }
+    match environment.sysctl_number("kernel.numa_balancing") {
+        None => verdict.unknown("the kernel does not show kernel.numa_balancing"),
+        Some(0) => {}
+        Some(value) => verdict.finding(
+            Finding::spoils(
+                "the kernel moves memory between NUMA nodes by itself",
+                "page faults that find out who uses what come at any time of a run",
+            )
+            .mend("sysctl -w kernel.numa_balancing=0")
+            .undo(format!("sysctl -w kernel.numa_balancing={value}")),
+        ),
+    }
+}
+
+pub(super) fn irqbalance(environment: &Environment, verdict: &mut Verdict) {
+    if environment.cpu.threads == Some(1) {
+        return;
+    }
+    match environment.cpu.irqbalance {
+        None => verdict.unknown("processes of others are hidden from this one"),
+        Some(false) => {}
+        Some(true) => verdict.finding(
+            Finding::spoils(
+                "irqbalance is running",
+                "it moves interrupts to other CPUs in the midst of a run, and what was set by hand \
+                 with them",
+            )
+            .mend("systemctl stop irqbalance")
+            .undo("systemctl start irqbalance"),
+        ),
+    }
+}
+
+pub(super) fn smt(environment: &Environment, verdict: &mut Verdict) {
+    let cpu = &environment.cpu;
+    if cpu.smt != Some(true) {
+        // Without the file there is no SMT to speak of.
+        return;
+    }
+    let finding = Finding::note(
+        "hardware threads share cores (SMT)",
+        "two busy threads of one core are each slower than alone, so cycles per byte depend on \
+         which CPUs the load runs on",
+    );
+    let control = "/sys/devices/system/cpu/smt/control";
+    verdict.finding(match cpu.smt_control.as_deref() {
+        Some("on") => {
+            finding.mend(format!("echo off > {control}")).undo(format!("echo on > {control}"))
+        }
+        _ => {
+            let cpus = cpu.threads.map_or_else(Vec::new, |threads| (0..threads).collect());
+            finding.advice(format!(
+                "choose CPUs of different cores among {}: `lscpu -e` shows them",
+                list(&cpus)
+            ))
+        }
+    });
+}

@@ -1,0 +1,123 @@
+//! Means, and how sure they are.
+
+/// Values of one thing, seen several times.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Sample {
+    values: Vec<f64>,
+    /// Where it is known better than as that of the values.
+    mean: Option<f64>,
+}
+
+impl FromIterator<f64> for Sample {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        Self { values: values.into_iter().collect(), mean: None }
+    }
+}
+
+impl Sample {
+    /// The same spread around a mean that is known.
+    pub(crate) fn with_mean(self, mean: f64) -> Self {
+        Self { mean: Some(mean), ..self }
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.mean.unwrap_or_else(|| average(&self.values))
+    }
+
+    /// Variance of the mean; `None` for fewer than two values.
+    fn variance_of_mean(&self) -> Option<f64> {
+        let n = self.values.len();
+        if n < 2 {
+            return None;
+        }
+        let mean = average(&self.values);
+        let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(squares / (n - 1) as f64 / n as f64)
+    }
+}
+
+fn average(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// One mean over another with its 95% interval, which is `None` where either has fewer than two
+/// values. `None` where the second is not positive.
+///
+/// The relative variances add up to first order, and the freedom is Welch's (B. L. Welch, Biometrika
+/// 34, 1947).
+pub(crate) fn ratio(a: &Sample, b: &Sample) -> Option<(f64, Option<(f64, f64)>)> {
+    let (mean_a, mean_b) = (a.mean(), b.mean());
+    if mean_b <= 0.0 || !mean_a.is_finite() {
+        return None;
+    }
+    let ratio = mean_a / mean_b;
+    let interval = || {
+        let (va, vb) = (a.variance_of_mean()?, b.variance_of_mean()?);
+        let (va, vb) = (va / mean_b.powi(2), vb * ratio.powi(2) / mean_b.powi(2));
+        let (na, nb) = (a.values.len() as f64, b.values.len() as f64);
+        let spread = va + vb;
+        let freedom = match spread > 0.0 {
+            true => spread.powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0)),
+            false => na + nb - 2.0,
+        };
+        let reach = student(freedom) * spread.sqrt();
+        Some((ratio - reach, ratio + reach))
+    };
+    Some((ratio, interval()))
+}
+
+/// Two-sided 95% quantile of Student's distribution with that many degrees of freedom, rounded down
+/// to the next in the table, which makes an interval wider and never narrower.
+fn student(freedom: f64) -> f64 {
+    const TABLE: [(f64, f64); 18] = [
+        (1.0, 12.706),
+        (2.0, 4.303),
+        (3.0, 3.182),
+        (4.0, 2.776),
+        (5.0, 2.571),
+        (6.0, 2.447),
+        (7.0, 2.365),
+        (8.0, 2.306),
+        (9.0, 2.262),
+        (10.0, 2.228),
+        (12.0, 2.179),
+        (15.0, 2.131),
+        (20.0, 2.086),
+        (25.0, 2.060),
+        (30.0, 2.042),
+        (40.0, 2.021),
+        (60.0, 2.000),
+        (120.0, 1.980),
+    ];
+    let known = TABLE.iter().rev().find(|(least, _)| freedom >= *least);
+    known.map_or(TABLE[0].1, |(_, quantile)| *quantile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(values: &[f64]) -> Sample {
+        values.iter().copied().collect()
+    }
+
+    #[test]
+    fn the_interval_holds_the_ratio_and_shrinks_with_the_spread() {
+        let (wide, narrow) = (sample(&[90.0, 100.0, 110.0, 100.0]), sample(&[99.0, 100.0, 101.0]));
+        let (value, interval) = ratio(&wide, &sample(&[200.0, 200.0, 200.0])).unwrap();
+        let (low, high) = interval.unwrap();
+        assert!((value - 0.5).abs() < 1e-12 && low < 0.5 && high > 0.5);
+        // By hand: s = 8.165, se = 4.082, t(3) = 3.182, over 200.
+        assert!((high - low - 2.0 * 3.182 * 4.082 / 200.0).abs() < 1e-4, "{low} {high}");
+        let (_, interval) = ratio(&narrow, &sample(&[200.0, 200.0, 200.0])).unwrap();
+        assert!(interval.unwrap().1 < high);
+    }
+
+    #[test]
+    fn what_was_seen_once_has_no_interval() {
+        assert_eq!(ratio(&sample(&[1.0]), &sample(&[2.0, 2.0])), Some((0.5, None)));
+        assert_eq!(ratio(&sample(&[1.0]), &sample(&[0.0])), None);
+        let known = sample(&[1.0, 3.0]).with_mean(4.0);
+        assert_eq!(known.mean(), 4.0);
+    }
+}

@@ -1,0 +1,31 @@
+//! Measurements that claims of speed rest on: each side by side with what it is compared to,
+//! interleaved, in one run, as a ratio with its interval.
+
+mod observe;
+mod paired;
+mod traffic;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "wirecost-bench", about = "Side-by-side measurements of wirecost")]
+enum Bench {
+    /// What observing costs: each set of probes against none, in pairs of slices of one run.
+    Observe(observe::Observe),
+}
+
+fn main() -> ExitCode {
+    let result = match Bench::parse() {
+        Bench::Observe(bench) => bench.run(&mut io::stdout()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "wirecost-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! `observe`: what each set of probes costs, against none.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use wirecost_linux::clock::{Monotonic, sleep};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_model::observe::{ObserveRequest, Part};
+use wirecost_observe::{EmptyHooks, Observer, Set};
+
+use crate::paired::{Median, median, ratio_of_medians};
+use crate::traffic::Traffic;
+
+const LOADS: [Traffic; 3] = [
+    Traffic { name: "stream", builtin: "stream", variables: &[] },
+    Traffic { name: "rr", builtin: "rr", variables: &[] },
+    Traffic { name: "udp flood, 64 B", builtin: "udp-stream", variables: &[("size", "64")] },
+];
+
+/// Largest cost of a set of probes on each of [`LOADS`], percent.
+const GOALS: [(&str, [Option<f64>; 3]); 2] =
+    [("standard", [Some(2.0), Some(2.0), Some(8.0)]), ("full", [Some(6.0), Some(6.0), Some(12.0)])];
+/// A wider interval says nothing, points.
+const RESOLVED: f64 = 6.0;
+/// On the flood: what a set costs over what empty programs in its hooks cost.
+const OVER_EMPTY: f64 = 1.3;
+const FLOOD: usize = 2;
+
+/// Time of a slice that does not count: attaching, and what it leaves behind.
+const SETTLE: Nanos = 30 * MILLISECOND;
+
+/// What observing costs: each set of probes against none, in pairs of slices of one run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Observe {
+    /// Pairs for each set and load.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..))]
+    pairs: u32,
+
+    /// Length of a slice, milliseconds.
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(100..))]
+    slice: u64,
+
+    /// The program `wirecost`; next to this one, if not named.
+    #[arg(long)]
+    wirecost: Option<PathBuf>,
+}
+
+/// What is put in place in a slice.
+enum Variant {
+    Probes {
+        name: String,
+        observer: Observer,
+    },
+    /// Empty programs in the hooks of the variant of that name.
+    Empty {
+        name: String,
+        hooks: EmptyHooks,
+    },
+}
+
+impl Variant {
+    fn name(&self) -> &str {
+        match self {
+            Variant::Probes { name, .. } | Variant::Empty { name, .. } => name,
+        }
+    }
+
+    fn attach(&mut self) -> Result<(), String> {
+        match self {
+            Variant::Probes { observer, .. } => {
+                observer.attach();
+                observer.begin();
+                Ok(())
+            }
+            Variant::Empty { hooks, .. } => hooks.attach().map_err(|error| error.to_string()),
+        }
+    }
+
+    fn detach(&mut self) {
+        match self {
+            Variant::Probes { observer, .. } => {
+                observer.end();
+                observer.detach();
+            }
+            Variant::Empty { hooks, .. } => hooks.detach(),
+        }
+    }
+}
+
+/// A slice of the run: what was in place, from when to when.
+struct Slice {
+    variant: Option<usize>,
+    from: Nanos,
+    to: Nanos,
+}
+
+impl Observe {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
+        let wirecost = match &self.wirecost {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()
+                .map_err(|error| error.to_string())?
+                .with_file_name("wirecost"),
+        };
+        let mut variants = Vec::new();
+        for (name, _) in GOALS {
+            let observer = Observer::open(request(name)?);
+            variants.push(Variant::Probes { name: name.to_owned(), observer });
+        }
+        for number in 0..GOALS.len() {
+            let tracepoints = tracepoints_of(&mut variants[number])?;
+            let name = format!("{}, empty programs", GOALS[number].0);
+            let count = tracepoints.len();
+            let hooks = EmptyHooks::open(&tracepoints).map_err(|error| error.to_string())?;
+            let said = writeln!(out, "{name}: {count} hooks: {}", tracepoints.join(" "));
+            said.map_err(|error| error.to_string())?;
+            variants.push(Variant::Empty { name, hooks });
+        }
+        let mut costs: Vec<BTreeMap<usize, Vec<f64>>> = Vec::new();
+        for load in &LOADS {
+            costs.push(self.measure(load, &wirecost, &mut variants)?);
+        }
+        let names: Vec<String> = variants.iter().map(|variant| variant.name().to_owned()).collect();
+        self.table(out, &names, &costs).map_err(|error| error.to_string())
+    }
+
+    /// Costs in percent, by variant: of each of its slices against the two beside it without.
+    fn measure(
+        &self,
+        load: &Traffic,
+        wirecost: &std::path::Path,
+        variants: &mut [Variant],
+    ) -> Result<BTreeMap<usize, Vec<f64>>, String> {
+        let slice = Duration::from_millis(self.slice);
+        let slices = self.pairs * variants.len() as u32 * 2 + 1;
+        let each = slice + Duration::from_nanos(SETTLE * 2);
+        let length = each * slices + Duration::from_secs(2);
+        let over = AtomicBool::new(false);
+        let (rates, slices) = std::thread::scope(|scope| {
+            let traffic = scope.spawn(|| {
+                let rates = load.run(wirecost, length);
+                over.store(true, Ordering::Relaxed);
+                rates
+            });
+            // Set-up and ramp take a little more than a second.
+            sleep(1_500 * MILLISECOND);
+            let slices = self.toggle(variants, &over);
+            let rates = traffic.join().map_err(|_| "the traffic ended in a panic".to_owned());
+            (rates.flatten(), slices)
+        });
+        let (rates, slices) = (rates?, slices?);
+        let mut costs: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for three in slices.windows(3) {
+            let (before, of, after) = (&three[0], &three[1], &three[2]);
+            let Some(variant) = of.variant else { continue };
+            let rate = |slice: &Slice| rates.within(slice.from, slice.to);
+            if let (Some(before), Some(with), Some(after)) = (rate(before), rate(of), rate(after)) {
+                let without = (before + after) / 2.0;
+                costs.entry(variant).or_default().push((1.0 - with / without) * 100.0);
+            }
+        }
+        Ok(costs)
+    }
+
+    /// Takes every variant through its slices, one after the other, with one without between.
+    fn toggle(&self, variants: &mut [Variant], over: &AtomicBool) -> Result<Vec<Slice>, String> {
+        let length = self.slice * MILLISECOND;
+        let mut slices = Vec::new();
+        let mut slice = |variant: Option<usize>| {
+            sleep(SETTLE);
+            let from = Monotonic.now();
+            sleep(length);
+            slices.push(Slice { variant, from, to: Monotonic.now() });
+        };
+        for _ in 0..self.pairs {
+            for (number, variant) in variants.iter_mut().enumerate() {
+                if over.load(Ordering::Relaxed) {
+                    return Err("the traffic ended before its time".to_owned());
+                }
+                slice(None);
+                variant.attach()?;
+                slice(Some(number));
+                variant.detach();
+            }
+        }
+        slice(None);
+        Ok(slices)
+    }
+
+    fn table(
+        &self,
+        out: &mut dyn Write,
+        names: &[String],
+        costs: &[BTreeMap<usize, Vec<f64>>],
+    ) -> std::io::Result<()> {
+        writeln!(
+            out,
+            "\nCost in percent of transactions a second: median of pairs of slices of {} ms, with \
+             its 95% interval\n",
+            self.slice
+        )?;
+        writeln!(
+            out,
+            "{:<26}{:<18}{:>6}{:>8}{:>18}{:>7}  verdict",
+            "observed", "load", "pairs", "cost", "interval", "goal"
+        )?;
+        for (variant, name) in names.iter().enumerate() {
+            let goals = GOALS.iter().find(|(set, _)| set == name).map(|(_, goals)| goals);
+            for (number, load) in LOADS.iter().enumerate() {
+                let cost = costs[number].get(&variant).and_then(|values| median(values));
+                let goal = goals.and_then(|goals| goals[number]);
+                let (value, interval, pairs) = shown(cost.as_ref());
+                writeln!(
+                    out,
+                    "{name:<26}{:<18}{pairs:>6}{value:>8}{interval:>18}{:>7}  {}",
+                    load.name,
+                    goal.map_or(String::new(), |goal| format!("{goal:.0}")),
+                    goal.map_or("", |goal| verdict(cost.as_ref(), goal)),
+                )?;
+            }
+        }
+        writeln!(out, "\nOn the flood, over what empty programs in the same hooks cost:")?;
+        for (set, _) in GOALS {
+            let of = |wanted: String| {
+                let number = names.iter().position(|name| *name == wanted)?;
+                costs[FLOOD].get(&number)
+            };
+            let ratio = of(set.to_owned())
+                .zip(of(format!("{set}, empty programs")))
+                .and_then(|(full, empty)| ratio_of_medians(full, empty));
+            let said = match ratio {
+                Some(ratio) if ratio.low > 0.0 => format!(
+                    "{:.2} ({:.2} to {:.2}), goal {OVER_EMPTY}",
+                    ratio.value, ratio.low, ratio.high
+                ),
+                _ => "not resolved: the empty programs cost nothing that shows".to_owned(),
+            };
+            writeln!(out, "  {set:<10} {said}")?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(cost: Option<&Median>) -> (String, String, String) {
+    match cost {
+        Some(cost) => (
+            format!("{:.1}", cost.value),
+            format!("{:.1} to {:.1}", cost.low, cost.high),
+            cost.of.to_string(),
+        ),
+        None => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
+    }
+}
+
+/// A goal is met where the lower end of the interval is under it, if the interval says anything.
+fn verdict(cost: Option<&Median>, goal: f64) -> &'static str {
+    match cost {
+        Some(cost) if cost.high - cost.low > RESOLVED => "not resolved",
+        Some(cost) if cost.low < goal => "met",
+        Some(_) => "missed",
+        None => "not measured",
+    }
+}
+
+fn request(set: &str) -> Result<ObserveRequest, String> {
+    let probes = Set::parse(set)?.passes.into_iter().next().unwrap_or_default();
+    Ok(ObserveRequest { probes, parts: vec![Part::default()] })
+}
+
+/// Tracepoints in which a variant has programs, as the kernel says of this process's descriptors.
+fn tracepoints_of(variant: &mut Variant) -> Result<Vec<String>, String> {
+    variant.attach()?;
+    let mut found: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let named = text.lines().find_map(|line| line.strip_prefix("tp_name:"));
+        found.extend(named.map(|name| name.trim().to_owned()));
+    }
+    variant.detach();
+    found.sort();
+    Ok(found)
+}

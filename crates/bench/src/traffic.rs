@@ -1,0 +1,116 @@
+//! One long run on loopback, cut finely, so that its slices can be compared with each other.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use wirecost_fleet::controller::{self, Member, Settings};
+use wirecost_fleet::host::AgentHost;
+use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, seconds};
+use wirecost_model::measure::PhaseResult;
+use wirecost_model::outcome::Outcome;
+use wirecost_model::plan::EngineKind;
+use wirecost_model::profile::{Profile, Until};
+use wirecost_model::program::Side;
+use wirecost_model::status::Status;
+use wirecost_workload::{builtins, language};
+
+/// A load of the benchmark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) name: &'static str,
+    pub(crate) builtin: &'static str,
+    /// Variables that are not the built-in's own.
+    pub(crate) variables: &'static [(&'static str, &'static str)],
+}
+
+impl Traffic {
+    fn profile(&self, length: Duration) -> Result<Profile, String> {
+        let builtin =
+            builtins::find(self.builtin).ok_or_else(|| format!("no built-in {}", self.builtin))?;
+        let look_up = |name: &str| {
+            let ours = self.variables.iter().find(|(known, _)| *known == name);
+            if let Some((_, value)) = ours {
+                return Some((*value).to_owned());
+            }
+            let variable = builtin.variables.iter().find(|variable| variable.name == name)?;
+            match variable.default {
+                builtins::Default::Text(text) => Some(text.to_owned()),
+                _ => Some("127.0.0.1".to_owned()),
+            }
+        };
+        let mut profile = language::parse(builtin.source, &look_up)
+            .map_err(|error| format!("{error:?}"))?
+            .profile;
+        for transaction in profile.groups.iter_mut().flat_map(|group| &mut group.transactions) {
+            if let Until::Duration(whole) = &mut transaction.until {
+                *whole = length;
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Runs for so long, on this machine. Blocks.
+    pub(crate) fn run(&self, wirecost: &Path, length: Duration) -> Result<Rates, String> {
+        let profile = self.profile(length)?;
+        let member = |name: &str| -> Result<Member, String> {
+            let mut command = Command::new(wirecost);
+            command.args(["agent", "--session"]);
+            let host = AgentHost::spawn(name, command).map_err(|error| error.to_string())?;
+            Ok(Member {
+                host: Box::new(host),
+                data_address: "127.0.0.1".parse().ok(),
+                listens_at: "127.0.0.1".parse().ok(),
+                address: None,
+                cpus: Vec::new(),
+                owns_cpus: false,
+            })
+        };
+        let settings = Settings {
+            engine: EngineKind::Epoll,
+            workers: None,
+            interval: 10 * MILLISECOND,
+            ramp: SECOND,
+            timeout: Some(length + Duration::from_secs(60)),
+            seed: 1,
+            token: format!("bench-{}-{}", std::process::id(), self.name),
+            tcp_samples: 0,
+            probes: Vec::new(),
+        };
+        let members = vec![member("master")?, member("peer")?];
+        let stop = AtomicBool::new(false);
+        let outcome = controller::run(&profile, members, &settings, &stop, &mut ());
+        match outcome.status {
+            Status::Ok => Rates::of(&outcome),
+            _ => Err(outcome.error.unwrap_or_else(|| "the run failed".to_owned())),
+        }
+    }
+}
+
+/// What the master had done at each of its cuts: transactions, which a stream has for each write.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    cuts: Vec<(Nanos, u64)>,
+}
+
+impl Rates {
+    fn of(outcome: &Outcome) -> Result<Self, String> {
+        let headline = outcome.phases.iter().position(|plan| plan.headline);
+        let master = outcome.hosts.iter().find(|host| host.side == Side::Master);
+        let phase: Option<&PhaseResult> = master
+            .zip(headline)
+            .and_then(|(host, phase)| host.phases.iter().find(|p| p.phase as usize == phase));
+        let phase = phase.ok_or("the run has no headline")?;
+        Ok(Self { cuts: phase.cuts.iter().map(|c| (c.at, c.counters.transactions)).collect() })
+    }
+
+    /// Transactions a second between the first and the last cut within a slice; `None` where there
+    /// are fewer than half of the cuts that there should be.
+    pub(crate) fn within(&self, from: Nanos, to: Nanos) -> Option<f64> {
+        let mut inside = self.cuts.iter().filter(|(at, _)| (from..=to).contains(at));
+        let (first, last) = (inside.next()?, inside.next_back()?);
+        let length = last.0.saturating_sub(first.0);
+        (length * 2 >= to - from).then(|| (last.1 - first.1) as f64 / seconds(length))
+    }
+}

@@ -1,0 +1,104 @@
+use std::io;
+
+use clap::Args;
+use wirecost_analyze::doctor;
+use wirecost_fleet::ask;
+use wirecost_linux::clock::unix_ms;
+use wirecost_linux::{environment, facts};
+use wirecost_model::doctor::Examination;
+use wirecost_model::observe::ObserveRequest;
+use wirecost_model::status::Status;
+use wirecost_observe::Observer;
+use wirecost_report::json::{self, Target};
+use wirecost_report::terminal::{self, Look};
+
+use super::agent::with_port;
+use crate::Failure;
+
+/// Say what can be measured on a host, and which settings spoil a benchmark there.
+///
+/// Each finding comes with the commands that mend it and those that put it back, to be typed as
+/// root on that host; wirecost itself changes nothing. Exit codes: 0 whatever was found, 2 bad
+/// usage, 3 the agent does not answer.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The agent whose host is examined (`wirecost agent --listen ADDR`) [default: this host].
+    #[arg(long, value_name = "ADDR")]
+    host: Option<String>,
+
+    /// Write what was found as JSON (wirecost.doctor/1) to a file, or `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        if let Some(target) = &self.json {
+            json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
+        }
+        let mut examination = empty();
+        examination.address = self.host.as_deref().map(with_port);
+        match self.examine(&mut examination) {
+            Ok(()) => self.write_json(&examination)?,
+            Err(failure) => {
+                examination.status = failure.status;
+                examination.error = Some(failure.message.clone());
+                // Where the document cannot be written either, the first failure is the one to tell.
+                let _ = self.write_json(&examination);
+                return Err(failure);
+            }
+        }
+        if self.json.as_deref() != Some("-") {
+            // A reader that has seen enough (`| head`) is no failure.
+            let look = Look::of(&io::stdout());
+            let _ = terminal::doctor::write(&mut io::stdout(), &examination, &look);
+        }
+        Ok(Status::Ok)
+    }
+
+    fn examine(&self, examination: &mut Examination) -> Result<(), Failure> {
+        let (name, environment, probes) = match &examination.address {
+            Some(address) => {
+                let answer =
+                    ask::about(address).map_err(|error| Failure::new(Status::Peer, error))?;
+                (Some(answer.facts.hostname), answer.environment, answer.probes)
+            }
+            None => {
+                let request = ObserveRequest {
+                    probes: wirecost_observe::names().map(str::to_owned).collect(),
+                    parts: Vec::new(),
+                };
+                let probes = Observer::open(request).reports();
+                (facts::read().ok().map(|facts| facts.hostname), environment::read(), probes)
+            }
+        };
+        doctor::examine(&environment, examination);
+        if let Some(host) = &mut examination.host {
+            host.name = name;
+        }
+        examination.probes = doctor::probes(&environment, &probes);
+        Ok(())
+    }
+
+    fn write_json(&self, examination: &Examination) -> Result<(), Failure> {
+        let Some(target) = &self.json else { return Ok(()) };
+        write_json(examination, target)
+    }
+}
+
+fn empty() -> Examination {
+    Examination::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64)
+}
+
+fn write_json(examination: &Examination, target: &str) -> Result<(), Failure> {
+    json::write(examination, &Target::from(target), &mut io::stdout())
+        .map_err(|error| Failure::new(Status::Failed, error))
+}
+
+/// Writes the document of an examination whose command line nobody understands.
+pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
+    let mut examination = empty();
+    examination.status = Status::Usage;
+    examination.error = Some(message.to_owned());
+    write_json(&examination, target)
+}

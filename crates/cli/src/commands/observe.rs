@@ -1,0 +1,227 @@
+//! `wirecost observe`: watches this host while any other program makes the traffic.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use wirecost_linux::clock::{Monotonic, sleep, unix_ms};
+use wirecost_linux::{environment, facts, net_dev};
+use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
+use wirecost_model::observe::{DeviceTraffic, Observation, ObserveRequest, Part, Watched};
+use wirecost_model::status::Status;
+use wirecost_observe::{Observer, Set, describe};
+use wirecost_report::json::{self, Target};
+use wirecost_report::terminal::{Look, watched};
+use wirecost_store::Record;
+
+use super::parse_time_not_zero;
+use super::run::interruptible;
+use crate::Failure;
+
+/// Watch this host while any other program makes the traffic.
+///
+/// Nothing is changed, and nothing stays behind. Ctrl-C ends it early and shows what there is. Exit
+/// codes: 0 ok, 2 bad usage, 130 interrupted before the window began.
+#[derive(Debug, Args)]
+pub(crate) struct Observe {
+    /// How long.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_time_not_zero)]
+    length: Duration,
+
+    /// Which probes: `standard`, `full`, `deep` (one after the other, for that long each), or names
+    /// with commas between them.
+    #[arg(long, value_name = "SET", default_value = "full", value_parser = Set::parse)]
+    probes: Set,
+
+    /// Only this process, its network namespace, and its CPU time and functions.
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// Only this network device; its bytes are what cycles are divided by.
+    #[arg(long = "dev", value_name = "DEVICE")]
+    device: Option<String>,
+
+    /// Only these CPUs, as in `0-3,8`.
+    #[arg(long = "cpu", value_name = "LIST", value_parser = parse_cpus)]
+    cpus: Option<Cpus>,
+
+    /// Write the result as JSON (wirecost.observe/1) to a file, or `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+
+    /// Keep a record in this new directory: observe.json and hosts.json.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// List the probes: what each tells, needs, costs and cannot see.
+    #[arg(long)]
+    list: bool,
+}
+
+/// A list of CPUs is one value on the command line.
+#[derive(Debug, Clone)]
+struct Cpus(Vec<u32>);
+
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    match wirecost_linux::cpu_list::parse_list(text) {
+        Some(cpus) if !cpus.is_empty() => Ok(Cpus(cpus)),
+        _ => Err("write it as a list of CPUs, as in 0-3,8".to_owned()),
+    }
+}
+
+impl Observe {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        if self.list {
+            // A reader that has seen enough (`| head`) is no failure.
+            let _ = list(&mut io::stdout());
+            return Ok(Status::Ok);
+        }
+        let record = self.check()?;
+        let stop = interruptible();
+        let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+        document.facts = facts::read().ok();
+        let host = document.facts.as_ref().map(|facts| facts.hostname.clone()).unwrap_or_default();
+        let before = net_dev::read(self.pid).unwrap_or_default();
+        let observation = self.watch(&host, &stop);
+        let after = net_dev::read(self.pid).unwrap_or_default();
+        document.devices = after
+            .iter()
+            .filter(|(name, _)| self.device.as_ref().is_none_or(|device| device == *name))
+            .filter_map(|(name, after)| {
+                let before = before.get(name)?;
+                let grown =
+                    |of: fn(&net_dev::Counters) -> u64| of(after).saturating_sub(of(before));
+                Some(DeviceTraffic {
+                    device: name.clone(),
+                    rx_bytes: grown(|c| c.rx_bytes),
+                    rx_packets: grown(|c| c.rx_packets),
+                    rx_drops: grown(|c| c.rx_drops),
+                    tx_bytes: grown(|c| c.tx_bytes),
+                    tx_packets: grown(|c| c.tx_packets),
+                    tx_drops: grown(|c| c.tx_drops),
+                })
+            })
+            .filter(|traffic| self.device.is_some() || traffic.rx_packets + traffic.tx_packets > 0)
+            .collect();
+        wirecost_analyze::watched(&mut document, observation, self.device.as_deref());
+        if document.seconds.is_none() && stop.load(Ordering::Relaxed) {
+            document.status = Status::Interrupted;
+            document.error = Some("interrupted before the window began".to_owned());
+        }
+        self.keep(&document, record, &host)?;
+        if self.json.as_deref() != Some("-") {
+            let _ = watched::write(&mut io::stdout(), &document, &Look::of(&io::stdout()));
+        }
+        Ok(document.status)
+    }
+
+    /// Everything that can be refused is, before anything is attached.
+    fn check(&self) -> Result<Option<Record>, Failure> {
+        if let Some(target) = &self.json {
+            json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
+        }
+        let devices = net_dev::read(self.pid).map_err(|error| match self.pid {
+            Some(pid) => Failure::usage(format!("process {pid}: {error}")),
+            None => Failure::new(Status::Failed, error),
+        })?;
+        if let Some(device) = &self.device
+            && !devices.contains_key(device)
+        {
+            let names: Vec<&str> = devices.keys().map(String::as_str).collect();
+            return Err(Failure::usage(format!(
+                "there is no network device `{device}`; there is {}",
+                names.join(", ")
+            )));
+        }
+        self.out
+            .as_deref()
+            .map(|directory| Record::create(directory).map_err(Failure::usage))
+            .transpose()
+    }
+
+    /// Each pass for the whole length; what the first does not show, the others add.
+    fn watch(&self, host: &str, stop: &AtomicBool) -> Observation {
+        let mut all = Observation::default();
+        for probes in &self.probes.passes {
+            let part = Part {
+                host: host.to_owned(),
+                covers: vec![host.to_owned()],
+                cpus: self.cpus.as_ref().map(|cpus| cpus.0.clone()),
+                netns_of: self.pid,
+                device: self.device.clone(),
+                pid: self.pid,
+            };
+            let request = ObserveRequest { probes: probes.clone(), parts: vec![part] };
+            let seen = watch_once(request, self.length, stop);
+            all.probes.extend(seen.probes);
+            for part in seen.parts {
+                match all.parts.first_mut() {
+                    Some(known) => known.complete_with(part),
+                    None => all.parts.push(part),
+                }
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        all
+    }
+
+    fn keep(&self, document: &Watched, record: Option<Record>, host: &str) -> Result<(), Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::new(Status::Failed, error);
+        if let Some(target) = &self.json {
+            json::write(document, &Target::from(target.as_str()), &mut io::stdout())
+                .map_err(|error| failed(&error))?;
+        }
+        if let Some(record) = record {
+            let environment =
+                serde_json::to_value(environment::read()).map_err(|error| failed(&error))?;
+            let hosts = [(host.to_owned(), environment)].into_iter().collect();
+            record.save_observation(document, &hosts).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> Observation {
+    let mut observer = Observer::open(request);
+    if stop.load(Ordering::Relaxed) {
+        return Observation::default();
+    }
+    observer.attach();
+    observer.begin();
+    let end = Monotonic.now().saturating_add(nanos(length));
+    let mut interval = Monotonic.now() + SECOND;
+    while !stop.load(Ordering::Relaxed) {
+        let now = Monotonic.now();
+        if now >= end {
+            break;
+        }
+        if now >= interval {
+            observer.interval(interval);
+            interval += SECOND;
+        }
+        // Short, so that Ctrl-C is heard soon.
+        sleep((end - now).min(interval.saturating_sub(now)).min(50 * MILLISECOND));
+    }
+    observer.end();
+    observer.detach();
+    observer.take()
+}
+
+fn list(out: &mut impl Write) -> io::Result<()> {
+    for (name, about) in describe() {
+        writeln!(out, "{name}")?;
+        for (label, text) in [
+            ("tells", about.tells),
+            ("needs", about.needs),
+            ("costs", about.costs),
+            ("blind", about.blind),
+        ] {
+            writeln!(out, "  {label}  {text}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! What is watched while traffic runs, by `wirecost run` and by `wirecost observe`.
+
+use serde_json::{Value, json};
+use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+
+use crate::document::Document;
+use crate::program::{Program, sources};
+
+fn named<'a>(document: &'a Document, list: &str, name: &str) -> &'a Value {
+    let found = document.list(list).iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:#}", document.at(list)))
+}
+
+#[test]
+fn nothing_is_watched_where_nobody_wants_it() {
+    let document = Program::short_run("@rr", &["--observe", "none"]).measure();
+    assert!(document.is_null("/observe"));
+    assert_eq!(document.text("/machines/0/cpu_source"), "proc-stat");
+}
+
+#[test]
+fn the_parts_of_cpu_time_add_up() {
+    if skip_without_tracing("the_parts_of_cpu_time_add_up") {
+        return;
+    }
+    let document = Program::short_run("@stream", &[]).measure();
+    assert_eq!(named(&document, "/observe/probes", "cpu")["status"], "ready");
+    let host = document.at("/observe/hosts/0");
+    assert_eq!(host["covers"], json!(["master", "peer"]));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let seconds = number(&host["seconds"]);
+    for cpu in host["cpu"]["per_cpu"].as_array().expect("CPUs") {
+        let parts = ["idle", "idle_loop", "task", "irq", "softirq"].map(|part| number(&cpu[part]));
+        let wall = number(&cpu["wall"]);
+        assert!((parts.iter().sum::<f64>() - wall).abs() < 1e-3 * wall, "{cpu:#}");
+        // Each CPU is told the edges on its own, which another program may delay.
+        assert!((wall - seconds).abs() < 0.02 * seconds, "{wall} of {seconds}");
+    }
+    // Loopback delivers in softirqs.
+    let net_rx = host["cpu"]["total"]["softirqs"].as_array().expect("softirqs");
+    let net_rx = net_rx.iter().find(|softirq| softirq["vector"] == "net_rx").expect("net_rx");
+    assert!(number(&net_rx["seconds"]) > 0.0);
+    assert!(host["cpu"]["processes"].as_array().is_some_and(|all| !all.is_empty()));
+    // So short a window has no time beside it.
+    assert!(document.is_null("/observe/cost"));
+    assert!(document.text("/observe/cost_reason").contains("too short"));
+}
+
+#[test]
+fn each_result_carries_what_observing_cost() {
+    let arguments = ["run", "@stream", "--duration", "2s", "--interval", "200ms", "--quiet"];
+    let document = Program::new(arguments).measure();
+    assert_eq!(document.text("/observe/cost/metric"), "bits_per_second");
+    let cost = |name: &str| document.number(&format!("/observe/cost/{name}"));
+    assert!((cost("observed") / cost("unobserved") - cost("ratio")).abs() < 1e-9);
+    assert!(cost("interval/0") <= cost("ratio") && cost("ratio") <= cost("interval/1"));
+    // Two times of a tenth of the window.
+    assert!((cost("unobserved_seconds") - 0.4).abs() < 0.1, "{}", cost("unobserved_seconds"));
+    // The time beside the window is not in it.
+    assert!((document.number("/window/seconds") - 2.0).abs() < 0.1);
+    assert!((document.sum("/intervals", "seconds") - 2.0).abs() < 0.1);
+}
+
+#[test]
+fn a_phase_of_iterations_is_watched_to_its_end() {
+    let iterations = r#"<?xml version="1.0"?>
+        <profile name="pings">
+          <group nthreads="1">
+            <transaction iterations="1">
+              <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
+            </transaction>
+            <transaction iterations="5003">
+              <flowop type="write" options="size=64"/>
+              <flowop type="read" options="size=64"/>
+            </transaction>
+          </group>
+        </profile>"#;
+    let program = Program::new(["run", "pings.xml", "--quiet", "--observe", "cpu"]);
+    let document = program.file("pings.xml", iterations).measure();
+    assert_eq!(document.count("/transactions/count"), 5003);
+    let (watched, window) =
+        (document.number("/observe/hosts/0/seconds"), document.number("/window/seconds"));
+    assert!((watched - window).abs() < 0.1 + 0.2 * window, "{watched} of {window}");
+    assert!(document.text("/observe/cost_reason").contains("too short"));
+}
+
+#[test]
+fn every_host_of_a_lab_is_told_apart() {
+    if skip_without_namespaces("every_host_of_a_lab_is_told_apart")
+        || std::thread::available_parallelism().unwrap().get() < 2
+    {
+        return;
+    }
+    let document = Program::short_run("@stream", &["--lab"]).measure();
+    let hosts = document.list("/observe/hosts");
+    assert_eq!(hosts.len(), 2);
+    for (seen, host) in hosts.iter().zip(document.list("/hosts")) {
+        assert_eq!(seen["host"], host["name"]);
+        assert_eq!(seen["covers"], json!([host["name"]]));
+        let cpus: Vec<&Value> =
+            seen["cpu"]["per_cpu"].as_array().unwrap().iter().map(|cpu| &cpu["cpu"]).collect();
+        assert_eq!(json!(cpus), host["cpus"]);
+    }
+    // One of them has watched the machine for both.
+    let cpu = document.list("/observe/probes").iter().filter(|probe| probe["name"] == "cpu");
+    assert_eq!(cpu.count(), 1);
+}
+
+#[test]
+fn deep_is_a_pass_for_each_further_probe() {
+    let document = Program::short_run("@rr", &["--observe", "deep"]).measure();
+    let passes = document.list("/observe/passes");
+    let all: usize = passes.iter().map(|pass| pass["probes"].as_array().unwrap().len()).sum();
+    assert!(passes.len() > 1 && all > passes.len(), "{passes:#?}");
+    assert!(passes.iter().all(|pass| pass["status"] == "ok"), "{passes:#?}");
+    let headline: Vec<&Value> = passes.iter().filter(|pass| pass["headline"] == true).collect();
+    assert_eq!(headline.len(), 1);
+    assert_eq!(headline[0]["bits_per_second"], *document.at("/throughput/bits_per_second"));
+}
+
+#[test]
+fn a_set_that_is_none_is_refused_with_those_that_are() {
+    let finished = Program::short_run("@rr", &["--observe", "cpus"]).finish();
+    assert_eq!(finished.code, 2);
+    assert!(finished.stderr.contains("the probes are cpu"), "{finished}");
+}
+
+/// The run goes on, and says what was not measured and why.
+#[test]
+fn without_rights_the_ticks_are_left() {
+    let program = Program::unprivileged(&["run", "@rr", "--duration", "500ms", "--quiet"]);
+    let document = program.measure();
+    let probe = named(&document, "/observe/probes", "cpu");
+    assert_eq!(probe["status"], "partial");
+    assert!(probe["reason"].as_str().unwrap().contains("root"), "{probe:#}");
+    assert_eq!(document.text("/machines/0/cpu_source"), "proc-stat");
+    assert_eq!(document.text("/observe/hosts/0/cpu/source"), "proc-stat");
+}
+
+#[test]
+fn a_host_is_observed_while_others_make_the_traffic() {
+    let load = ["run", "@stream", "--observe", "none", "--ramp", "0s", "--duration", "4s"];
+    let traffic = Program::new(load).start();
+    let arguments =
+        ["observe", "--for", "1s", "--dev", "lo", "--json", "run.json", "--out", "kept"];
+    let program = Program::new(arguments);
+    let finished = program.finish();
+    let document = finished.document();
+    assert_eq!(document.text("/schema"), "wirecost.observe/1");
+    assert_eq!(document.text("/status"), "ok");
+    assert_eq!(finished.code, 0, "{finished}");
+    assert_eq!(document.text("/basis"), "device");
+    assert_eq!(document.text("/cycles_source"), sources().1);
+    assert!(document.number("/cycles_per_kbyte") > 0.0);
+    assert_eq!(document.text("/devices/0/device"), "lo");
+    // What loopback sends it receives.
+    let (rx, tx) = (document.number("/devices/0/rx_bytes"), document.number("/devices/0/tx_bytes"));
+    assert!(rx > 1e6 && (rx - tx).abs() < 0.01 * tx, "{rx} received, {tx} sent");
+    assert!((document.number("/seconds") - 1.0).abs() < 0.2);
+    assert!(finished.stdout.contains("cycles/KByte"), "{finished}");
+    let traffic = traffic.wait();
+    assert_eq!(traffic.code, 0, "{traffic}");
+}
+
+#[test]
+fn what_cannot_be_observed_is_refused() {
+    for (arguments, words) in [
+        (["observe", "--dev", "eth-none"], "there is no network device `eth-none`"),
+        (["observe", "--pid", "8388608"], "process 8388608"),
+        (["observe", "--cpu", "one"], "0-3,8"),
+    ] {
+        let finished = Program::new(arguments).finish();
+        assert_eq!(finished.code, 2, "{finished}");
+        assert!(finished.stderr.contains(words), "{finished}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The thread of an agent that observes its machine while the load runs.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_linux::thread;
+use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
+use wirecost_observe::Observer;
+
+/// What the thread is told.
+enum Word {
+    /// Observe this window.
+    Window(ObserveTimes),
+    /// The window that has no end of its own ends now.
+    End,
+    /// The phase is over: there is time to put things together.
+    Tell,
+}
+
+/// What the thread says.
+pub(crate) enum Said {
+    Watching(Vec<ProbeReport>),
+    Observed(Box<Observation>),
+}
+
+/// The thread.
+pub(crate) struct Observing {
+    words: Sender<Word>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Observing {
+    /// Starts it; it says `Watching` when everything is loaded.
+    ///
+    /// # Errors
+    /// Where no thread can be had.
+    pub(crate) fn start(
+        request: ObserveRequest,
+        interval: Nanos,
+        say: impl Fn(Said) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (words, told) = channel();
+        let thread = std::thread::Builder::new()
+            .name("wirecost-watch".to_owned())
+            .spawn(move || run(request, interval.max(1), &told, &say))?;
+        Ok(Self { words, thread: Some(thread) })
+    }
+
+    pub(crate) fn window(&self, times: ObserveTimes) {
+        let _ = self.words.send(Word::Window(times));
+    }
+
+    pub(crate) fn end(&self) {
+        let _ = self.words.send(Word::End);
+    }
+
+    pub(crate) fn tell(&self) {
+        let _ = self.words.send(Word::Tell);
+    }
+}
+
+impl Drop for Observing {
+    fn drop(&mut self) {
+        // Its ear closes, and it takes its hooks away.
+        self.words = channel().0;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(request: ObserveRequest, interval: Nanos, words: &Receiver<Word>, say: &impl Fn(Said)) {
+    let mut observer = Observer::open(request);
+    say(Said::Watching(observer.reports()));
+    while let Ok(word) = words.recv() {
+        match word {
+            Word::Window(times) => {
+                // Edges must be on time on a machine whose CPUs are all busy.
+                let urgent = thread::make_urgent(thread::Urgency::Watch);
+                let over = window(&mut observer, times, interval, words);
+                if urgent {
+                    thread::make_ordinary();
+                }
+                match over {
+                    Wait::Gone => return,
+                    Wait::Told => say(Said::Observed(Box::new(observer.take()))),
+                    Wait::Due | Wait::Ended => {}
+                }
+            }
+            Word::End => {}
+            Word::Tell => say(Said::Observed(Box::new(observer.take()))),
+        }
+    }
+}
+
+/// Takes the observer through a window. Returns how it ended.
+fn window(
+    observer: &mut Observer,
+    times: ObserveTimes,
+    interval: Nanos,
+    words: &Receiver<Word>,
+) -> Wait {
+    let waited = wait(times.attach, words);
+    if waited == Wait::Gone {
+        return waited;
+    }
+    observer.attach();
+    let mut waited = waited.then(times.start, words);
+    observer.begin();
+    let mut due = times.start.saturating_add(interval);
+    let end = times.end.unwrap_or(Nanos::MAX);
+    while waited == Wait::Due && due < end {
+        waited = wait(due, words);
+        if waited == Wait::Due {
+            observer.interval(due);
+        }
+        due = due.saturating_add(interval);
+    }
+    waited = waited.then(end, words);
+    observer.end();
+    observer.detach();
+    waited
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Due,
+    /// The window ends now.
+    Ended,
+    /// The phase is over already, and the controller waits to be told.
+    Told,
+    Gone,
+}
+
+impl Wait {
+    /// Waits on, unless there is nothing to wait for any more.
+    fn then(self, due: Nanos, words: &Receiver<Word>) -> Self {
+        match self {
+            Self::Due => wait(due, words),
+            over => over,
+        }
+    }
+}
+
+fn wait(due: Nanos, words: &Receiver<Word>) -> Wait {
+    loop {
+        let left = due.saturating_sub(Monotonic.now());
+        if left == 0 {
+            return Wait::Due;
+        }
+        match words.recv_timeout(Duration::from_nanos(left)) {
+            Ok(Word::End) => return Wait::Ended,
+            Ok(Word::Tell) => return Wait::Told,
+            // A window does not begin within another.
+            Ok(Word::Window(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Wait::Gone,
+        }
+    }
+}

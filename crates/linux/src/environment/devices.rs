@@ -1,0 +1,152 @@
+//! Network devices of the calling thread's namespace.
+
+use wirecost_model::environment::{Device, Vector};
+
+use super::files::Files;
+use crate::ethtool::{Driver, Ethtool};
+use crate::link::{Link, Links};
+
+/// `None` when the kernel does not list them.
+pub(super) fn read(files: &Files<'_>) -> Option<Vec<Device>> {
+    let links = Links::here().and_then(|links| links.list()).ok()?;
+    let ethtool = Ethtool::open().ok();
+    let interrupts = files.text("proc/interrupts");
+    let mut devices: Vec<Device> =
+        links.into_iter().map(|link| device(link, ethtool.as_ref())).collect();
+    for device in &mut devices {
+        if let Some(bus) = &device.bus {
+            device.numa_node = numa_node(files, bus);
+            device.vectors = interrupts.as_deref().and_then(|text| vectors(files, text, bus));
+        }
+    }
+    Some(devices)
+}
+
+fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
+    let name = link.name;
+    let driver = ethtool.and_then(|ethtool| ethtool.driver(&name).ok());
+    let (driver, driver_version, firmware, bus) = match driver {
+        Some(Driver { name, version, firmware, bus }) => (Some(name), version, firmware, bus),
+        None => (None, None, None, None),
+    };
+    let features = ethtool.and_then(|ethtool| ethtool.features(&name).ok());
+    Device {
+        speed_bits_per_second: ethtool.and_then(|ethtool| ethtool.speed(&name).ok()),
+        changeable_features: features.as_ref().map(|features| {
+            let changeable = features.iter().filter(|(_, feature)| feature.changeable);
+            changeable.map(|(name, _)| name.clone()).collect()
+        }),
+        features: features.map(|features| {
+            features.into_iter().map(|(name, feature)| (name, feature.on)).collect()
+        }),
+        rings: ethtool.and_then(|ethtool| ethtool.rings(&name).ok()),
+        coalescing: ethtool.and_then(|ethtool| ethtool.coalescing(&name).ok()),
+        flow_control: ethtool.and_then(|ethtool| ethtool.flow_control(&name).ok()),
+        channels: ethtool.and_then(|ethtool| ethtool.channels(&name).ok()),
+        name,
+        kind: link.kind,
+        up: link.up,
+        mtu: link.mtu,
+        tx_queue_len: link.tx_queue_len,
+        qdisc: link.qdisc,
+        driver,
+        driver_version,
+        firmware,
+        bus,
+        numa_node: None,
+        vectors: None,
+        rx_missed: link.rx_missed,
+    }
+}
+
+/// The bus is in no namespace, unlike /sys/class/net.
+fn of_bus(files: &Files<'_>, bus: &str) -> Option<String> {
+    ["pci", "platform", "virtio", "vmbus", "xen"]
+        .iter()
+        .map(|kind| format!("sys/bus/{kind}/devices/{bus}"))
+        .find(|path| files.exists(path))
+}
+
+/// The kernel writes -1 where it does not know.
+fn numa_node(files: &Files<'_>, bus: &str) -> Option<u32> {
+    files.text(&format!("{}/numa_node", of_bus(files, bus)?))?.parse().ok()
+}
+
+/// The interrupts that the device was given and somebody handles. Those of devices that are on
+/// another bus than PCI cannot be told from others'.
+fn vectors(files: &Files<'_>, interrupts: &str, bus: &str) -> Option<Vec<Vector>> {
+    let device = of_bus(files, bus)?;
+    let mut irqs: Vec<u32> = match files.names(&format!("{device}/msi_irqs")) {
+        Some(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
+        None => vec![files.text(&format!("{device}/irq"))?.parse().ok()?],
+    };
+    irqs.sort_unstable();
+    let vector = |irq| {
+        Some(Vector {
+            irq,
+            name: handler(interrupts, irq)?,
+            cpus: files.cpus(&format!("proc/irq/{irq}/smp_affinity_list")),
+            effective_cpus: files.cpus(&format!("proc/irq/{irq}/effective_affinity_list")),
+        })
+    };
+    Some(irqs.into_iter().filter_map(vector).collect())
+}
+
+/// Name of who handles an interrupt: the last word of its line. A line without one ends with how
+/// the interrupt is triggered.
+fn handler(interrupts: &str, irq: u32) -> Option<String> {
+    let line = interrupts.lines().find_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        (number.trim().parse() == Ok(irq)).then_some(rest)
+    })?;
+    let last = line.split_ascii_whitespace().last()?;
+    let trigger = ["-edge", "-level", "-fasteoi"].iter().any(|end| last.ends_with(end));
+    (!trigger && last.parse::<u64>().is_err()).then(|| last.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::tests::fixture;
+
+    const INTERRUPTS: &str = "\
+           CPU0       CPU1
+ 37:          0          0 PCI-MSIX-0000:00:03.0   0-edge      virtio2-config
+ 38:          0      13747 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
+ 39:          1          0 PCI-MSIX-0000:00:03.0   2-edge
+ 40:          0          0
+NMI:          0          0   Non-maskable interrupts
+";
+
+    #[test]
+    fn a_device_has_a_place_and_vectors() {
+        let device = "sys/bus/pci/devices/0000:00:03.0";
+        let root = fixture(&[
+            (&format!("{device}/numa_node"), "1\n"),
+            (&format!("{device}/msi_irqs/38"), "msix\n"),
+            (&format!("{device}/msi_irqs/39"), "msix\n"),
+            ("sys/bus/pci/devices/0000:00:04.0/numa_node", "-1\n"),
+            ("proc/irq/38/smp_affinity_list", "0-1\n"),
+            ("proc/irq/38/effective_affinity_list", "1\n"),
+        ]);
+        let files = Files { root: root.path() };
+        assert_eq!(numa_node(&files, "0000:00:03.0"), Some(1));
+        assert_eq!(numa_node(&files, "0000:00:04.0"), None);
+        let expected = Vector {
+            irq: 38,
+            name: "virtio2-input.0".to_owned(),
+            cpus: Some(vec![0, 1]),
+            effective_cpus: Some(vec![1]),
+        };
+        assert_eq!(vectors(&files, INTERRUPTS, "0000:00:03.0"), Some(vec![expected]));
+        assert_eq!(vectors(&files, INTERRUPTS, "0000:00:05.0"), None);
+    }
+
+    #[test]
+    fn an_interrupt_that_nobody_handles_has_no_name() {
+        assert_eq!(handler(INTERRUPTS, 37).as_deref(), Some("virtio2-config"));
+        for irq in [39, 40, 41] {
+            assert_eq!(handler(INTERRUPTS, irq), None);
+        }
+    }
+}

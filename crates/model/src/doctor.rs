@@ -1,0 +1,170 @@
+//! What the doctor says of a host before anything is run there: the document `wirecost.doctor/1`.
+//! Keys are stable: adding one keeps the version, changing or removing one makes a new one. The JSON
+//! Schema is docs/schema/wirecost.doctor-1.json.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::CycleCounter;
+use crate::observe::ProbeStatus;
+use crate::status::Status;
+
+pub const SCHEMA: &str = "wirecost.doctor/1";
+
+/// The document of one examination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Examination {
+    pub schema: String,
+    pub status: Status,
+    /// One message, where `status` is not `ok`.
+    pub error: Option<String>,
+    /// Version of wirecost.
+    pub version: String,
+    /// Wall-clock time, milliseconds since 1970.
+    pub examined_unix_ms: u64,
+    /// Where the host was asked; `None` for this one.
+    pub address: Option<String>,
+    /// `None` where no host was examined.
+    pub host: Option<Subject>,
+    /// What can be measured there.
+    pub probes: Vec<ProbeState>,
+    /// What spoils a benchmark, the worst first.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at.
+    pub unknown: Vec<Unknown>,
+    /// Everything that was looked at, by name.
+    pub checks: Vec<String>,
+}
+
+/// Who was examined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Subject {
+    pub name: Option<String>,
+    pub kernel: Option<String>,
+    pub cpu_model: Option<String>,
+    pub threads: Option<u32>,
+    pub virtual_machine: Option<bool>,
+    pub cycle_counter: Option<CycleCounter>,
+}
+
+/// Whether something can be read from a host while traffic runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeState {
+    pub name: String,
+    pub status: ProbeStatus,
+    /// Why it is not ready, or where its figures come from.
+    pub reason: Option<String>,
+    /// What makes it ready; `None` where nothing does, or nothing is needed.
+    pub mend: Option<String>,
+}
+
+/// How much a finding matters; the worse is the less.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Figures are not what they seem.
+    Spoils,
+    /// Matters to some runs, or to those who compare.
+    Note,
+}
+
+/// One setting or circumstance that spoils a benchmark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Name of the check.
+    pub check: String,
+    pub severity: Severity,
+    /// The device or CPUs concerned; `None` for the whole host.
+    pub about: Option<String>,
+    /// What is so, with its value.
+    pub found: String,
+    /// What that does to a result.
+    pub why: String,
+    /// Commands that mend it, to be typed as root on that host.
+    pub mend: Vec<String>,
+    /// Commands that put it back as it is.
+    pub undo: Vec<String>,
+    /// What to do, or to mind, beside the commands.
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    /// The check that finds it puts its name in later.
+    fn new(severity: Severity, found: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            check: String::new(),
+            severity,
+            about: None,
+            found: found.into(),
+            why: why.into(),
+            mend: Vec::new(),
+            undo: Vec::new(),
+            advice: None,
+        }
+    }
+
+    #[must_use]
+    pub fn spoils(found: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::new(Severity::Spoils, found, why)
+    }
+
+    #[must_use]
+    pub fn note(found: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::new(Severity::Note, found, why)
+    }
+
+    #[must_use]
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.about = Some(about.into());
+        self
+    }
+
+    #[must_use]
+    pub fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend.push(command.into());
+        self
+    }
+
+    #[must_use]
+    pub fn undo(mut self, command: impl Into<String>) -> Self {
+        self.undo.push(command.into());
+        self
+    }
+
+    #[must_use]
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+/// Something that a check could not look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unknown {
+    /// Name of the check.
+    pub check: String,
+    pub about: Option<String>,
+    pub reason: String,
+}
+
+impl Examination {
+    /// One of which nothing is known yet.
+    #[must_use]
+    pub fn empty(version: &str, examined_unix_ms: u64) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            status: Status::Ok,
+            error: None,
+            version: version.to_owned(),
+            examined_unix_ms,
+            address: None,
+            host: None,
+            probes: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+}

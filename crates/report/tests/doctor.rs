@@ -1,0 +1,180 @@
+//! What the doctor says, for people and for programs.
+
+use serde_json::Value;
+use wirecost_model::doctor::{Examination, Finding, ProbeState, SCHEMA, Subject, Unknown};
+use wirecost_model::environment::CycleCounter;
+use wirecost_model::observe::ProbeStatus;
+use wirecost_model::run::schema_of;
+use wirecost_model::status::Status;
+use wirecost_report::json::{self, Target};
+use wirecost_report::terminal::{self, Look};
+
+fn probe(probe: &str, status: ProbeStatus, reason: Option<&str>, mend: Option<&str>) -> ProbeState {
+    ProbeState {
+        name: probe.to_owned(),
+        status,
+        reason: reason.map(str::to_owned),
+        mend: mend.map(str::to_owned),
+    }
+}
+
+fn named(check: &str, finding: Finding) -> Finding {
+    Finding { check: check.to_owned(), ..finding }
+}
+
+fn unknown(check: &str, about: Option<&str>, reason: &str) -> Unknown {
+    Unknown { check: check.to_owned(), about: about.map(str::to_owned), reason: reason.to_owned() }
+}
+
+/// Every part filled.
+fn ill() -> Examination {
+    let setcap = Some("setcap cap_bpf,cap_perfmon=ep \"$(command -v wirecost)\"");
+    let takes = Some("takes root, or CAP_BPF and CAP_PERFMON; CPU time by the ticks of /proc/stat");
+    let vm = "a virtual machine is not shown this: look on its host";
+    let checks = ["turbo", "governor", "flow-control", "firewall", "socket-buffers", "steal"];
+    Examination {
+        address: Some("198.18.0.2:20050".to_owned()),
+        host: Some(Subject {
+            name: Some("server".to_owned()),
+            kernel: Some("6.12.0".to_owned()),
+            cpu_model: Some("A CPU".to_owned()),
+            threads: Some(8),
+            virtual_machine: Some(true),
+            cycle_counter: Some(CycleCounter::Absent),
+        }),
+        probes: vec![
+            probe("cpu", ProbeStatus::Partial, takes, setcap),
+            probe("segments", ProbeStatus::No, takes, setcap),
+            probe("tcp", ProbeStatus::Ready, None, None),
+        ],
+        findings: vec![
+            named(
+                "flow-control",
+                Finding::spoils(
+                    "it obeys and sends pause frames",
+                    "a slow receiver stops the sender",
+                )
+                .about("eth0")
+                .mend("ethtool -A eth0 autoneg off rx off tx off")
+                .undo("ethtool -A eth0 autoneg on rx on tx on"),
+            ),
+            named(
+                "firewall",
+                Finding::spoils(
+                    "3 firewall rules in table inet filter",
+                    "every packet is compared",
+                )
+                .mend("nft list ruleset > ruleset.saved && nft flush ruleset")
+                .undo("nft -f ruleset.saved")
+                .advice("this opens the host: only in a network you trust"),
+            ),
+            named(
+                "socket-buffers",
+                Finding::note(
+                    "net.core.rmem_max: a program gets at most 208 KiB of receive buffer",
+                    "`wndsz` of a profile is clipped to it, and a burst of datagrams overflows it",
+                )
+                .mend("sysctl -w net.core.rmem_max=67108864")
+                .undo("sysctl -w net.core.rmem_max=212992"),
+            ),
+        ],
+        unknown: vec![
+            unknown("turbo", None, vm),
+            unknown("governor", None, vm),
+            unknown("flow-control", Some("eth1"), "the driver does not say"),
+        ],
+        checks: checks.map(str::to_owned).to_vec(),
+        ..Examination::empty("0.1.0", 1_700_000_000_000)
+    }
+}
+
+fn well() -> Examination {
+    Examination {
+        address: None,
+        findings: Vec::new(),
+        unknown: Vec::new(),
+        probes: vec![probe("tcp", ProbeStatus::Ready, None, None)],
+        ..ill()
+    }
+}
+
+fn failed() -> Examination {
+    Examination {
+        status: Status::Peer,
+        error: Some("198.18.0.2: no agent answers".to_owned()),
+        ..Examination::empty("0.1.0", 0)
+    }
+}
+
+fn shown(examination: &Examination, look: Look) -> String {
+    let mut out = Vec::new();
+    assert!(terminal::doctor::write(&mut out, examination, &look).is_ok());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[test]
+fn texts() {
+    insta::assert_snapshot!("ill_80", shown(&ill(), Look::plain(80)));
+    insta::assert_snapshot!("well_80", shown(&well(), Look::plain(80)));
+}
+
+/// Commands are to be copied, and may be longer than the line.
+#[test]
+fn nothing_but_a_command_is_wider_than_the_terminal() {
+    for width in 60..120 {
+        let text = shown(&ill(), Look::plain(width));
+        assert!(text.is_ascii());
+        for line in text.lines() {
+            let command = line.starts_with("    mend ") || line.starts_with("    back ");
+            assert!(command || line.len() <= width, "{width}: {line}");
+            assert_eq!(line.trim_end(), line);
+        }
+        for command in ill().findings.iter().flat_map(|finding| &finding.mend) {
+            assert!(text.lines().any(|line| line.ends_with(command.as_str())));
+        }
+    }
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let coloured = shown(&ill(), Look { width: 80, colour: true });
+    let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
+    assert!(escapes.is_match(&coloured));
+    assert_eq!(escapes.replace_all(&coloured, ""), shown(&ill(), Look::plain(80)));
+}
+
+fn schema() -> Value {
+    let text = include_str!("../../../docs/schema/wirecost.doctor-1.json");
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn document(examination: &Examination) -> Value {
+    let mut text = Vec::new();
+    assert!(json::write(examination, &Target::Stream, &mut text).is_ok());
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+#[test]
+fn documents_are_valid() {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    for examination in [ill(), well(), failed()] {
+        let document = document(&examination);
+        assert!(validator.is_valid(&document), "{document:#}");
+        assert_eq!(serde_json::from_value::<Examination>(document).unwrap(), examination);
+    }
+    let mut document = document(&ill());
+    document["findings"][0]["severity"] = Value::from("awful");
+    assert!(!validator.is_valid(&document));
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_types() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/wirecost.doctor-1.json");
+    let mut text = serde_json::to_string_pretty(&schema_of::<Examination>(SCHEMA)).unwrap();
+    text.push('\n');
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap();
+    assert!(published == text, "docs/schema is not that of the types: run with UPDATE_SCHEMA=1");
+}
