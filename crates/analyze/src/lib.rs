@@ -74,6 +74,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.hosts = hosts::hosts(outcome, &windows);
     run.machines = hosts::machines(outcome, &windows);
     run.observe = observed::section(outcome, &windows);
+    observed::spread_cost(&mut run);
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 

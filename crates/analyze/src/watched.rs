@@ -32,6 +32,10 @@ pub fn watched(document: &mut Watched, observation: Observation, device: Option<
         }
         Err(reason) => document.cycles_reason = Some(reason),
     }
+    let cost = document.cycles_per_kbyte;
+    if let Some(functions) = document.hosts.first_mut().and_then(|host| host.functions.as_mut()) {
+        functions.with_cost(cost);
+    }
     document.cpu_source = used.as_ref().map(|used| used.source.clone());
     document.cpu = used.map(|used| used.split);
 }

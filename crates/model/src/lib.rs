@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod plan;
 pub mod profile;
 pub mod program;
+pub mod proportion;
 pub mod run;
 pub mod status;
 pub mod units;

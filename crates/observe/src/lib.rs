@@ -10,10 +10,11 @@ mod observer;
 mod probe;
 mod probes;
 mod series;
+mod sampler;
 mod tracker;
 
 pub use bpf::BpfError;
 pub use empty::EmptyHooks;
 pub use observer::Observer;
 pub use probe::About;
-pub use probes::{Set, describe, names};
+pub use probes::{Set, describe, layers, names};

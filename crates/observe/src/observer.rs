@@ -7,6 +7,7 @@ use wirecost_model::observe::{
 
 use crate::probe::{Probe, Session, Shared, named};
 use crate::probes;
+use crate::sampler::PER_SECOND;
 
 /// One probe, as far as it got.
 struct Seat {
@@ -35,12 +36,18 @@ impl Observer {
     /// Loads what the probes need. This may take some hundred milliseconds.
     #[must_use]
     pub fn open(request: ObserveRequest) -> Self {
+        Self::open_at(request, PER_SECOND)
+    }
+
+    /// The same, with so many samples a second of each CPU.
+    #[must_use]
+    pub fn open_at(request: ObserveRequest, samples_per_second: u32) -> Self {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
             .filter(|probe| request.probes.iter().any(|name| named(name) == probe.name()))
             .collect();
-        let mut shared = Shared::new(&request);
+        let mut shared = Shared::new(&request, samples_per_second);
         let seats = wanted
             .into_iter()
             .map(|probe| match probe.open(&mut shared) {

@@ -10,6 +10,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
+use crate::sampler::Sampler;
 use crate::tracker::{Tracker, Wants};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
@@ -87,8 +88,6 @@ pub(crate) fn named(asked: &str) -> &str {
 pub(crate) enum Unavailable {
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    #[error("{act}: {source}")]
-    System { act: String, source: io::Error },
     #[error("{0}")]
     Other(String),
 }
@@ -127,11 +126,15 @@ pub(crate) struct Shared {
     /// What figures are wanted of.
     parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
-    tracker_told: bool,
+    /// Whether the cost of this window has been told.
+    told: bool,
+    samples_per_second: u32,
+    sampler: Option<Result<Sampler, String>>,
 }
 
 impl Shared {
-    pub(crate) fn new(request: &ObserveRequest) -> Self {
+    /// The sampler looks at each CPU so many times a second.
+    pub(crate) fn new(request: &ObserveRequest, samples_per_second: u32) -> Self {
         let whole = |name| request.probes.iter().any(|probe| probe == name);
         // A part without a process is of all of them.
         let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
@@ -146,7 +149,9 @@ impl Shared {
             basic: basic.collect(),
             parts: request.parts.clone(),
             tracker: None,
-            tracker_told: false,
+            told: false,
+            samples_per_second,
+            sampler: None,
         }
     }
 
@@ -188,7 +193,29 @@ impl Shared {
         self.tracker.as_ref()?.as_ref().err().map(String::as_str)
     }
 
+    /// The sampler, opened now if it is not yet.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn need_sampler(&mut self) -> Result<&Sampler, Unavailable> {
+        let per_second = self.samples_per_second;
+        let sampler = self.sampler.get_or_insert_with(|| Sampler::open(per_second));
+        sampler.as_ref().map_err(|error| Unavailable::Other(error.clone()))
+    }
+
+    /// The sampler, if a probe asked for it and the kernel gave it.
+    pub(crate) fn sampler(&self) -> Option<&Sampler> {
+        self.sampler.as_ref()?.as_ref().ok()
+    }
+
+    /// Why there is none, if one was asked for.
+    pub(crate) fn sampler_error(&self) -> Option<&str> {
+        self.sampler.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
     pub(crate) fn attach(&mut self) {
+        self.told = false;
+        self.on_sampler(Sampler::attach);
         if let Some(Ok(tracker)) = &mut self.tracker
             && let Err(error) = tracker.attach()
         {
@@ -198,6 +225,7 @@ impl Shared {
 
     /// Begins to count. Returns when.
     pub(crate) fn begin(&mut self) -> Nanos {
+        self.on_sampler(Sampler::begin);
         self.on_tracker(Tracker::start);
         Monotonic.now()
     }
@@ -206,7 +234,16 @@ impl Shared {
     pub(crate) fn end(&mut self) -> Nanos {
         let at = Monotonic.now();
         self.on_tracker(Tracker::stop);
+        self.on_sampler(Sampler::end);
         at
+    }
+
+    fn on_sampler(&mut self, act: impl Fn(&mut Sampler) -> Result<(), String>) {
+        if let Some(Ok(sampler)) = &mut self.sampler
+            && let Err(error) = act(sampler)
+        {
+            self.sampler = Some(Err(error));
+        }
     }
 
     fn on_tracker(&mut self, act: impl Fn(&Tracker) -> Result<(), BpfError>) {
@@ -221,13 +258,22 @@ impl Shared {
         if let Some(Ok(tracker)) = &mut self.tracker {
             tracker.detach();
         }
+        if let Some(Ok(sampler)) = &mut self.sampler {
+            sampler.detach();
+        }
     }
 
     /// What is shared costs the first probe that uses it.
     pub(crate) fn cost(&mut self) -> ProbeCost {
-        if std::mem::replace(&mut self.tracker_told, true) {
+        if std::mem::replace(&mut self.told, true) {
             return ProbeCost::default();
         }
-        self.tracker().map(Tracker::cost).unwrap_or_default()
+        let tracker = self.tracker().map(Tracker::cost).unwrap_or_default();
+        let sampler = self.sampler().map(Sampler::cost).unwrap_or_default();
+        ProbeCost {
+            attach_ms: tracker.attach_ms + sampler.attach_ms,
+            lost: tracker.lost + sampler.lost,
+            ..tracker
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! The probe `cpu` against loads that are known, on the kernel that there is.
 
+mod known;
+
 use std::time::Duration;
 
 use wirecost_linux::{clock, privilege, thread};
 use wirecost_model::clock::{Clock, seconds};
 use wirecost_model::observe::{CpuSection, Observation, ObserveRequest, Part, ProbeStatus};
+use wirecost_model::proportion;
 use wirecost_observe::Observer;
 
 fn watch(part: Part, load: impl FnOnce()) -> Observation {
@@ -87,6 +90,14 @@ fn a_known_load_is_found_on_its_cpu_and_with_its_process() {
     assert_eq!(section.processes.len(), 1);
     assert!(section.processes[0].seconds >= 0.401, "{:?}", section.processes);
     assert!(!section.processes[0].kernel_thread);
+    // Cycles are counted where there is a PMU; elsewhere they are null, and never 0.
+    if let Some(pmu) = &section.pmu {
+        assert!(pmu.counted > 0.0 && pmu.counted <= 1.0, "{pmu:?}");
+        // No CPU is as slow as this.
+        assert!(pmu.cycles > 0.400 * 0.2e9, "{pmu:?}");
+        assert!(pmu.cycles_kernel.is_none_or(|kernel| kernel < pmu.cycles), "{pmu:?}");
+        assert!(pmu.instructions.is_none_or(|instructions| instructions > 0.0), "{pmu:?}");
+    }
 }
 
 #[test]
@@ -111,4 +122,45 @@ fn a_window_is_of_its_own_time_only() {
         let time = &section(&observation).per_cpu[0];
         assert!((time.wall - wall).abs() < 0.002, "{} of {wall}", time.wall);
     }
+}
+
+/// Others may use the CPU as well, and nobody knows how their time divides: so what is right is a
+/// range.
+#[test]
+fn task_time_is_divided_as_it_was_used() {
+    if privilege::skip_without_tracing("task_time_is_divided_as_it_was_used") {
+        return;
+    }
+    let cpu = *thread::allowed_cpus().expect("CPUs").last().expect("a CPU");
+    let part = Part { cpus: Some(vec![cpu]), ..of_machine() };
+    let mut observer = Observer::open_at(
+        ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![part] },
+        997,
+    );
+    observer.attach();
+    observer.begin();
+    let (user, kernel) = std::thread::spawn(move || {
+        thread::pin(cpu).expect("the CPU is there");
+        known::use_both(1_500)
+    })
+    .join()
+    .expect("the thread ends");
+    observer.end();
+    observer.detach();
+    let observation = observer.take();
+    let section = section(&observation);
+    let split = section.usr_sys.as_ref().expect("samples");
+    assert_eq!(split.source, "sampled");
+    assert_eq!(section.usr_sys_per_cpu[0].as_ref(), Some(split));
+    let (low, high) = split.interval.expect("an interval");
+    assert!(low < split.usr && split.usr < high);
+    let (user, kernel) = (seconds(user), seconds(kernel));
+    let others = (section.total.task - user - kernel).max(0.0);
+    let range = (user / section.total.task, (user + others) / section.total.task);
+    let found = (split.usr * split.samples as f64).round() as u64;
+    // 99.9%.
+    let (low, high) = proportion::wilson(found, split.samples, 3.29);
+    // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell.
+    let (low, high) = (low - 0.01, high + 0.01);
+    assert!(low <= range.1 && range.0 <= high, "{low}..{high}, and is {range:?}");
 }

@@ -6,6 +6,7 @@
 mod cpu;
 mod interrupts;
 mod syscalls;
+mod functions;
 mod watched;
 mod segments;
 mod tcp;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use cpu::*;
 pub use interrupts::*;
 pub use syscalls::*;
+pub use functions::*;
 pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 pub use segments::*;
 pub use tcp::*;
@@ -104,6 +106,7 @@ pub struct Observed {
     pub segments: Option<SegmentsSection>,
     pub tcp: Option<TcpSection>,
     pub syscalls: Option<SyscallsSection>,
+    pub functions: Option<FunctionsSection>,
 }
 
 impl Observed {
@@ -118,6 +121,7 @@ impl Observed {
         self.segments = self.segments.take().or(other.segments);
         self.tcp = self.tcp.take().or(other.tcp);
         self.syscalls = self.syscalls.take().or(other.syscalls);
+        self.functions = self.functions.take().or(other.functions);
     }
 }
 

@@ -1,12 +1,14 @@
 //! All probes. A new one is a folder and two lines here.
 
 mod cpu;
+mod functions;
 mod interrupts;
 mod segments;
 mod syscalls;
 mod tcp;
 
 use crate::probe::{About, Probe, named};
+pub use functions::layers;
 
 /// Every probe, in the order of their sections.
 pub(crate) const ALL: &[&dyn Probe] = &[
@@ -14,6 +16,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &interrupts::Interrupts,
     &segments::Segments,
     &tcp::Tcp,
+    &functions::Functions,
     &syscalls::Syscalls,
 ];
 

@@ -8,6 +8,7 @@ mod columns;
 pub mod cpu;
 pub mod doctor;
 pub mod interrupts;
+pub mod functions;
 pub(crate) mod look;
 pub(crate) mod quantity;
 pub mod syscalls;
@@ -365,7 +366,11 @@ fn flowops(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
 fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     let Some(observe) = &run.observe else { return Ok(()) };
     for host in &observe.hosts {
-        sections(out, host, observe.hosts.len() > 1, look)?;
+        // What came along for little, by /proc alone, is in the document; here it would hide the rest.
+        let wanted = |name: &str| {
+            observe.passes.iter().any(|pass| pass.probes.iter().any(|probe| probe == name))
+        };
+        sections(out, host, observe.hosts.len() > 1, &wanted, look)?;
     }
     writeln!(out)?;
     reports(out, &observe.probes, look)?;
@@ -390,18 +395,44 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
 }
 
 /// The sections of one host, in the order of the probes.
-pub fn sections(out: &mut dyn Write, host: &Observed, named: bool, look: &Look) -> io::Result<()> {
+pub fn sections(
+    out: &mut dyn Write,
+    host: &Observed,
+    named: bool,
+    wanted: &dyn Fn(&str) -> bool,
+    look: &Look,
+) -> io::Result<()> {
     let of = if named { format!(" of {}", host.host) } else { String::new() };
     if let Some(section) = &host.cpu {
         cpu::write(out, section, &of, look)?;
     }
-    if let Some(section) = &host.interrupts {
+    if let Some(section) = host.interrupts.as_ref().filter(|_| wanted("interrupts")) {
         interrupts::write(out, section, &of, look)?;
     }
-    if let Some(section) = &host.syscalls {
+    if let Some(section) = host.segments.as_ref().filter(|_| wanted("segments")) {
+        writeln!(out)?;
+        named_section(out, "segments", &of, look)?;
+        segments::write(out, section, look)?;
+    }
+    if let Some(section) = host.tcp.as_ref().filter(|_| wanted("tcp")) {
+        writeln!(out)?;
+        named_section(out, "TCP", &of, look)?;
+        tcp::write(out, section, look)?;
+    }
+    if let Some(section) = host.functions.as_ref().filter(|_| wanted("functions")) {
+        writeln!(out)?;
+        named_section(out, "functions", &of, look)?;
+        functions::write(out, section, look)?;
+    }
+    if let Some(section) = host.syscalls.as_ref().filter(|_| wanted("syscalls")) {
         syscalls::write(out, section, &of, look)?;
     }
     Ok(())
+}
+
+/// A line above tables that do not say of whom they are.
+fn named_section(out: &mut dyn Write, name: &str, of: &str, look: &Look) -> io::Result<()> {
+    if of.is_empty() { Ok(()) } else { writeln!(out, "  {}", look.title(&format!("{name}{of}"))) }
 }
 
 /// Probes that could not do all they are for, each with the reason.

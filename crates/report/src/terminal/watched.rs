@@ -40,7 +40,7 @@ pub fn write(out: &mut dyn Write, document: &Watched, look: &Look) -> io::Result
     }
     devices(out, document, length, look)?;
     for host in &document.hosts {
-        sections(out, host, false, look)?;
+        sections(out, host, false, &|_| true, look)?;
     }
     reports(out, &document.probes, look)?;
     for warning in &document.warnings {

@@ -1,5 +1,7 @@
 //! Where the time of every CPU went, to the nanosecond, and who used it.
 
+mod pmu;
+
 use std::collections::BTreeMap;
 
 use wirecost_linux::{proc_stat, process_time};
@@ -8,10 +10,15 @@ use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{
     CpuSection, CpuTime, Observed, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
 };
+use wirecost_model::proportion::Proportion;
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
-use crate::tracker::{Cpu as Counted, Times, difference, slot};
+use crate::sampler::{Context, Profile, Sampler};
+use crate::tracker::{Cpu as Counted, Times, difference, online_cpus, slot};
+use pmu::Pmu;
 
+/// Source of a split of which every system call was timed.
+const SPANS: &str = "spans";
 /// Processes that are listed; the others are in the sum.
 const LISTED: usize = 20;
 
@@ -28,8 +35,10 @@ impl Probe for Cpu {
             tells: "where the time of every CPU went: idle, tasks, interrupts, each softirq, in \
                     nanoseconds that add up to the wall; time by process; cycles",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
-                    /proc/stat",
-            costs: "one program at each context switch, interrupt, softirq and halt",
+                    /proc/stat. For user and system time perf events. A PMU for counted cycles (tried \
+                    on a guest with an AMD EPYC; not yet run on other hardware)",
+            costs: "one program at each context switch, interrupt, softirq and halt; the samples of \
+                    `functions`",
             blind: "the entry to an interrupt before its handler counts to what it interrupts; time \
                     that a hypervisor took counts to whoever was running (see steal)",
         }
@@ -38,7 +47,9 @@ impl Probe for Cpu {
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
         // Without the tracker the ticks are left.
         let _ = shared.need_tracker();
-        Ok(Box::new(Watch::default()))
+        // And without the sampler, how they divide task time.
+        let _ = shared.need_sampler();
+        Ok(Box::new(Watch { pmu: Pmu::open(&online_cpus()).ok(), ..Watch::default() }))
     }
 }
 
@@ -47,6 +58,8 @@ struct Watch {
     begin: Reading,
     end: Reading,
     missing: Vec<String>,
+    /// None where there is none: cycles are then the TSC's rate times busy time.
+    pmu: Option<Pmu>,
 }
 
 /// What is read at an edge of the window.
@@ -56,26 +69,31 @@ struct Reading {
     times: Option<Times>,
     ticks: Option<CpuSnapshot>,
     processes: BTreeMap<u32, Nanos>,
+    pmu: pmu::Reading,
 }
 
 impl Reading {
-    fn now(shared: &Shared, at: Nanos) -> Self {
+    fn now(shared: &Shared, at: Nanos, pmu: Option<&Pmu>) -> Self {
         Self {
             at,
             ticks: proc_stat::cpu_snapshot().ok(),
             times: shared.tracker().and_then(|tracker| tracker.times().ok()),
             processes: process_time::cpu_times(),
+            pmu: pmu.map(Pmu::read).unwrap_or_default(),
         }
     }
 }
 
 impl Session for Watch {
     fn begin(&mut self, shared: &Shared, at: Nanos) {
-        self.begin = Reading::now(shared, at);
+        // An error shows as counts that are not there.
+        let _ = self.pmu.as_ref().map(Pmu::start);
+        self.begin = Reading::now(shared, at, self.pmu.as_ref());
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end = Reading::now(shared, at);
+        let _ = self.pmu.as_ref().map(Pmu::stop);
+        self.end = Reading::now(shared, at, self.pmu.as_ref());
         self.missing.clear();
         if let Some(error) = shared.tracker_error() {
             self.missing.push(format!(
@@ -89,8 +107,21 @@ impl Session for Watch {
         }
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
         into.cpu = section(&self.begin, &self.end, part);
+        let profile = shared.sampler().and_then(Sampler::profile);
+        // Without names of kernel functions a task is not told from what interrupts it.
+        let Some(profile) = profile.filter(|profile| profile.nameless.is_none()) else { return };
+        // Where system calls were timed, the split is exact already.
+        let exact = |section: &&mut CpuSection| {
+            section.usr_sys.as_ref().is_some_and(|split| split.source == SPANS)
+        };
+        if let Some(section) = into.cpu.as_mut().filter(|section| !exact(section)) {
+            let cpus: Vec<u32> = section.per_cpu.iter().filter_map(|time| time.cpu).collect();
+            section.usr_sys = sampled(profile, |cpu| cpus.contains(&cpu));
+            section.usr_sys_per_cpu =
+                cpus.iter().map(|&only| sampled(profile, |cpu| cpu == only)).collect();
+        }
     }
 
     fn missing(&self) -> Vec<String> {
@@ -143,7 +174,7 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
         processes_total: used.iter().map(|process| process.seconds).sum(),
         processes: used.into_iter().take(LISTED).collect(),
         tsc_hz: tsc_hz(begin, end),
-        pmu: None,
+        pmu: pmu::counts(&begin.pmu, &end.pmu, wanted),
         total,
         per_cpu,
     })
@@ -276,7 +307,7 @@ pub(super) fn exact_split<'a>(spent: impl IntoIterator<Item = &'a Counted>) -> O
         system += spent.ns[slot::IN_KERNEL] + spent.ns[slot::KSOFTIRQD];
     }
     (user + system > 0).then(|| UsrSys {
-        source: "spans".to_owned(),
+        source: SPANS.to_owned(),
         usr: user as f64 / (user + system) as f64,
         interval: None,
         samples: 0,
@@ -290,6 +321,24 @@ fn ticks_of_each(per_cpu: &[CpuTime], ticks: &[Ticks]) -> Vec<Option<UsrSys>> {
         usr_sys(&of_cpu.cloned().collect::<Vec<_>>())
     };
     per_cpu.iter().map(of).collect()
+}
+
+/// How task time divides, by samples of tasks: not of what interrupts them, nor of the idle task.
+fn sampled(profile: &Profile, wanted: impl Fn(u32) -> bool) -> Option<UsrSys> {
+    let tasks =
+        profile.taken.iter().filter(|taken| taken.context == Context::Task && wanted(taken.cpu));
+    let (mut user, mut all) = (0, 0);
+    for taken in tasks {
+        all += taken.count;
+        user += if taken.in_kernel { 0 } else { taken.count };
+    }
+    let share = Proportion::of(user, all);
+    (all > 0).then(|| UsrSys {
+        source: "sampled".to_owned(),
+        usr: share.share,
+        interval: Some(share.interval),
+        samples: all,
+    })
 }
 
 /// The kernel's own split of task time, by ticks.
@@ -329,4 +378,39 @@ fn tsc_hz(begin: &Reading, end: &Reading) -> Option<f64> {
     let (before, after) = (begin.ticks.as_ref()?.tsc?, end.ticks.as_ref()?.tsc?);
     let passed = seconds(end.at.checked_sub(begin.at)?);
     (passed > 0.0 && after > before).then(|| (after - before) as f64 / passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::Taken;
+
+    #[test]
+    fn task_time_is_divided_by_samples_of_tasks() {
+        let taken = |cpu, context, in_kernel, count| Taken {
+            cpu,
+            process: 7,
+            context,
+            in_kernel,
+            own: false,
+            count,
+            frames: Vec::new(),
+        };
+        let profile = Profile {
+            taken: vec![
+                taken(0, Context::Task, false, 30),
+                taken(0, Context::Task, true, 60),
+                taken(1, Context::Task, true, 10),
+                taken(0, Context::Other, true, 500),
+                taken(1, Context::Idle, true, 800),
+            ],
+            ..Profile::default()
+        };
+        let all = sampled(&profile, |_| true).unwrap();
+        assert_eq!((all.source.as_str(), all.usr, all.samples), ("sampled", 0.3, 100));
+        let (low, high) = all.interval.unwrap();
+        assert!(low < 0.3 && 0.3 < high);
+        assert_eq!(sampled(&profile, |cpu| cpu == 1).unwrap().usr, 0.0);
+        assert_eq!(sampled(&profile, |cpu| cpu == 2), None);
+    }
 }

@@ -1,0 +1,147 @@
+//! Which functions the CPUs were in.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One layer of the way that data takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerShare {
+    pub layer: String,
+    /// Of the busy samples, 0 to 1.
+    pub share: f64,
+    /// 95% interval of `share`.
+    pub interval: (f64, f64),
+    /// Null until the cost of the host is known, or where it is not.
+    pub cycles_per_kbyte: Option<f64>,
+}
+
+/// One function of the kernel or of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionShare {
+    /// `[unknown]` where the module has no name for the address.
+    pub name: String,
+    pub layer: String,
+    /// `kernel`, a module of it, `bpf`, or the file of a program or library.
+    pub module: String,
+    /// Share of the busy samples in the function itself, 0 to 1.
+    pub exclusive: f64,
+    /// The same with what it calls.
+    pub inclusive: f64,
+    /// 95% interval of `exclusive`.
+    pub interval: (f64, f64),
+    /// Of `exclusive`.
+    pub cycles_per_kbyte: Option<f64>,
+}
+
+/// What the probe `functions` says. Shares are of busy samples: those that found the CPU in a task,
+/// an interrupt or a softirq. How long a CPU was idle is not told by samples.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionsSection {
+    /// Samples a second of each CPU, as asked.
+    pub hz: u32,
+    /// Busy samples: those in the kernel and those in user space.
+    pub samples: u64,
+    pub kernel_samples: u64,
+    pub user_samples: u64,
+    /// Samples of all CPUs that found no room.
+    pub lost: u64,
+    /// Most first. With `unmapped` they add up to 1.
+    pub layers: Vec<LayerShare>,
+    /// Those with the largest share, most first.
+    pub functions: Vec<FunctionShare>,
+    /// Share of the busy samples in functions of no layer; null without samples.
+    pub unmapped: Option<f64>,
+    /// The functions of no layer that were found most, by name.
+    pub unmapped_functions: Vec<String>,
+    pub stacks: FoldedStacks,
+}
+
+impl FunctionsSection {
+    /// Fills in what each layer and function costs, from the cost of the host that was sampled: its
+    /// busy cycles are divided as the busy samples are.
+    pub fn with_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
+        let cost = |share: f64| cycles_per_kbyte_of_host.map(|all| all * share);
+        for layer in &mut self.layers {
+            layer.cycles_per_kbyte = cost(layer.share);
+        }
+        for function in &mut self.functions {
+            function.cycles_per_kbyte = cost(function.exclusive);
+        }
+    }
+}
+
+/// One stack and how often it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FoldedStack {
+    /// From the outermost frame, which is the name of the process, to the innermost, with `;`
+    /// between them. Frames of the kernel end in `_[k]`.
+    pub stack: String,
+    pub count: u64,
+}
+
+/// All busy samples, as tools for flame graphs take them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FoldedStacks {
+    /// In the order of their names.
+    pub stacks: Vec<FoldedStack>,
+}
+
+impl FoldedStacks {
+    /// A line each: the stack, a blank, the count.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let lines = self.stacks.iter().map(|folded| format!("{} {}\n", folded.stack, folded.count));
+        lines.collect()
+    }
+
+    /// Reads such lines. Empty ones are left out.
+    ///
+    /// # Errors
+    /// The first line, by number, that has no count.
+    pub fn parse(text: &str) -> Result<Self, usize> {
+        let mut stacks = Vec::new();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let parsed = line
+                .trim_end()
+                .rsplit_once(' ')
+                .and_then(|(stack, count)| Some((stack.trim_end(), count.parse().ok()?)));
+            let (stack, count) = parsed.filter(|(stack, _)| !stack.is_empty()).ok_or(number + 1)?;
+            stacks.push(FoldedStack { stack: stack.to_owned(), count });
+        }
+        Ok(Self { stacks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folded_stacks_are_read_as_they_are_written() {
+        let folded = |stack: &str, count| FoldedStack { stack: stack.to_owned(), count };
+        let stacks = FoldedStacks {
+            stacks: vec![folded("iperf3;main;do_syscall_64_[k]", 3), folded("a b;<T as U>::f", 1)],
+        };
+        assert_eq!(FoldedStacks::parse(&stacks.to_text()), Ok(stacks));
+        assert_eq!(FoldedStacks::parse("\n\n"), Ok(FoldedStacks::default()));
+        assert_eq!(FoldedStacks::parse("a;b 1\na;c\n"), Err(2));
+        assert_eq!(FoldedStacks::parse(" 7\n"), Err(1));
+    }
+
+    #[test]
+    fn the_cost_of_a_host_is_divided_by_shares() {
+        let mut section = FunctionsSection {
+            layers: vec![LayerShare {
+                layer: "copy".to_owned(),
+                share: 0.25,
+                interval: (0.2, 0.3),
+                cycles_per_kbyte: None,
+            }],
+            ..FunctionsSection::default()
+        };
+        section.with_cost(Some(400.0));
+        assert_eq!(section.layers[0].cycles_per_kbyte, Some(100.0));
+        section.with_cost(None);
+        assert_eq!(section.layers[0].cycles_per_kbyte, None);
+    }
+}
