@@ -167,6 +167,19 @@ impl Shared {
         named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()
     }
 
+    /// What to say of the parts whose namespace cannot be found.
+    pub(crate) fn lost_namespaces(&self) -> Vec<String> {
+        let found = self.namespaces();
+        let lost = self.parts.iter().filter(|part| !found.contains_key(&part.netns_of));
+        lost.map(|part| match part.netns_of {
+            Some(pid) => {
+                format!("nothing of {}: no process {pid} leads to its namespace", part.host)
+            }
+            None => format!("nothing of {}: its network namespace cannot be told", part.host),
+        })
+        .collect()
+    }
+
     /// What figures are wanted of.
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts

@@ -10,7 +10,8 @@ use capture::{Capture, lose_one_of};
 use socket2::Socket;
 use two_hosts::{Watched, World, carry, in_three_attempts, pump};
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
-use wirecost_model::observe::{Observed, ProbeStatus, TcpSection};
+use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeStatus, TcpSection};
+use wirecost_observe::Observer;
 
 fn skip(test: &str) -> bool {
     skip_without_namespaces(test) || skip_without_tracing(test)
@@ -183,4 +184,20 @@ fn a_window_of_zero_is_timed() {
         assert!((0.2..watched.of_a().seconds).contains(&waited), "{windows:?}");
         pump(client, server, 0);
     });
+}
+
+#[test]
+fn a_namespace_that_is_gone_is_told() {
+    // No process has this number: https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html
+    let nowhere = Part { host: "a".to_owned(), netns_of: Some(1 << 22), ..Part::default() };
+    let probes = vec!["tcp:basic".to_owned()];
+    let mut observer = Observer::open(ObserveRequest { probes, parts: vec![nowhere] });
+    observer.attach();
+    observer.begin();
+    observer.end();
+    observer.detach();
+    let observation = observer.take();
+    assert_eq!(observation.probes[0].status, ProbeStatus::Partial);
+    assert!(observation.probes[0].reason.as_ref().unwrap().starts_with("nothing of a"));
+    assert_eq!(observation.parts[0].tcp, None);
 }

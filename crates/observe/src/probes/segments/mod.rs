@@ -263,6 +263,7 @@ impl Session for Watch {
         self.over_time = Series::default();
         self.missing =
             self.loaded.missing.iter().map(|hook| format!("no tracepoint {hook}")).collect();
+        self.missing.extend(shared.lost_namespaces());
         self.loaded.attach()?;
         Ok(())
     }

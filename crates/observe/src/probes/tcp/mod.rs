@@ -212,6 +212,7 @@ impl Session for Watch {
         if let Some(Err(error)) = &self.bpf {
             self.missing.push(without_bpf(error));
         }
+        self.missing.extend(shared.lost_namespaces());
         let namespaces = shared.namespaces();
         for part in shared.parts() {
             let Some(namespace) = namespaces.get(&part.netns_of) else { continue };
