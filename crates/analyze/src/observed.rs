@@ -78,9 +78,8 @@ pub(crate) fn add_pass(document: &mut Run, pass: Run, probes: &[String]) {
     observe.passes.push(self::pass(&pass, probes, false));
     let Some(further) = pass.observe else { return };
     for report in further.probes {
-        let known = |other: &&mut ProbeReport| {
-            other.host == report.host && other.name == report.name
-        };
+        let known =
+            |other: &&mut ProbeReport| other.host == report.host && other.name == report.name;
         match observe.probes.iter_mut().find(known) {
             // The sections are of whoever saw more, and so is the report.
             Some(known) if known.status != ProbeStatus::Ready => *known = report,

@@ -9,8 +9,8 @@ mod empty;
 mod observer;
 mod probe;
 mod probes;
-mod series;
 mod sampler;
+mod series;
 mod tracker;
 
 pub use bpf::BpfError;

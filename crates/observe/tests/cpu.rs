@@ -1,4 +1,5 @@
 //! The probe `cpu` against loads that are known, on the kernel that there is.
+#![cfg(test)]
 
 mod known;
 

@@ -1,5 +1,6 @@
 //! Hooks are there while they are wanted, and not a moment longer. Alone in its process, because it
 //! counts the descriptors of the process.
+#![cfg(test)]
 
 use std::fs;
 

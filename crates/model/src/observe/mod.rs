@@ -4,23 +4,23 @@
 //! A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
-mod interrupts;
-mod syscalls;
 mod functions;
-mod watched;
+mod interrupts;
 mod segments;
+mod syscalls;
 mod tcp;
+mod watched;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
-pub use interrupts::*;
-pub use syscalls::*;
 pub use functions::*;
-pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
+pub use interrupts::*;
 pub use segments::*;
+pub use syscalls::*;
 pub use tcp::*;
+pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 use crate::clock::Nanos;
 

@@ -79,7 +79,9 @@ pub struct SegmentInterval {
 }
 
 /// Who hands a packet to the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Drainer {
     /// The thread that writes, in its system call. What waited for its socket to be free is in it too.

@@ -7,14 +7,14 @@
 mod columns;
 pub mod cpu;
 pub mod doctor;
-pub mod interrupts;
 pub mod functions;
+pub mod interrupts;
 pub(crate) mod look;
 pub(crate) mod quantity;
-pub mod syscalls;
-pub mod watched;
 pub mod segments;
+pub mod syscalls;
 pub mod tcp;
+pub mod watched;
 
 use std::io::{self, Write};
 

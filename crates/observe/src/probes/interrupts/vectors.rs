@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use wirecost_linux::net_dev::Counters;
 use wirecost_linux::interrupts::{Line, since};
+use wirecost_linux::net_dev::Counters;
 use wirecost_model::observe::{DeviceInterrupts, DeviceVector};
 
 /// What is read of one network device.
@@ -205,12 +205,11 @@ mod tests {
             })
             .collect();
         let irqs = read("irqs").split_whitespace().map(|irq| irq.parse().unwrap()).collect();
-        let packets =
-            Counters {
-                rx_packets: statistics["rx_packets"],
-                tx_packets: statistics["tx_packets"],
-                ..Counters::default()
-            };
+        let packets = Counters {
+            rx_packets: statistics["rx_packets"],
+            tx_packets: statistics["tx_packets"],
+            ..Counters::default()
+        };
         (
             parse(&read(&format!("interrupts-{edge}"))),
             Device { packets, irqs: Some(irqs), statistics },
