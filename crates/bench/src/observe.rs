@@ -52,7 +52,7 @@ pub(crate) struct Observe {
 enum Variant {
     Probes {
         name: String,
-        observer: Observer,
+        observer: Box<Observer>,
     },
     /// Empty programs in the hooks of the variant of that name.
     Empty {
@@ -108,7 +108,7 @@ impl Observe {
         let mut variants = Vec::new();
         for (name, _) in GOALS {
             let observer = Observer::open(request(name)?);
-            variants.push(Variant::Probes { name: name.to_owned(), observer });
+            variants.push(Variant::Probes { name: name.to_owned(), observer: Box::new(observer) });
         }
         for number in 0..GOALS.len() {
             let tracepoints = tracepoints_of(&mut variants[number])?;
