@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // libbpf-sys says where it keeps the headers of the libbpf that it links.
     let libbpf = env::var("DEP_BPF_INCLUDE")?;
     let clang = compiler()?;
+    fs::write(out.join("syscalls.rs"), system_calls(&clang)?)?;
     let mut sources = Vec::new();
     find(Path::new("src"), &mut sources)?;
     for source in sources {
@@ -38,6 +39,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Numbers and names of the system calls of the target, as its kernel headers have them: a slice.
+fn system_calls(clang: &str) -> Result<String, Box<dyn Error>> {
+    let target = env::var("TARGET")?.replace("-unknown", "");
+    let run = Command::new(clang)
+        .args(["-E", "-dM", "-x", "c", "-include", "asm/unistd.h", "/dev/null"])
+        .arg(format!("--target={target}"))
+        .output()?;
+    if !run.status.success() {
+        let said = String::from_utf8_lossy(&run.stderr);
+        return Err(format!("no kernel headers (apt install linux-libc-dev): {said}").into());
+    }
+    let text = String::from_utf8(run.stdout)?;
+    let mut calls: Vec<(u32, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (name, number) = line.strip_prefix("#define __NR_")?.split_once(' ')?;
+            Some((number.trim().parse().ok()?, name))
+        })
+        .collect();
+    calls.sort_unstable();
+    Ok(format!("&{calls:?}"))
 }
 
 fn compiler() -> Result<String, Box<dyn Error>> {

@@ -1,7 +1,7 @@
 //! What probes saw, in the document of the run: whose it is, and what looking cost.
 
 use wirecost_model::measure::{Cut, Edge};
-use wirecost_model::observe::{Observed, ProbeReport};
+use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::{Observe, ObserverCost, Pass, Run};
 
@@ -60,9 +60,13 @@ pub(crate) fn add_pass(document: &mut Run, pass: Run, probes: &[String]) {
     observe.passes.push(self::pass(&pass, probes, false));
     let Some(further) = pass.observe else { return };
     for report in further.probes {
-        let known = |other: &ProbeReport| other.host == report.host && other.name == report.name;
-        if !observe.probes.iter().any(known) {
-            observe.probes.push(report);
+        let known =
+            |other: &&mut ProbeReport| other.host == report.host && other.name == report.name;
+        match observe.probes.iter_mut().find(known) {
+            // The sections are of whoever saw more, and so is the report.
+            Some(known) if known.status != ProbeStatus::Ready => *known = report,
+            Some(_) => {}
+            None => observe.probes.push(report),
         }
     }
     for host in further.hosts {

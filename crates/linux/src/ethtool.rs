@@ -42,6 +42,7 @@ const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
@@ -108,6 +109,31 @@ impl Ethtool {
     /// # Errors
     /// Those of the ioctl.
     pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, Feature>> {
+        let names = self.feature_names(device)?;
+        // 32 features a block; a block is four words: available, requested, active, never changed.
+        let blocks = names.len().div_ceil(32);
+        let mut states = vec![0; 2 + blocks * 4];
+        states[0] = ETHTOOL_GFEATURES;
+        states[1] = blocks as u32;
+        self.ask(device, &mut states)?;
+
+        let bit = |word: usize, feature: usize| {
+            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
+        };
+        let state = |feature| Feature {
+            on: bit(2, feature),
+            changeable: bit(0, feature) && !bit(3, feature),
+        };
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(feature, name)| (name, state(feature)))
+            .collect())
+    }
+
+    /// By number of the feature; one without a name is empty.
+    fn feature_names(&self, device: &str) -> io::Result<Vec<String>> {
         // struct ethtool_sset_info: command, reserved, 64-bit mask of the sets, their sizes.
         let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
         set_u64(&mut request, 2, 1 << ETH_SS_FEATURES);
@@ -119,29 +145,7 @@ impl Ethtool {
         names[1] = ETH_SS_FEATURES;
         names[2] = request[4];
         self.ask(device, &mut names)?;
-
-        // 32 features a block; a block is four words: available, requested, active, never changed.
-        let blocks = count.div_ceil(32);
-        let mut states = vec![0; 2 + blocks * 4];
-        states[0] = ETHTOOL_GFEATURES;
-        states[1] = blocks as u32;
-        self.ask(device, &mut states)?;
-
-        let names = bytes(&names[3..]);
-        let bit = |word: usize, feature: usize| {
-            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
-        };
-        let state = |feature| Feature {
-            on: bit(2, feature),
-            changeable: bit(0, feature) && !bit(3, feature),
-        };
-        Ok(names
-            .chunks_exact(ETH_GSTRING_LEN)
-            .map(text)
-            .enumerate()
-            .filter(|(_, name)| !name.is_empty())
-            .map(|(feature, name)| (name, state(feature)))
-            .collect())
+        Ok(bytes(&names[3..]).chunks_exact(ETH_GSTRING_LEN).map(text).collect())
     }
 
     /// Lengths of the rings between driver and device.
@@ -195,6 +199,67 @@ impl Ethtool {
         request[0] = command;
         self.ask(device, &mut request)?;
         Ok(request)
+    }
+
+    /// Switches a feature on or off, by the kernel's name of it.
+    ///
+    /// # Errors
+    /// `Unsupported` when the device has none of this name or does not let it be changed; those of
+    /// the ioctl.
+    pub fn set_feature(&self, device: &str, feature: &str, on: bool) -> io::Result<()> {
+        let names = self.feature_names(device)?;
+        let place =
+            names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
+        // Two words a block: which features are meant, and what they shall be.
+        let blocks = names.len().div_ceil(32);
+        let mut request = vec![0; 2 + blocks * 2];
+        request[0] = ETHTOOL_SFEATURES;
+        request[1] = blocks as u32;
+        request[2 + place / 32 * 2] = 1 << (place % 32);
+        request[2 + place / 32 * 2 + 1] = u32::from(on) << (place % 32);
+        self.ask(device, &mut request)?;
+        // What cannot be is no error of the ioctl.
+        match self.features(device)?.get(feature) {
+            Some(now) if now.on == on => Ok(()),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// What the driver counts, by its own names (`ethtool -S`).
+    ///
+    /// # Errors
+    /// `Unsupported` when it counts nothing.
+    pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
+        const ETHTOOL_GSTATS: u32 = 0x1d;
+        const ETH_SS_STATS: u32 = 1;
+        let mut request = vec![ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
+        set_u64(&mut request, 2, 1 << ETH_SS_STATS);
+        self.ask(device, &mut request)?;
+        // The bit is cleared where the driver has no such set.
+        let count = if request[2] == 0 { 0 } else { request[4] as usize };
+        if count == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // The kernel asks the driver again how many there are, and writes as many: more by now where
+        // queues were added. Room for twice as many is room for that.
+        let mut names = vec![0; 3 + 2 * count * ETH_GSTRING_LEN / 4];
+        names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
+        self.ask(device, &mut names)?;
+        let mut values = vec![0; 2 + 2 * 2 * count];
+        values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count as u32]);
+        self.ask(device, &mut values)?;
+        let known = count.min(names[2] as usize).min(values[1] as usize);
+        let value = |place: usize| {
+            let words = &values[2 + 2 * place..4 + 2 * place];
+            let bytes: Vec<u8> = bytes(words);
+            bytes.try_into().map_or(0, u64::from_ne_bytes)
+        };
+        Ok(bytes(&names[3..])
+            .chunks_exact(ETH_GSTRING_LEN)
+            .take(known)
+            .enumerate()
+            .map(|(place, name)| (text(name).trim().to_owned(), value(place)))
+            .collect())
     }
 
     /// `request` starts with a command and is as long as the kernel takes it to be from what is in
@@ -277,6 +342,15 @@ mod tests {
         // A pair has no rings, and no wire to pause on.
         assert!(ethtool.flow_control("eth0").is_err());
         assert!(ethtool.rings("no-such-device").is_err());
+        for on in [false, true] {
+            ethtool.set_feature("eth0", "tx-tcp-segmentation", on).unwrap();
+            assert_eq!(ethtool.features("eth0").unwrap()["tx-tcp-segmentation"].on, on);
+        }
+        assert!(ethtool.set_feature("eth0", "no-such-feature", true).is_err());
+        let statistics = ethtool.statistics("eth0").unwrap();
+        // veth has at least the number of its peer.
+        assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");
+        assert!(ethtool.statistics("lo").is_err());
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());

@@ -30,7 +30,7 @@ pub fn read(pid: Option<u32>) -> io::Result<BTreeMap<String, Counters>> {
 fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines()
         .filter_map(|line| {
-            let (name, columns) = line.split_once(':')?;
+            let (name, columns) = line.rsplit_once(':')?;
             let columns: Vec<u64> =
                 columns.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
             let [

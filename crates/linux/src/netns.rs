@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -74,6 +74,17 @@ impl NetNs {
         Ok(Self { name: name.to_owned(), handle: file.into() })
     }
 
+    /// Opens the namespace that a process is in, whether it has a name or not.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] when there is no such process, or it is somebody else's.
+    pub fn of_process(pid: u32) -> Result<Self, NetNsError> {
+        let name = format!("of process {pid}");
+        let file = File::open(format!("/proc/{pid}/ns/net"))
+            .map_err(|source| refused("open", &name, source))?;
+        Ok(Self { name, handle: file.into() })
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -127,6 +138,25 @@ impl AsFd for NetNs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+/// Runs `work` in an open network namespace, on a thread of its own that ends with it.
+///
+/// # Errors
+/// When no thread could be started or it could not enter, for which CAP_SYS_ADMIN is needed; the
+/// caller's own namespace can always be entered.
+pub fn run_in<T: Send>(namespace: impl AsFd, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let handle = namespace.as_fd();
+    if rustix::fs::fstat(handle)?.st_ino == fs::metadata("/proc/thread-self/ns/net")?.ino() {
+        return Ok(work());
+    }
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("netns".to_owned())
+            .spawn_scoped(scope, || enter(handle).map(|()| work()))?
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Takes a name from its namespace, which ends when nothing else holds it.

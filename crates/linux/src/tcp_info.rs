@@ -21,6 +21,34 @@ pub struct TcpInfo {
     pub bytes_received: Option<u64>,
 }
 
+/// The rest of it that an observer wants. Counters are since the connection began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpDetail {
+    pub basic: TcpInfo,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    pub slow_start_threshold: u32,
+    /// Bytes a second.
+    pub pacing_rate: Option<u64>,
+    pub delivery_rate: Option<u64>,
+    pub segments_out: Option<u32>,
+    pub segments_in: Option<u32>,
+    pub data_segments_in: Option<u32>,
+    pub data_segments_out: Option<u32>,
+    pub min_rtt_us: Option<u32>,
+    /// Time with data in flight; the parts of it limited by the receiver's window, and by the send
+    /// buffer. Microseconds.
+    pub busy_us: Option<u64>,
+    pub receive_window_limited_us: Option<u64>,
+    pub send_buffer_limited_us: Option<u64>,
+    /// Duplicates that the other end has told of (RFC 2883).
+    pub dsack_duplicates: Option<u32>,
+    /// Segments that came out of order.
+    pub out_of_order: Option<u32>,
+    /// Window that the other end grants, bytes.
+    pub send_window: Option<u32>,
+}
+
 /// Offsets in `struct tcp_info`, which only ever grows at its end:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L229>.
 mod offset {
@@ -31,6 +59,21 @@ mod offset {
     pub(super) const TOTAL_RETRANS: usize = 100;
     pub(super) const BYTES_ACKED: usize = 120;
     pub(super) const BYTES_RECEIVED: usize = 128;
+    pub(super) const UNACKED: usize = 24;
+    pub(super) const SND_SSTHRESH: usize = 76;
+    pub(super) const PACING_RATE: usize = 104;
+    pub(super) const SEGS_OUT: usize = 136;
+    pub(super) const SEGS_IN: usize = 140;
+    pub(super) const MIN_RTT: usize = 148;
+    pub(super) const DATA_SEGS_IN: usize = 152;
+    pub(super) const DATA_SEGS_OUT: usize = 156;
+    pub(super) const DELIVERY_RATE: usize = 160;
+    pub(super) const BUSY_TIME: usize = 168;
+    pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const SNDBUF_LIMITED: usize = 184;
+    pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const RCV_OOOPACK: usize = 224;
+    pub(super) const SND_WND: usize = 228;
 }
 
 /// Reads TCP_INFO of a connected TCP socket.
@@ -54,6 +97,34 @@ pub fn read(socket: impl AsFd) -> io::Result<TcpInfo> {
         return Err(io::Error::last_os_error());
     }
     Ok(parse(&bytes[..(length as usize).min(bytes.len())]))
+}
+
+/// Of `struct tcp_info`, as the kernel gives it elsewhere.
+pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
+    let u32_at =
+        |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+    let u64_at =
+        |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
+    // Without a rate yet, or without a limit, all bits are set.
+    let rate = |at: usize| u64_at(at).filter(|&rate| rate != u64::MAX);
+    TcpDetail {
+        basic: parse(bytes),
+        unacked: u32_at(offset::UNACKED).unwrap_or(0),
+        slow_start_threshold: u32_at(offset::SND_SSTHRESH).unwrap_or(0),
+        pacing_rate: rate(offset::PACING_RATE),
+        delivery_rate: rate(offset::DELIVERY_RATE),
+        segments_out: u32_at(offset::SEGS_OUT),
+        segments_in: u32_at(offset::SEGS_IN),
+        data_segments_in: u32_at(offset::DATA_SEGS_IN),
+        data_segments_out: u32_at(offset::DATA_SEGS_OUT),
+        min_rtt_us: u32_at(offset::MIN_RTT).filter(|&rtt| rtt != u32::MAX),
+        busy_us: u64_at(offset::BUSY_TIME),
+        receive_window_limited_us: u64_at(offset::RWND_LIMITED),
+        send_buffer_limited_us: u64_at(offset::SNDBUF_LIMITED),
+        dsack_duplicates: u32_at(offset::DSACK_DUPS),
+        out_of_order: u32_at(offset::RCV_OOOPACK),
+        send_window: u32_at(offset::SND_WND),
+    }
 }
 
 fn parse(bytes: &[u8]) -> TcpInfo {

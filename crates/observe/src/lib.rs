@@ -10,6 +10,7 @@ mod observer;
 mod probe;
 mod probes;
 mod sampler;
+mod series;
 mod tracker;
 
 pub use bpf::BpfError;

@@ -5,7 +5,7 @@ use wirecost_model::observe::{
     Observation, ObserveRequest, Observed, ProbeCost, ProbeReport, ProbeStatus,
 };
 
-use crate::probe::{Probe, Session, Shared};
+use crate::probe::{Probe, Session, Shared, named};
 use crate::probes;
 use crate::sampler::PER_SECOND;
 
@@ -45,10 +45,9 @@ impl Observer {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
-            .filter(|probe| request.probes.iter().any(|name| name == probe.name()))
+            .filter(|probe| request.probes.iter().any(|name| named(name) == probe.name()))
             .collect();
-        let names: Vec<&str> = wanted.iter().map(|probe| probe.name()).collect();
-        let mut shared = Shared::new(&names, samples_per_second);
+        let mut shared = Shared::new(&request, samples_per_second);
         let seats = wanted
             .into_iter()
             .map(|probe| match probe.open(&mut shared) {

@@ -1,12 +1,17 @@
 //! What a probe is, and what it is given.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::{fs, io};
+
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{Observed, Part, ProbeCost};
+use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
 use crate::sampler::Sampler;
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, Wants};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
 pub(crate) trait Probe: Sync {
@@ -68,22 +73,58 @@ pub(crate) trait Session {
     }
 }
 
+/// The probe in a request for the cheap part of one: `NAME:basic`.
+fn basic(asked: &str) -> Option<&str> {
+    asked.strip_suffix(":basic")
+}
+
+/// The probe that an entry of a request is of, all of it or its cheap part.
+pub(crate) fn named(asked: &str) -> &str {
+    basic(asked).unwrap_or(asked)
+}
+
 /// Why a probe says nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    #[error("{act}: {source}")]
-    System { act: String, source: std::io::Error },
     #[error("{0}")]
     Other(String),
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// What programs know it by.
+    pub(crate) inode: u32,
+    /// Directory of one of its processes: it leads there.
+    pub(crate) process: PathBuf,
+}
+
+impl Namespace {
+    /// Of this process, or the caller's own.
+    ///
+    /// # Errors
+    /// The process has gone, or is another user's.
+    pub(crate) fn of(pid: Option<u32>) -> io::Result<Self> {
+        let process = match pid {
+            Some(pid) => format!("/proc/{pid}").into(),
+            // The thread's, which may have left for another.
+            None => fs::canonicalize("/proc/thread-self")?,
+        };
+        let inode = fs::metadata(process.join("ns/net"))?.ino();
+        Ok(Self { inode: u32::try_from(inode).map_err(io::Error::other)?, process })
+    }
 }
 
 /// What several probes use, opened when the first of them asks.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Whether interrupts are counted by source.
-    tables: bool,
+    wants: Wants,
+    /// Probes of which only what /proc tells is wanted.
+    basic: Vec<String>,
+    /// What figures are wanted of.
+    parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
     /// Whether the cost of this window has been told.
     told: bool,
@@ -92,10 +133,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For these probes, by name. The sampler looks at each CPU so many times a second.
-    pub(crate) fn new(probes: &[&str], samples_per_second: u32) -> Self {
+    /// For these probes. The sampler looks at each CPU so many times a second.
+    pub(crate) fn new(request: &ObserveRequest, samples_per_second: u32) -> Self {
+        let whole = |name| request.probes.iter().any(|probe| probe == name);
+        // A part without a process is of all of them.
+        let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
+        let wants = Wants {
+            tables: whole("interrupts"),
+            calls: whole("syscalls"),
+            processes: processes.unwrap_or_default().into_iter().collect(),
+        };
+        let basic = request.probes.iter().filter_map(|probe| basic(probe)).map(str::to_owned);
         Self {
-            tables: probes.contains(&"interrupts"),
+            wants,
+            basic: basic.collect(),
+            parts: request.parts.clone(),
             tracker: None,
             told: false,
             samples_per_second,
@@ -103,15 +155,31 @@ impl Shared {
         }
     }
 
+    /// Whether only what /proc tells is wanted of a probe.
+    pub(crate) fn basic(&self, name: &str) -> bool {
+        self.basic.iter().any(|probe| probe == name)
+    }
+
+    /// The network namespaces of all parts, by the process that names them. One of a process that has
+    /// gone is not there.
+    pub(crate) fn namespaces(&self) -> BTreeMap<Option<u32>, Namespace> {
+        let named = self.parts.iter().map(|part| part.netns_of);
+        named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()
+    }
+
+    /// What figures are wanted of.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     /// The tracker, loaded now if it is not yet.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) fn need_tracker(&mut self) -> Result<&Tracker, Unavailable> {
-        let tables = self.tables;
         let tracker = self
             .tracker
-            .get_or_insert_with(|| Tracker::open(tables).map_err(|error| error.to_string()));
+            .get_or_insert_with(|| Tracker::open(&self.wants).map_err(|error| error.to_string()));
         tracker.as_ref().map_err(|error| Unavailable::Other(error.clone()))
     }
 

@@ -1,4 +1,10 @@
 //! The probe `functions` on loads that are known: it finds their layers, and their shares.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

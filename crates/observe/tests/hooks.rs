@@ -1,5 +1,11 @@
 //! Hooks are there while they are wanted, and not a moment longer. Alone in its process, because it
 //! counts the descriptors of the process.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::fs;
 

@@ -176,8 +176,8 @@ impl Observe {
                 .map_err(|error| failed(&error))?;
         }
         if let Some(record) = record {
-            let environment = serde_json::to_value(environment::read())
-                .map_err(|error| failed(&error))?;
+            let environment =
+                serde_json::to_value(environment::read()).map_err(|error| failed(&error))?;
             let hosts = [(host.to_owned(), environment)].into_iter().collect();
             record.save_observation(document, &hosts).map_err(|error| failed(&error))?;
         }

@@ -44,13 +44,13 @@ pub struct CpuTime {
 /// How the time of tasks divides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsrSys {
-    /// `sampled`, `spans` or `proc-stat`.
+    /// `sampled`, `spans` (every system call timed: exact) or `proc-stat`.
     pub source: String,
     /// Share of task time in user space, 0 to 1.
     pub usr: f64,
     /// 95% interval of `usr`.
     pub interval: Option<(f64, f64)>,
-    /// Number of samples that this rests on.
+    /// Number of samples that this rests on; 0 where it is exact.
     pub samples: u64,
 }
 

@@ -5,6 +5,10 @@
 
 mod cpu;
 mod functions;
+mod interrupts;
+mod segments;
+mod syscalls;
+mod tcp;
 mod watched;
 
 use schemars::JsonSchema;
@@ -12,6 +16,10 @@ use serde::{Deserialize, Serialize};
 
 pub use cpu::*;
 pub use functions::*;
+pub use interrupts::*;
+pub use segments::*;
+pub use syscalls::*;
+pub use tcp::*;
 pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 use crate::clock::Nanos;
@@ -70,7 +78,7 @@ pub struct Part {
 /// What is to be observed on one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
-    /// Names of probes.
+    /// Names of probes; `NAME:basic` is as much of one as is cheap.
     pub probes: Vec<String>,
     pub parts: Vec<Part>,
 }
@@ -95,6 +103,10 @@ pub struct Observed {
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
     pub functions: Option<FunctionsSection>,
+    pub interrupts: Option<InterruptsSection>,
+    pub segments: Option<SegmentsSection>,
+    pub tcp: Option<TcpSection>,
+    pub syscalls: Option<SyscallsSection>,
 }
 
 impl Observed {
@@ -102,6 +114,14 @@ impl Observed {
     pub fn complete_with(&mut self, other: Observed) {
         self.cpu = self.cpu.take().or(other.cpu);
         self.functions = self.functions.take().or(other.functions);
+        // One pass may have counted what another timed.
+        let timed = |section: &InterruptsSection| section.source == "bpf";
+        if !self.interrupts.as_ref().is_some_and(timed) {
+            self.interrupts = other.interrupts.or(self.interrupts.take());
+        }
+        self.segments = self.segments.take().or(other.segments);
+        self.tcp = self.tcp.take().or(other.tcp);
+        self.syscalls = self.syscalls.take().or(other.syscalls);
     }
 }
 

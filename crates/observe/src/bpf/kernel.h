@@ -27,9 +27,11 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -42,6 +44,14 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	unsigned int flags;
+} KERNEL;
+
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long orig_ax;
+#elif defined(__TARGET_ARCH_arm64)
+	int syscallno;
+#endif
 } KERNEL;
 
 /* What BPF_PROG_TEST_RUN hands to a raw tracepoint program. */

@@ -92,7 +92,7 @@ impl std::fmt::Debug for Loaded {
 /// How an object is to be loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Options<'a> {
-    /// Programs that are left out, by name.
+    /// Programs and maps that are left out, by name.
     pub(crate) without: &'a [&'a str],
     /// Bytes of the constants in the section `.rodata.settings`.
     pub(crate) settings: &'a [u8],
@@ -166,6 +166,9 @@ impl Loaded {
             let name = map.name().to_string_lossy().into_owned();
             if name.ends_with(".rodata.settings") && !options.settings.is_empty() {
                 map.set_initial_value(options.settings)?;
+            }
+            if options.without.contains(&name.as_str()) {
+                map.set_autocreate(false)?;
             }
             if let Some((_, fd)) = options.shared.iter().find(|(shared, _)| *shared == name) {
                 map.reuse_fd(fd.as_fd())?;
@@ -264,6 +267,31 @@ impl Loaded {
             all.push((known, values));
         }
         Ok(all)
+    }
+
+    /// The values of one key of a map per CPU, one for each CPU that is possible.
+    ///
+    /// # Errors
+    /// A map or key that is not there, or values of another size than `V`.
+    pub(crate) fn percpu<V: FromBytes + KnownLayout + Immutable>(
+        &self,
+        name: &str,
+        key: u32,
+    ) -> Result<Vec<V>, BpfError> {
+        let failed = |reason: String| BpfError::Map { map: name.to_owned(), reason };
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| failed("it is not there".to_owned()))?;
+        let size = map.value_size() as usize;
+        let wrong = || failed(format!("its values have {size} bytes, not {}", size_of::<V>()));
+        if size != size_of::<V>() {
+            return Err(wrong());
+        }
+        let values = map
+            .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(error.to_string()))?
+            .ok_or_else(|| failed(format!("it has no {key}")))?;
+        let read = |bytes: &Vec<u8>| V::read_from_prefix(bytes).map(|(value, _)| value).ok();
+        values.iter().map(|bytes| read(bytes).ok_or_else(wrong)).collect()
     }
 
     /// Writes the values of a key, one for each CPU.

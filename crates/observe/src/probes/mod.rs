@@ -2,15 +2,32 @@
 
 mod cpu;
 mod functions;
+mod interrupts;
+mod segments;
+mod syscalls;
+mod tcp;
 
-use crate::probe::{About, Probe};
+use crate::probe::{About, Probe, named};
 pub use functions::layers;
 
 /// Every probe, in the order of their sections.
-pub(crate) const ALL: &[&dyn Probe] = &[&cpu::Cpu, &functions::Functions];
+pub(crate) const ALL: &[&dyn Probe] = &[
+    &cpu::Cpu,
+    &interrupts::Interrupts,
+    &segments::Segments,
+    &tcp::Tcp,
+    &syscalls::Syscalls,
+    &functions::Functions,
+];
 
-/// Those of `standard`.
-const STANDARD: &[&str] = &["cpu", "functions"];
+/// Those of `standard`. `NAME:basic` is what a probe can tell by /proc alone.
+const STANDARD: &[&str] = &["cpu", "functions", "interrupts:basic", "tcp:basic"];
+
+/// Those that can be asked for as `NAME:basic`.
+const WITH_BASIC: &[&str] = &["interrupts", "tcp"];
+
+/// Those that cost too much to share a pass: by name, and in a pass of `deep`.
+const ALONE: &[&str] = &["syscalls"];
 
 /// Names of all probes.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -30,25 +47,37 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard`, `none`, `deep`, `full`, or names of probes with commas between them.
+    /// `standard` (`cpu`, `functions`, `interrupts:basic` and `tcp:basic`), `none`, `deep` (`standard`,
+    /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass), or
+    /// names of probes with commas between them, each whole or, with `:basic` behind it, what /proc
+    /// alone tells.
     ///
     /// # Errors
     /// A name that is none of these.
     pub fn parse(text: &str) -> Result<Self, String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let standard: Vec<String> =
-            names().filter(|name| STANDARD.contains(name)).map(str::to_owned).collect();
+        let standard: Vec<String> = STANDARD
+            .iter()
+            .filter(|name| names().any(|known| known == named(name)))
+            .map(|&name| name.to_owned())
+            .collect();
         let passes = match text {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
-            "full" => vec![names().map(str::to_owned).collect()],
+            "full" => {
+                vec![names().filter(|name| !ALONE.contains(name)).map(str::to_owned).collect()]
+            }
             "deep" => {
                 let further = names().filter(|name| !STANDARD.contains(name));
                 std::iter::once(standard).chain(further.map(|name| owned(&[name]))).collect()
             }
             list => {
                 let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
-                if let Some(unknown) = wanted.iter().find(|name| !names().any(|n| n == **name)) {
+                let known = |asked: &str| {
+                    let name = named(asked);
+                    names().any(|n| n == name) && (asked == name || WITH_BASIC.contains(&name))
+                };
+                if let Some(unknown) = wanted.iter().find(|asked| !known(asked)) {
                     let all: Vec<&str> = names().collect();
                     return Err(format!(
                         "`{unknown}` is no probe: the probes are {}, and the sets standard, deep, full \
@@ -56,11 +85,22 @@ impl Set {
                         all.join(", ")
                     ));
                 }
-                vec![names().filter(|name| wanted.contains(name)).map(str::to_owned).collect()]
+                // One that is asked for both ways is wanted whole.
+                let asked = |name: &'static str| {
+                    let of_it = wanted.iter().filter(|asked| named(asked) == name);
+                    of_it.min_by_key(|asked| asked.len()).map(|&asked| asked.to_owned())
+                };
+                vec![names().filter_map(asked).collect()]
             }
         };
         Ok(Self { passes })
     }
+}
+
+/// A histogram up to its last slot that has something.
+fn without_trailing_zeros(slots: &[u64]) -> Vec<u64> {
+    let end = slots.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+    slots[..end].to_vec()
 }
 
 #[cfg(test)]
@@ -88,9 +128,17 @@ mod tests {
         assert_eq!(Set::parse("cpu").unwrap().passes, [["cpu"]]);
         let full = Set::parse("full").unwrap();
         assert_eq!(full.passes.len(), 1);
-        assert_eq!(full.passes[0].len(), ALL.len());
+        assert_eq!(full.passes[0].len(), ALL.len() - ALONE.len());
         let deep = Set::parse("deep").unwrap();
         assert_eq!(deep.passes[0], Set::parse("standard").unwrap().passes[0]);
+        let standard = &deep.passes[0];
+        assert!(standard.contains(&"interrupts:basic".to_owned()), "{standard:?}");
+        assert!(deep.passes.contains(&vec!["interrupts".to_owned()]));
+        assert!(deep.passes.contains(&vec!["syscalls".to_owned()]));
+        let list = "interrupts:basic, cpu,interrupts";
+        assert_eq!(Set::parse(list).unwrap().passes, [["cpu", "interrupts"]]);
+        assert_eq!(Set::parse("interrupts:basic").unwrap().passes, [["interrupts:basic"]]);
+        assert!(Set::parse("cpu:basic").unwrap_err().contains("`cpu:basic` is no probe"));
         assert!(Set::parse("cpus").unwrap_err().contains("the probes are cpu"));
     }
 }

@@ -6,24 +6,40 @@ use std::fs;
 
 use libbpf_rs::MapHandle;
 use wirecost_model::observe::ProbeCost;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled, possible_cpus};
 
 /// Slots of [`Cpu::ns`], as tracker.h numbers them.
 pub(crate) mod slot {
+    use std::ops::Range;
+
     pub(crate) const IDLE: usize = 0;
     pub(crate) const IDLE_LOOP: usize = 1;
+    /// In user mode only, where system calls are followed.
     pub(crate) const TASK: usize = 2;
     pub(crate) const KSOFTIRQD: usize = 3;
-    pub(crate) const IRQ: usize = 4;
-    /// The first vector.
-    pub(crate) const SOFTIRQ: usize = 16;
-    pub(crate) const ALL: usize = 32;
+    /// Kernel threads and system calls, where these are followed.
+    pub(crate) const IN_KERNEL: usize = 4;
+    /// By what they came upon: a task, an idle CPU, ksoftirqd.
+    pub(crate) const IRQ: Range<usize> = 8..11;
+    pub(crate) const IRQ_IN_IDLE: usize = 9;
+    /// The first vector, upon a task.
+    const SOFTIRQ: usize = 16;
+    const VECTORS: usize = 16;
+    pub(crate) const SOFTIRQS: Range<usize> = SOFTIRQ..ALL;
+    pub(crate) const SOFTIRQS_IN_IDLE: Range<usize> = SOFTIRQ + VECTORS..SOFTIRQ + 2 * VECTORS;
+    pub(crate) const SOFTIRQS_IN_KSOFTIRQD: Range<usize> = SOFTIRQ + 2 * VECTORS..ALL;
+    pub(crate) const ALL: usize = 64;
+
+    /// All slots of one vector.
+    pub(crate) fn softirq(vector: usize) -> impl Iterator<Item = usize> {
+        (SOFTIRQ + vector..ALL).step_by(VECTORS)
+    }
 }
 
 /// `struct cpu` of tracker.h.
-#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Cpu {
     pub(crate) last: u64,
@@ -36,9 +52,20 @@ pub(crate) struct Cpu {
     irq: u32,
     softirq: u32,
     base: u32,
+    upon: u32,
+    slot: u32,
     known: u32,
     ksoftirqd: u32,
-    pad: u32,
+    epoch: u32,
+    call: [u64; 4],
+    call_number: u32,
+    stored: u32,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::new_zeroed()
+    }
 }
 
 /// `struct source` of tracker.bpf.c: interrupts of one kind on one CPU.
@@ -73,11 +100,50 @@ pub(crate) const VECTORS: [&str; 6] = ["LOC", "RES", "CAL", "CAL", "IWI", "TRM"]
 /// The first key of [`VECTORS`].
 const FIRST_VECTOR: u32 = 16;
 
+/// What the program `edge` is told.
+const FORGET: u64 = 0;
+const START: u64 = 1;
+const STOP: u64 = 2;
+
+/// `struct spent` of calls.h: one system call on one CPU.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(crate) struct Spent {
+    pub(crate) count: u64,
+    /// On a CPU, without what interrupted it.
+    pub(crate) ns: u64,
+    pub(crate) max: u64,
+    /// Not on a CPU.
+    pub(crate) waited: u64,
+    pub(crate) interrupted: u64,
+    pub(crate) failed: u64,
+    /// Sum of what it returned.
+    pub(crate) result: u64,
+    /// By powers of two of nanoseconds on a CPU.
+    pub(crate) histogram: [u64; 32],
+}
+
+/// Key of the map `calls_of`.
+#[derive(Debug, Clone, Copy, FromBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct ProcessCall {
+    tgid: u32,
+    number: u32,
+}
+
+/// System calls of all tasks, or of a process, by number, each with a value for every possible CPU.
+pub(crate) type Calls = BTreeMap<u32, Vec<Spent>>;
+
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Settings {
     tables: u32,
     halts: u32,
+    calls: u32,
+    of: u32,
+    by_process: u32,
 }
 
 /// Times of all CPUs over a window.
@@ -87,6 +153,19 @@ pub(crate) struct Times {
     pub(crate) cpus: BTreeMap<u32, Cpu>,
     /// Whether the idle loop is told from the halt.
     pub(crate) halts: bool,
+    /// Whether user mode is told from the kernel.
+    pub(crate) calls: bool,
+}
+
+/// What the tracker is to do beyond the time of each CPU.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wants {
+    /// Interrupts are counted by their source.
+    pub(crate) tables: bool,
+    /// System calls are followed.
+    pub(crate) calls: bool,
+    /// Whose system calls are counted; all for none.
+    pub(crate) processes: Vec<u32>,
 }
 
 /// The programs, loaded.
@@ -94,26 +173,70 @@ pub(crate) struct Times {
 pub(crate) struct Tracker {
     loaded: Loaded,
     halts: bool,
+    /// Why system calls are not followed; nothing where nobody asked.
+    calls: Result<bool, String>,
+    by_process: bool,
+    tables: bool,
     online: Vec<u32>,
 }
 
+/// Programs and maps that only calls.h has.
+const OF_CALLS: [&str; 5] = ["sys_enter", "sys_exit", "calls", "calls_of", "tasks"];
+
 impl Tracker {
-    /// Loads the programs. With `tables`, interrupts are counted by their source.
+    /// Loads the programs.
     ///
     /// # Errors
     /// Where the kernel does not allow or have it.
-    pub(crate) fn open(tables: bool) -> Result<Self, BpfError> {
-        let settings = |halts: bool| Settings { tables: tables.into(), halts: halts.into() };
-        let load = |halts: bool| {
-            let settings = settings(halts);
-            let without: &[&str] = if halts { &[] } else { &["cpu_idle"] };
+    pub(crate) fn open(wants: &Wants) -> Result<Self, BpfError> {
+        if wants.calls {
+            match Self::load(wants, true) {
+                Ok(tracker) => return Ok(tracker),
+                Err(BpfError::NotPermitted) => return Err(BpfError::NotPermitted),
+                // The time of CPUs is worth having without them.
+                Err(error) => {
+                    let mut tracker = Self::load(wants, false)?;
+                    tracker.calls = Err(error.to_string());
+                    return Ok(tracker);
+                }
+            }
+        }
+        Self::load(wants, false)
+    }
+
+    fn load(wants: &Wants, calls: bool) -> Result<Self, BpfError> {
+        let by_process = calls && wants.processes.len() > 1;
+        let of = match wants.processes.as_slice() {
+            [only] => *only,
+            _ => 0,
+        };
+        let mut without: Vec<&str> = Vec::new();
+        if !calls {
+            without.extend(OF_CALLS);
+        } else if by_process {
+            without.push("calls");
+        } else {
+            without.push("calls_of");
+        }
+        if !wants.tables {
+            without.extend(["sources", "irqs"]);
+        }
+        let load = |halts: bool, without: &[&str]| {
+            let settings = Settings {
+                tables: wants.tables.into(),
+                halts: halts.into(),
+                calls: calls.into(),
+                of,
+                by_process: by_process.into(),
+            };
             let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
             Loaded::load(compiled!("tracker", "tracker_tracker"), &options)
         };
-        let mut loaded = load(true)?;
+        let mut loaded = load(true, &without)?;
         let halts = !loaded.missing.iter().any(|hook| hook == "cpu_idle");
         if !halts {
-            loaded = load(false)?;
+            without.push("cpu_idle");
+            loaded = load(false, &without)?;
         }
         let online = online_cpus();
         let mut states = vec![Cpu::default(); possible_cpus()];
@@ -123,12 +246,19 @@ impl Tracker {
             }
         }
         loaded.set_percpu("cpus", 0, &states)?;
-        Ok(Self { loaded, halts, online })
+        let lacks = |hook: &&str| loaded.missing.iter().any(|missing| missing == hook);
+        let calls = match ["sys_enter", "sys_exit"].iter().find(|hook| lacks(hook)) {
+            Some(hook) if calls => Err(format!("this kernel has no tracepoint {hook}")),
+            _ => Ok(calls),
+        };
+        Ok(Self { loaded, halts, calls, by_process, online, tables: wants.tables })
     }
 
     /// # Errors
     /// Where a hook was refused.
     pub(crate) fn attach(&mut self) -> Result<(), BpfError> {
+        // What was known when the programs were detached is no longer true.
+        self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, FORGET))?;
         self.loaded.attach()
     }
 
@@ -142,9 +272,14 @@ impl Tracker {
     /// Where a CPU cannot be told.
     pub(crate) fn start(&self) -> Result<(), BpfError> {
         // Longest times are of one window only, so what there is of another goes.
-        self.loaded.clear::<Source>("sources")?;
-        self.loaded.clear::<Source>("irqs")?;
-        self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, 1))
+        if self.tables {
+            self.loaded.clear::<Source>("sources")?;
+            self.loaded.clear::<Source>("irqs")?;
+        }
+        if self.calls == Ok(true) {
+            self.loaded.clear::<Spent>(if self.by_process { "calls_of" } else { "calls" })?;
+        }
+        self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, START))
     }
 
     /// Ends the counting.
@@ -152,7 +287,7 @@ impl Tracker {
     /// # Errors
     /// Where a CPU cannot be told.
     pub(crate) fn stop(&self) -> Result<(), BpfError> {
-        self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, 2))
+        self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, STOP))
     }
 
     /// All times since the programs were loaded.
@@ -166,7 +301,7 @@ impl Tracker {
             .map(|(cpu, state)| (cpu as u32, state))
             .filter(|(cpu, _)| self.online.contains(cpu))
             .collect();
-        Ok(Times { cpus, halts: self.halts })
+        Ok(Times { cpus, halts: self.halts, calls: self.calls == Ok(true) })
     }
 
     /// Interrupts of the window by source, each with a value for every possible CPU.
@@ -174,6 +309,9 @@ impl Tracker {
     /// # Errors
     /// Where the kernel does not give the maps.
     pub(crate) fn sources(&self) -> Result<BTreeMap<SourceKind, Vec<Source>>, BpfError> {
+        if !self.tables {
+            return Ok(BTreeMap::new());
+        }
         let of_cpu = self.loaded.values::<u32, Source>("sources")?;
         let of_devices = self.loaded.values::<u32, Source>("irqs")?;
         let named = of_cpu.into_iter().map(|(key, values)| match key.checked_sub(FIRST_VECTOR) {
@@ -182,6 +320,33 @@ impl Tracker {
         });
         let devices = of_devices.into_iter().map(|(irq, v)| (SourceKind::Device(irq), v));
         Ok(named.chain(devices).filter(|(_, v)| v.iter().any(|v| v.count > 0)).collect())
+    }
+
+    /// Whether system calls are followed.
+    ///
+    /// # Errors
+    /// Why they are not, though somebody asked.
+    pub(crate) fn follows_calls(&self) -> Result<bool, &str> {
+        self.calls.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// System calls of the window: of this process, or of all whose calls are counted.
+    ///
+    /// # Errors
+    /// Where the kernel does not give the maps.
+    pub(crate) fn calls(&self, process: Option<u32>) -> Result<Calls, BpfError> {
+        let mut all = Calls::new();
+        if self.by_process {
+            for (key, values) in self.loaded.values::<ProcessCall, Spent>("calls_of")? {
+                if process.is_none_or(|process| process == key.tgid) {
+                    add(all.entry(key.number).or_default(), values);
+                }
+            }
+        } else {
+            all.extend(self.loaded.values::<u32, Spent>("calls")?);
+        }
+        all.retain(|_, values| values.iter().any(|spent| spent.count > 0));
+        Ok(all)
     }
 
     /// The state of the CPUs, for programs of other objects that include tracker.h.
@@ -196,6 +361,44 @@ impl Tracker {
     /// Hooks that this kernel lacks and that matter.
     pub(crate) fn missing(&self) -> &[String] {
         &self.loaded.missing
+    }
+}
+
+/// Adds the values of each CPU.
+fn add(sums: &mut Vec<Spent>, values: Vec<Spent>) {
+    sums.resize(sums.len().max(values.len()), Spent::default());
+    for (sum, value) in sums.iter_mut().zip(values) {
+        sum.add(&value);
+    }
+}
+
+impl Spent {
+    /// Adds what another CPU or process spent.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.ns += other.ns;
+        self.max = self.max.max(other.max);
+        self.waited += other.waited;
+        self.interrupted += other.interrupted;
+        self.failed += other.failed;
+        self.result += other.result;
+        for (sum, count) in self.histogram.iter_mut().zip(other.histogram) {
+            *sum += count;
+        }
+    }
+}
+
+impl Source {
+    /// Adds what came on another CPU.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.ns += other.ns;
+        self.max = self.max.max(other.max);
+        self.in_idle += other.in_idle;
+        self.in_ksoftirqd += other.in_ksoftirqd;
+        for (sum, count) in self.histogram.iter_mut().zip(other.histogram) {
+            *sum += count;
+        }
     }
 }
 
@@ -218,7 +421,7 @@ pub(crate) fn online_cpus() -> Vec<u32> {
 }
 
 /// The thread of each CPU that runs softirqs when there are too many: its pid by CPU.
-fn ksoftirqd() -> Vec<(u32, u32)> {
+pub(crate) fn ksoftirqd() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Where the time of each CPU goes, to the nanosecond: idle, task, interrupt, each softirq vector.
  * One clock reading a transition, so the parts add up to the whole. */
-#include "tracker.h"
+#include "calls.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -36,6 +36,9 @@ struct {
 struct settings {
 	u32 tables; /* whether to fill `sources` and `irqs` */
 	u32 halts;  /* whether cpu_idle tells when a CPU halts */
+	u32 calls;  /* whether system calls are followed */
+	u32 of;     /* only the table of this process, 0 for all */
+	u32 by_process; /* whether each process has a table */
 };
 const volatile struct settings settings SEC(".rodata.settings");
 
@@ -49,13 +52,14 @@ enum {
 	DEVICES = 32, /* + number of the interrupt */
 };
 
-static __always_inline u32 slot_of(struct cpu *c)
+static __always_inline u32 irq_slot(struct cpu *c)
 {
-	if (c->irq)
-		return IRQ;
-	if (c->softirq)
-		return SOFTIRQ + ((c->softirq - 1) & 15);
-	return c->base;
+	return (IRQ + c->upon) & (SLOTS - 1);
+}
+
+static __always_inline u32 softirq_slot(struct cpu *c, u32 vector)
+{
+	return (SOFTIRQ + (c->upon << 4) + vector) & (SLOTS - 1);
 }
 
 /* Counts the time until now where it belongs. */
@@ -69,7 +73,18 @@ static __always_inline void settle(struct cpu *c)
 		return;
 	c->last = now;
 	if (c->count)
-		c->ns[slot_of(c) & (SLOTS - 1)] += passed;
+		c->ns[c->slot & (SLOTS - 1)] += passed;
+}
+
+/* No interrupt or softirq is under way where a task or the idle loop begins, goes on or ends. */
+static __always_inline void go_to(struct cpu *c, u32 base)
+{
+	c->irq = 0;
+	c->softirq = 0;
+	c->known = 1;
+	c->base = base;
+	c->slot = base;
+	c->upon = base <= IDLE_LOOP ? ON_IDLE : base == KSOFTIRQD ? ON_KSOFTIRQD : ON_TASK;
 }
 
 static __always_inline void note(struct cpu *c, struct source *s, u64 spent)
@@ -78,9 +93,9 @@ static __always_inline void note(struct cpu *c, struct source *s, u64 spent)
 	s->ns += spent;
 	if (spent > s->max)
 		s->max = spent;
-	if (c->base == KSOFTIRQD)
+	if (c->upon == ON_KSOFTIRQD)
 		s->in_ksoftirqd += spent;
-	else if (c->base != TASK)
+	else if (c->upon == ON_IDLE)
 		s->in_idle += spent;
 	s->histogram[log2_slot(spent) & 31]++;
 }
@@ -88,12 +103,16 @@ static __always_inline void note(struct cpu *c, struct source *s, u64 spent)
 static __always_inline int softirq_begins(u32 vector)
 {
 	struct cpu *c = this_cpu();
+	u32 slot;
 
 	if (!c)
 		return 0;
 	settle(c);
-	c->softirq = (vector & 15) + 1;
-	c->span_softirq = c->ns[(SOFTIRQ + (vector & 15)) & (SLOTS - 1)];
+	vector &= 15;
+	slot = softirq_slot(c, vector);
+	c->softirq = vector + 1;
+	c->slot = slot;
+	c->span_softirq = c->ns[slot];
 	return 0;
 }
 
@@ -102,33 +121,38 @@ static __always_inline int softirq_ends(u32 vector)
 	struct cpu *c = this_cpu();
 	u32 key = vector & 15;
 	struct source *s;
+	u32 under_way;
 
 	if (!c)
 		return 0;
 	settle(c);
-	if (c->softirq != key + 1) {
+	under_way = c->softirq;
+	c->softirq = 0;
+	c->slot = c->base;
+	if (under_way != key + 1) {
 		c->unmatched += !!c->count;
-		c->softirq = 0;
 		return 0;
 	}
-	c->softirq = 0;
 	if (!settings.tables || !c->count)
 		return 0;
 	s = bpf_map_lookup_elem(&sources, &key);
 	if (s)
-		note(c, s, c->ns[(SOFTIRQ + key) & (SLOTS - 1)] - c->span_softirq);
+		note(c, s, c->ns[softirq_slot(c, key)] - c->span_softirq);
 	return 0;
 }
 
 static __always_inline int irq_begins(u32 source)
 {
 	struct cpu *c = this_cpu();
+	u32 slot;
 
 	if (!c)
 		return 0;
 	settle(c);
+	slot = irq_slot(c);
 	c->irq = source + 1;
-	c->span_irq = c->ns[IRQ];
+	c->slot = slot;
+	c->span_irq = c->ns[slot];
 	return 0;
 }
 
@@ -147,21 +171,23 @@ static __always_inline int irq_ends(u32 source)
 {
 	struct cpu *c = this_cpu();
 	struct source *s;
+	u32 under_way;
 
 	if (!c)
 		return 0;
 	settle(c);
-	if (c->irq != source + 1) {
+	under_way = c->irq;
+	c->irq = 0;
+	c->slot = c->softirq ? softirq_slot(c, (c->softirq - 1) & 15) : c->base;
+	if (under_way != source + 1) {
 		c->unmatched += !!c->count;
-		c->irq = 0;
 		return 0;
 	}
-	c->irq = 0;
 	if (!settings.tables || !c->count)
 		return 0;
 	s = source >= DEVICES ? of_device(source - DEVICES) : bpf_map_lookup_elem(&sources, &source);
 	if (s)
-		note(c, s, c->ns[IRQ] - c->span_irq);
+		note(c, s, c->ns[irq_slot(c)] - c->span_irq);
 	return 0;
 }
 
@@ -192,16 +218,21 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 {
 	struct cpu *c = this_cpu();
 	u32 pid = next->pid;
+	u32 base = TASK;
 
 	if (!c)
 		return 0;
 	settle(c);
-	c->known = 1;
+	if (settings.calls) {
+		call_leaves(c, previous);
+		base = call_comes(c, next);
+	}
 	/* The idle task is on its way to the halt, of which cpu_idle tells. */
 	if (pid == 0)
-		c->base = settings.halts ? IDLE_LOOP : IDLE;
-	else
-		c->base = pid == c->ksoftirqd ? KSOFTIRQD : TASK;
+		base = settings.halts ? IDLE_LOOP : IDLE;
+	else if (pid == c->ksoftirqd)
+		base = KSOFTIRQD;
+	go_to(c, base);
 	c->switches += !!c->count;
 	return 0;
 }
@@ -216,28 +247,103 @@ int BPF_PROG(cpu_idle, unsigned int state, unsigned int number)
 	if (!c)
 		return 0;
 	settle(c);
-	c->known = 1;
-	c->base = state == (u32)-1 ? IDLE_LOOP : IDLE;
+	go_to(c, state == (u32)-1 ? IDLE_LOOP : IDLE);
 	return 0;
 }
 
-enum { START = 1, STOP = 2 };
-
-/* Begins and ends the counting of one CPU: run there by BPF_PROG_TEST_RUN, at the edges of the
- * window. */
-SEC("raw_tp")
-int edge(struct bpf_raw_tracepoint_args *ctx)
+/* Preemption is off here though these tracepoints may fault:
+ * https://elixir.bootlin.com/linux/v6.13/source/include/trace/bpf_probe.h#L60 */
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *registers, long number)
 {
 	struct cpu *c = this_cpu();
 
 	if (!c)
 		return 0;
+	settle(c);
+	remember(c);
+	c->call = ((u32)number & (CALLS - 1)) + 1;
+	c->call_entered = c->last;
+	c->call_ran = 0;
+	c->call_waited = 0;
+	c->call_from = c->ns[IN_KERNEL];
+	go_to(c, IN_KERNEL);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
+{
+	struct cpu *c = this_cpu();
+	struct spent *s;
+	u64 whole, ran;
+	u32 call, tgid = 0;
+
+	if (!c)
+		return 0;
+	settle(c);
+	remember(c);
+	call = c->call;
+	c->call = 0;
+	go_to(c, TASK);
+	/* Without a number the call was under way before the programs were there. */
+	if (!call || !c->count)
+		return 0;
+	if (settings.of || settings.by_process)
+		tgid = bpf_get_current_pid_tgid() >> 32;
+	if (settings.of && settings.of != tgid)
+		return 0;
+	s = table_of((call - 1) & (CALLS - 1), tgid, settings.by_process);
+	if (!s)
+		return 0;
+	ran = c->call_ran + (c->ns[IN_KERNEL] - c->call_from);
+	whole = c->last - c->call_entered;
+	s->count++;
+	s->ns += ran;
+	if (ran > s->max)
+		s->max = ran;
+	s->waited += c->call_waited;
+	if (whole > ran + c->call_waited)
+		s->interrupted += whole - ran - c->call_waited;
+	if (result < 0)
+		s->failed++;
+	else
+		s->result += result;
+	s->histogram[log2_slot(ran) & 31]++;
+	return 0;
+}
+
+enum { FORGET = 0, START = 1, STOP = 2 };
+
+/* Begins and ends the counting of one CPU: run there by BPF_PROG_TEST_RUN, at the edges of the
+ * window. Before the programs are attached again, what was known is forgotten. */
+SEC("raw_tp")
+int edge(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct cpu *c = this_cpu();
+	u64 act = ctx->args[0];
+
+	if (!c)
+		return 0;
+	if (act == FORGET) {
+		c->count = 0;
+		c->known = 0;
+		c->call = 0;
+		c->stored = 0;
+		c->epoch++;
+		return 0;
+	}
 	if (!c->known) {
 		/* Nothing has been seen of this CPU: what runs now began before the programs were there. */
-		c->known = 1;
-		c->base = (u32)bpf_get_current_pid_tgid() == 0 ? IDLE : TASK;
+		u32 base = TASK;
+
+		if (settings.calls)
+			base = base_of(bpf_get_current_task_btf());
+		if ((u32)bpf_get_current_pid_tgid() == 0)
+			base = IDLE;
+		go_to(c, base);
 	}
 	settle(c);
-	c->count = ctx->args[0] == START;
+	c->count = act == START;
 	return 0;
 }

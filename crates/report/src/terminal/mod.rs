@@ -8,8 +8,12 @@ mod columns;
 pub mod cpu;
 pub mod doctor;
 pub mod functions;
+pub mod interrupts;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod segments;
+pub mod syscalls;
+pub mod tcp;
 pub mod watched;
 
 use std::io::{self, Write};
@@ -391,6 +395,12 @@ pub fn sections(out: &mut dyn Write, host: &Observed, named: bool, look: &Look) 
     let of = if named { format!(" of {}", host.host) } else { String::new() };
     if let Some(section) = &host.cpu {
         cpu::write(out, section, &of, look)?;
+    }
+    if let Some(section) = &host.interrupts {
+        interrupts::write(out, section, &of, look)?;
+    }
+    if let Some(section) = &host.syscalls {
+        syscalls::write(out, section, &of, look)?;
     }
     Ok(())
 }

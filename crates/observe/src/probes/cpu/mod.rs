@@ -110,7 +110,11 @@ impl Session for Watch {
         let profile = shared.sampler().and_then(Sampler::profile);
         // Without names of kernel functions a task is not told from what interrupts it.
         let Some(profile) = profile.filter(|profile| profile.nameless.is_none()) else { return };
-        if let Some(section) = &mut into.cpu {
+        // Timed system calls tell better.
+        let exact = |section: &CpuSection| {
+            section.usr_sys.as_ref().is_some_and(|split| split.source == "spans")
+        };
+        if let Some(section) = into.cpu.as_mut().filter(|section| !exact(section)) {
             let cpus: Vec<u32> = section.per_cpu.iter().filter_map(|time| time.cpu).collect();
             section.usr_sys = sampled(profile, |cpu| cpus.contains(&cpu));
             section.usr_sys_per_cpu =
@@ -134,6 +138,15 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
         (Some(begin), Some(end)) => traced_times(begin, end, &wanted),
         _ => Vec::new(),
     };
+    // To the nanosecond, where system calls are followed.
+    let spans = end.times.as_ref().is_some_and(|times| times.calls);
+    let of_spans: Vec<Option<UsrSys>> =
+        traced.iter().map(|(_, spent)| exact_split([spent])).collect();
+    let usr_sys_of_all = match spans {
+        true => exact_split(traced.iter().map(|(_, spent)| spent)),
+        false => usr_sys(&ticks),
+    };
+    let traced: Vec<CpuTime> = traced.into_iter().map(|(time, _)| time).collect();
     let wall = seconds(end.at.saturating_sub(begin.at));
     let sampled: Vec<CpuTime> = ticks.iter().map(|ticks| ticks.time(wall)).collect();
     let steal = |time: &mut CpuTime| {
@@ -154,14 +167,8 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
         source: source.to_owned(),
         tick_error: (source == "bpf" && !sampled.is_empty())
             .then(|| tick_error(&sum(&sampled), &total)),
-        usr_sys: usr_sys(&ticks),
-        usr_sys_per_cpu: per_cpu
-            .iter()
-            .map(|time| {
-                let of_cpu = ticks.iter().filter(|ticks| Some(ticks.spent.cpu) == time.cpu);
-                usr_sys(&of_cpu.cloned().collect::<Vec<_>>())
-            })
-            .collect(),
+        usr_sys: usr_sys_of_all,
+        usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
         processes_total: used.iter().map(|process| process.seconds).sum(),
         processes: used.into_iter().take(LISTED).collect(),
         tsc_hz: tsc_hz(begin, end),
@@ -171,13 +178,17 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
     })
 }
 
-fn traced_times(begin: &Times, end: &Times, wanted: &impl Fn(u32) -> bool) -> Vec<CpuTime> {
+fn traced_times(
+    begin: &Times,
+    end: &Times,
+    wanted: &impl Fn(u32) -> bool,
+) -> Vec<(CpuTime, Counted)> {
     end.cpus
         .iter()
         .filter(|(cpu, _)| wanted(**cpu))
         .filter_map(|(cpu, after)| {
             let spent = difference(begin.cpus.get(cpu)?, after);
-            Some(traced(*cpu, &spent, end.halts))
+            Some((traced(*cpu, &spent, end.halts), spent))
         })
         .collect()
 }
@@ -189,7 +200,7 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         .enumerate()
         .map(|(vector, name)| SoftirqTime {
             vector: (*name).to_owned(),
-            seconds: time(slot::SOFTIRQ + vector),
+            seconds: slot::softirq(vector).map(time).sum(),
         })
         .collect();
     CpuTime {
@@ -197,12 +208,12 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         wall: seconds(spent.ns.iter().sum()),
         idle: time(slot::IDLE),
         idle_loop: halts.then(|| time(slot::IDLE_LOOP)),
-        task: time(slot::TASK) + time(slot::KSOFTIRQD),
-        irq: time(slot::IRQ),
-        softirq: spent.ns[slot::SOFTIRQ..].iter().map(|&ns| seconds(ns)).sum(),
+        task: time(slot::TASK) + time(slot::KSOFTIRQD) + time(slot::IN_KERNEL),
+        irq: slot::IRQ.map(time).sum(),
+        softirq: slot::SOFTIRQS.map(time).sum(),
         softirqs,
-        in_ksoftirqd: None,
-        in_idle: None,
+        in_ksoftirqd: Some(slot::SOFTIRQS_IN_KSOFTIRQD.map(time).sum()),
+        in_idle: Some(time(slot::IRQ_IN_IDLE) + slot::SOFTIRQS_IN_IDLE.map(time).sum::<f64>()),
         switches: spent.switches,
         steal: None,
     }
@@ -301,6 +312,31 @@ fn sampled(profile: &Profile, wanted: impl Fn(u32) -> bool) -> Option<UsrSys> {
         interval: Some(share.interval),
         samples: all,
     })
+}
+
+/// The split of task time where every system call was timed; what a task faults in user mode counts
+/// to the user.
+pub(super) fn exact_split<'a>(spent: impl IntoIterator<Item = &'a Counted>) -> Option<UsrSys> {
+    let (mut user, mut system) = (0, 0);
+    for spent in spent {
+        user += spent.ns[slot::TASK];
+        system += spent.ns[slot::IN_KERNEL] + spent.ns[slot::KSOFTIRQD];
+    }
+    (user + system > 0).then(|| UsrSys {
+        source: "spans".to_owned(),
+        usr: user as f64 / (user + system) as f64,
+        interval: None,
+        samples: 0,
+    })
+}
+
+/// The kernel's own split on each of these CPUs.
+fn ticks_of_each(per_cpu: &[CpuTime], ticks: &[Ticks]) -> Vec<Option<UsrSys>> {
+    let of = |time: &CpuTime| {
+        let of_cpu = ticks.iter().filter(|ticks| Some(ticks.spent.cpu) == time.cpu);
+        usr_sys(&of_cpu.cloned().collect::<Vec<_>>())
+    };
+    per_cpu.iter().map(of).collect()
 }
 
 /// The kernel's own split of task time, by ticks.

@@ -1,0 +1,148 @@
+//! Interrupts, softirqs, and the packets they brought.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What came of one source, on one CPU or on several.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Handled {
+    /// None for a sum.
+    pub cpu: Option<u32>,
+    pub count: u64,
+    /// All that follows is null where nothing was timed. Time is a handler's own: what interrupted it
+    /// is not in it.
+    pub seconds: Option<f64>,
+    pub average_us: Option<f64>,
+    pub max_us: Option<f64>,
+    /// Part of `seconds` that came while the CPU was idle, and took no task's time.
+    pub in_idle: Option<f64>,
+    /// Part of `seconds` that ksoftirqd ran.
+    pub in_ksoftirqd: Option<f64>,
+    /// Handlers by their time: at place n those of 2^n to 2^(n+1) ns, the last open.
+    pub histogram_ns: Option<Vec<u64>>,
+}
+
+/// One source of interrupts, or one softirq vector.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptRow {
+    /// As /proc/interrupts has it: a number, or `LOC`; a softirq vector by its name.
+    pub source: String,
+    /// The handler: name of the action, or what /proc/interrupts says of a vector.
+    pub name: String,
+    /// Driver of the device that interrupts; null where no device says so.
+    pub module: Option<String>,
+    pub per_second: f64,
+    pub total: Handled,
+    /// Of CPUs where any came.
+    pub per_cpu: Vec<Handled>,
+}
+
+/// One interrupt vector of a network device.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceVector {
+    /// As /proc/interrupts has it.
+    pub source: String,
+    pub name: String,
+    /// Of its queue; null for a vector of none, as for link changes.
+    pub queue: Option<u32>,
+    /// Whether it tells of received packets, and of sent ones.
+    pub rx: bool,
+    pub tx: bool,
+    pub interrupts: u64,
+    pub per_second: f64,
+    /// Of its queue, where the driver counts them by queue; else null.
+    pub rx_packets: Option<u64>,
+    pub tx_packets: Option<u64>,
+    /// Null also where there was no interrupt, or the vector is not for this direction.
+    pub rx_packets_per_interrupt: Option<f64>,
+    pub tx_packets_per_interrupt: Option<f64>,
+}
+
+/// Packets of one network device, and the interrupts they took.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceInterrupts {
+    pub device: String,
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    /// Of all its vectors; null without one.
+    pub interrupts: Option<u64>,
+    /// Packets over the interrupts of vectors that tell of this direction; null without these, or
+    /// without an interrupt.
+    pub rx_packets_per_interrupt: Option<f64>,
+    pub tx_packets_per_interrupt: Option<f64>,
+    /// Why one of the above is null.
+    pub reason: Option<String>,
+    pub vectors: Vec<DeviceVector>,
+}
+
+/// Polls of one NAPI instance: how packets are fetched once an interrupt has come.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NapiRow {
+    /// None for the backlog of the CPUs, which takes what loopback, veth and RPS hand over.
+    pub device: Option<String>,
+    /// The kernel's number of the instance; null for the backlog.
+    pub id: Option<u32>,
+    pub polls: u64,
+    pub packets: u64,
+    pub packets_per_poll: Option<f64>,
+    /// Polls that found nothing.
+    pub empty: u64,
+    /// Polls that took all they may: more was waiting.
+    pub budget_exhausted: u64,
+    /// Polls by packets: at place 0 those of none, at place n those of 2^(n-1) to 2^n - 1, the last
+    /// open.
+    pub histogram_packets: Vec<u64>,
+}
+
+/// What /proc/net/softnet_stat counts of one CPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SoftnetRow {
+    /// None for a sum.
+    pub cpu: Option<u32>,
+    /// Packets that the stack took.
+    pub processed: u64,
+    /// Packets for which the backlog had no room.
+    pub dropped: u64,
+    /// Times that NET_RX stopped with work left: out of budget or time.
+    pub time_squeezed: u64,
+    /// Wake-ups for packets steered here by another CPU (RPS).
+    pub received_rps: u64,
+    /// Packets refused by the flow limit; null where the kernel does not count them.
+    pub flow_limited: Option<u64>,
+}
+
+/// What the threads ksoftirqd did, which run softirqs when there are too many.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct KsoftirqdUse {
+    /// CPU time of the threads, by the kernel's clock of them.
+    pub seconds: f64,
+    /// Softirq time in them; null where nothing was timed.
+    pub softirq_seconds: Option<f64>,
+    /// Part of all softirq time, 0 to 1; null where nothing was timed, or no softirq came.
+    pub share: Option<f64>,
+}
+
+/// What the probe `interrupts` says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptsSection {
+    /// `bpf` (each one timed) or `proc` (counted only).
+    pub source: String,
+    /// Length of the window, as this probe cut it.
+    pub seconds: f64,
+    /// CPUs that were watched.
+    pub cpus: u32,
+    /// Hard interrupts, most time first, then most.
+    pub interrupts: Vec<InterruptRow>,
+    pub interrupts_per_second: f64,
+    pub softirqs: Vec<InterruptRow>,
+    pub softirqs_per_second: f64,
+    /// Devices of the network namespace that is meant.
+    pub devices: Vec<DeviceInterrupts>,
+    /// Null where polls were not watched. Of all CPUs, and of this namespace's devices.
+    pub napi: Option<Vec<NapiRow>>,
+    pub softnet: Vec<SoftnetRow>,
+    pub softnet_total: SoftnetRow,
+    pub ksoftirqd: Option<KsoftirqdUse>,
+    /// What is null, and why.
+    pub missing: Vec<String>,
+}

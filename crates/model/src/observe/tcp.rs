@@ -1,0 +1,163 @@
+//! What TCP did: acknowledgements, order, retransmissions, and the state of flows over time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the probe `tcp` says of a network namespace.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TcpSection {
+    /// Segments by the kernel's own counters; without those sent again.
+    pub segments_sent: Option<u64>,
+    /// As TCP got them: what GRO joined is one.
+    pub packets_received: Option<u64>,
+    /// Of what is sent here and acknowledged there.
+    pub acks_received: AckRatio,
+    /// Of what is sent there and acknowledged here.
+    pub acks_sent: AckRatio,
+    /// Acknowledgements put together while the receiver was busy (TCPAckCompressed).
+    pub acks_compressed: Option<u64>,
+    /// Acknowledgements that say nothing new and no new window, while data is outstanding (RFC 5681).
+    /// Null without BPF.
+    pub duplicate_acks_received: Option<u64>,
+    /// Packets received beyond what was awaited.
+    pub out_of_order_packets: Option<u64>,
+    pub retransmits: Retransmits,
+    pub recoveries: Recoveries,
+    pub listen: ListenDrops,
+    pub windows: Windows,
+    pub memory: MemoryPressure,
+    /// Round-trip times and congestion windows of all samples of all flows below.
+    pub rtt_us: Option<Spread>,
+    pub cwnd_segments: Option<Spread>,
+    /// Connections that were open when flows were chosen last; null where they could not be listed.
+    pub flows_open: Option<u64>,
+    /// The busiest of them, over time.
+    pub flows: Vec<TcpFlow>,
+}
+
+/// How many segments with data there are for each acknowledgement without.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AckRatio {
+    /// `bpf` (all connections), `tcp-info` (the sampled flows) or `netstat` (all, by counters that
+    /// were made for other ends: what begins and ends connections is in them).
+    pub source: Option<String>,
+    pub data_segments: Option<u64>,
+    pub pure_acks: Option<u64>,
+    /// Null where there is no such acknowledgement.
+    pub segments_per_ack: Option<f64>,
+}
+
+/// Segments sent again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Retransmits {
+    /// RetransSegs.
+    pub segments: Option<u64>,
+    /// `bpf` or `netstat`: of the kinds.
+    pub source: Option<String>,
+    pub fast_segments: Option<u64>,
+    /// By a timeout, and what followed it while the connection recovered.
+    pub timeout_segments: Option<u64>,
+    /// Tail loss probes (RFC 8985); null without BPF, where they are among the timeouts.
+    pub probe_segments: Option<u64>,
+    /// SYN and SYN-ACK.
+    pub syn_segments: Option<u64>,
+    /// Timeouts that came (TCPTimeouts), and probes that were sent, also of new data.
+    pub timeouts: Option<u64>,
+    pub loss_probes: Option<u64>,
+    /// Duplicates that the other end told of: sent again for nothing (RFC 2883).
+    pub spurious_dsack: Option<u64>,
+    /// Timeouts found to have come too early (RFC 5682).
+    pub spurious_timeouts: Option<u64>,
+    /// What was sent again and was lost again.
+    pub lost_again: Option<u64>,
+    /// Percent of all segments sent.
+    pub percent: Option<f64>,
+}
+
+/// How often connections went into recovery.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Recoveries {
+    pub fast: Option<u64>,
+    /// Null without BPF.
+    pub loss: Option<u64>,
+    /// Reductions by ECN or a full local queue (state CWR); null without BPF.
+    pub window_reduced: Option<u64>,
+    pub undone: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListenDrops {
+    /// Connections that found the queue of accepted ones full.
+    pub overflows: Option<u64>,
+    /// The same, and those dropped for any other reason.
+    pub drops: Option<u64>,
+    pub syn_queue_full: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Windows {
+    /// Times this host announced a window of 0, and took it back.
+    pub zero_announced: Option<u64>,
+    pub zero_ended: Option<u64>,
+    /// Windows of 0 that came from other ends, and for how long all of them together kept connections
+    /// from sending. Null without BPF.
+    pub zero_received: Option<u64>,
+    pub zero_received_seconds: Option<f64>,
+    /// Of the sampled flows: time limited by the other end's window, by the send buffer, and with
+    /// data in flight at all.
+    pub receive_window_limited_seconds: Option<f64>,
+    pub send_buffer_limited_seconds: Option<f64>,
+    pub busy_seconds: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryPressure {
+    /// Times all of TCP came under pressure, and for how long.
+    pub entered: Option<u64>,
+    pub seconds: Option<f64>,
+    /// Packets dropped or joined as a receive buffer was full.
+    pub receive_pruned: Option<u64>,
+    pub receive_collapsed: Option<u64>,
+    pub backlog_dropped: Option<u64>,
+    pub receive_queue_dropped: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    pub min: f64,
+    pub mean: f64,
+    pub max: f64,
+    pub samples: u64,
+}
+
+/// One end of a connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpFlow {
+    pub local: String,
+    pub remote: String,
+    pub congestion_control: Option<String>,
+    /// Bytes acknowledged by the other end, and received from it, between first and last sample.
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub retransmitted_segments: u64,
+    pub samples: Vec<TcpSample>,
+}
+
+/// A flow at an instant, by TCP_INFO.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpSample {
+    /// Since the beginning of the window.
+    pub seconds: f64,
+    pub cwnd_segments: u32,
+    /// Null before the first loss.
+    pub slow_start_threshold_segments: Option<u32>,
+    pub in_flight_segments: u32,
+    pub rtt_us: u32,
+    pub min_rtt_us: Option<u32>,
+    /// Null where the flow is not paced.
+    pub pacing_bits_per_second: Option<f64>,
+    pub delivery_bits_per_second: Option<f64>,
+    pub send_window_bytes: Option<u32>,
+    /// Since the connection began.
+    pub retransmitted_segments: u32,
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* What TCP receives and sends again, by network namespace: acknowledgements and duplicates of them,
+ * order, retransmissions by cause, windows of zero. */
+#include "network.h"
+#include "tracker.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct sock_common {
+	possible_net_t skc_net;
+	volatile unsigned char skc_state;
+} KERNEL;
+
+struct sock {
+	struct sock_common __sk_common;
+} KERNEL;
+
+struct inet_connection_sock {
+	u8 icsk_ca_state : 5;
+} KERNEL;
+
+struct tcp_options_received {
+	u16 snd_wscale : 4;
+} KERNEL;
+
+struct tcp_sock {
+	u32 rcv_nxt;
+	u32 snd_una;
+	u32 snd_wnd;
+	u32 packets_out;
+	struct tcp_options_received rx_opt;
+} KERNEL;
+
+struct tcp_skb_cb {
+	u32 seq;
+	u32 end_seq;
+	u32 ack_seq;
+	u16 tcp_gso_segs;
+} KERNEL;
+
+/* Only to learn whether the tracepoint says if it failed, as newer kernels do. */
+struct trace_event_raw_tcp_retransmit_skb {
+	int err;
+} KERNEL;
+
+/* States of congestion control: https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L180 */
+enum { CA_OPEN, CA_DISORDER, CA_CWR, CA_RECOVERY, CA_LOSS, CA_STATES = 8 };
+enum { STATE_SYN_SENT = 2, STATE_SYN_RECV = 3 };
+/* Why something is sent again. */
+enum { BY_FAST, BY_TIMEOUT, BY_PROBE, BY_SYN, CAUSES };
+
+/* One network namespace, of one CPU. */
+struct flows {
+	u32 netns; /* 0 for none */
+	u32 pad;
+	u64 packets;        /* received on established connections */
+	u64 data_packets;   /* of these with payload */
+	u64 data_segments;  /* the same before GRO joined them */
+	u64 pure_acks;
+	u64 duplicate_acks; /* RFC 5681, 2 */
+	u64 out_of_order;   /* packets beyond what is awaited */
+	u64 old;            /* packets with nothing new */
+	u64 resent[CAUSES]; /* segments */
+	u64 states[CA_STATES]; /* how often each was entered */
+	u64 zero_windows;
+	u64 zero_window_ns; /* of those that have ended */
+};
+
+enum { NAMESPACES = 64, TRIES = 4 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NAMESPACES);
+	__type(key, u32);
+	__type(value, struct flows);
+} namespaces SEC(".maps");
+
+struct overview {
+	u64 used;
+	u64 no_room;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct overview);
+} overviews SEC(".maps");
+
+/* Connections that may not send now, as the other end's window is 0. */
+struct stalled {
+	u64 since;
+	u32 netns;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct stalled);
+} stalls SEC(".maps");
+
+static __always_inline struct flows *counters(u32 netns)
+{
+	u32 key = netns * 0x9e3779b1U >> 26, zero = 0;
+	struct overview *o = 0;
+
+	for (int i = 0; i < TRIES; i++) {
+		struct flows *f;
+
+		key &= NAMESPACES - 1;
+		f = bpf_map_lookup_elem(&namespaces, &key);
+		if (!f)
+			return 0;
+		if (f->netns == netns)
+			return f;
+		if (!f->netns) {
+			f->netns = netns;
+			o = bpf_map_lookup_elem(&overviews, &zero);
+			if (o)
+				o->used |= 1ULL << key;
+			return f;
+		}
+		key++;
+	}
+	o = bpf_map_lookup_elem(&overviews, &zero);
+	if (o)
+		o->no_room++;
+	return 0;
+}
+
+static __always_inline int counts(void)
+{
+	struct cpu *c = this_cpu();
+
+	return c && c->count;
+}
+
+static __attribute__((noinline)) int stalls_begin(struct flows *f, u64 sk)
+{
+	struct stalled stalled = {};
+
+	if (!f)
+		return 0;
+	stalled.since = bpf_ktime_get_ns();
+	stalled.netns = f->netns;
+	f->zero_windows++;
+	bpf_map_update_elem(&stalls, &sk, &stalled, BPF_NOEXIST);
+	return 0;
+}
+
+static __attribute__((noinline)) int stalls_end(struct flows *f, u64 sk)
+{
+	struct stalled *stalled = bpf_map_lookup_elem(&stalls, &sk);
+
+	if (!f || !stalled)
+		return 0;
+	f->zero_window_ns += bpf_ktime_get_ns() - stalled->since;
+	bpf_map_delete_elem(&stalls, &sk);
+	return 0;
+}
+
+/* Every packet of an established connection, before it is worked on. What waited while a task had the
+ * socket is worked on in that task, and may be interrupted by more: the kernel leaves out this program
+ * then, and counts that (recursion_misses). */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	unsigned char *transport, *shared;
+	u32 seq, end, una, window, granted;
+	struct tcp_sock *tp;
+	struct flows *f;
+	u16 segments;
+	void *cb;
+
+	if (!counts())
+		return 0;
+	f = counters(sk->__sk_common.skc_net.net->ns.inum);
+	if (!f)
+		return 0;
+	cb = (void *)skb->cb;
+	seq = READ_AT(struct tcp_skb_cb, cb, seq);
+	end = READ_AT(struct tcp_skb_cb, cb, end_seq);
+	f->packets++;
+	transport = skb->head + skb->transport_header;
+	window = OCTET_AT(struct tcphdr, transport, TCP_WINDOW) << 8 |
+		 OCTET_AT(struct tcphdr, transport, TCP_WINDOW + 1);
+	granted = READ_AT(struct tcp_sock, sk, snd_wnd);
+	if (!window != !granted) {
+		if (!window)
+			stalls_begin(f, (u64)sk);
+		else
+			stalls_end(f, (u64)sk);
+	}
+	if (seq != end) {
+		u32 awaited = READ_AT(struct tcp_sock, sk, rcv_nxt);
+
+		shared = skb->head + skb->end;
+		segments = READ_AT(struct skb_shared_info, shared, gso_segs);
+		f->data_packets++;
+		f->data_segments += segments ? segments : 1;
+		if ((s32)(seq - awaited) > 0)
+			f->out_of_order++;
+		else if ((s32)(end - awaited) <= 0)
+			f->old++;
+		return 0;
+	}
+	f->pure_acks++;
+	una = READ_AT(struct tcp_sock, sk, snd_una);
+	if (READ_AT(struct tcp_skb_cb, cb, ack_seq) != una ||
+	    !READ_AT(struct tcp_sock, sk, packets_out))
+		return 0;
+	/* One that changes the window is an update of it, not a duplicate. */
+	tp = (struct tcp_sock *)sk;
+	if (window << BPF_CORE_READ_BITFIELD_PROBED(tp, rx_opt.snd_wscale) == granted)
+		f->duplicate_acks++;
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+	u32 cause = BY_PROBE, state = sk->__sk_common.skc_state;
+	struct flows *f;
+	u16 segments;
+	void *cb;
+
+	if (!counts())
+		return 0;
+	if (bpf_core_field_exists(((struct trace_event_raw_tcp_retransmit_skb *)0)->err) && (int)ctx[2])
+		return 0;
+	f = counters(sk->__sk_common.skc_net.net->ns.inum);
+	if (!f)
+		return 0;
+	/* A tail loss probe is sent while nothing is known to be lost (RFC 8985, 7.3). */
+	if (state == STATE_SYN_SENT || state == STATE_SYN_RECV)
+		cause = BY_SYN;
+	else if (BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state) == CA_LOSS)
+		cause = BY_TIMEOUT;
+	else if (BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state) == CA_RECOVERY)
+		cause = BY_FAST;
+	cb = (void *)skb->cb;
+	segments = READ_AT(struct tcp_skb_cb, cb, tcp_gso_segs);
+	f->resent[cause] += segments ? segments : 1;
+	return 0;
+}
+
+/* An answer to a SYN that is sent again; its socket is not one yet. */
+SEC("tp_btf/tcp_retransmit_synack")
+int BPF_PROG(tcp_retransmit_synack, struct sock *sk)
+{
+	struct flows *f;
+
+	if (!counts())
+		return 0;
+	f = counters(sk->__sk_common.skc_net.net->ns.inum);
+	if (f)
+		f->resent[BY_SYN]++;
+	return 0;
+}
+
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(tcp_cong_state_set, struct sock *sk, u8 state)
+{
+	struct flows *f;
+
+	if (!counts())
+		return 0;
+	f = counters(sk->__sk_common.skc_net.net->ns.inum);
+	if (f)
+		f->states[state & (CA_STATES - 1)]++;
+	return 0;
+}

@@ -1,0 +1,233 @@
+//! The probe `segments` against the counters of the interfaces and of TCP.
+#![cfg(test)]
+
+mod two_hosts;
+
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use two_hosts::{DEVICE, Watched, World, in_three_attempts, pump};
+use wirecost_linux::ethtool::Ethtool;
+use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+use wirecost_model::observe::{
+    DeviceSegments, Drainer, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
+};
+
+/// Ethernet's.
+const LINK_HEADER: u64 = 14;
+
+fn skip(test: &str) -> bool {
+    skip_without_namespaces(test) || skip_without_tracing(test)
+}
+
+fn section(observed: &Observed) -> &SegmentsSection {
+    observed.segments.as_ref().expect("a section")
+}
+
+fn device(observed: &Observed) -> &DeviceSegments {
+    let devices = &section(observed).devices;
+    assert_eq!(devices.len(), 1, "{devices:?}");
+    assert_eq!(devices[0].device, DEVICE);
+    &devices[0]
+}
+
+fn received(device: &DeviceSegments) -> &SegmentSizes {
+    device.received.as_ref().expect("counted")
+}
+
+fn share(device: &DeviceSegments, by: Drainer) -> f64 {
+    let drain = device.drained.iter().find(|drain| drain.by == by);
+    drain.map_or(0.0, |drain| drain.percent_packets)
+}
+
+/// What must be so of any observation.
+fn check(watched: &Watched) {
+    let report = &watched.observation.probes[0];
+    assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+    assert_eq!(report.cost.recursion_misses, 0);
+    for observed in [watched.of_a(), watched.of_b()] {
+        let device = device(observed);
+        assert_eq!(section(observed).uncounted_packets, 0);
+        for sizes in [&device.sent, received(device)] {
+            let lengths: u64 = sizes.lengths.iter().map(|bucket| bucket.packets).sum();
+            let segments: u64 = sizes.segments_per_packet.iter().map(|b| b.packets).sum();
+            assert_eq!((lengths, segments), (sizes.packets, sizes.packets));
+            let last: u64 = sizes.intervals.iter().map(|interval| interval.bytes).sum();
+            assert_eq!(last, sizes.bytes);
+        }
+        let mut drained = device.control_packets;
+        for drains in [&device.drained, &device.drained_acks] {
+            drained += drains.iter().map(|drain| drain.packets).sum::<u64>();
+            let packets: f64 = drains.iter().map(|drain| drain.percent_packets).sum();
+            let bytes: f64 = drains.iter().map(|drain| drain.percent_bytes).sum();
+            for percent in [packets, bytes] {
+                assert!(drains.is_empty() || (percent - 100.0).abs() < 1e-9, "{drains:?}");
+            }
+        }
+        assert_eq!(drained, device.sent.packets);
+    }
+    let (a, b) = (device(watched.of_a()), device(watched.of_b()));
+    for (device, (before, after)) in [(a, &watched.a), (b, &watched.b)] {
+        if device.sent.packets != after.tx_packets - before.tx_packets {
+            println!("{a:?}\n{b:?}");
+        }
+        assert_eq!(device.sent.packets, after.tx_packets - before.tx_packets);
+        assert_eq!(device.sent.bytes, after.tx_bytes - before.tx_bytes);
+        let received = received(device);
+        let headers = LINK_HEADER * received.packets;
+        // Without GRO, as a pair has it when it is new, what comes is what was sent.
+        assert_eq!(received.packets, after.rx_packets - before.rx_packets);
+        assert_eq!(received.bytes + headers, after.rx_bytes - before.rx_bytes);
+    }
+}
+
+/// Segments of TCP that a host sent while it was watched, by its own count.
+fn tcp_segments(host: &(two_hosts::Counters, two_hosts::Counters)) -> u64 {
+    let (before, after) = host;
+    after.grown(before, "Tcp.OutSegs") + after.grown(before, "Tcp.RetransSegs")
+}
+
+#[test]
+fn a_stream_is_counted_as_the_interface_and_tcp_count_it() {
+    if skip("a_stream_is_counted_as_the_interface_and_tcp_count_it") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        let watched = world.observe(&["segments"], || {
+            world.transfer(20_000_003, |_| (), |_| ());
+        });
+        check(&watched);
+        let (a, b) = (device(watched.of_a()), device(watched.of_b()));
+        assert_eq!(a.sent.segments, tcp_segments(&watched.a));
+        assert_eq!(b.sent.segments, tcp_segments(&watched.b));
+        assert!(a.sent.average_segments.unwrap() > 2.0, "{a:?}");
+        assert_eq!(a.sent.cap_ipv4_bytes, 65536);
+        assert!(a.sent.packets_at_cap <= a.sent.gso_packets);
+        // SYN and FIN of one side, SYN-ACK and FIN of the other.
+        assert_eq!((a.control_packets >= 1, b.control_packets >= 1), (true, true));
+    });
+}
+
+#[test]
+fn datagrams_are_counted_to_the_last_one() {
+    if skip("datagrams_are_counted_to_the_last_one") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let watched = world.observe(&["segments"], || {
+            let mut buffer = [0; 200];
+            for _ in 0..4999 {
+                from.send(&[7; 101]).unwrap();
+                to.recv(&mut buffer).unwrap();
+            }
+        });
+        let report = &watched.observation.probes[0];
+        assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+        let (a, b) = (&section(watched.of_a()).devices[0], &section(watched.of_b()).devices[0]);
+        assert_eq!(a.sent.packets, 4999, "{a:?} {b:?} {:?}", section(watched.of_a()).devices);
+        assert_eq!(a.sent.segments, 4999);
+        assert_eq!(a.sent.bytes, 4999 * (101 + 8 + 20 + LINK_HEADER));
+        assert_eq!(received(b).packets, 4999);
+        assert_eq!(received(b).bytes, 4999 * (101 + 8 + 20));
+        assert_eq!(share(a, Drainer::Writer), 100.0, "{:?}", a.drained);
+        assert_eq!(a.drained[0].contexts[0].context, "write");
+    });
+}
+
+#[test]
+fn what_gro_joins_is_counted_by_its_segments() {
+    if skip("what_gro_joins_is_counted_by_its_segments") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        world.a.send_single_segments();
+        let ethtool = world.b.run(Ethtool::open).unwrap();
+        ethtool.set_feature(DEVICE, "rx-gro", true).unwrap();
+        let watched = world.observe(&["segments"], || {
+            world.transfer(5_000_011, |_| (), |_| ());
+        });
+        let (a, b) = (device(watched.of_a()), device(watched.of_b()));
+        let (before, after) = &watched.b;
+        assert_eq!(a.sent.packets, a.sent.segments, "nothing is cut by the device");
+        let got = received(b);
+        assert_eq!(got.segments, after.rx_packets - before.rx_packets);
+        assert!(got.packets * 3 < got.segments * 2, "{got:?}");
+        assert!(got.gso_packets > 0);
+        // What was joined has no headers: TCP's with a time stamp, IPv4's. By NAPI the pair counts without
+        // link headers: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L905
+        let joined = got.segments - got.packets;
+        assert_eq!(got.bytes + (32 + 20) * joined, after.rx_bytes - before.rx_bytes);
+    });
+}
+
+#[test]
+fn a_stream_that_waits_for_its_receiver_goes_by_the_ack_clock() {
+    if skip("a_stream_that_waits_for_its_receiver_goes_by_the_ack_clock") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        const BYTES: usize = 3_000_017;
+        let (mut client, mut server) = world.connect(
+            |socket| sockopt::set_socket_send_buffer_size_force(socket, 4 * BYTES).unwrap(),
+            |socket| socket.set_recv_buffer_size(65536).unwrap(),
+        );
+        let watched = world.observe(&["segments"], || {
+            // All of it is with the sender's TCP when the receiver begins to make room for it.
+            client.write_all(&vec![7; BYTES]).unwrap();
+            server.read_exact(&mut vec![0; BYTES]).unwrap();
+        });
+        check(&watched);
+        let a = device(watched.of_a());
+        assert!(share(a, Drainer::AckClock) > 80.0, "{:?}", a.drained);
+        let reader = device(watched.of_b()).drained_acks.iter().find(|d| d.by == Drainer::Reader);
+        assert!(
+            reader.is_some_and(|reader| reader.packets > 0),
+            "windows are updated by who reads"
+        );
+        pump(client, server, 0);
+    });
+}
+
+#[test]
+fn small_writes_go_by_the_thread_that_writes() {
+    if skip("small_writes_go_by_the_thread_that_writes") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        let (mut client, mut server) = world.connect(|_| (), |_| ());
+        client.set_nodelay(true).unwrap();
+        let watched = world.observe(&["segments"], || {
+            let mut buffer = [0; 100];
+            for _ in 0..499 {
+                client.write_all(&[7; 100]).unwrap();
+                server.read_exact(&mut buffer).unwrap();
+            }
+        });
+        check(&watched);
+        let a = device(watched.of_a());
+        assert!(share(a, Drainer::Writer) > 90.0, "{:?}", a.drained);
+        let data: u64 = a.drained.iter().map(|drain| drain.packets).sum();
+        assert_eq!(data, 499 + watched.a.1.grown(&watched.a.0, "Tcp.RetransSegs"));
+        pump(client, server, 0);
+    });
+}
+
+#[test]
+fn a_window_without_packets_is_empty() {
+    if skip("a_window_without_packets_is_empty") {
+        return;
+    }
+    let world = World::new();
+    let watched = world.observe(&["segments"], || std::thread::sleep(Duration::from_millis(1)));
+    assert_eq!(watched.of_a().segments.as_ref().unwrap().devices, []);
+}
