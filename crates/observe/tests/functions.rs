@@ -1,4 +1,10 @@
 //! The probe `functions` on loads that are known: it finds their layers, and their shares.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -34,7 +40,10 @@ fn both(for_: Duration, one: impl Fn() -> bool + Sync, other: impl Fn() -> bool 
     let over = AtomicBool::new(false);
     let end = Instant::now() + for_;
     let until = |step: &(dyn Fn() -> bool + Sync)| {
-        while !over.load(Ordering::Relaxed) && Instant::now() < end && step() {}
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = step() && !over.load(Ordering::Relaxed) && Instant::now() < end;
+        }
         over.store(true, Ordering::Relaxed);
     };
     std::thread::scope(|scope| {
@@ -143,6 +152,9 @@ fn unix() {
     );
 }
 
+/// Its name, itself, and layers that it is known to be in.
+type Load = (&'static str, fn(), &'static [&'static str]);
+
 /// The layers must hold at least 95% of the samples in the kernel, and find what each load is known
 /// to do. One test, as loads at once would be in each other's samples.
 #[test]
@@ -150,15 +162,15 @@ fn layers_cover_what_traffic_does() {
     if privilege::skip_without_tracing("layers_cover_what_traffic_does") {
         return;
     }
-    let loads: [(&str, fn(), &[&str]); 6] = [
-        ("stream", stream, &["copy", "TCP/UDP"]),
+    for (name, load, expected) in [
+        ("stream", stream as fn(), &["copy", "TCP/UDP"]),
         ("rr", rr, &["TCP/UDP", "scheduler", "IP"]),
         ("crr", crr, &["TCP/UDP", "IP", "files"]),
         ("udp", udp, &["TCP/UDP", "IP", "skb memory"]),
         ("sendfile", sendfile, &["files", "copy"]),
         ("unix", unix, &["socket", "copy"]),
-    ];
-    for (name, load, expected) in loads {
+    ] as [Load; 6]
+    {
         let section = sampled(load);
         assert!(section.kernel_samples > 200, "{name}: {}", section.kernel_samples);
         let unmapped = section.unmapped.expect("samples") * section.samples as f64;

@@ -1,5 +1,11 @@
 //! Rules of a firewall are paid in the layer `netfilter`, and nowhere else. In a process of its own,
 //! so that only this load is in its samples.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

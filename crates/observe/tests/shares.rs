@@ -1,5 +1,11 @@
 //! The shares of the probe `functions` against the clock of the thread that has them. In a process
 //! of its own, so that only known loads are in its samples.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 mod known;
 

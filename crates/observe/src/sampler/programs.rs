@@ -13,7 +13,8 @@ use super::mappings::Mapping;
 /// Offsets in files to names; what was looked up once is kept.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    symbolizer: Option<Symbolizer>,
+    /// In a box, as it is large and most observers never need it.
+    symbolizer: Option<Box<Symbolizer>>,
     names: HashMap<((String, u64), u64), Option<String>>,
 }
 
@@ -30,11 +31,11 @@ impl Programs {
             return;
         }
         let symbolizer = self.symbolizer.get_or_insert_with(|| {
-            Symbolizer::builder()
+            let builder = Symbolizer::builder()
                 .enable_code_info(false)
                 .enable_inlined_fns(false)
-                .enable_demangling(true)
-                .build()
+                .enable_demangling(true);
+            Box::new(builder.build())
         });
         let mut found = vec![None; unknown.len()];
         if let Some(path) = file_of(process, mapping) {
