@@ -229,6 +229,17 @@ impl Watch {
         } else if interrupts.iter().any(|row| row.total.seconds.is_none()) && traced.is_some() {
             missing.push("times of interrupts for which the kernel has no tracepoint".to_owned());
         }
+        let unmatched =
+            traced.and(begin.times.as_ref().zip(end.times.as_ref())).map(|(begin, end)| {
+                let cpus = end.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
+                let spent =
+                    cpus.filter_map(|(cpu, after)| Some(difference(begin.cpus.get(cpu)?, after)));
+                spent.map(|spent| spent.unmatched).sum()
+            });
+        // One of each kind may be under way on a CPU when the window begins.
+        if let Some(count) = unmatched.filter(|&count| count > 2 * cpus as u64) {
+            missing.push(format!("{count} interrupts or softirqs whose beginning was not seen"));
+        }
         let devices = device_rows(begin, end, part, window);
         if devices.is_empty() {
             missing
@@ -247,6 +258,7 @@ impl Watch {
             softnet_total: softnet_sum(&softnet),
             softnet,
             ksoftirqd: ksoftirqd(begin, end, &wanted),
+            unmatched,
             missing,
         }
     }
