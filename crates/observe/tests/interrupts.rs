@@ -1,4 +1,10 @@
 //! The probe `interrupts` against what the kernel itself counts, on known loads.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -70,6 +76,21 @@ fn counts_are_those_of_proc() {
     if privilege::skip_without_tracing("counts_are_those_of_proc") {
         return;
     }
+    // Rarely, while other observers come and go on the machine, the kernel counts some `CAL` more
+    // than it has us run for; a count that is wrong by itself is wrong each time.
+    let mut wrong = Vec::new();
+    for _ in 0..4 {
+        wrong = differences();
+        if wrong.is_empty() {
+            return;
+        }
+    }
+    panic!("traced, and what /proc has at least and at most: {wrong:?}");
+}
+
+/// Sources and CPUs whose traced count is not that of /proc.
+fn differences() -> Vec<((String, u32), u64, [u64; 2])> {
+    let mut wrong = Vec::new();
     let mut observer = Observer::open(ObserveRequest {
         probes: vec!["interrupts".to_owned()],
         parts: vec![of_machine()],
@@ -111,11 +132,9 @@ fn counts_are_those_of_proc() {
             let inner = delta(&inner_before, &inner_after);
             let outer = delta(&outer_before, &outer_after);
             // /proc counts at the entry and we at the exit: one may be under way at either edge.
-            assert!(
-                (inner.saturating_sub(1)..=outer + 1).contains(&on.count),
-                "{key:?}: {} is not in {inner} to {outer}",
-                on.count
-            );
+            if !(inner.saturating_sub(1)..=outer + 1).contains(&on.count) {
+                wrong.push((key, on.count, [inner, outer]));
+            }
         }
         let total = &row.total;
         let histogram: u64 = total.histogram_ns.as_ref().expect("a histogram").iter().sum();
@@ -124,6 +143,11 @@ fn counts_are_those_of_proc() {
         assert!(average <= max, "{row:?}");
         assert!(total.in_idle.expect("timed") <= total.seconds.expect("timed"), "{row:?}");
     }
+    let unmatched = section.unmatched.expect("traced");
+    if unmatched >= 5 {
+        wrong.push((("unmatched".to_owned(), 0), unmatched, [0, 4]));
+    }
+    wrong
 }
 
 #[test]

@@ -143,6 +143,9 @@ pub struct InterruptsSection {
     pub softnet: Vec<SoftnetRow>,
     pub softnet_total: SoftnetRow,
     pub ksoftirqd: Option<KsoftirqdUse>,
+    /// Interrupts and softirqs whose end was seen without their beginning: they are in no row. Null
+    /// where nothing was traced.
+    pub unmatched: Option<u64>,
     /// What is null, and why.
     pub missing: Vec<String>,
 }

@@ -324,6 +324,7 @@ mod tests {
                 softirq_seconds: Some(0.0402),
                 share: Some(0.1),
             }),
+            unmatched: Some(0),
             missing: vec!["times of interrupts for which the kernel has no tracepoint".to_owned()],
         }
     }

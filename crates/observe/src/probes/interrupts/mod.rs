@@ -4,14 +4,15 @@
 mod tables;
 mod vectors;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::interrupts::{self, Line};
+use wirecost_linux::net_dev::{self, Counters};
 use wirecost_linux::netns::NetNs;
+use wirecost_linux::process_time;
 use wirecost_linux::softnet::{self, Softnet};
-use wirecost_linux::{net_dev, process_time};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
     DeviceInterrupts, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow, Observed, Part,
@@ -52,7 +53,12 @@ impl Probe for Interrupts {
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
         let basic = shared.basic(self.name());
-        let mut watch = Watch { basic, drivers: interrupts::drivers(), ..Watch::default() };
+        let mut watch = Watch {
+            basic,
+            drivers: interrupts::drivers(),
+            threads: tracker::ksoftirqd(),
+            ..Watch::default()
+        };
         if !basic {
             // Without either the counts of /proc are left.
             let _ = shared.need_tracker();
@@ -77,6 +83,8 @@ impl Probe for Interrupts {
 struct Watch {
     basic: bool,
     drivers: BTreeMap<u32, String>,
+    /// The thread ksoftirqd of each CPU: its pid.
+    threads: Vec<(u32, u32)>,
     /// Polls of NAPI, or why they are not watched; none where nobody asked.
     napi: Option<Result<Loaded, String>>,
     begin: Reading,
@@ -98,6 +106,8 @@ struct Reading {
     ksoftirqd: BTreeMap<u32, Nanos>,
     napi: Option<Polls>,
     namespaces: BTreeMap<Namespace, BTreeMap<String, Device>>,
+    /// Their numbers, as the process that stands for one may be gone later.
+    numbers: BTreeMap<Namespace, u64>,
 }
 
 /// NAPI instances by address; 0 is the backlog.
@@ -120,19 +130,20 @@ struct Poll {
 impl Watch {
     fn read(&self, shared: &Shared, at: Nanos) -> Reading {
         let napi = self.napi.as_ref().and_then(|napi| polls(napi.as_ref().ok()?).ok());
-        let wanted: std::collections::BTreeSet<Namespace> =
-            shared.parts().iter().map(|part| part.netns_of).collect();
+        let wanted: BTreeSet<Namespace> = shared.parts().iter().map(|part| part.netns_of).collect();
         Reading {
             at,
             interrupts: interrupts::interrupts().unwrap_or_default(),
             softirqs: interrupts::softirqs().unwrap_or_default(),
             softnet: softnet::read().unwrap_or_default(),
             times: (!self.basic).then(|| shared.tracker()?.times().ok()).flatten(),
-            ksoftirqd: tracker::ksoftirqd()
-                .into_iter()
-                .filter_map(|(cpu, pid)| Some((cpu, process_time::cpu_time(pid)?)))
+            ksoftirqd: self
+                .threads
+                .iter()
+                .filter_map(|&(cpu, pid)| Some((cpu, process_time::cpu_time(pid)?)))
                 .collect(),
             napi,
+            numbers: wanted.iter().filter_map(|of| Some((*of, number(*of)?))).collect(),
             namespaces: wanted.into_iter().map(|of| (of, devices(of))).collect(),
         }
     }
@@ -218,6 +229,17 @@ impl Watch {
         } else if interrupts.iter().any(|row| row.total.seconds.is_none()) && traced.is_some() {
             missing.push("times of interrupts for which the kernel has no tracepoint".to_owned());
         }
+        let unmatched =
+            traced.and(begin.times.as_ref().zip(end.times.as_ref())).map(|(begin, end)| {
+                let cpus = end.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
+                let spent =
+                    cpus.filter_map(|(cpu, after)| Some(difference(begin.cpus.get(cpu)?, after)));
+                spent.map(|spent| spent.unmatched).sum()
+            });
+        // One of each kind may be under way on a CPU when the window begins.
+        if let Some(count) = unmatched.filter(|&count| count > 2 * cpus as u64) {
+            missing.push(format!("{count} interrupts or softirqs whose beginning was not seen"));
+        }
         let devices = device_rows(begin, end, part, window);
         if devices.is_empty() {
             missing
@@ -232,10 +254,11 @@ impl Watch {
             interrupts,
             softirqs,
             devices,
-            napi: napi_rows(begin.napi.as_ref(), end.napi.as_ref(), part),
+            napi: napi_rows(begin, end, part),
             softnet_total: softnet_sum(&softnet),
             softnet,
             ksoftirqd: ksoftirqd(begin, end, &wanted),
+            unmatched,
             missing,
         }
     }
@@ -243,9 +266,10 @@ impl Watch {
 
 /// Devices of a namespace and what they count. What cannot be read is not there.
 fn devices(of: Namespace) -> BTreeMap<String, Device> {
+    let packets = || net_dev::read(of).unwrap_or_default();
     let read = || {
         let ethtool = Ethtool::open();
-        let of_device = |(name, packets): (String, net_dev::Counters)| {
+        let of_device = |(name, packets): (String, Counters)| {
             let driver = ethtool.as_ref().ok().and_then(|ethtool| ethtool.driver(&name).ok());
             let irqs = driver.and_then(|driver| interrupts::of_device(&driver.bus?));
             let statistics = match (&ethtool, &irqs) {
@@ -254,13 +278,14 @@ fn devices(of: Namespace) -> BTreeMap<String, Device> {
             };
             (name, Device { packets, irqs, statistics })
         };
-        let packets = net_dev::read(of).unwrap_or_default();
-        packets.into_iter().map(of_device).collect::<BTreeMap<_, _>>()
+        packets().into_iter().map(of_device).collect::<BTreeMap<_, _>>()
     };
-    match of {
-        None => read(),
-        Some(pid) => NetNs::of_process(pid).and_then(|ns| ns.run(read)).unwrap_or_default(),
-    }
+    let Some(pid) = of.filter(|_| number(of) != number(None)) else { return read() };
+    NetNs::of_process(pid).and_then(|namespace| namespace.run(read)).unwrap_or_else(|_| {
+        // Who may not enter may still read what its devices count.
+        let unknown = |packets| Device { packets, irqs: Some(Vec::new()), ..Device::default() };
+        packets().into_iter().map(|(name, packets)| (name, unknown(packets))).collect()
+    })
 }
 
 /// The device that is meant, or all that did or could do anything.
@@ -287,14 +312,14 @@ fn polls(napi: &Loaded) -> Result<Polls, BpfError> {
 }
 
 /// Number of the namespace as the kernel knows it: that of the file which stands for it.
-fn namespace_number(of: Namespace) -> Option<u64> {
+fn number(of: Namespace) -> Option<u64> {
     let process = of.map_or_else(|| "thread-self".to_owned(), |pid| pid.to_string());
     Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
 }
 
-fn napi_rows(before: Option<&Polls>, after: Option<&Polls>, part: &Part) -> Option<Vec<NapiRow>> {
-    let (before, after) = (before?, after?);
-    let namespace = namespace_number(part.netns_of);
+fn napi_rows(begin: &Reading, end: &Reading, part: &Part) -> Option<Vec<NapiRow>> {
+    let (before, after) = (begin.napi.as_ref()?, end.napi.as_ref()?);
+    let namespace = begin.numbers.get(&part.netns_of).copied();
     let mut rows = Vec::new();
     for (address, values) in after {
         let Some(first) = values.iter().find(|value| *address == 0 || value.netns > 0) else {

@@ -89,17 +89,22 @@ pub(super) fn device(
     let (of_rx, of_tx) = (telling(|vector| vector.rx), telling(|vector| vector.tx));
     of.rx_packets_per_interrupt = of_rx.and_then(|interrupts| over(rx_packets, interrupts));
     of.tx_packets_per_interrupt = of_tx.and_then(|interrupts| over(tx_packets, interrupts));
-    of.reason = match (of_rx, of_tx) {
-        (None, None) => Some("the names of its vectors do not say what they are for".to_owned()),
-        (None, Some(_)) => {
-            Some("no vector of it says that it tells of received packets".to_owned())
-        }
-        (Some(_), None) => Some("no vector of it says that it tells of sent packets".to_owned()),
-        (Some(0), Some(0)) => Some("no interrupt came in the window".to_owned()),
-        (Some(0), _) => Some("no interrupt for received packets came in the window".to_owned()),
-        (_, Some(0)) => Some("no interrupt for sent packets came in the window".to_owned()),
-        _ => None,
+    let mut reasons: Vec<&str> = match (of_rx, of_tx) {
+        (None, None) => vec!["the names of its vectors do not say what they are for"],
+        (None, Some(_)) => vec!["no vector of it says that it tells of received packets"],
+        (Some(_), None) => vec!["no vector of it says that it tells of sent packets"],
+        (Some(0), Some(0)) => vec!["no interrupt came in the window"],
+        (Some(0), _) => vec!["no interrupt for received packets came in the window"],
+        (_, Some(0)) => vec!["no interrupt for sent packets came in the window"],
+        _ => Vec::new(),
     };
+    let unknown = |vector: &DeviceVector| {
+        vector.rx && vector.rx_packets.is_none() || vector.tx && vector.tx_packets.is_none()
+    };
+    if of.vectors.iter().any(unknown) {
+        reasons.push("the driver does not count packets by queue (`ethtool -S`)");
+    }
+    of.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     of
 }
 
@@ -296,6 +301,25 @@ mod tests {
         after.irqs = Some(Vec::new());
         let unknown = device("eth0", (&before, &after), (&[], &[]), 1.0);
         assert!(unknown.reason.unwrap().contains("cannot be told"));
+    }
+
+    #[test]
+    fn queues_that_nobody_counts_have_a_reason() {
+        let text = |a, b| {
+            format!(
+                "CPU0\n 38: {a} MSI 1-edge virtio0-input.0\n 40: {b} MSI 3-edge virtio0-input.1\n"
+            )
+        };
+        let known = |received| Device {
+            packets: Packets { received, sent: 0 },
+            irqs: Some(vec![38, 40]),
+            ..Device::default()
+        };
+        let lines = (parse(&text(0, 0)), parse(&text(7, 3)));
+        let of = device("eth0", (&known(0), &known(30)), (&lines.0, &lines.1), 1.0);
+        assert_eq!(of.rx_packets_per_interrupt, Some(3.0));
+        assert!(of.vectors.iter().all(|vector| vector.rx_packets_per_interrupt.is_none()));
+        assert!(of.reason.unwrap().contains("does not count packets by queue"));
     }
 
     #[test]
