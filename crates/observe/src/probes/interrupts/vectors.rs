@@ -311,7 +311,7 @@ mod tests {
             )
         };
         let known = |received| Device {
-            packets: Packets { received, sent: 0 },
+            packets: Counters { rx_packets: received, ..Counters::default() },
             irqs: Some(vec![38, 40]),
             ..Device::default()
         };
