@@ -246,7 +246,7 @@ impl Shared {
     /// Stops counting. Returns when.
     pub(crate) fn end(&mut self) -> Nanos {
         let at = Monotonic.now();
-        self.on_tracker(Tracker::stop);
+        self.on_tracker(|tracker| tracker.stop());
         self.on_sampler(Sampler::end);
         at
     }
@@ -259,8 +259,8 @@ impl Shared {
         }
     }
 
-    fn on_tracker(&mut self, act: impl Fn(&Tracker) -> Result<(), BpfError>) {
-        if let Some(Ok(tracker)) = &self.tracker
+    fn on_tracker(&mut self, act: impl Fn(&mut Tracker) -> Result<(), BpfError>) {
+        if let Some(Ok(tracker)) = &mut self.tracker
             && let Err(error) = act(tracker)
         {
             self.tracker = Some(Err(error.to_string()));

@@ -178,6 +178,8 @@ pub(crate) struct Tracker {
     by_process: bool,
     tables: bool,
     online: Vec<u32>,
+    /// States when the window began.
+    before: BTreeMap<u32, Cpu>,
 }
 
 /// Programs and maps that only calls.h has.
@@ -251,7 +253,15 @@ impl Tracker {
             Some(hook) if calls => Err(format!("this kernel has no tracepoint {hook}")),
             _ => Ok(calls),
         };
-        Ok(Self { loaded, halts, calls, by_process, online, tables: wants.tables })
+        Ok(Self {
+            loaded,
+            halts,
+            calls,
+            by_process,
+            online,
+            tables: wants.tables,
+            before: BTreeMap::new(),
+        })
     }
 
     /// # Errors
@@ -270,7 +280,9 @@ impl Tracker {
     ///
     /// # Errors
     /// Where a CPU cannot be told.
-    pub(crate) fn start(&self) -> Result<(), BpfError> {
+    pub(crate) fn start(&mut self) -> Result<(), BpfError> {
+        // While nothing counts: what is read later has already gone on.
+        self.before = self.states()?;
         // Longest times are of one window only, so what there is of another goes.
         if self.tables {
             self.loaded.clear::<Source>("sources")?;
@@ -290,18 +302,27 @@ impl Tracker {
         self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, STOP))
     }
 
-    /// All times since the programs were loaded.
+    /// Times of the window, so far or from edge to edge.
     ///
     /// # Errors
     /// Where the kernel does not give the map.
     pub(crate) fn times(&self) -> Result<Times, BpfError> {
+        let since_start = |(cpu, after): (u32, Cpu)| {
+            let before = self.before.get(&cpu)?;
+            Some((cpu, difference(before, &after)))
+        };
+        let cpus = self.states()?.into_iter().filter_map(since_start).collect();
+        Ok(Times { cpus, halts: self.halts, calls: self.calls == Ok(true) })
+    }
+
+    /// States of the CPUs that are online.
+    fn states(&self) -> Result<BTreeMap<u32, Cpu>, BpfError> {
         let all = self.loaded.values::<u32, Cpu>("cpus")?;
         let states = all.into_iter().flat_map(|(_, states)| states).enumerate();
-        let cpus = states
+        Ok(states
             .map(|(cpu, state)| (cpu as u32, state))
             .filter(|(cpu, _)| self.online.contains(cpu))
-            .collect();
-        Ok(Times { cpus, halts: self.halts, calls: self.calls == Ok(true) })
+            .collect())
     }
 
     /// Interrupts of the window by source, each with a value for every possible CPU.
@@ -403,7 +424,7 @@ impl Source {
 }
 
 /// What has been counted between two readings of one state.
-pub(crate) fn difference(before: &Cpu, after: &Cpu) -> Cpu {
+fn difference(before: &Cpu, after: &Cpu) -> Cpu {
     let mut cpu = *after;
     for (ns, before) in cpu.ns.iter_mut().zip(before.ns) {
         *ns = ns.saturating_sub(before);

@@ -14,7 +14,7 @@ use wirecost_model::proportion::Proportion;
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
-use crate::tracker::{Cpu as Counted, Times, difference, online_cpus, slot};
+use crate::tracker::{Cpu as Counted, Times, online_cpus, slot};
 use pmu::Pmu;
 
 /// Source of a split of which every system call was timed.
@@ -57,6 +57,8 @@ impl Probe for Cpu {
 struct Watch {
     begin: Reading,
     end: Reading,
+    /// Of the window, where it was traced.
+    times: Option<Times>,
     missing: Vec<String>,
     /// None where there is none: cycles are then the TSC's rate times busy time.
     pmu: Option<Pmu>,
@@ -66,18 +68,16 @@ struct Watch {
 #[derive(Debug, Default)]
 struct Reading {
     at: Nanos,
-    times: Option<Times>,
     ticks: Option<CpuSnapshot>,
     processes: BTreeMap<u32, Nanos>,
     pmu: pmu::Reading,
 }
 
 impl Reading {
-    fn now(shared: &Shared, at: Nanos, pmu: Option<&Pmu>) -> Self {
+    fn now(at: Nanos, pmu: Option<&Pmu>) -> Self {
         Self {
             at,
             ticks: proc_stat::cpu_snapshot().ok(),
-            times: shared.tracker().and_then(|tracker| tracker.times().ok()),
             processes: process_time::cpu_times(),
             pmu: pmu.map(Pmu::read).unwrap_or_default(),
         }
@@ -85,15 +85,16 @@ impl Reading {
 }
 
 impl Session for Watch {
-    fn begin(&mut self, shared: &Shared, at: Nanos) {
+    fn begin(&mut self, _shared: &Shared, at: Nanos) {
         // An error shows as counts that are not there.
         let _ = self.pmu.as_ref().map(Pmu::start);
-        self.begin = Reading::now(shared, at, self.pmu.as_ref());
+        self.begin = Reading::now(at, self.pmu.as_ref());
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
         let _ = self.pmu.as_ref().map(Pmu::stop);
-        self.end = Reading::now(shared, at, self.pmu.as_ref());
+        self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
+        self.end = Reading::now(at, self.pmu.as_ref());
         self.missing.clear();
         if let Some(error) = shared.tracker_error() {
             self.missing.push(format!(
@@ -108,7 +109,7 @@ impl Session for Watch {
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
-        into.cpu = section(&self.begin, &self.end, part);
+        into.cpu = section(&self.begin, &self.end, self.times.as_ref(), part);
         let profile = shared.sampler().and_then(Sampler::profile);
         // Without names of kernel functions a task is not told from what interrupts it.
         let Some(profile) = profile.filter(|profile| profile.nameless.is_none()) else { return };
@@ -130,22 +131,24 @@ impl Session for Watch {
 }
 
 /// The section of a part of the machine, between two readings.
-fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
+fn section(
+    begin: &Reading,
+    end: &Reading,
+    times: Option<&Times>,
+    part: &Part,
+) -> Option<CpuSection> {
     let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
     let ticks = match (&begin.ticks, &end.ticks) {
         (Some(begin), Some(end)) => tick_times(begin, end, &wanted),
         _ => Vec::new(),
     };
-    let traced = match (&begin.times, &end.times) {
-        (Some(begin), Some(end)) => traced_times(begin, end, &wanted),
-        _ => Vec::new(),
-    };
+    let traced = times.map(|times| traced_times(times, &wanted)).unwrap_or_default();
     // To the nanosecond, where system calls are followed.
-    let spans = end.times.as_ref().is_some_and(|times| times.calls);
+    let spans = times.is_some_and(|times| times.calls);
     let of_spans: Vec<Option<UsrSys>> =
-        traced.iter().map(|(_, spent)| exact_split([spent])).collect();
+        traced.iter().map(|(_, spent)| exact_split([*spent])).collect();
     let usr_sys_of_all = match spans {
-        true => exact_split(traced.iter().map(|(_, spent)| spent)),
+        true => exact_split(traced.iter().map(|(_, spent)| *spent)),
         false => usr_sys(&ticks),
     };
     let traced: Vec<CpuTime> = traced.into_iter().map(|(time, _)| time).collect();
@@ -180,19 +183,12 @@ fn section(begin: &Reading, end: &Reading, part: &Part) -> Option<CpuSection> {
     })
 }
 
-fn traced_times(
-    begin: &Times,
-    end: &Times,
+fn traced_times<'a>(
+    times: &'a Times,
     wanted: &impl Fn(u32) -> bool,
-) -> Vec<(CpuTime, Counted)> {
-    end.cpus
-        .iter()
-        .filter(|(cpu, _)| wanted(**cpu))
-        .filter_map(|(cpu, after)| {
-            let spent = difference(begin.cpus.get(cpu)?, after);
-            Some((traced(*cpu, &spent, end.halts), spent))
-        })
-        .collect()
+) -> Vec<(CpuTime, &'a Counted)> {
+    let cpus = times.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
+    cpus.map(|(cpu, spent)| (traced(*cpu, spent, times.halts), spent)).collect()
 }
 
 fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
-use crate::tracker::{self, Source, SourceKind, Times, difference, slot};
+use crate::tracker::{self, Source, SourceKind, Times, slot};
 use tables::Counted;
 use vectors::Device;
 
@@ -91,6 +91,8 @@ struct Watch {
     end: Reading,
     /// By source, each with a value for every possible CPU; none where nothing was traced.
     sources: Option<BTreeMap<SourceKind, Vec<Source>>>,
+    /// Of the CPUs, where they were traced.
+    times: Option<Times>,
     missing: Vec<String>,
 }
 
@@ -101,7 +103,6 @@ struct Reading {
     interrupts: Vec<Line>,
     softirqs: Vec<Line>,
     softnet: Vec<Softnet>,
-    times: Option<Times>,
     /// CPU time of the thread of each CPU.
     ksoftirqd: BTreeMap<u32, Nanos>,
     napi: Option<Polls>,
@@ -136,7 +137,6 @@ impl Watch {
             interrupts: interrupts::interrupts().unwrap_or_default(),
             softirqs: interrupts::softirqs().unwrap_or_default(),
             softnet: softnet::read().unwrap_or_default(),
-            times: (!self.basic).then(|| shared.tracker()?.times().ok()).flatten(),
             ksoftirqd: self
                 .threads
                 .iter()
@@ -167,6 +167,7 @@ impl Session for Watch {
         self.end = self.read(shared, at);
         self.missing.clear();
         self.sources = None;
+        self.times = (!self.basic).then(|| shared.tracker()?.times().ok()).flatten();
         if !self.basic {
             let sources = match (shared.tracker(), shared.tracker_error()) {
                 (Some(tracker), _) => tracker.sources().map_err(|error| error.to_string()),
@@ -229,13 +230,10 @@ impl Watch {
         } else if interrupts.iter().any(|row| row.total.seconds.is_none()) && traced.is_some() {
             missing.push("times of interrupts for which the kernel has no tracepoint".to_owned());
         }
-        let unmatched =
-            traced.and(begin.times.as_ref().zip(end.times.as_ref())).map(|(begin, end)| {
-                let cpus = end.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
-                let spent =
-                    cpus.filter_map(|(cpu, after)| Some(difference(begin.cpus.get(cpu)?, after)));
-                spent.map(|spent| spent.unmatched).sum()
-            });
+        let unmatched = traced.and(self.times.as_ref()).map(|times| {
+            let cpus = times.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
+            cpus.map(|(_, spent)| spent.unmatched).sum()
+        });
         // One of each kind may be under way on a CPU when the window begins.
         if let Some(count) = unmatched.filter(|&count| count > 2 * cpus as u64) {
             missing.push(format!("{count} interrupts or softirqs whose beginning was not seen"));
@@ -257,7 +255,7 @@ impl Watch {
             napi: napi_rows(begin, end, part),
             softnet_total: softnet_sum(&softnet),
             softnet,
-            ksoftirqd: ksoftirqd(begin, end, &wanted),
+            ksoftirqd: ksoftirqd(begin, end, self.times.as_ref(), &wanted),
             unmatched,
             missing,
         }
@@ -406,6 +404,7 @@ fn softnet_sum(rows: &[SoftnetRow]) -> SoftnetRow {
 fn ksoftirqd(
     begin: &Reading,
     end: &Reading,
+    times: Option<&Times>,
     wanted: &impl Fn(u32) -> bool,
 ) -> Option<KsoftirqdUse> {
     let threads = end.ksoftirqd.iter().filter(|(cpu, _)| wanted(**cpu));
@@ -413,18 +412,14 @@ fn ksoftirqd(
         threads.filter_map(|(cpu, after)| Some(after.saturating_sub(*begin.ksoftirqd.get(cpu)?)));
     let used: Vec<Nanos> = used.collect();
     let (mut within, mut all) = (0, 0);
-    let traced = begin.times.as_ref().zip(end.times.as_ref());
-    for (before, after) in traced.iter().flat_map(|(begin, end)| {
-        let cpus = end.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
-        cpus.filter_map(|(cpu, after)| Some((begin.cpus.get(cpu)?, after)))
-    }) {
-        let spent = difference(before, after);
+    let cpus = times.iter().flat_map(|times| &times.cpus);
+    for (_, spent) in cpus.filter(|(cpu, _)| wanted(**cpu)) {
         within += slot::SOFTIRQS_IN_KSOFTIRQD.map(|slot| spent.ns[slot]).sum::<u64>();
         all += slot::SOFTIRQS.map(|slot| spent.ns[slot]).sum::<u64>();
     }
     (!used.is_empty()).then(|| KsoftirqdUse {
         seconds: seconds(used.iter().sum()),
-        softirq_seconds: traced.map(|_| seconds(within)),
+        softirq_seconds: times.map(|_| seconds(within)),
         share: (all > 0).then(|| within as f64 / all as f64),
     })
 }

@@ -6,7 +6,7 @@ use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection, UsrSy
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
 use crate::probes::cpu::exact_split;
-use crate::tracker::{Calls, Spent, Times, difference};
+use crate::tracker::{Calls, Spent, Times};
 
 /// Names by number, as the headers have them that this program was built with: build.rs.
 const NAMES: &[(u32, &str)] = include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
@@ -70,31 +70,20 @@ impl Probe for Syscalls {
 
 #[derive(Debug, Default)]
 struct Watch {
-    begin: Reading,
-    end: Reading,
+    begin: Nanos,
+    end: Nanos,
+    times: Option<Times>,
     missing: Vec<String>,
 }
 
-/// What is read at an edge of the window.
-#[derive(Debug, Default)]
-struct Reading {
-    at: Nanos,
-    times: Option<Times>,
-}
-
-impl Reading {
-    fn now(shared: &Shared, at: Nanos) -> Self {
-        Self { at, times: shared.tracker().and_then(|tracker| tracker.times().ok()) }
-    }
-}
-
 impl Session for Watch {
-    fn begin(&mut self, shared: &Shared, at: Nanos) {
-        self.begin = Reading::now(shared, at);
+    fn begin(&mut self, _shared: &Shared, at: Nanos) {
+        self.begin = at;
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end = Reading::now(shared, at);
+        self.end = at;
+        self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
         self.missing.clear();
         self.missing.extend(shared.tracker_error().map(str::to_owned));
     }
@@ -103,7 +92,7 @@ impl Session for Watch {
         let Some(tracker) = shared.tracker() else { return };
         match tracker.calls(part.pid) {
             Ok(calls) => {
-                let window = seconds(self.end.at.saturating_sub(self.begin.at));
+                let window = seconds(self.end.saturating_sub(self.begin));
                 into.syscalls = Some(section(&calls, window, self.usr_sys(part), part));
             }
             Err(error) => self.missing.push(error.to_string()),
@@ -117,13 +106,9 @@ impl Session for Watch {
 
 impl Watch {
     fn usr_sys(&self, part: &Part) -> Option<UsrSys> {
-        let (before, after) = (self.begin.times.as_ref()?, self.end.times.as_ref()?);
-        let wanted = |cpu: &u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
-        let cpus = after.cpus.iter().filter(|(cpu, _)| wanted(cpu));
-        let spent: Vec<_> = cpus
-            .filter_map(|(cpu, after)| Some(difference(before.cpus.get(cpu)?, after)))
-            .collect();
-        exact_split(&spent)
+        let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
+        let cpus = self.times.as_ref()?.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
+        exact_split(cpus.map(|(_, spent)| spent))
     }
 }
 
