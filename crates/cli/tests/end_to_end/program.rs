@@ -31,8 +31,12 @@ pub(crate) const SHORT: [&str; 7] =
 
 /// Where CPU time and cycles come from on this machine, for who runs the tests.
 pub(crate) fn sources() -> (&'static str, &'static str) {
+    use wirecost_linux::perf::{Event, Group, Hardware, Scope};
     use wirecost_linux::privilege::{TRACING, missing};
+    let cycles = Event::hardware(Hardware::Cycles, None);
+    let pmu = Group::open(Scope::Cpu(0), &[cycles]).is_ok();
     match missing(TRACING).is_empty() {
+        true if pmu => ("bpf", "pmu"),
         true => ("bpf", "tsc-exact"),
         false => ("proc-stat", "tsc-ticks"),
     }
