@@ -190,27 +190,31 @@ fn polls_fetch_what_the_device_received() {
     let links = Links::of(&here).expect("netlink");
     links.add_veth("eth0", "eth0", &there).expect("a pair");
     let far = Links::of(&there).expect("netlink");
-    for (links, address) in [(&links, [10, 99, 0, 1]), (&far, [10, 99, 0, 2])] {
+    for (links, address) in [(&links, [198, 18, 0, 1]), (&far, [198, 18, 0, 2])] {
         links.add_address("eth0", Ipv4Addr::from(address).into(), 24).expect("an address");
         links.up("eth0").expect("up");
     }
-    // The device is polled by a NAPI instance of its own where it does this and its peer none of those:
-    // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L330
-    let switch = |namespace: &NetNs, feature: &str, on| {
-        namespace.run(|| Ethtool::open()?.set_feature("eth0", feature, on)).expect("entered")
+    // The device is polled by a NAPI instance of its own where it does this and its peer not that.
+    here.run(|| Ethtool::open()?.set_feature("eth0", "rx-gro", true))
+        .expect("entered")
+        .expect("GRO");
+    // All kinds of it: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L330
+    let without_tso = || -> std::io::Result<()> {
+        let ethtool = Ethtool::open()?;
+        let kinds = ["tcp", "tcp-ecn", "tcp-mangleid", "tcp6"];
+        kinds.iter().try_for_each(|kind| {
+            ethtool.set_feature("eth0", &format!("tx-{kind}-segmentation"), false)
+        })
     };
-    switch(&here, "rx-gro", true).expect("GRO");
-    for kind in ["tcp", "tcp6", "tcp-ecn", "tcp-mangleid"] {
-        switch(&there, &format!("tx-{kind}-segmentation"), false).expect("TSO");
-    }
+    there.run(without_tso).expect("entered").expect("TSO");
     links.wait_until_running("eth0", Duration::from_secs(10)).expect("running");
     let sender = there
-        .run(|| UdpSocket::bind((Ipv4Addr::new(10, 99, 0, 2), 0)))
+        .run(|| UdpSocket::bind((Ipv4Addr::new(198, 18, 0, 2), 0)))
         .expect("entered")
         .expect("a socket");
 
     here.run(|| {
-        let receiver = UdpSocket::bind((Ipv4Addr::new(10, 99, 0, 1), 0)).expect("a socket");
+        let receiver = UdpSocket::bind((Ipv4Addr::new(198, 18, 0, 1), 0)).expect("a socket");
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let device = Some("eth0".to_owned());
         let part = Part { netns_of: Some(thread), device, ..of_machine() };

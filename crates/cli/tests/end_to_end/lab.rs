@@ -21,7 +21,7 @@ use wirecost_workload::language;
 
 use crate::connections::{Totals, established};
 use crate::honesty::{agent_command, member};
-use crate::program::{BINARY, Program, sources};
+use crate::program::{BINARY, Program, is_a_source_of_cycles, sources};
 
 #[test]
 fn each_host_has_its_cost() {
@@ -39,7 +39,7 @@ fn each_host_has_its_cost() {
         assert_eq!(host["cycles_per_kbyte"].as_f64().is_some_and(|c| c > 0.0), own_cpus);
         assert_eq!(host["cycles_reason"].is_null(), own_cpus);
         if own_cpus {
-            assert_eq!(host["cycles_source"], sources().1);
+            is_a_source_of_cycles(&host["cycles_source"]);
             all.extend(host["cpus"].as_array().unwrap());
         }
     }

@@ -29,13 +29,20 @@ const MARK: &str = "WIRECOST_TEST_MARK";
 pub(crate) const SHORT: [&str; 7] =
     ["--duration", "500ms", "--ramp", "100ms", "--interval", "100ms", "--quiet"];
 
-/// Where CPU time and cycles come from on this machine, for who runs the tests.
-pub(crate) fn sources() -> (&'static str, &'static str) {
+/// Where CPU time comes from on this machine, for who runs the tests; and cycles, which a virtual
+/// machine may or may not be shown the counters of.
+pub(crate) fn sources() -> (&'static str, &'static [&'static str]) {
     use wirecost_linux::privilege::{TRACING, missing};
     match missing(TRACING).is_empty() {
-        true => ("bpf", "tsc-exact"),
-        false => ("proc-stat", "tsc-ticks"),
+        true => ("bpf", &["pmu", "tsc-exact"]),
+        false => ("proc-stat", &["tsc-ticks"]),
     }
+}
+
+#[track_caller]
+pub(crate) fn is_a_source_of_cycles(value: &Value) {
+    let text = value.as_str().unwrap_or_default();
+    assert!(sources().1.contains(&text), "cycles of {value}");
 }
 
 /// One execution of the program that is being put together.

@@ -183,9 +183,11 @@ mod tests {
             assert!(own(&mut sampler) > 100);
             // Now there is room again.
             sampler.start().unwrap();
-            burn(20);
+            // The kernel throttles such a rate where its samples take too long.
+            while own(&mut sampler) == 0 {
+                burn(20);
+            }
             sampler.stop().unwrap();
-            assert!(own(&mut sampler) > 0);
             assert_eq!(sampler.lost(), lost);
         })
         .join()

@@ -18,7 +18,6 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &tcp::Tcp,
     &functions::Functions,
     &syscalls::Syscalls,
-    &functions::Functions,
 ];
 
 /// Those of `standard`. `NAME:basic` is what a probe can tell by /proc alone.

@@ -106,6 +106,9 @@ impl Session for Watch {
                 self.missing.push(format!("this kernel has no tracepoint {}", lacks.join(", ")));
             }
         }
+        if let Some(error) = shared.sampler_error() {
+            self.missing.push(format!("user and system time are divided by ticks: {error}"));
+        }
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
