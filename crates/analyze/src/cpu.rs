@@ -73,7 +73,7 @@ pub(crate) fn observed(observed: &Observed, cpus: Option<&[u32]>, seconds: f64) 
     let scale = seconds / observed.seconds;
     // Counted for all CPUs of the part together.
     let whole = times.len() == section.per_cpu.len();
-    let pmu = section.pmu.as_ref().filter(|_| whole);
+    let pmu = observed.pmu.as_ref().filter(|_| whole);
     Some(CpuUse {
         split: mean(per_cpu),
         source: section.source.clone(),

@@ -91,14 +91,6 @@ fn a_known_load_is_found_on_its_cpu_and_with_its_process() {
     assert_eq!(section.processes.len(), 1);
     assert!(section.processes[0].seconds >= 0.401, "{:?}", section.processes);
     assert!(!section.processes[0].kernel_thread);
-    // Cycles are counted where there is a PMU; elsewhere they are null, and never 0.
-    if let Some(pmu) = &section.pmu {
-        assert!(pmu.counted > 0.0 && pmu.counted <= 1.0, "{pmu:?}");
-        // No CPU is as slow as this.
-        assert!(pmu.cycles > 0.400 * 0.2e9, "{pmu:?}");
-        assert!(pmu.cycles_kernel.is_none_or(|kernel| kernel < pmu.cycles), "{pmu:?}");
-        assert!(pmu.instructions.is_none_or(|instructions| instructions > 0.0), "{pmu:?}");
-    }
 }
 
 #[test]

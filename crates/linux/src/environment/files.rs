@@ -82,10 +82,7 @@ impl Files<'_> {
                 .map(|cores| cores.iter().collect::<BTreeSet<_>>().len() as u32),
             threads: online.as_ref().map(|cpus| cpus.len() as u32),
             numa_nodes: self.numa_nodes(),
-            virtual_machine: cpuinfo
-                .as_deref()
-                .and_then(|text| field(text, "flags"))
-                .map(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor")),
+            virtual_machine: cpuinfo.as_deref().and_then(is_virtual),
             machine: self.machine(),
             mitigations: self.mitigations(),
             frequency_driver: self.text(&format!("{CPUS}/cpu0/cpufreq/scaling_driver")),
@@ -269,4 +266,10 @@ fn steal_percent(stat: &str) -> Option<f64> {
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// The hypervisor's flag of the CPU, in the text of /proc/cpuinfo. x86 only.
+pub(super) fn is_virtual(cpuinfo: &str) -> Option<bool> {
+    let flags = field(cpuinfo, "flags")?;
+    Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
 }

@@ -67,6 +67,12 @@ pub const SYSCTLS: &[&str] = &[
     "net.netfilter.nf_conntrack_max",
 ];
 
+/// Whether this is a virtual machine; `None` where the CPU does not say.
+#[must_use]
+pub fn virtual_machine() -> Option<bool> {
+    files::is_virtual(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
 /// The surroundings of the calling thread: its host, its network namespace and its rights.
 #[must_use]
 pub fn read() -> Environment {

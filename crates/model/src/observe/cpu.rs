@@ -103,8 +103,6 @@ pub struct CpuSection {
     pub processes_total: f64,
     /// Counts a second of the time-stamp counter, measured over the window.
     pub tsc_hz: Option<f64>,
-    /// Null where there is no PMU.
-    pub pmu: Option<PmuCounts>,
     /// /proc/stat minus what was traced; null where nothing was traced.
     pub tick_error: Option<TickError>,
 }

@@ -102,6 +102,7 @@ pub struct Observed {
     /// Length of the window as the probes cut it.
     pub seconds: f64,
     pub cpu: Option<CpuSection>,
+    pub pmu: Option<PmuCounts>,
     pub interrupts: Option<InterruptsSection>,
     pub segments: Option<SegmentsSection>,
     pub tcp: Option<TcpSection>,
@@ -113,6 +114,7 @@ impl Observed {
     /// Takes over what another pass saw and this one did not.
     pub fn complete_with(&mut self, other: Observed) {
         self.cpu = self.cpu.take().or(other.cpu);
+        self.pmu = self.pmu.take().or(other.pmu);
         // One pass may have counted what another timed.
         let timed = |section: &InterruptsSection| section.source == "bpf";
         if !self.interrupts.as_ref().is_some_and(timed) {

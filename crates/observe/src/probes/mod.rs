@@ -3,6 +3,7 @@
 mod cpu;
 mod functions;
 mod interrupts;
+mod pmu;
 mod segments;
 mod syscalls;
 mod tcp;
@@ -13,6 +14,7 @@ pub use functions::layers;
 /// Every probe, in the order of their sections.
 pub(crate) const ALL: &[&dyn Probe] = &[
     &cpu::Cpu,
+    &pmu::Pmu,
     &interrupts::Interrupts,
     &segments::Segments,
     &tcp::Tcp,
@@ -20,11 +22,12 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &syscalls::Syscalls,
 ];
 
-/// Those of `standard`. `NAME:basic` is what a probe can tell by /proc alone.
-const STANDARD: &[&str] = &["cpu", "functions", "interrupts:basic", "tcp:basic"];
+/// Those of `standard`. `NAME:basic` is what a probe can tell for little: by /proc alone, and of the
+/// PMU where it is not a hypervisor's.
+const STANDARD: &[&str] = &["cpu", "pmu:basic", "functions", "interrupts:basic", "tcp:basic"];
 
 /// Those that can be asked for as `NAME:basic`.
-const WITH_BASIC: &[&str] = &["interrupts", "tcp"];
+const WITH_BASIC: &[&str] = &["pmu", "interrupts", "tcp"];
 
 /// Those that cost too much to share a pass: by name, and in a pass of `deep`.
 const ALONE: &[&str] = &["syscalls"];
@@ -49,8 +52,8 @@ pub struct Set {
 impl Set {
     /// `standard` (`cpu`, `functions`, `interrupts:basic` and `tcp:basic`), `none`, `deep` (`standard`,
     /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass), or
-    /// names of probes with commas between them, each whole or, with `:basic` behind it, what /proc
-    /// alone tells.
+    /// names of probes with commas between them, each whole or, with `:basic` behind it, what it
+    /// tells for little.
     ///
     /// # Errors
     /// A name that is none of these.
@@ -65,7 +68,9 @@ impl Set {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
             "full" => {
-                vec![names().filter(|name| !ALONE.contains(name)).map(str::to_owned).collect()]
+                let cheap = |name| if name == "pmu" { "pmu:basic" } else { name };
+                let full = names().filter(|name| !ALONE.contains(name)).map(cheap);
+                vec![full.map(str::to_owned).collect()]
             }
             "deep" => {
                 let further = names().filter(|name| !STANDARD.contains(name));

@@ -1,7 +1,5 @@
 //! Where the time of every CPU went, to the nanosecond, and who used it.
 
-mod pmu;
-
 use std::collections::BTreeMap;
 
 use wirecost_linux::{proc_stat, process_time};
@@ -14,8 +12,7 @@ use wirecost_model::proportion::Proportion;
 
 use crate::probe::{About, Probe, Session, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
-use crate::tracker::{Cpu as Counted, Times, online_cpus, slot};
-use pmu::Pmu;
+use crate::tracker::{Cpu as Counted, Times, slot};
 
 /// Source of a split of which every system call was timed.
 const SPANS: &str = "spans";
@@ -49,7 +46,7 @@ impl Probe for Cpu {
         let _ = shared.need_tracker();
         // And without the sampler, how they divide task time.
         let _ = shared.need_sampler();
-        Ok(Box::new(Watch { pmu: Pmu::open(&online_cpus()).ok(), ..Watch::default() }))
+        Ok(Box::new(Watch::default()))
     }
 }
 
@@ -60,8 +57,6 @@ struct Watch {
     /// Of the window, where it was traced.
     times: Option<Times>,
     missing: Vec<String>,
-    /// None where there is none: cycles are then the TSC's rate times busy time.
-    pmu: Option<Pmu>,
 }
 
 /// What is read at an edge of the window.
@@ -70,31 +65,23 @@ struct Reading {
     at: Nanos,
     ticks: Option<CpuSnapshot>,
     processes: BTreeMap<u32, Nanos>,
-    pmu: pmu::Reading,
 }
 
 impl Reading {
-    fn now(at: Nanos, pmu: Option<&Pmu>) -> Self {
-        Self {
-            at,
-            ticks: proc_stat::cpu_snapshot().ok(),
-            processes: process_time::cpu_times(),
-            pmu: pmu.map(Pmu::read).unwrap_or_default(),
-        }
+    fn now(at: Nanos) -> Self {
+        Self { at, ticks: proc_stat::cpu_snapshot().ok(), processes: process_time::cpu_times() }
     }
 }
 
 impl Session for Watch {
     fn begin(&mut self, _shared: &Shared, at: Nanos) {
         // An error shows as counts that are not there.
-        let _ = self.pmu.as_ref().map(Pmu::start);
-        self.begin = Reading::now(at, self.pmu.as_ref());
+        self.begin = Reading::now(at);
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        let _ = self.pmu.as_ref().map(Pmu::stop);
         self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
-        self.end = Reading::now(at, self.pmu.as_ref());
+        self.end = Reading::now(at);
         self.missing.clear();
         if let Some(error) = shared.tracker_error() {
             self.missing.push(format!(
@@ -180,7 +167,6 @@ fn section(
         processes_total: used.iter().map(|process| process.seconds).sum(),
         processes: used.into_iter().take(LISTED).collect(),
         tsc_hz: tsc_hz(begin, end),
-        pmu: pmu::counts(&begin.pmu, &end.pmu, wanted),
         total,
         per_cpu,
     })

@@ -1,8 +1,4 @@
-//! Cycles, instructions and misses by the counters of the hardware.
-//!
-//! Not yet run on hardware but the PMU that a hypervisor shows one guest (AMD EPYC), where it agrees
-//! with perf-stat(1). Which events are chosen elsewhere is tested on fixtures only; groups and scaling
-//! on software events (`wirecost_linux::perf`).
+//! Counters of the PMU on each CPU: which events there are, and what they count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,14 +86,14 @@ struct OnCpu {
 
 /// Counters of all CPUs that have a PMU.
 #[derive(Debug)]
-pub(super) struct Pmu {
+pub(super) struct Counters {
     cpus: BTreeMap<u32, OnCpu>,
 }
 
 /// What the counters of each CPU showed.
 pub(super) type Reading = BTreeMap<u32, [Option<Counts>; 2]>;
 
-impl Pmu {
+impl Counters {
     /// Opens counters on these CPUs; they do not count yet.
     ///
     /// # Errors
@@ -269,7 +265,7 @@ mod tests {
     fn where_there_is_none_it_is_said() {
         let none: &[(&str, &[(&str, &str)])] = &[("software", &[("type", "1")])];
         assert!(found(none).is_empty());
-        assert!(Pmu::of(&[], &[0]).unwrap_err().contains("no PMU"));
+        assert!(Counters::of(&[], &[0]).unwrap_err().contains("no PMU"));
         assert!(cores(Path::new("/nowhere")).is_empty());
     }
 
