@@ -3,6 +3,7 @@
 mod agent;
 mod check;
 mod doctor;
+mod flame;
 mod lab;
 mod list;
 mod observe;
@@ -20,6 +21,7 @@ pub(crate) enum Command {
     Run(Box<run::Run>),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
+    Flame(flame::Flame),
     Check(check::Check),
     List(list::List),
     Agent(agent::Agent),
@@ -32,6 +34,7 @@ impl Command {
             Command::Run(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
+            Command::Flame(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 
 use crate::document::Document;
-use crate::program::{Program, is_a_source_of_cycles};
+use crate::program::{Finished, Program, is_a_source_of_cycles};
 
 fn named<'a>(document: &'a Document, list: &str, name: &str) -> &'a Value {
     let found = document.list(list).iter().find(|row| row["name"] == name);
@@ -173,4 +173,36 @@ fn what_cannot_be_observed_is_refused() {
         assert_eq!(finished.code, 2, "{finished}");
         assert!(finished.stderr.contains(words), "{finished}");
     }
+}
+
+#[test]
+fn a_flame_graph_is_drawn_of_a_run_and_of_the_change_between_two() {
+    if skip_without_tracing("a_flame_graph_is_drawn_of_a_run_and_of_the_change_between_two") {
+        return;
+    }
+    let before = Program::short_run("@stream", &["--json", "run.json"]).finish();
+    let after = Program::short_run("@rr", &["--json", "run.json"]).finish();
+    let text = |of: &Finished| of.json("run.json").to_string();
+    let flame = |arguments: &[&str]| {
+        let program = Program::new(["flame"]).args(arguments);
+        let program = program.file("before.json", &text(&before));
+        program.file("after.json", &text(&after)).finish()
+    };
+    let graph = flame(&["before.json"]);
+    assert_eq!(graph.code, 0, "{graph}");
+    assert!(graph.stdout.starts_with("<?xml") || graph.stdout.starts_with("<svg"), "{graph}");
+    assert!(graph.stdout.contains("tcp_sendmsg"), "the sender's path is in it");
+    let folded = flame(&["before.json", "--folded"]);
+    let samples: u64 = folded
+        .stdout
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .sum();
+    let seen = before.document();
+    assert_eq!(samples, seen.count("/observe/hosts/0/functions/samples"));
+    let change = flame(&["after.json", "--against", "before.json", "--per-byte"]);
+    assert!(change.stdout.contains("@rr: master, peer, against @stream"), "{change}");
+    let nobody = flame(&["before.json", "--host", "nobody"]);
+    assert_eq!(nobody.code, 2);
+    assert!(nobody.stderr.contains("has samples of master"), "{nobody}");
 }

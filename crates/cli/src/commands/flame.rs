@@ -1,0 +1,125 @@
+//! `wirecost flame`: a flame graph of what a run or an observation has sampled.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use wirecost_model::observe::{self, FoldedStacks, Observed, Watched};
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_report::flame::{self, Scale};
+use wirecost_store::{OBSERVATION, RUN};
+
+use crate::Failure;
+
+/// Draw a flame graph (SVG) of the functions that a run sampled, or of what changed between two.
+///
+/// A RESULT is what `--json FILE` or `--out DIR` of `run` and `observe` wrote. The graph goes to
+/// standard output; open it in a browser.
+#[derive(Debug, Args)]
+pub(crate) struct Flame {
+    /// JSON of a run or an observation, or a record.
+    #[arg(value_name = "RESULT")]
+    result: PathBuf,
+
+    /// Another result to compare with: red is what RESULT has more of, blue what it has less of.
+    #[arg(long, value_name = "RESULT")]
+    against: Option<PathBuf>,
+
+    /// Compare samples per byte moved rather than shares of all samples.
+    #[arg(long, requires = "against")]
+    per_byte: bool,
+
+    /// The host whose samples are meant, where there are several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+
+    /// Write folded stacks instead, a line each, for other tools.
+    #[arg(long, conflicts_with = "against")]
+    folded: bool,
+}
+
+/// What a result has for a graph.
+struct Profile {
+    title: String,
+    stacks: FoldedStacks,
+    /// Application bytes, or those of a device.
+    bytes: u64,
+}
+
+impl Flame {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        let profile = self.load(&self.result)?;
+        let mut out = io::stdout().lock();
+        let written = match &self.against {
+            _ if self.folded => out.write_all(profile.stacks.to_text().as_bytes()),
+            None => flame::write(&mut out, &profile.title, &profile.stacks),
+            Some(path) => {
+                let before = self.load(path)?;
+                let scale = self.scale(&before, &profile)?;
+                let title = format!("{}, against {}", profile.title, before.title);
+                flame::write_difference(&mut out, &title, &before.stacks, &profile.stacks, scale)
+            }
+        };
+        // A reader that has seen enough (`| head`) is no failure.
+        let _ = written;
+        Ok(Status::Ok)
+    }
+
+    fn scale(&self, before: &Profile, after: &Profile) -> Result<Scale, Failure> {
+        match (self.per_byte, before.bytes, after.bytes) {
+            (false, _, _) => Ok(Scale::Total),
+            (true, 0, _) | (true, _, 0) => {
+                Err(Failure::usage("no byte moved in one of the two, so nothing is per byte"))
+            }
+            (true, before, after) => Ok(Scale::Factor(before as f64 / after as f64)),
+        }
+    }
+
+    fn load(&self, path: &Path) -> Result<Profile, Failure> {
+        let file = match path.is_dir() {
+            true => [RUN, OBSERVATION]
+                .map(|name| path.join(name))
+                .into_iter()
+                .find(|file| file.exists())
+                .ok_or_else(|| Failure::usage(format!("{} is no record", path.display())))?,
+            false => path.to_owned(),
+        };
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("cannot read {}: {error}", file.display()))
+        };
+        let text = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        let (title, hosts, bytes) = if value["schema"] == observe::SCHEMA {
+            let watched: Watched = serde_json::from_value(value).map_err(|error| failed(&error))?;
+            let moved = watched.devices.iter().map(|device| device.rx_bytes + device.tx_bytes);
+            ("observation".to_owned(), watched.hosts, moved.sum())
+        } else {
+            let run: Run = serde_json::from_value(value).map_err(|error| failed(&error))?;
+            let moved = run.throughput.map_or(0, |moved| moved.tx_bytes + moved.rx_bytes);
+            (run.profile, run.observe.map(|observe| observe.hosts).unwrap_or_default(), moved)
+        };
+        let host = self.pick(&hosts, path)?;
+        let functions = host.functions.as_ref().ok_or_else(|| {
+            Failure::usage(format!("{} has no samples of {}", path.display(), host.host))
+        })?;
+        let title = format!("{title}: {}", host.covers.join(", "));
+        Ok(Profile { title, stacks: functions.stacks.clone(), bytes })
+    }
+
+    fn pick<'a>(&self, hosts: &'a [Observed], path: &Path) -> Result<&'a Observed, Failure> {
+        let found = match &self.host {
+            None => hosts.first(),
+            Some(name) => hosts.iter().find(|host| host.covers.contains(name)),
+        };
+        found.ok_or_else(|| {
+            let names: Vec<&str> = hosts.iter().map(|host| host.host.as_str()).collect();
+            Failure::usage(match names.is_empty() {
+                true => format!("nothing was observed in {}", path.display()),
+                false => format!("{} has samples of {}", path.display(), names.join(", ")),
+            })
+        })
+    }
+}
