@@ -43,6 +43,10 @@ pub struct FunctionsSection {
     pub samples: u64,
     pub kernel_samples: u64,
     pub user_samples: u64,
+    /// Busy samples that the busy time of the CPUs asks for, where that was traced. Far fewer than
+    /// these come from CPUs that are idle now and then on some virtual machines, whose timers do not
+    /// reach the sampler then.
+    pub expected_samples: Option<u64>,
     /// Samples of all CPUs that found no room.
     pub lost: u64,
     /// Most first. With `unmapped` they add up to 1.

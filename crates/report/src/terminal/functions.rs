@@ -78,6 +78,14 @@ fn about(out: &mut dyn Write, section: &FunctionsSection, look: &Look) -> io::Re
         section.hz,
         count(section.kernel_samples),
     );
+    // Some virtual machines give no sample of a CPU that was idle just before.
+    if let Some(expected) = section.expected_samples.filter(|all| section.samples * 2 < *all) {
+        about += &format!(
+            "; its busy time asks for {} samples, so this machine does not sample it evenly, and what \
+             follows idle time is seen too little",
+            count(expected)
+        );
+    }
     if section.lost > 0 {
         about += &format!("; {} lost", count(section.lost));
     }
@@ -130,6 +138,7 @@ mod tests {
             samples: 1980,
             kernel_samples: 1900,
             user_samples: 80,
+            expected_samples: Some(1_000),
             lost: 0,
             layers: vec![
                 layer("copy", 0.412, Some(329.6)),

@@ -82,7 +82,14 @@ impl Session for Watch {
         if profile.lost > 0 {
             self.missing.push(format!("{} samples found no room and were lost", profile.lost));
         }
-        into.functions = Some(section(profile, sampler.per_second(), part));
+        let mut section = section(profile, sampler.per_second(), part);
+        // Of one process the busy time of the CPUs says nothing.
+        let traced = into.cpu.as_ref().filter(|cpu| cpu.source == "bpf" && part.pid.is_none());
+        section.expected_samples = traced.map(|cpu| {
+            let busy = cpu.total.task + cpu.total.irq + cpu.total.softirq;
+            (busy * f64::from(section.hz)).round() as u64
+        });
+        into.functions = Some(section);
     }
 
     fn missing(&self) -> Vec<String> {
@@ -147,6 +154,7 @@ fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection 
         samples: all,
         kernel_samples: kernel,
         user_samples: all - kernel,
+        expected_samples: None,
         lost: profile.lost,
         layers,
         functions: rows(profile, &verdicts, &found, all),
