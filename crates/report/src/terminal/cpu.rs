@@ -13,12 +13,9 @@ const LEAST: f64 = 0.1;
 /// Rows of the table of processes.
 const PROCESSES: usize = 6;
 
-/// Writes the section; `of` says of whom, where that is in doubt.
+/// Writes the section but for its processes; `of` says of whom, where that is in doubt.
 pub fn write(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -> io::Result<()> {
-    if section.source == "bpf" {
-        traced(out, section, of, look)?;
-    }
-    processes(out, section, of, look)
+    if section.source == "bpf" { traced(out, section, of, look) } else { Ok(()) }
 }
 
 /// A row a CPU; the softirqs that took time have columns of their own.
@@ -78,7 +75,8 @@ fn traced(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -> i
     Ok(())
 }
 
-fn processes(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -> io::Result<()> {
+/// Those that used most, of the whole machine.
+pub fn processes(out: &mut dyn Write, section: &CpuSection, look: &Look) -> io::Result<()> {
     let wall = section.total.wall / section.per_cpu.len().max(1) as f64;
     let share = |process: &ProcessTime| process.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
     let shown: Vec<&ProcessTime> = section
@@ -90,9 +88,8 @@ fn processes(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -
     if shown.is_empty() {
         return Ok(());
     }
-    let title = if of.is_empty() { "process" } else { "process (of the machine)" };
     let mut table =
-        Table::new(&[text(title, 0), number("pid", 1), number("% of a CPU", 0), text("", 2)]);
+        Table::new(&[text("process", 0), number("pid", 1), number("% of a CPU", 0), text("", 2)]);
     for process in shown {
         table.row(vec![
             process.name.clone(),

@@ -372,6 +372,9 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         };
         sections(out, host, observe.hosts.len() > 1, &wanted, look)?;
     }
+    if let Some(section) = observe.hosts.iter().find_map(|host| host.cpu.as_ref()) {
+        cpu::processes(out, section, look)?;
+    }
     writeln!(out)?;
     reports(out, &observe.probes, look)?;
     let cost = match (&observe.cost, &observe.cost_reason) {

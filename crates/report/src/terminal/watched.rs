@@ -6,7 +6,7 @@ use wirecost_model::observe::Watched;
 
 use super::columns::{Table, number, text};
 use super::quantity::{bytes, count, seconds};
-use super::{Look, cycles, explain, figure, labelled, note, percent, reports, sections};
+use super::{Look, cpu, cycles, explain, figure, labelled, note, percent, reports, sections};
 
 /// Writes the tables of a host that was observed.
 pub fn write(out: &mut dyn Write, document: &Watched, look: &Look) -> io::Result<()> {
@@ -41,6 +41,9 @@ pub fn write(out: &mut dyn Write, document: &Watched, look: &Look) -> io::Result
     devices(out, document, length, look)?;
     for host in &document.hosts {
         sections(out, host, false, &|_| true, look)?;
+        if let Some(section) = &host.cpu {
+            cpu::processes(out, section, look)?;
+        }
     }
     reports(out, &document.probes, look)?;
     for warning in &document.warnings {
