@@ -99,6 +99,12 @@ fn cycles(environment: &Environment) -> ProbeState {
     let tsc =
         cpu.constant_tsc == Some(true) && environment.kernel.clocksource.as_deref() == Some("tsc");
     let (status, reason) = match (no_pmu, tsc) {
+        (None, true) if cpu.virtual_machine != Some(false) => (
+            ProbeStatus::Ready,
+            "the rate of the TSC times the busy time; the PMU that is there too can cost a virtual \
+             machine half of its throughput, so it is read only where `pmu` is named"
+                .to_owned(),
+        ),
         (None, _) => (ProbeStatus::Ready, "counted by the PMU".to_owned()),
         (Some(why), true) => (
             ProbeStatus::Partial,
