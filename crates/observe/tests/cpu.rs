@@ -157,3 +157,39 @@ fn task_time_is_divided_as_it_was_used() {
     let (low, high) = (low - 0.01, high + 0.01);
     assert!(low <= range.1 && range.0 <= high, "{low}..{high}, and is {range:?}");
 }
+
+#[test]
+fn two_observers_do_not_disturb_each_other() {
+    if privilege::skip_without_tracing("two_observers_do_not_disturb_each_other") {
+        return;
+    }
+    let open = || {
+        let request = ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![of_machine()] };
+        Observer::open(request)
+    };
+    let (mut outer, mut inner) = (open(), open());
+    outer.attach();
+    outer.begin();
+    inner.attach();
+    inner.begin();
+    burn(first_cpu(), 200);
+    inner.end();
+    inner.detach();
+    outer.end();
+    outer.detach();
+    let (outer, inner) = (outer.take(), inner.take());
+    for (seen, other) in [(&outer, &inner), (&inner, &outer)] {
+        assert_eq!(seen.probes[0].status, ProbeStatus::Ready);
+        assert_eq!(seen.probes[0].cost.hooks, other.probes[0].cost.hooks);
+        for time in &section(seen).per_cpu {
+            let parts = time.idle + time.idle_loop.unwrap() + time.task + time.irq + time.softirq;
+            assert!((parts - time.wall).abs() < 1e-6, "{time:?}");
+        }
+    }
+    // The one window is within the other.
+    for (whole, part) in section(&outer).per_cpu.iter().zip(&section(&inner).per_cpu) {
+        assert!(part.task <= whole.task + 1e-4, "{part:?} of {whole:?}");
+        assert!(part.softirq <= whole.softirq + 1e-4, "{part:?} of {whole:?}");
+        assert!(part.switches <= whole.switches);
+    }
+}

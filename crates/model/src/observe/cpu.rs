@@ -93,6 +93,8 @@ pub struct CpuSection {
     pub source: String,
     pub total: CpuTime,
     pub per_cpu: Vec<CpuTime>,
+    /// Where `usr_sys` comes from: `sampled`, `spans` or `proc-stat`.
+    pub usr_sys_source: Option<String>,
     /// Null where neither samples nor ticks tell.
     pub usr_sys: Option<UsrSys>,
     /// The same by CPU, in the order of `per_cpu`; null without samples there.

@@ -9,6 +9,7 @@ use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput,
 };
+use wirecost_linux::privilege::{TRACING, missing};
 use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -116,7 +117,10 @@ impl Loaded {
         let result = Self::open_and_load(compiled, options, &btf);
         result
             .map_err(|error| match error.kind() {
-                libbpf_rs::ErrorKind::PermissionDenied => BpfError::NotPermitted,
+                // The verifier says no with the same error.
+                libbpf_rs::ErrorKind::PermissionDenied if !missing(TRACING).is_empty() => {
+                    BpfError::NotPermitted
+                }
                 _ => BpfError::Load {
                     object: compiled.name,
                     reason: error.to_string(),
@@ -356,4 +360,36 @@ fn recursion_misses(fd: i32) -> Option<u64> {
 /// CPUs that maps per CPU have values for.
 pub(crate) fn possible_cpus() -> usize {
     libbpf_rs::num_possible_cpus().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_linux::privilege;
+
+    use super::*;
+
+    #[test]
+    fn what_the_verifier_says_is_told() {
+        if privilege::skip_without_tracing("what_the_verifier_says_is_told") {
+            return;
+        }
+        let refused = Loaded::load(compiled!("refused", "bpf_refused"), &Options::default());
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("the BPF object refused was not loaded"), "{error}");
+        assert!(error.contains("map_value_or_null"), "{error}");
+    }
+
+    #[test]
+    fn a_map_that_is_not_there_or_of_another_size_is_an_error() {
+        if privilege::skip_without_tracing("a_map_that_is_not_there_or_of_another_size_is_an_error")
+        {
+            return;
+        }
+        let tracker = compiled!("tracker", "tracker_tracker");
+        let loaded = Loaded::load(tracker, &Options::default()).unwrap();
+        let error = loaded.values::<u32, u64>("no_map").unwrap_err().to_string();
+        assert!(error.contains("no_map"), "{error}");
+        let error = loaded.values::<u32, u64>("cpus").unwrap_err().to_string();
+        assert!(error.contains("bytes, not 8"), "{error}");
+    }
 }

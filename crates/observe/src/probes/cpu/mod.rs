@@ -99,20 +99,21 @@ impl Session for Watch {
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
-        into.cpu = section(&self.begin, &self.end, self.times.as_ref(), part);
-        let profile = shared.sampler().and_then(Sampler::profile);
-        // Without names of kernel functions a task is not told from what interrupts it.
-        let Some(profile) = profile.filter(|profile| profile.nameless.is_none()) else { return };
-        // Where system calls were timed, the split is exact already.
-        let exact = |section: &&mut CpuSection| {
-            section.usr_sys.as_ref().is_some_and(|split| split.source == SPANS)
+        let Some(mut section) = section(&self.begin, &self.end, self.times.as_ref(), part) else {
+            return;
         };
-        if let Some(section) = into.cpu.as_mut().filter(|section| !exact(section)) {
+        // Where system calls were timed, the split is exact already. Without names of kernel functions
+        // a task is not told from what interrupts it.
+        let exact = section.usr_sys.as_ref().is_some_and(|split| split.source == SPANS);
+        let profile = shared.sampler().and_then(Sampler::profile);
+        if let Some(profile) = profile.filter(|profile| !exact && profile.nameless.is_none()) {
             let cpus: Vec<u32> = section.per_cpu.iter().filter_map(|time| time.cpu).collect();
             section.usr_sys = sampled(profile, |cpu| cpus.contains(&cpu));
             section.usr_sys_per_cpu =
                 cpus.iter().map(|&only| sampled(profile, |cpu| cpu == only)).collect();
         }
+        section.usr_sys_source = section.usr_sys.as_ref().map(|split| split.source.clone());
+        into.cpu = Some(section);
     }
 
     fn missing(&self) -> Vec<String> {
@@ -162,6 +163,7 @@ fn section(
         source: source.to_owned(),
         tick_error: (source == "bpf" && !sampled.is_empty())
             .then(|| tick_error(&sum(&sampled), &total)),
+        usr_sys_source: None,
         usr_sys: usr_sys_of_all,
         usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
         processes_total: used.iter().map(|process| process.seconds).sum(),
