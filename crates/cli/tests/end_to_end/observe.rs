@@ -137,6 +137,25 @@ fn without_rights_the_ticks_are_left() {
     assert_eq!(document.text("/observe/hosts/0/cpu/source"), "proc-stat");
 }
 
+/// What a probe can do is asked of the probe, before any run.
+#[test]
+fn the_doctor_knows_what_is_missing_without_rights() {
+    let finished = Program::unprivileged(&["doctor", "--json", "run.json"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let document = finished.json("run.json");
+    let status = |name: &str| {
+        let probes = document["probes"].as_array().expect("probes");
+        let probe = probes.iter().find(|probe| probe["name"] == name).expect("the probe");
+        assert!(probe["reason"].is_string(), "{probe:#}");
+        probe["status"].as_str().expect("a status").to_owned()
+    };
+    for (probe, expected) in
+        [("cpu", "partial"), ("interrupts", "partial"), ("tcp", "partial"), ("segments", "no")]
+    {
+        assert_eq!(status(probe), expected, "{probe}");
+    }
+}
+
 #[test]
 fn a_host_is_observed_while_others_make_the_traffic() {
     let load = ["run", "@stream", "--observe", "none", "--ramp", "0s", "--duration", "4s"];

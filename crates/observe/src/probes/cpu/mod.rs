@@ -46,7 +46,7 @@ impl Probe for Cpu {
         let _ = shared.need_tracker();
         // And without the sampler, how they divide task time.
         let _ = shared.need_sampler();
-        Ok(Box::new(Watch::default()))
+        Ok(Box::new(Watch { missing: missing(shared), ..Watch::default() }))
     }
 }
 
@@ -82,20 +82,7 @@ impl Session for Watch {
     fn end(&mut self, shared: &Shared, at: Nanos) {
         self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
         self.end = Reading::now(at);
-        self.missing.clear();
-        if let Some(error) = shared.tracker_error() {
-            self.missing.push(format!(
-                "CPU time is sampled by ticks (/proc/stat), which is coarse and often wrong: {error}"
-            ));
-        } else if let Some(tracker) = shared.tracker() {
-            let lacks: Vec<&str> = tracker.missing().iter().map(String::as_str).collect();
-            if !lacks.is_empty() {
-                self.missing.push(format!("this kernel has no tracepoint {}", lacks.join(", ")));
-            }
-        }
-        if let Some(error) = shared.sampler_error() {
-            self.missing.push(format!("user and system time are divided by ticks: {error}"));
-        }
+        self.missing = missing(shared);
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
@@ -119,6 +106,25 @@ impl Session for Watch {
     fn missing(&self) -> Vec<String> {
         self.missing.clone()
     }
+}
+
+/// What the tracker and the sampler do not tell.
+fn missing(shared: &Shared) -> Vec<String> {
+    let mut missing = Vec::new();
+    if let Some(error) = shared.tracker_error() {
+        missing.push(format!(
+            "CPU time is sampled by ticks (/proc/stat), which is coarse and often wrong: {error}"
+        ));
+    } else if let Some(tracker) = shared.tracker() {
+        let lacks: Vec<&str> = tracker.missing().iter().map(String::as_str).collect();
+        if !lacks.is_empty() {
+            missing.push(format!("this kernel has no tracepoint {}", lacks.join(", ")));
+        }
+    }
+    if let Some(error) = shared.sampler_error() {
+        missing.push(format!("user and system time are divided by ticks: {error}"));
+    }
+    missing
 }
 
 /// The section of a part of the machine, between two readings.

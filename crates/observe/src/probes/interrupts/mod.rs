@@ -74,9 +74,21 @@ impl Probe for Interrupts {
                     })
                     .map_err(|error| error.to_string()),
             );
+            watch.missing.extend(shared.tracker_error().map(not_timed));
+            watch
+                .missing
+                .extend(watch.napi.as_ref().and_then(|napi| napi.as_ref().err()).map(unpolled));
         }
         Ok(Box::new(watch))
     }
+}
+
+fn not_timed(error: &str) -> String {
+    format!("interrupts and softirqs are counted by /proc, not timed: {error}")
+}
+
+fn unpolled(error: &String) -> String {
+    format!("polls of NAPI were not watched: {error}")
 }
 
 #[derive(Debug, Default)]
@@ -176,13 +188,11 @@ impl Session for Watch {
             };
             match sources {
                 Ok(sources) => self.sources = Some(sources),
-                Err(error) => self.missing.push(format!(
-                    "interrupts and softirqs are counted by /proc, not timed: {error}"
-                )),
+                Err(error) => self.missing.push(not_timed(&error)),
             }
         }
         if let Some(Err(error)) = &self.napi {
-            self.missing.push(format!("polls of NAPI were not watched: {error}"));
+            self.missing.push(unpolled(error));
         }
     }
 

@@ -48,7 +48,9 @@ impl Probe for Tcp {
             true => None,
             false => Some(load(shared).map_err(|error| error.to_string())),
         };
-        Ok(Box::new(Watch { bpf, ..Watch::default() }))
+        let refused = bpf.as_ref().and_then(|bpf| bpf.as_ref().err());
+        let missing = refused.map(|error| without_bpf(error)).into_iter().collect();
+        Ok(Box::new(Watch { bpf, missing, ..Watch::default() }))
     }
 }
 
