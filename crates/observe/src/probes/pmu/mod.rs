@@ -28,8 +28,8 @@ impl Probe for Pmu {
                     prediction, as the hardware counts them; cycles per KByte then are of these",
             needs: "counters of the CPU, and root, CAP_PERFMON or kernel.perf_event_paranoid <= 0; \
                     of a virtual machine they are read only where `pmu` is named",
-            costs: "nothing that shows on hardware; on a virtual machine each exit to the hypervisor \
-                    has the counters switched, which has cost half of the throughput",
+            costs: "on hardware not measured yet; on the one virtual machine it was tried on, half of \
+                    the throughput of a stream between two hosts",
             blind: "tried on one guest with an AMD EPYC, not yet run on other hardware; events that \
                     take turns on few counters are scaled up (see counted)",
         }
