@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use wirecost_linux::clock::{Monotonic, sleep};
@@ -137,17 +138,23 @@ impl Observe {
         let slice = Duration::from_millis(self.slice);
         let slices = self.pairs * variants.len() as u32 * 2 + 1;
         let each = slice + Duration::from_nanos(SETTLE * 2);
-        let length = each * slices + Duration::from_secs(2);
+        // What attaching takes beyond that is not known before.
+        let length = each * slices * 5 / 4 + Duration::from_secs(2);
         let over = AtomicBool::new(false);
+        let (began, begins) = channel();
         let (rates, slices) = std::thread::scope(|scope| {
             let traffic = scope.spawn(|| {
-                let rates = load.run(wirecost, length);
+                let rates = load.run(wirecost, length, &began);
                 over.store(true, Ordering::Relaxed);
                 rates
             });
-            // Set-up and ramp take a little more than a second.
-            sleep(1_500 * MILLISECOND);
-            let slices = self.toggle(variants, &over);
+            let slices = match begins.recv() {
+                Ok(ramp) => {
+                    sleep(ramp);
+                    self.toggle(variants, &over)
+                }
+                Err(_) => Err("the traffic did not begin".to_owned()),
+            };
             let rates = traffic.join().map_err(|_| "the traffic ended in a panic".to_owned());
             (rates.flatten(), slices)
         });

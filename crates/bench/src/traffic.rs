@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use wirecost_fleet::controller::{self, Member, Settings};
 use wirecost_fleet::host::AgentHost;
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, seconds};
+use wirecost_model::event::Event;
 use wirecost_model::measure::PhaseResult;
 use wirecost_model::outcome::Outcome;
 use wirecost_model::plan::EngineKind;
@@ -51,8 +53,14 @@ impl Traffic {
         Ok(profile)
     }
 
-    /// Runs for so long, on this machine. Blocks.
-    pub(crate) fn run(&self, wirecost: &Path, length: Duration) -> Result<Rates, String> {
+    /// Runs for so long, on this machine. Blocks; `began` is told when the phase that counts begins,
+    /// and how long its ramp is.
+    pub(crate) fn run(
+        &self,
+        wirecost: &Path,
+        length: Duration,
+        began: &Sender<Nanos>,
+    ) -> Result<Rates, String> {
         let profile = self.profile(length)?;
         let member = |name: &str| -> Result<Member, String> {
             let mut command = Command::new(wirecost);
@@ -80,7 +88,13 @@ impl Traffic {
         };
         let members = vec![member("master")?, member("peer")?];
         let stop = AtomicBool::new(false);
-        let outcome = controller::run(&profile, members, &settings, &stop, &mut ());
+        let mut listener = |event: &Event| {
+            if let Event::PhaseStarted { ramp, headline: true, .. } = event {
+                // Who does not listen any more has an error to tell.
+                let _ = began.send(*ramp);
+            }
+        };
+        let outcome = controller::run(&profile, members, &settings, &stop, &mut listener);
         match outcome.status {
             Status::Ok => Rates::of(&outcome),
             _ => Err(outcome.error.unwrap_or_else(|| "the run failed".to_owned())),

@@ -124,14 +124,19 @@ pub fn drivers() -> BTreeMap<u32, String> {
 /// none where nothing stands there. Buses are in no network namespace.
 #[must_use]
 pub fn of_device(place: &str) -> Option<Vec<u32>> {
-    ["pci", "platform", "virtio", "vmbus"]
-        .iter()
-        .map(|bus| PathBuf::from(format!("/sys/bus/{bus}/devices/{place}")))
-        .find(|path| path.exists())
-        .map(|path| of_bus_device(&path))
+    on_a_bus(Path::new("/"), place).map(|path| of_bus_device(&path))
 }
 
-fn of_bus_device(path: &Path) -> Vec<u32> {
+/// Directory of the device at a place on a bus, in the files of the kernel below `root`.
+pub(crate) fn on_a_bus(root: &Path, place: &str) -> Option<PathBuf> {
+    ["pci", "platform", "virtio", "vmbus", "xen"]
+        .iter()
+        .map(|bus| root.join(format!("sys/bus/{bus}/devices/{place}")))
+        .find(|path| path.exists())
+}
+
+/// The interrupts of a device by its directory, ascending.
+pub(crate) fn of_bus_device(path: &Path) -> Vec<u32> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let mut irqs: Vec<u32> = children(&path.join("msi_irqs")).iter().filter_map(number).collect();
     if irqs.is_empty() {

@@ -41,6 +41,8 @@ pub(crate) struct Traffic {
     pub(crate) interval: f64,
     pub(crate) ramp: f64,
     pub(crate) window: f64,
+    /// Time without observers before and after the window, each in five parts; 0 for none.
+    pub(crate) beside: f64,
     /// Longest ordinary lateness of a cut, seconds.
     pub(crate) jitter: f64,
     /// Most lateness of the few cuts that are very late, seconds.
@@ -69,6 +71,7 @@ impl Default for Traffic {
             interval: 1.0,
             ramp: 1.0,
             window: 5.0,
+            beside: 0.0,
             jitter: 0.0,
             late: 0.0,
             worker_skew: 0.0,
@@ -114,7 +117,7 @@ impl Random {
 
 impl Traffic {
     fn moved(&self, rate: f64, since_begin: f64) -> u64 {
-        let stop = self.ramp + self.window;
+        let stop = self.end();
         let t = since_begin.clamp(0.0, stop);
         let turn = std::f64::consts::TAU * self.swings_per_second;
         // The integral of rate * (1 + swing * cos): never falls while swing is at most 1.
@@ -123,9 +126,15 @@ impl Traffic {
         (operations as u64) * self.operation_bytes
     }
 
+    /// When no more is sent.
+    fn end(&self) -> f64 {
+        let beside = if self.beside > 0.0 { self.beside + 0.1 } else { 0.0 };
+        self.ramp + self.window + beside
+    }
+
     fn bytes(&self, side: Side, t: f64, kept: f64) -> Bytes {
         let received = |rate| (self.moved(rate, t - self.transit) as f64 * kept) as u64;
-        let under_way = if self.blocking && t < self.ramp + self.window + self.transit {
+        let under_way = if self.blocking && t < self.end() + self.transit {
             self.connections * self.operation_bytes
         } else {
             0
@@ -216,7 +225,14 @@ impl Traffic {
             number += 1.0;
         }
         edges.push((Edge::WindowEnd, end));
-        edges.push((Edge::PhaseEnd, end + self.transit + 0.01));
+        if self.beside > 0.0 {
+            let parts = |begin: f64| (0..=5).map(move |n| begin + f64::from(n) * self.beside / 5.0);
+            let before = parts(self.ramp - 0.1 - self.beside);
+            edges.extend(before.chain(parts(end + 0.1)).map(|at| (Edge::Unobserved, at)));
+            edges.sort_by(|a, b| a.1.total_cmp(&b.1));
+        }
+        let last = edges.last().map_or(end, |(_, at)| *at);
+        edges.push((Edge::PhaseEnd, last + self.transit + 0.01));
         edges
     }
 
@@ -265,7 +281,8 @@ impl Traffic {
         }
         let mut transactions = Histogram::new();
         (1..=1000).for_each(|n| transactions.record(n * 1000));
-        let window_start = cuts[1].at;
+        let window_start =
+            cuts.iter().find(|cut| cut.edge == Edge::WindowStart).map_or(0, |cut| cut.at);
         PhaseResult {
             phase: 0,
             flowops: vec![key(side, 0), key(side, 1)],

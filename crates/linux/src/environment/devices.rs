@@ -1,22 +1,25 @@
 //! Network devices of the calling thread's namespace.
 
+use std::fs;
+
 use wirecost_model::environment::{Device, Vector};
 
 use super::files::Files;
 use crate::ethtool::{Driver, Ethtool};
+use crate::interrupts::{self, Line};
 use crate::link::{Link, Links};
 
 /// `None` when the kernel does not list them.
 pub(super) fn read(files: &Files<'_>) -> Option<Vec<Device>> {
     let links = Links::here().and_then(|links| links.list()).ok()?;
     let ethtool = Ethtool::open().ok();
-    let interrupts = files.text("proc/interrupts");
+    let lines = files.text("proc/interrupts").map(|text| interrupts::parse(&text));
     let mut devices: Vec<Device> =
         links.into_iter().map(|link| device(link, ethtool.as_ref())).collect();
     for device in &mut devices {
         if let Some(bus) = &device.bus {
             device.numa_node = numa_node(files, bus);
-            device.vectors = interrupts.as_deref().and_then(|text| vectors(files, text, bus));
+            device.vectors = lines.as_deref().and_then(|lines| vectors(files, lines, bus));
         }
     }
     Some(devices)
@@ -59,49 +62,26 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
     }
 }
 
-/// The bus is in no namespace, unlike /sys/class/net.
-fn of_bus(files: &Files<'_>, bus: &str) -> Option<String> {
-    ["pci", "platform", "virtio", "vmbus", "xen"]
-        .iter()
-        .map(|kind| format!("sys/bus/{kind}/devices/{bus}"))
-        .find(|path| files.exists(path))
-}
-
-/// The kernel writes -1 where it does not know.
+/// The kernel writes -1 where it does not know. The bus is in no namespace, unlike /sys/class/net.
 fn numa_node(files: &Files<'_>, bus: &str) -> Option<u32> {
-    files.text(&format!("{}/numa_node", of_bus(files, bus)?))?.parse().ok()
+    let device = interrupts::on_a_bus(files.root, bus)?;
+    fs::read_to_string(device.join("numa_node")).ok()?.trim().parse().ok()
 }
 
 /// The interrupts that the device was given and somebody handles. Those of devices that are on
 /// another bus than PCI cannot be told from others'.
-fn vectors(files: &Files<'_>, interrupts: &str, bus: &str) -> Option<Vec<Vector>> {
-    let device = of_bus(files, bus)?;
-    let mut irqs: Vec<u32> = match files.names(&format!("{device}/msi_irqs")) {
-        Some(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
-        None => vec![files.text(&format!("{device}/irq"))?.parse().ok()?],
-    };
-    irqs.sort_unstable();
-    let vector = |irq| {
-        Some(Vector {
-            irq,
-            name: handler(interrupts, irq)?,
+fn vectors(files: &Files<'_>, lines: &[Line], bus: &str) -> Option<Vec<Vector>> {
+    let irqs = interrupts::of_bus_device(&interrupts::on_a_bus(files.root, bus)?);
+    let vector = |irq: &u32| {
+        let line = lines.iter().find(|line| line.number() == Some(*irq))?;
+        (!line.name.is_empty()).then(|| Vector {
+            irq: *irq,
+            name: line.name.clone(),
             cpus: files.cpus(&format!("proc/irq/{irq}/smp_affinity_list")),
             effective_cpus: files.cpus(&format!("proc/irq/{irq}/effective_affinity_list")),
         })
     };
-    Some(irqs.into_iter().filter_map(vector).collect())
-}
-
-/// Name of who handles an interrupt: the last word of its line. A line without one ends with how
-/// the interrupt is triggered.
-fn handler(interrupts: &str, irq: u32) -> Option<String> {
-    let line = interrupts.lines().find_map(|line| {
-        let (number, rest) = line.split_once(':')?;
-        (number.trim().parse() == Ok(irq)).then_some(rest)
-    })?;
-    let last = line.split_ascii_whitespace().last()?;
-    let trigger = ["-edge", "-level", "-fasteoi"].iter().any(|end| last.ends_with(end));
-    (!trigger && last.parse::<u64>().is_err()).then(|| last.to_owned())
+    (!irqs.is_empty()).then(|| irqs.iter().filter_map(vector).collect())
 }
 
 #[cfg(test)]
@@ -138,15 +118,10 @@ NMI:          0          0   Non-maskable interrupts
             cpus: Some(vec![0, 1]),
             effective_cpus: Some(vec![1]),
         };
-        assert_eq!(vectors(&files, INTERRUPTS, "0000:00:03.0"), Some(vec![expected]));
-        assert_eq!(vectors(&files, INTERRUPTS, "0000:00:05.0"), None);
-    }
-
-    #[test]
-    fn an_interrupt_that_nobody_handles_has_no_name() {
-        assert_eq!(handler(INTERRUPTS, 37).as_deref(), Some("virtio2-config"));
-        for irq in [39, 40, 41] {
-            assert_eq!(handler(INTERRUPTS, irq), None);
-        }
+        assert_eq!(
+            vectors(&files, &interrupts::parse(INTERRUPTS), "0000:00:03.0"),
+            Some(vec![expected])
+        );
+        assert_eq!(vectors(&files, &interrupts::parse(INTERRUPTS), "0000:00:05.0"), None);
     }
 }

@@ -383,10 +383,19 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
             let interval = cost.interval.map_or_else(String::new, |(low, high)| {
                 format!(" (95% interval {} to {})", percent(high), percent(low))
             });
+            let against = seconds(cost.unobserved_seconds);
+            let verdict = match cost.interval {
+                // Looking makes nothing faster.
+                Some((low, _)) if low > 1.0 => {
+                    "; what was faster in the window was so for another reason"
+                }
+                Some((low, high)) if low <= 1.0 && high >= 1.0 => "; no difference shows",
+                _ => "",
+            };
             format!(
-                "observing cost {}{interval} of throughput, against {} just before and after",
+                "observing cost {}{interval} of throughput, against {against} just before and \
+                 after{verdict}",
                 percent(cost.ratio),
-                seconds(cost.unobserved_seconds)
             )
         }
         (None, reason) => {

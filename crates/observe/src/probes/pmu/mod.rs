@@ -44,7 +44,12 @@ impl Probe for Pmu {
             ));
         }
         let counters = Counters::open(&online_cpus()).map_err(Unavailable::Other)?;
-        Ok(Box::new(Watch { counters, begin: Reading::new(), end: Reading::new() }))
+        Ok(Box::new(Watch {
+            counters,
+            begin: Reading::new(),
+            end: Reading::new(),
+            missing: Vec::new(),
+        }))
     }
 }
 
@@ -53,22 +58,31 @@ struct Watch {
     counters: Counters,
     begin: Reading,
     end: Reading,
+    missing: Vec<String>,
 }
 
 impl Session for Watch {
     fn begin(&mut self, _shared: &Shared, _at: Nanos) {
-        // A group that does not start counts nothing, and its figures are null.
-        let _ = self.counters.start();
+        self.missing.clear();
+        if let Err(error) = self.counters.start() {
+            self.missing.push(format!("the counters were not started: {error}"));
+        }
         self.begin = self.counters.read();
     }
 
     fn end(&mut self, _shared: &Shared, _at: Nanos) {
-        let _ = self.counters.stop();
+        if let Err(error) = self.counters.stop() {
+            self.missing.push(format!("the counters were not stopped: {error}"));
+        }
         self.end = self.counters.read();
     }
 
     fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
         let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
         into.pmu = counters::counts(&self.begin, &self.end, wanted);
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.missing.clone()
     }
 }

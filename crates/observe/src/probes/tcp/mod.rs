@@ -39,7 +39,9 @@ impl Probe for Tcp {
                     of connections, and a question for each of at most 32 flows at every interval. \
                     `tcp`: also a program at each packet of an established connection",
             blind: "flows between two samples; what GRO joined is one packet in the kernel's counters of \
-                    what came; by BPF, what comes when one side has closed; a window of zero of a connection that is closed meanwhile lasts to the end",
+                    what came; by BPF, what comes when one side has closed; duplicates among \
+                    acknowledgements that waited for a task and were joined; a window of zero of a \
+                    connection that is closed meanwhile lasts to the end",
         }
     }
 

@@ -55,8 +55,8 @@ struct flows {
 	u32 pad;
 	u64 packets;        /* received on established connections */
 	u64 data_packets;   /* of these with payload */
-	u64 data_segments;  /* the same before GRO joined them */
-	u64 pure_acks;
+	u64 data_segments;  /* the same before they were joined */
+	u64 pure_acks;      /* as they came, too */
 	u64 duplicate_acks; /* RFC 5681, 2 */
 	u64 out_of_order;   /* packets beyond what is awaited */
 	u64 old;            /* packets with nothing new */
@@ -164,7 +164,9 @@ static __attribute__((noinline)) int stalls_end(struct flows *f, u64 sk)
 
 /* Every packet of an established connection, before it is worked on. What waited while a task had the
  * socket is worked on in that task, and may be interrupted by more: the kernel leaves out this program
- * then, and counts that (recursion_misses). */
+ * then, and counts that (recursion_misses). GRO joins data, and what waits for the task is joined too,
+ * acknowledgements as well, each adding to gso_segs (tcp_add_backlog):
+ * https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
@@ -194,20 +196,22 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 		else
 			stalls_end(f, (u64)sk);
 	}
+	shared = skb->head + skb->end;
+	segments = READ_AT(struct skb_shared_info, shared, gso_segs);
+	if (!segments)
+		segments = 1;
 	if (seq != end) {
 		u32 awaited = READ_AT(struct tcp_sock, sk, rcv_nxt);
 
-		shared = skb->head + skb->end;
-		segments = READ_AT(struct skb_shared_info, shared, gso_segs);
 		f->data_packets++;
-		f->data_segments += segments ? segments : 1;
+		f->data_segments += segments;
 		if ((s32)(seq - awaited) > 0)
 			f->out_of_order++;
 		else if ((s32)(end - awaited) <= 0)
 			f->old++;
 		return 0;
 	}
-	f->pure_acks++;
+	f->pure_acks += segments;
 	una = READ_AT(struct tcp_sock, sk, snd_una);
 	if (READ_AT(struct tcp_skb_cb, cb, ack_seq) != una ||
 	    !READ_AT(struct tcp_sock, sk, packets_out))

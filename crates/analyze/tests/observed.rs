@@ -1,0 +1,281 @@
+//! What probes saw, in the figures of a run whose traffic is known to the byte.
+
+mod two_hosts;
+
+use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
+use wirecost_model::measure::{Bytes, Cut, Edge};
+use wirecost_model::observe::{
+    CpuSection, CpuTime, FunctionsSection, LayerShare, Observation, Observed, PmuCounts, ProbeCost,
+    ProbeReport, ProbeStatus, ProcessTime, UsrSys,
+};
+use wirecost_model::outcome::{Outcome, PhaseObservation};
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+
+/// Seconds of a window as the probes cut it: a little off the load's 5 s.
+const SECONDS: f64 = 5.001;
+
+/// A CPU of which half was task time, a tenth softirq, a twentieth interrupt, a twentieth the idle
+/// loop, and of that a fiftieth stolen.
+fn cpu(number: u32) -> CpuTime {
+    CpuTime {
+        cpu: Some(number),
+        wall: SECONDS,
+        idle: 0.3 * SECONDS,
+        idle_loop: Some(0.05 * SECONDS),
+        task: 0.5 * SECONDS,
+        irq: 0.05 * SECONDS,
+        softirq: 0.1 * SECONDS,
+        steal: Some(0.02 * SECONDS),
+        ..CpuTime::default()
+    }
+}
+
+fn section(cpus: &[u32]) -> CpuSection {
+    let usr_sys = UsrSys { source: "sampled".to_owned(), usr: 0.25, interval: None, samples: 8 };
+    let per_cpu: Vec<CpuTime> = cpus.iter().map(|&number| cpu(number)).collect();
+    CpuSection {
+        source: "bpf".to_owned(),
+        total: CpuTime {
+            wall: SECONDS * cpus.len() as f64,
+            idle: 0.3 * SECONDS * cpus.len() as f64,
+            ..CpuTime::default()
+        },
+        usr_sys_per_cpu: per_cpu.iter().map(|_| Some(usr_sys.clone())).collect(),
+        per_cpu,
+        tsc_hz: Some(TSC_HZ),
+        ..CpuSection::default()
+    }
+}
+
+fn seen(host: &str, covers: &[&str], cpus: &[u32]) -> Observed {
+    Observed {
+        host: host.to_owned(),
+        covers: covers.iter().map(|&name| name.to_owned()).collect(),
+        seconds: SECONDS,
+        cpu: Some(section(cpus)),
+        ..Observed::default()
+    }
+}
+
+fn report(name: &str, status: ProbeStatus) -> ProbeReport {
+    ProbeReport {
+        host: "client".to_owned(),
+        name: name.to_owned(),
+        status,
+        reason: None,
+        cost: ProbeCost::default(),
+    }
+}
+
+fn observed(mut outcome: Outcome, parts: Vec<Observed>) -> Outcome {
+    let probes = vec![report("cpu", ProbeStatus::Ready)];
+    let observation = Observation { probes, parts };
+    outcome.observations.push(PhaseObservation { phase: 0, host: 0, observation });
+    outcome
+}
+
+/// Both hosts on one machine, on the same two CPUs or on one each.
+fn one_machine(owns_cpus: bool) -> Outcome {
+    let mut outcome = Traffic::default().outcome(Fault::None);
+    for (number, host) in outcome.hosts.iter_mut().enumerate() {
+        host.facts.boot_id = "one".to_owned();
+        host.owns_cpus = owns_cpus;
+        host.pid = 100 + number as u32;
+        if owns_cpus {
+            host.cpus = vec![number as u32];
+        }
+    }
+    outcome
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= b.abs() * 1e-3 + 1e-9
+}
+
+fn codes(run: &Run) -> Vec<&str> {
+    run.warnings.iter().map(|warning| warning.code.as_str()).collect()
+}
+
+#[test]
+fn a_trace_takes_the_place_of_the_ticks() {
+    let run = analyze(&observed(
+        one_machine(false),
+        vec![seen("client", &["client", "server"], &[0, 1])],
+    ));
+    assert_eq!(run.status, Status::Ok, "{:?}", run.error);
+    let machine = &run.machines[0];
+    assert_eq!(machine.cpu_source.as_deref(), Some("bpf"));
+    assert_eq!(machine.cycles_source.as_deref(), Some("tsc-exact"));
+    let split = machine.cpu.as_ref().unwrap();
+    // What was stolen is taken off tasks, a quarter of whose time was in user space; the idle loop is
+    // work of the system.
+    let expected = [12.0, 36.0 + 5.0, 5.0, 10.0, 2.0, 30.0];
+    let found = [split.usr, split.sys, split.irq, split.softirq, split.steal, split.idle];
+    for (found, expected) in found.into_iter().zip(expected) {
+        assert!(close(found, expected), "{split:?}");
+    }
+    assert_eq!(split.unaccounted, 0.0);
+    assert!(!codes(&run).contains(&"unaccounted-cpu"));
+    // 68% of two CPUs were busy for the machine; a gigabyte a second was delivered once.
+    let cycles = machine.cycles_per_kbyte.unwrap();
+    let expected = 0.68 * 2.0 * TSC_HZ / (1e9 / 1024.0);
+    assert!(close(cycles, expected), "{cycles} is not {expected}");
+}
+
+#[test]
+fn each_host_has_its_own_trace_and_the_machine_the_whole() {
+    let parts = vec![
+        seen("client", &["client", "server"], &[0, 1]),
+        seen("client", &["client"], &[0]),
+        seen("server", &["server"], &[1]),
+    ];
+    let run = analyze(&observed(one_machine(true), parts));
+    for host in &run.hosts {
+        assert_eq!(host.cpu_source.as_deref(), Some("bpf"));
+        let cycles = host.cycles_per_kbyte.unwrap();
+        assert!(close(cycles, 0.68 * TSC_HZ / (1e9 / 1024.0)), "{cycles}");
+    }
+    // What is told of each host is not told again of the machine.
+    let hosts = &run.observe.as_ref().unwrap().hosts;
+    let names: Vec<&str> = hosts.iter().map(|host| host.host.as_str()).collect();
+    assert_eq!(names, ["client", "server"]);
+    assert!(close(run.machines[0].cycles_per_kbyte.unwrap(), 1.36 * TSC_HZ / (1e9 / 1024.0)));
+}
+
+#[test]
+fn counted_cycles_beat_calculated_ones() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    part.pmu = Some(PmuCounts { cycles: 1e9 * SECONDS, counted: 1.0, ..PmuCounts::default() });
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    assert_eq!(run.machines[0].cycles_source.as_deref(), Some("pmu"));
+    assert!(close(run.machines[0].cycles_per_kbyte.unwrap(), 1024.0));
+}
+
+#[test]
+fn what_ticks_say_is_not_taken_for_a_trace() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    part.cpu.as_mut().unwrap().source = "proc-stat".to_owned();
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    assert_eq!(run.machines[0].cpu_source.as_deref(), Some("proc-stat"));
+    assert_eq!(run.machines[0].cycles_source.as_deref(), Some("tsc-ticks"));
+}
+
+#[test]
+fn functions_cost_their_share() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    let copy = LayerShare {
+        layer: "copy".to_owned(),
+        share: 0.25,
+        interval: (0.2, 0.3),
+        cycles_per_kbyte: None,
+    };
+    part.functions = Some(FunctionsSection { layers: vec![copy], ..FunctionsSection::default() });
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let all = run.machines[0].cycles_per_kbyte.unwrap();
+    let observe = run.observe.unwrap();
+    let layers = &observe.hosts[0].functions.as_ref().unwrap().layers;
+    assert!(close(layers[0].cycles_per_kbyte.unwrap(), all / 4.0));
+}
+
+#[test]
+fn other_programs_are_told_where_they_matter() {
+    let process = |pid, name: &str, seconds, kernel_thread| ProcessTime {
+        pid,
+        name: name.to_owned(),
+        kernel_thread,
+        seconds,
+    };
+    let of = |seconds| {
+        let mut part = seen("client", &["client", "server"], &[0, 1]);
+        part.cpu.as_mut().unwrap().processes = vec![
+            process(100, "wirecost", 3.0, false),
+            process(22, "ksoftirqd/1", 2.0, true),
+            process(7, "rustc", seconds, false),
+        ];
+        analyze(&observed(one_machine(false), vec![part]))
+    };
+    let loud = of(1.0);
+    let warning = loud.warnings.iter().find(|warning| warning.code == "foreign-cpu").unwrap();
+    // Of 0.7 * 2 * 5.001 busy seconds.
+    assert!(warning.message.contains("rustc 14.3%"), "{}", warning.message);
+    assert!(!codes(&of(0.1)).contains(&"foreign-cpu"));
+}
+
+/// Traffic that is faster by this factor in the time beside the window than within it.
+fn slowed(factor: u64) -> Outcome {
+    let traffic = Traffic { beside: 0.5, ..Traffic::default() };
+    let mut outcome = traffic.outcome(Fault::None);
+    for host in &mut outcome.hosts {
+        let cuts = &mut host.phases[0].cuts;
+        let end = cuts.iter().find(|cut| cut.edge == Edge::WindowEnd).map_or(0, |cut| cut.at);
+        for before in [true, false] {
+            let of_side = |cut: &&mut Cut| cut.edge == Edge::Unobserved && (cut.at < end) == before;
+            let mut first: Option<Bytes> = None;
+            for cut in cuts.iter_mut().filter(of_side) {
+                let bytes = &mut cut.counters.bytes;
+                let base = *first.get_or_insert(*bytes);
+                bytes.tx_sent = base.tx_sent + factor * (bytes.tx_sent - base.tx_sent);
+                bytes.tx_received =
+                    base.tx_received + factor * (bytes.tx_received - base.tx_received);
+            }
+        }
+    }
+    outcome
+}
+
+#[test]
+fn what_observing_costs_is_the_window_over_the_time_beside_it() {
+    for (factor, expected) in [(1, 1.0), (2, 0.5)] {
+        let part = seen("client", &["client"], &[0, 1]);
+        let run = analyze(&observed(slowed(factor), vec![part]));
+        let observe = run.observe.unwrap();
+        let cost = observe.cost.unwrap();
+        assert_eq!((cost.metric.as_str(), observe.cost_reason), ("bits_per_second", None));
+        assert!(close(cost.ratio, expected), "{cost:?}");
+        assert!(close(cost.observed, 8e9), "{cost:?}");
+        assert!(close(cost.unobserved_seconds, 1.0), "{cost:?}");
+        let (low, high) = cost.interval.unwrap();
+        assert!(low <= cost.ratio && cost.ratio <= high && high - low < 0.01, "{cost:?}");
+    }
+}
+
+#[test]
+fn without_time_beside_the_window_the_cost_is_not_known() {
+    let part = seen("client", &["client"], &[0, 1]);
+    let run = analyze(&observed(Traffic::default().outcome(Fault::None), vec![part]));
+    let observe = run.observe.unwrap();
+    assert_eq!(observe.cost, None);
+    assert!(observe.cost_reason.unwrap().contains("too short"));
+}
+
+#[test]
+fn where_nobody_looked_nothing_is_said() {
+    assert_eq!(analyze(&Traffic::default().outcome(Fault::None)).observe, None);
+}
+
+#[test]
+fn a_further_pass_adds_what_is_missing_and_changes_no_figure() {
+    let first = analyze(&observed(
+        Traffic::default().outcome(Fault::None),
+        vec![seen("client", &["client"], &[0, 1])],
+    ));
+    let mut further = first.clone();
+    further.throughput.as_mut().unwrap().bits_per_second = 1.0;
+    let seen = further.observe.as_mut().unwrap();
+    seen.hosts[0].cpu.as_mut().unwrap().tsc_hz = None;
+    seen.hosts[0].pmu = Some(PmuCounts::default());
+    seen.probes = vec![report("cpu", ProbeStatus::No), report("pmu", ProbeStatus::Ready)];
+    let mut document = first.clone();
+    wirecost_analyze::add_pass(&mut document, further, &["pmu".to_owned()]);
+    assert_eq!(document.throughput, first.throughput);
+    let observe = document.observe.unwrap();
+    assert_eq!(observe.hosts.len(), 1);
+    assert_eq!(observe.hosts[0].cpu, first.observe.unwrap().hosts[0].cpu);
+    assert!(observe.hosts[0].pmu.is_some());
+    let probes: Vec<_> = observe.probes.iter().map(|p| (p.name.as_str(), p.status)).collect();
+    assert_eq!(probes, [("cpu", ProbeStatus::Ready), ("pmu", ProbeStatus::Ready)]);
+    assert_eq!(observe.passes.len(), 2);
+    assert_eq!((observe.passes[0].headline, observe.passes[1].headline), (true, false));
+    assert_eq!(observe.passes[1].bits_per_second, Some(1.0));
+}
