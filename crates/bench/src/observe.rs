@@ -116,7 +116,8 @@ impl Observe {
             let name = format!("{}, empty programs", GOALS[number].0);
             let count = tracepoints.len();
             let hooks = EmptyHooks::open(&tracepoints).map_err(|error| error.to_string())?;
-            let said = writeln!(out, "{name}: {count} hooks: {}", tracepoints.join(" "));
+            let said =
+                writeln!(out, "{name}: {count} hooks, all the time: {}", tracepoints.join(" "));
             said.map_err(|error| error.to_string())?;
             variants.push(Variant::Empty { name, hooks });
         }
@@ -172,28 +173,38 @@ impl Observe {
         Ok(costs)
     }
 
+    /// Lets a slice of the run pass, and tells its edges.
+    fn slice(&self, number: Option<usize>, variant: Option<&mut Variant>) -> Slice {
+        sleep(SETTLE);
+        let from = Monotonic.now();
+        let end = from + self.slice * MILLISECOND;
+        match variant {
+            Some(Variant::Probes { observer, .. }) => {
+                observer.watch(from, end, Nanos::MAX, |due| {
+                    sleep(due.saturating_sub(Monotonic.now()));
+                    true
+                });
+            }
+            Some(Variant::Empty { .. }) | None => sleep(end.saturating_sub(Monotonic.now())),
+        }
+        Slice { variant: number, from, to: Monotonic.now() }
+    }
+
     /// Takes every variant through its slices, one after the other, with one without between.
     fn toggle(&self, variants: &mut [Variant], over: &AtomicBool) -> Result<Vec<Slice>, String> {
-        let length = self.slice * MILLISECOND;
         let mut slices = Vec::new();
-        let mut slice = |variant: Option<usize>| {
-            sleep(SETTLE);
-            let from = Monotonic.now();
-            sleep(length);
-            slices.push(Slice { variant, from, to: Monotonic.now() });
-        };
         for _ in 0..self.pairs {
             for (number, variant) in variants.iter_mut().enumerate() {
                 if over.load(Ordering::Relaxed) {
                     return Err("the traffic ended before its time".to_owned());
                 }
-                slice(None);
+                slices.push(self.slice(None, None));
                 variant.attach()?;
-                slice(Some(number));
+                slices.push(self.slice(Some(number), Some(variant)));
                 variant.detach();
             }
         }
-        slice(None);
+        slices.push(self.slice(None, None));
         Ok(slices)
     }
 

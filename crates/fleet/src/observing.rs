@@ -110,16 +110,13 @@ fn window(
     observer.attach();
     let mut waited = waited.then(times.start, words);
     observer.begin();
-    let mut due = times.start.saturating_add(interval);
     let end = times.end.unwrap_or(Nanos::MAX);
-    while waited == Wait::Due && due < end {
-        waited = wait(due, words);
-        if waited == Wait::Due {
-            observer.interval(due);
-        }
-        due = due.saturating_add(interval);
+    if waited == Wait::Due {
+        observer.watch(times.start, end, interval, |due| {
+            waited = wait(due, words);
+            waited == Wait::Due
+        });
     }
-    waited = waited.then(end, words);
     observer.end();
     observer.detach();
     waited

@@ -11,6 +11,7 @@ mod probe;
 mod probes;
 mod sampler;
 mod series;
+mod slices;
 mod tracker;
 
 pub use bpf::BpfError;

@@ -1,17 +1,20 @@
 //! The observer: takes the probes that were asked for through windows, one after the other.
 
-use wirecost_model::clock::{Nanos, seconds};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos, seconds};
 use wirecost_model::observe::{
     Observation, ObserveRequest, Observed, ProbeCost, ProbeReport, ProbeStatus,
 };
 
-use crate::probe::{Probe, Session, Shared, named};
+use crate::probe::{Extent, Probe, Session, Shared, asked};
 use crate::probes;
 use crate::sampler::PER_SECOND;
+use crate::slices::Slices;
 
 /// One probe, as far as it got.
 struct Seat {
     probe: &'static dyn Probe,
+    extent: Extent,
     session: Option<Box<dyn Session>>,
     /// Why there is nothing of it.
     refused: Option<String>,
@@ -45,18 +48,18 @@ impl Observer {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
-            .filter(|probe| request.probes.iter().any(|name| named(name) == probe.name()))
+            .filter(|probe| request.probes.iter().any(|entry| asked(entry).0 == probe.name()))
             .collect();
         let mut shared = Shared::new(&request, samples_per_second);
         let seats = wanted
             .into_iter()
-            .map(|probe| match probe.open(&mut shared) {
-                Ok(session) => {
-                    Seat { probe, session: Some(session), refused: None, attached: false }
-                }
-                Err(error) => {
-                    Seat { probe, session: None, refused: Some(error.to_string()), attached: false }
-                }
+            .map(|probe| {
+                let (session, refused) = match probe.open(&mut shared) {
+                    Ok(session) => (Some(session), None),
+                    Err(error) => (None, Some(error.to_string())),
+                };
+                let extent = shared.extent(probe.name());
+                Seat { probe, extent, session, refused, attached: false }
             })
             .collect();
         Self { request, shared, seats, window: None }
@@ -82,17 +85,61 @@ impl Observer {
         for session in attached(&mut self.seats) {
             session.begin(&self.shared, at);
         }
+        self.shared.slices = Slices::of_window(at);
+        // Whoever does not go on by `watch` has a window of one slice.
+        if sliced(&mut self.seats).next().is_some() {
+            self.slice();
+        }
     }
 
-    /// An interval of the window has passed.
-    pub fn interval(&mut self, at: Nanos) {
-        for session in attached(&mut self.seats) {
-            session.interval(&self.shared, at);
+    /// Goes through the window that has begun until `end`, with a reading at each `interval` from
+    /// `start` on. `wait` waits until an instant; the window is over when it returns false.
+    pub fn watch(
+        &mut self,
+        start: Nanos,
+        end: Nanos,
+        interval: Nanos,
+        mut wait: impl FnMut(Nanos) -> bool,
+    ) {
+        let slices = sliced(&mut self.seats).next().is_some();
+        let mut due = start.saturating_add(interval.max(1));
+        loop {
+            let turn = if slices { self.shared.slices.next() } else { Nanos::MAX };
+            let next = due.min(turn).min(end);
+            if !wait(next) || next >= end {
+                return;
+            }
+            if next >= turn {
+                self.slice();
+            }
+            if next >= due {
+                for session in attached(&mut self.seats) {
+                    session.interval(&self.shared, due);
+                }
+                due = due.saturating_add(interval.max(1));
+            }
+        }
+    }
+
+    /// A slice begins, or the one under way ends.
+    fn slice(&mut self) {
+        let begins = !self.shared.slices.under_way();
+        if !begins {
+            self.shared.slices.ends(Monotonic.now());
+        }
+        for session in sliced(&mut self.seats) {
+            session.slice(begins);
+        }
+        if begins {
+            self.shared.slices.begins(Monotonic.now());
         }
     }
 
     /// The window ends now.
     pub fn end(&mut self) {
+        if self.shared.slices.under_way() {
+            self.slice();
+        }
         let at = self.shared.end();
         if let Some((_, end)) = &mut self.window {
             *end = at;
@@ -160,8 +207,23 @@ impl Observer {
     }
 }
 
+/// Sessions whose hooks are in place for slices of the window.
+fn sliced(seats: &mut [Seat]) -> impl Iterator<Item = &mut Box<dyn Session>> {
+    attached_if(seats, |seat| seat.extent == Extent::Sliced)
+}
+
 fn attached(seats: &mut [Seat]) -> impl Iterator<Item = &mut Box<dyn Session>> {
-    seats.iter_mut().filter(|seat| seat.attached).filter_map(|seat| seat.session.as_mut())
+    attached_if(seats, |_| true)
+}
+
+fn attached_if(
+    seats: &mut [Seat],
+    wanted: impl Fn(&Seat) -> bool,
+) -> impl Iterator<Item = &mut Box<dyn Session>> {
+    seats
+        .iter_mut()
+        .filter(move |seat| seat.attached && wanted(seat))
+        .filter_map(|seat| seat.session.as_mut())
 }
 
 fn sum(a: ProbeCost, b: ProbeCost) -> ProbeCost {

@@ -11,6 +11,7 @@ use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
 use crate::sampler::Sampler;
+use crate::slices::Slices;
 use crate::tracker::{Tracker, Wants};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
@@ -38,7 +39,7 @@ pub struct About {
 }
 
 /// A probe at work. The observer calls, for each window: `attach`, `begin`, `interval` now and then,
-/// `end`, `detach`; then `fill` for each part.
+/// `end`, `detach`; then `fill` for each part. Slices begin after `begin` and end before `end`.
 pub(crate) trait Session {
     /// Puts hooks in place.
     ///
@@ -57,6 +58,9 @@ pub(crate) trait Session {
     /// The window is over; what is shared has stopped counting.
     fn end(&mut self, shared: &Shared, at: Nanos);
 
+    /// In a window of a probe that is [`Extent::Sliced`]: a slice begins, or ends.
+    fn slice(&mut self, _begins: bool) {}
+
     fn detach(&mut self) {}
 
     /// Writes what was seen of a part of the machine.
@@ -73,14 +77,24 @@ pub(crate) trait Session {
     }
 }
 
-/// The probe in a request for the cheap part of one: `NAME:basic`.
-fn basic(asked: &str) -> Option<&str> {
-    asked.strip_suffix(":basic")
+/// How much of a probe is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Extent {
+    /// `NAME:basic`: what it tells for little.
+    Basic,
+    /// `NAME:sliced`: its hooks on hot paths are in place for slices of the window only.
+    Sliced,
+    /// `NAME`
+    Whole,
 }
 
-/// The probe that an entry of a request is of, all of it or its cheap part.
-pub(crate) fn named(asked: &str) -> &str {
-    basic(asked).unwrap_or(asked)
+/// The probe that an entry of a request is of, and how much of it.
+pub(crate) fn asked(entry: &str) -> (&str, Extent) {
+    match entry.split_once(':') {
+        Some((name, "basic")) => (name, Extent::Basic),
+        Some((name, "sliced")) => (name, Extent::Sliced),
+        _ => (entry, Extent::Whole),
+    }
 }
 
 /// Why a probe says nothing.
@@ -121,8 +135,9 @@ impl Namespace {
 #[derive(Debug)]
 pub(crate) struct Shared {
     wants: Wants,
-    /// Probes of which only what /proc tells is wanted.
-    basic: Vec<String>,
+    extents: BTreeMap<String, Extent>,
+    /// Slices of the window that began last.
+    pub(crate) slices: Slices,
     /// What figures are wanted of.
     parts: Vec<Part>,
     tracker: Option<Result<Tracker, String>>,
@@ -135,18 +150,21 @@ pub(crate) struct Shared {
 impl Shared {
     /// The sampler looks at each CPU so many times a second.
     pub(crate) fn new(request: &ObserveRequest, samples_per_second: u32) -> Self {
-        let whole = |name| request.probes.iter().any(|probe| probe == name);
+        let entries = request.probes.iter().map(|entry| asked(entry));
+        let extents: BTreeMap<String, Extent> =
+            entries.map(|(name, extent)| (name.to_owned(), extent)).collect();
+        let hooked = |name| extents.get(name).is_some_and(|extent| *extent > Extent::Basic);
         // A part without a process is of all of them.
         let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
         let wants = Wants {
-            tables: whole("interrupts"),
-            calls: whole("syscalls"),
+            tables: hooked("interrupts"),
+            calls: hooked("syscalls"),
             processes: processes.unwrap_or_default().into_iter().collect(),
         };
-        let basic = request.probes.iter().filter_map(|probe| basic(probe)).map(str::to_owned);
         Self {
             wants,
-            basic: basic.collect(),
+            extents,
+            slices: Slices::default(),
             parts: request.parts.clone(),
             tracker: None,
             told: false,
@@ -155,9 +173,19 @@ impl Shared {
         }
     }
 
-    /// Whether only what /proc tells is wanted of a probe.
+    /// How much of a probe is wanted.
+    pub(crate) fn extent(&self, name: &str) -> Extent {
+        self.extents.get(name).copied().unwrap_or(Extent::Whole)
+    }
+
+    /// Whether only what it tells for little is wanted of a probe.
     pub(crate) fn basic(&self, name: &str) -> bool {
-        self.basic.iter().any(|probe| probe == name)
+        self.extent(name) == Extent::Basic
+    }
+
+    /// Whether the hooks of a probe are wanted in slices of the window only.
+    pub(crate) fn sliced(&self, name: &str) -> bool {
+        self.extent(name) == Extent::Sliced
     }
 
     /// The network namespaces of all parts, by the process that names them. One of a process that has

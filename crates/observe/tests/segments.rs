@@ -5,15 +5,19 @@ mod two_hosts;
 
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use two_hosts::{DEVICE, Watched, World, in_three_attempts, pump};
+use wirecost_linux::clock::{self, Monotonic};
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::observe::{
-    DeviceSegments, Drainer, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
+    DeviceSegments, Drainer, ObserveRequest, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
 };
+use wirecost_observe::Observer;
 
 /// Ethernet's.
 const LINK_HEADER: u64 = 14;
@@ -219,6 +223,70 @@ fn small_writes_go_by_the_thread_that_writes() {
         let data: u64 = a.drained.iter().map(|drain| drain.packets).sum();
         assert_eq!(data, 499 + watched.a.1.grown(&watched.a.0, "Tcp.RetransSegs"));
         pump(client, server, 0);
+    });
+}
+
+/// Datagrams at an even pace until told to stop. Returns how many.
+fn paced(from: &UdpSocket, to: &UdpSocket, over: &AtomicBool) -> u64 {
+    let mut buffer = [0; 200];
+    let mut sent = 0;
+    while !over.load(Ordering::Relaxed) {
+        from.send(&[7; 101]).unwrap();
+        to.recv(&mut buffer).unwrap();
+        sent += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    sent
+}
+
+#[test]
+fn slices_of_a_window_tell_what_the_whole_does() {
+    if skip("slices_of_a_window_tell_what_the_whole_does") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let probes = vec!["interrupts:sliced".to_owned(), "segments:sliced".to_owned()];
+        let parts = vec![world.a.part("a")];
+        let mut observer = Observer::open(ObserveRequest { probes, parts });
+        let over = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let load = scope.spawn(|| paced(&from, &to, &over));
+            observer.attach();
+            observer.begin();
+            let start = Monotonic.now();
+            observer.watch(start, start + 3 * SECOND, Nanos::MAX, |due| {
+                clock::sleep(due.saturating_sub(Monotonic.now()));
+                true
+            });
+            observer.end();
+            observer.detach();
+            over.store(true, Ordering::Relaxed);
+            load.join().unwrap()
+        });
+        let observation = observer.take();
+        for report in &observation.probes {
+            assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+        }
+        let seen = &observation.parts[0];
+        let slices = section(seen).slices.expect("slices");
+        assert_eq!(slices.count, 12, "{slices:?}");
+        assert!((18.0..25.0).contains(&slices.percent), "{slices:?}");
+        assert!((slices.seconds * 100.0 / slices.percent / seen.seconds - 1.0).abs() < 0.02);
+        let device = &section(seen).devices[0].sent;
+        let share = device.packets as f64 / sent as f64;
+        assert!((share / (slices.percent / 100.0) - 1.0).abs() < 0.3, "{share}, {slices:?}");
+        assert_eq!(device.average_bytes, Some((101 + 8 + 20 + LINK_HEADER) as f64));
+        let interrupts = seen.interrupts.as_ref().expect("a section");
+        let napi = interrupts.napi_slices.expect("slices");
+        assert_eq!(napi.count, slices.count);
+        // Softirqs are counted all the time.
+        let net_rx = interrupts.softirqs.iter().find(|row| row.source == "net_rx").unwrap();
+        let polls: u64 = interrupts.napi.iter().flatten().map(|row| row.polls).sum();
+        assert!(polls > 0 && polls * 3 < net_rx.total.count, "{polls} of {net_rx:?}");
     });
 }
 

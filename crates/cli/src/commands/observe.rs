@@ -30,8 +30,8 @@ pub(crate) struct Observe {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_time_not_zero)]
     length: Duration,
 
-    /// Which probes: `standard`, `full`, `deep` (one after the other, for that long each), or names
-    /// with commas between them.
+    /// Which probes: `standard`, `full` (all, hooks of hot paths in slices of the time), `deep` (one
+    /// after the other, whole, for that long each), or names with commas between them.
     #[arg(long, value_name = "SET", default_value = "full", value_parser = Set::parse)]
     probes: Set,
 
@@ -192,20 +192,18 @@ fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> O
     }
     observer.attach();
     observer.begin();
-    let end = Monotonic.now().saturating_add(nanos(length));
-    let mut interval = Monotonic.now() + SECOND;
-    while !stop.load(Ordering::Relaxed) {
-        let now = Monotonic.now();
-        if now >= end {
-            break;
+    let start = Monotonic.now();
+    observer.watch(start, start.saturating_add(nanos(length)), SECOND, |due| {
+        while !stop.load(Ordering::Relaxed) {
+            let left = due.saturating_sub(Monotonic.now());
+            if left == 0 {
+                return true;
+            }
+            // Short, so that Ctrl-C is heard soon.
+            sleep(left.min(50 * MILLISECOND));
         }
-        if now >= interval {
-            observer.interval(interval);
-            interval += SECOND;
-        }
-        // Short, so that Ctrl-C is heard soon.
-        sleep((end - now).min(interval.saturating_sub(now)).min(50 * MILLISECOND));
-    }
+        false
+    });
     observer.end();
     observer.detach();
     observer.take()

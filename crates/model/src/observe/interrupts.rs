@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Slices;
+
 /// What came of one source, on one CPU or on several.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Handled {
@@ -140,6 +142,8 @@ pub struct InterruptsSection {
     pub devices: Vec<DeviceInterrupts>,
     /// Null where polls were not watched. Of all CPUs, and of this namespace's devices.
     pub napi: Option<Vec<NapiRow>>,
+    /// The parts of the window in which polls were watched; null for all of it, and without `napi`.
+    pub napi_slices: Option<Slices>,
     pub softnet: Vec<SoftnetRow>,
     pub softnet_total: SoftnetRow,
     pub ksoftirqd: Option<KsoftirqdUse>,

@@ -58,6 +58,16 @@ pub struct ProbeReport {
     pub cost: ProbeCost,
 }
 
+/// Slices of a window in which hooks of hot paths were in place. What they counted is of them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Slices {
+    pub count: u32,
+    /// All of them together.
+    pub seconds: f64,
+    /// Of the window.
+    pub percent: f64,
+}
+
 /// The part of a machine that figures are wanted of.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
@@ -78,7 +88,8 @@ pub struct Part {
 /// What is to be observed on one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserveRequest {
-    /// Names of probes; `NAME:basic` is as much of one as is cheap.
+    /// Names of probes; `NAME:basic` is as much of one as is cheap, `NAME:sliced` has hooks on hot
+    /// paths in slices of the window only.
     pub probes: Vec<String>,
     pub parts: Vec<Part>,
 }

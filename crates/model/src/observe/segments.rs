@@ -3,9 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Slices;
+
 /// What the probe `segments` says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SegmentsSection {
+    /// The parts of the window that were watched, and that all counts are of; null for all of it.
+    pub slices: Option<Slices>,
     /// Devices of the network namespace that carried something, most bytes first.
     pub devices: Vec<DeviceSegments>,
     /// Packets of all namespaces that were not counted, as there were too many devices.

@@ -8,7 +8,7 @@ mod segments;
 mod syscalls;
 mod tcp;
 
-use crate::probe::{About, Probe, named};
+use crate::probe::{About, Extent, Probe, asked};
 pub use functions::layers;
 
 /// Every probe, in the order of their sections.
@@ -29,6 +29,10 @@ const STANDARD: &[&str] = &["cpu", "pmu:basic", "functions", "interrupts:basic",
 /// Those that can be asked for as `NAME:basic`.
 const WITH_BASIC: &[&str] = &["pmu", "interrupts", "tcp"];
 
+/// Those that can be asked for as `NAME:sliced`: programs at each packet, whose shares, averages and
+/// histograms slices of the window tell as well. `full` has them so.
+const WITH_SLICES: &[&str] = &["interrupts", "segments"];
+
 /// Those that cost too much to share a pass: by name, and in a pass of `deep`.
 const ALONE: &[&str] = &["syscalls"];
 
@@ -42,6 +46,17 @@ pub fn describe() -> impl Iterator<Item = (&'static str, About)> {
     ALL.iter().map(|probe| (probe.name(), probe.about()))
 }
 
+/// Whether an entry names a probe, and as much of it as can be asked for.
+fn known(entry: &str) -> bool {
+    let (name, extent) = asked(entry);
+    let there = match extent {
+        Extent::Whole => true,
+        Extent::Sliced => WITH_SLICES.contains(&name),
+        Extent::Basic => WITH_BASIC.contains(&name),
+    };
+    there && names().any(|known| known == name)
+}
+
 /// What `--observe` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
@@ -51,26 +66,25 @@ pub struct Set {
 
 impl Set {
     /// `standard` (`cpu`, `functions`, `interrupts:basic` and `tcp:basic`), `none`, `deep` (`standard`,
-    /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass), or
-    /// names of probes with commas between them, each whole or, with `:basic` behind it, what it
-    /// tells for little.
+    /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass,
+    /// hooks of hot paths in slices of the window), or names of probes with commas between them, each
+    /// whole, or with `:sliced` behind it in slices, or with `:basic` what it tells for little.
     ///
     /// # Errors
     /// A name that is none of these.
     pub fn parse(text: &str) -> Result<Self, String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let standard: Vec<String> = STANDARD
-            .iter()
-            .filter(|name| names().any(|known| known == named(name)))
-            .map(|&name| name.to_owned())
-            .collect();
+        let standard = owned(STANDARD);
         let passes = match text {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
             "full" => {
-                let cheap = |name| if name == "pmu" { "pmu:basic" } else { name };
-                let full = names().filter(|name| !ALONE.contains(name)).map(cheap);
-                vec![full.map(str::to_owned).collect()]
+                let extent = |name| match name {
+                    "pmu" => "pmu:basic".to_owned(),
+                    name if WITH_SLICES.contains(&name) => format!("{name}:sliced"),
+                    name => name.to_owned(),
+                };
+                vec![names().filter(|name| !ALONE.contains(name)).map(extent).collect()]
             }
             "deep" => {
                 let further = names().filter(|name| !STANDARD.contains(name));
@@ -78,11 +92,7 @@ impl Set {
             }
             list => {
                 let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
-                let known = |asked: &str| {
-                    let name = named(asked);
-                    names().any(|n| n == name) && (asked == name || WITH_BASIC.contains(&name))
-                };
-                if let Some(unknown) = wanted.iter().find(|asked| !known(asked)) {
+                if let Some(unknown) = wanted.iter().find(|entry| !known(entry)) {
                     let all: Vec<&str> = names().collect();
                     return Err(format!(
                         "`{unknown}` is no probe: the probes are {}, and the sets standard, deep, full \
@@ -90,12 +100,12 @@ impl Set {
                         all.join(", ")
                     ));
                 }
-                // One that is asked for both ways is wanted whole.
-                let asked = |name: &'static str| {
-                    let of_it = wanted.iter().filter(|asked| named(asked) == name);
-                    of_it.min_by_key(|asked| asked.len()).map(|&asked| asked.to_owned())
+                // Of one that is asked for in several ways the most is wanted.
+                let most = |name: &'static str| {
+                    let of_it = wanted.iter().filter(|entry| asked(entry).0 == name);
+                    of_it.max_by_key(|entry| asked(entry).1).map(|&entry| entry.to_owned())
                 };
-                vec![names().filter_map(asked).collect()]
+                vec![names().filter_map(most).collect()]
             }
         };
         Ok(Self { passes })
@@ -134,6 +144,9 @@ mod tests {
         let full = Set::parse("full").unwrap();
         assert_eq!(full.passes.len(), 1);
         assert_eq!(full.passes[0].len(), ALL.len() - ALONE.len());
+        assert!(full.passes[0].contains(&"segments:sliced".to_owned()), "{full:?}");
+        assert!(full.passes[0].iter().all(|entry| known(entry)), "{full:?}");
+        assert!(STANDARD.iter().all(|entry| known(entry)));
         let deep = Set::parse("deep").unwrap();
         assert_eq!(deep.passes[0], Set::parse("standard").unwrap().passes[0]);
         let standard = &deep.passes[0];
@@ -143,6 +156,9 @@ mod tests {
         let list = "interrupts:basic, cpu,interrupts";
         assert_eq!(Set::parse(list).unwrap().passes, [["cpu", "interrupts"]]);
         assert_eq!(Set::parse("interrupts:basic").unwrap().passes, [["interrupts:basic"]]);
+        let list = "interrupts:basic,interrupts:sliced";
+        assert_eq!(Set::parse(list).unwrap().passes, [["interrupts:sliced"]]);
+        assert!(Set::parse("tcp:sliced").unwrap_err().contains("`tcp:sliced` is no probe"));
         assert!(Set::parse("cpu:basic").unwrap_err().contains("`cpu:basic` is no probe"));
         assert!(Set::parse("cpus").unwrap_err().contains("the probes are cpu"));
     }

@@ -60,6 +60,7 @@ pub(crate) struct Cpu {
     call: [u64; 4],
     call_number: u32,
     stored: u32,
+    halted: u64,
 }
 
 impl Default for Cpu {

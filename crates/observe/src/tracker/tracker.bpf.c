@@ -178,6 +178,8 @@ static __always_inline int irq_ends(u32 source)
 	settle(c);
 	under_way = c->irq;
 	c->irq = 0;
+	if (c->halted && c->base == IDLE)
+		c->base = IDLE_LOOP;
 	c->slot = c->softirq ? softirq_slot(c, (c->softirq - 1) & 15) : c->base;
 	if (under_way != source + 1) {
 		c->unmatched += !!c->count;
@@ -238,7 +240,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 }
 
 /* Into the halt (state: how deep) and out of it (-1):
- * https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/idle.c#L100 */
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/idle.c#L100
+ * State 0 is the one of drivers that poll, where an interrupt need not be the end. */
 SEC("tp_btf/cpu_idle")
 int BPF_PROG(cpu_idle, unsigned int state, unsigned int number)
 {
@@ -246,8 +249,12 @@ int BPF_PROG(cpu_idle, unsigned int state, unsigned int number)
 
 	if (!c)
 		return 0;
+	/* An interrupt was the end of the halt: nothing changes here, so no time is read. */
+	if (state == (u32)-1 && c->slot == IDLE_LOOP)
+		return 0;
 	settle(c);
 	go_to(c, state == (u32)-1 ? IDLE_LOOP : IDLE);
+	c->halted = state && state != (u32)-1;
 	return 0;
 }
 

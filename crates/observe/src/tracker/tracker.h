@@ -42,6 +42,8 @@ struct cpu {
 	u64 call_waited;  /* nanoseconds it did not run */
 	u32 call;         /* number + 1, or 0 */
 	u32 stored;       /* whether the task has storage */
+
+	u64 halted; /* whether the CPU idles in a way that any interrupt ends */
 };
 
 struct {

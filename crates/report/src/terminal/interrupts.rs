@@ -8,7 +8,7 @@ use wirecost_model::observe::{
 
 use super::columns::{Table, number, text};
 use super::quantity::{count, or_dash, percent};
-use super::{Look, note};
+use super::{Look, note, slices};
 
 /// Rows of a table; the others are said to be there.
 const ROWS: usize = 12;
@@ -185,8 +185,9 @@ fn polls(out: &mut dyn Write, section: &InterruptsSection, look: &Look) -> io::R
         (Some(device), None) => device.clone(),
         (None, _) => "backlog".to_owned(),
     };
+    let watched = section.napi_slices.map_or(section.seconds, |slices| slices.seconds);
     for row in rows.iter().take(ROWS) {
-        let per_second = row.polls as f64 / section.seconds.max(f64::MIN_POSITIVE);
+        let per_second = row.polls as f64 / watched.max(f64::MIN_POSITIVE);
         table.row(vec![
             name(row),
             count(row.polls),
@@ -198,7 +199,8 @@ fn polls(out: &mut dyn Write, section: &InterruptsSection, look: &Look) -> io::R
         ]);
     }
     writeln!(out)?;
-    table.write(out, look)
+    table.write(out, look)?;
+    slices(out, section.napi_slices, look)
 }
 
 /// What goes wrong when too much comes, on one line.
@@ -285,6 +287,7 @@ mod tests {
             interrupts_per_second: 3007.5,
             softirqs: vec![row("net_rx", "net_rx", 210_011, Some(0.402))],
             softirqs_per_second: 105_005.5,
+            napi_slices: None,
             devices: vec![
                 DeviceInterrupts {
                     device: "eth0".to_owned(),

@@ -18,7 +18,7 @@ pub mod watched;
 
 use std::io::{self, Write};
 
-use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus};
+use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus, Slices};
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, Latency, Run, WindowKind};
 use wirecost_model::status::Status;
@@ -367,8 +367,11 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     let Some(observe) = &run.observe else { return Ok(()) };
     for host in &observe.hosts {
         // What came along for little, by /proc alone, is in the document; here it would hide the rest.
+        let is = |probe: &str, name: &str| {
+            probe == name || probe.strip_suffix(":sliced").is_some_and(|probe| probe == name)
+        };
         let wanted = |name: &str| {
-            observe.passes.iter().any(|pass| pass.probes.iter().any(|probe| probe == name))
+            observe.passes.iter().any(|pass| pass.probes.iter().any(|probe| is(probe, name)))
         };
         sections(out, host, observe.hosts.len() > 1, &wanted, look)?;
     }
@@ -404,6 +407,14 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         }
     };
     note(out, look, &cost)
+}
+
+/// Says which parts of the window a table is of, if not of all.
+fn slices(out: &mut dyn Write, of: Option<Slices>, look: &Look) -> io::Result<()> {
+    let Some(slices) = of else { return Ok(()) };
+    let number = counted(slices.count.into(), "slice", "slices");
+    let (all, share) = (seconds(slices.seconds), percent(slices.percent));
+    note(out, look, &format!("counted in {number} of the window, {all} together ({share}%)"))
 }
 
 /// The sections of one host, in the order of the probes.

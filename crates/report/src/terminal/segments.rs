@@ -7,9 +7,9 @@ use wirecost_model::observe::{
 };
 
 use super::columns::{Table, number, text};
-use super::figure;
 use super::look::Look;
 use super::quantity::{bytes, count, or_dash, percent};
+use super::{figure, slices};
 
 /// Who drains, in the order of the columns.
 const DRAINERS: [Drainer; 5] =
@@ -27,6 +27,7 @@ pub fn write(out: &mut dyn Write, section: &SegmentsSection, look: &Look) -> io:
     sizes(out, section, look)?;
     drained(out, section, look)?;
     over_time(out, section, look)?;
+    slices(out, section.slices, look)?;
     if section.uncounted_packets > 0 {
         let number = count(section.uncounted_packets);
         writeln!(out, "  {number} packets of further devices were not counted")?;
@@ -145,7 +146,7 @@ fn share(drains: &[Drain], by: Drainer) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use wirecost_model::observe::SegmentInterval;
+    use wirecost_model::observe::{SegmentInterval, Slices};
 
     use super::*;
 
@@ -182,6 +183,7 @@ mod tests {
             contexts: Vec::new(),
         };
         SegmentsSection {
+            slices: Some(Slices { count: 40, seconds: 2.0, percent: 20.0 }),
             devices: vec![DeviceSegments {
                 device: "eth0".to_owned(),
                 ifindex: 2,

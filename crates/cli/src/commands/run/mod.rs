@@ -112,8 +112,9 @@ pub(crate) struct Run {
     #[arg(long = "host", value_name = "NAME=ADDR", value_parser = hosts::parse)]
     hosts: Vec<HostArgument>,
 
-    /// What watches the kernel of every machine in the window: `standard`, `none`, `full` (all probes),
-    /// `deep` (standard, then a run for each further probe), or probes with commas between them.
+    /// What watches the kernel of every machine in the window: `standard`, `none`, `full` (all probes,
+    /// hooks of hot paths in slices of the window), `deep` (standard, then a run for each further probe),
+    /// or probes with commas between them.
     #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
     observe: Set,
 

@@ -16,7 +16,7 @@ use wirecost_linux::softnet::{self, Softnet};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
     DeviceInterrupts, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow, Observed, Part,
-    ProbeCost, SoftnetRow,
+    ProbeCost, Slices, SoftnetRow,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -44,7 +44,8 @@ impl Probe for Interrupts {
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, and as \
                     `interrupts:basic`, the counts of /proc/interrupts, softirqs and net/softnet_stat",
             costs: "beside the hooks of `cpu`, a table entry for each interrupt and softirq and one \
-                    program at each poll of NAPI; as `interrupts:basic` no hooks",
+                    program at each poll of NAPI, which as `interrupts:sliced`, the part of `full`, is \
+                    there in a fifth of the window only; as `interrupts:basic` no hooks",
             blind: "interrupts without a tracepoint (NMI, hypervisor callbacks) are counted and not \
                     timed; handlers that share an interrupt are one source; packets per interrupt \
                     are by queue only where the driver counts by queue",
@@ -55,6 +56,7 @@ impl Probe for Interrupts {
         let basic = shared.basic(self.name());
         let mut watch = Watch {
             basic,
+            sliced: shared.sliced(self.name()),
             drivers: interrupts::drivers(),
             threads: tracker::ksoftirqd(),
             ..Watch::default()
@@ -94,6 +96,8 @@ fn unpolled(error: &String) -> String {
 #[derive(Debug, Default)]
 struct Watch {
     basic: bool,
+    /// Whether polls are watched in slices of the window only.
+    sliced: bool,
     drivers: BTreeMap<u32, String>,
     /// The thread ksoftirqd of each CPU: its pid.
     threads: Vec<(u32, u32)>,
@@ -105,6 +109,7 @@ struct Watch {
     sources: Option<BTreeMap<SourceKind, Vec<Source>>>,
     /// Of the CPUs, where they were traced.
     times: Option<Times>,
+    coverage: Option<Slices>,
     missing: Vec<String>,
 }
 
@@ -163,12 +168,18 @@ impl Watch {
 
 impl Session for Watch {
     fn attach(&mut self, _shared: &Shared) -> Result<(), Unavailable> {
-        if let Some(Ok(napi)) = &mut self.napi
-            && let Err(error) = napi.attach()
-        {
-            self.napi = Some(Err(error.to_string()));
+        if !self.sliced {
+            self.watch_polls();
         }
         Ok(())
+    }
+
+    fn slice(&mut self, begins: bool) {
+        if begins {
+            self.watch_polls();
+        } else {
+            self.detach();
+        }
     }
 
     fn begin(&mut self, shared: &Shared, at: Nanos) {
@@ -179,6 +190,7 @@ impl Session for Watch {
         self.end = self.read(shared, at);
         self.missing.clear();
         self.sources = None;
+        self.coverage = self.sliced.then(|| shared.slices.coverage(at));
         self.times = (!self.basic).then(|| shared.tracker()?.times().ok()).flatten();
         if !self.basic {
             let sources = match (shared.tracker(), shared.tracker_error()) {
@@ -219,6 +231,14 @@ impl Session for Watch {
 }
 
 impl Watch {
+    fn watch_polls(&mut self) {
+        if let Some(Ok(napi)) = &mut self.napi
+            && let Err(error) = napi.attach()
+        {
+            self.napi = Some(Err(error.to_string()));
+        }
+    }
+
     fn section(&self, part: &Part) -> InterruptsSection {
         let (begin, end) = (&self.begin, &self.end);
         let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
@@ -263,6 +283,7 @@ impl Watch {
             softirqs,
             devices,
             napi: napi_rows(begin, end, part),
+            napi_slices: self.coverage.filter(|_| end.napi.is_some()),
             softnet_total: softnet_sum(&softnet),
             softnet,
             ksoftirqd: ksoftirqd(begin, end, self.times.as_ref(), &wanted),
