@@ -433,18 +433,15 @@ pub fn sections(
         interrupts::write(out, section, &of, look)?;
     }
     if let Some(section) = host.segments.as_ref().filter(|_| wanted("segments")) {
-        writeln!(out)?;
-        named_section(out, "segments", &of, look)?;
+        heading(out, "segments", &of, look)?;
         segments::write(out, section, look)?;
     }
     if let Some(section) = host.tcp.as_ref().filter(|_| wanted("tcp")) {
-        writeln!(out)?;
-        named_section(out, "TCP", &of, look)?;
+        heading(out, "TCP", &of, look)?;
         tcp::write(out, section, look)?;
     }
     if let Some(section) = host.functions.as_ref().filter(|_| wanted("functions")) {
-        writeln!(out)?;
-        named_section(out, "functions", &of, look)?;
+        heading(out, "functions", &of, look)?;
         functions::write(out, section, look)?;
     }
     if let Some(section) = host.syscalls.as_ref().filter(|_| wanted("syscalls")) {
@@ -454,8 +451,8 @@ pub fn sections(
 }
 
 /// A line above tables that do not say of whom they are.
-fn named_section(out: &mut dyn Write, name: &str, of: &str, look: &Look) -> io::Result<()> {
-    if of.is_empty() { Ok(()) } else { writeln!(out, "  {}", look.title(&format!("{name}{of}"))) }
+fn heading(out: &mut dyn Write, name: &str, of: &str, look: &Look) -> io::Result<()> {
+    writeln!(out, "\n  {}", look.title(&format!("{name}{of}")))
 }
 
 /// Probes that could not do all they are for, each with the reason.

@@ -20,7 +20,6 @@ const SHOWN: usize = 8;
 
 /// Writes the section of one host.
 pub fn write(out: &mut dyn Write, section: &SegmentsSection, look: &Look) -> io::Result<()> {
-    writeln!(out, "{}", look.title("segments"))?;
     if section.devices.is_empty() {
         return writeln!(out, "  no packet passed a device");
     }
@@ -212,6 +211,6 @@ mod tests {
     fn without_packets_it_says_so() {
         let mut out = Vec::new();
         write(&mut out, &SegmentsSection::default(), &Look::plain(80)).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "segments\n  no packet passed a device\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "  no packet passed a device\n");
     }
 }

@@ -14,7 +14,6 @@ const SHOWN: usize = 8;
 
 /// Writes the section of one host.
 pub fn write(out: &mut dyn Write, section: &TcpSection, look: &Look) -> io::Result<()> {
-    writeln!(out, "{}", look.title("tcp"))?;
     line(out, "ACK ratio", &ratios(section))?;
     figure(out, look, "order", &order(section))?;
     figure(out, look, "retransmits", &retransmits(section))?;
