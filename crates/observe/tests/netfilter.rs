@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::netns::NetNs;
@@ -50,12 +51,15 @@ fn rules() -> String {
     rules + "}\n}\n"
 }
 
-/// Sends and receives on one thread, so that nobody is woken and nothing waits.
+/// Sends and receives on one thread, so that nobody is woken and nothing waits. What is lost, as
+/// another load has filled the backlog of the CPU, is sent again.
 fn load(near: &UdpSocket, far: &UdpSocket) {
     let mut buffer = [0; BYTES];
-    for _ in 0..DATAGRAMS {
+    far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut received = 0;
+    while received < DATAGRAMS {
         near.send(&[1; BYTES]).unwrap();
-        assert_eq!(far.recv(&mut buffer).unwrap(), BYTES);
+        received += far.recv(&mut buffer).map_or(0, |_| 1);
     }
 }
 

@@ -208,6 +208,8 @@ fn a_call_that_was_under_way_is_in_no_row() {
     }
     let _alone = alone();
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    // One that is lost is a failure, not a wait without an end.
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let to = receiver.local_addr().expect("an address");
     let (tell, told) = std::sync::mpsc::channel();
