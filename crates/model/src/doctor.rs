@@ -34,6 +34,75 @@ pub struct Examination {
     pub unknown: Vec<Unknown>,
     /// Everything that was looked at, by name.
     pub checks: Vec<String>,
+    /// What a number of connections needs; `None` where nobody asked.
+    pub capacity: Option<Capacity>,
+}
+
+/// What so many connections, open at once, ask of one host that has one end of each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Capacity {
+    pub connections: u64,
+    pub needs: Vec<Need>,
+}
+
+/// One thing that connections need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Need {
+    pub name: String,
+    pub needed: u64,
+    pub unit: Unit,
+    /// What the host has; `None` where it does not say.
+    pub available: Option<u64>,
+    pub enough: Option<bool>,
+    /// How `needed` comes about.
+    pub why: String,
+    /// Commands that provide it, to be typed as root on that host.
+    pub mend: Vec<String>,
+    /// Commands that put it back as it is.
+    pub undo: Vec<String>,
+    pub advice: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    Count,
+    Bytes,
+}
+
+impl Need {
+    #[must_use]
+    pub fn new(name: &str, needed: u64, unit: Unit, available: Option<u64>) -> Self {
+        Self {
+            name: name.to_owned(),
+            needed,
+            unit,
+            available,
+            enough: available.map(|available| available >= needed),
+            why: String::new(),
+            mend: Vec::new(),
+            undo: Vec::new(),
+            advice: None,
+        }
+    }
+
+    #[must_use]
+    pub fn why(mut self, why: impl Into<String>) -> Self {
+        self.why = why.into();
+        self
+    }
+
+    #[must_use]
+    pub fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend.push(command.into());
+        self
+    }
+
+    #[must_use]
+    pub fn undo(mut self, command: impl Into<String>) -> Self {
+        self.undo.push(command.into());
+        self
+    }
 }
 
 /// Who was examined.
@@ -165,6 +234,7 @@ impl Examination {
             findings: Vec::new(),
             unknown: Vec::new(),
             checks: Vec::new(),
+            capacity: None,
         }
     }
 }

@@ -143,6 +143,9 @@ pub struct Memory {
     pub available_bytes: Option<u64>,
     pub swap_total_bytes: Option<u64>,
     pub page_bytes: Option<u64>,
+    /// Bytes of one object of the kernel's caches that connections use, by the cache's name. Only root
+    /// may read them; one that the kernel merged with another has no name.
+    pub slab_bytes: Option<BTreeMap<String, u64>>,
 }
 
 /// A network device.

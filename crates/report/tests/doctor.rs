@@ -1,7 +1,9 @@
 //! What the doctor says, for people and for programs.
 
 use serde_json::Value;
-use wirecost_model::doctor::{Examination, Finding, ProbeState, SCHEMA, Subject, Unknown};
+use wirecost_model::doctor::{
+    Capacity, Examination, Finding, Need, ProbeState, SCHEMA, Subject, Unit, Unknown,
+};
 use wirecost_model::environment::CycleCounter;
 use wirecost_model::observe::ProbeStatus;
 use wirecost_model::run::schema_of;
@@ -24,6 +26,19 @@ fn named(check: &str, finding: Finding) -> Finding {
 
 fn unknown(check: &str, about: Option<&str>, reason: &str) -> Unknown {
     Unknown { check: check.to_owned(), about: about.map(str::to_owned), reason: reason.to_owned() }
+}
+
+fn capacity() -> Capacity {
+    let mut descriptors = Need::new("descriptors", 250_032, Unit::Count, Some(20_000))
+        .why("one for each connection, spread over 4 workers that have a table of their own each")
+        .mend("prlimit --pid $$ --nofile=250032:250032")
+        .undo("prlimit --pid $$ --nofile=20000:20000");
+    descriptors.advice = Some("or run with --workers 51".to_owned());
+    let files = Need::new("open files", 1_000_000, Unit::Count, Some(u64::MAX)).why("of all");
+    let ports = Need::new("local ports", 2_045, Unit::Count, None).why("of the side that connects");
+    let memory =
+        Need::new("memory", 5_830_000_000, Unit::Bytes, Some(8 << 30)).why("of the kernel");
+    Capacity { connections: 1_000_000, needs: vec![descriptors, files, ports, memory] }
 }
 
 /// Every part filled.
@@ -84,6 +99,7 @@ fn ill() -> Examination {
             unknown("flow-control", Some("eth1"), "the driver does not say"),
         ],
         checks: checks.map(str::to_owned).to_vec(),
+        capacity: Some(capacity()),
         ..Examination::empty("0.1.0", 1_700_000_000_000)
     }
 }
@@ -94,6 +110,7 @@ fn well() -> Examination {
         findings: Vec::new(),
         unknown: Vec::new(),
         probes: vec![probe("tcp", ProbeStatus::Ready, None, None)],
+        capacity: None,
         ..ill()
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! A check never takes what is not known for good or bad: it says that it is not known, and why.
 
+mod capacity;
 mod cpu;
 mod device;
 mod path;
@@ -14,6 +15,7 @@ mod tests;
 use wirecost_model::doctor::{Examination, Finding, Subject, Unknown};
 use wirecost_model::environment::{Device, Environment};
 
+pub use capacity::{USER_BYTES, capacity};
 pub use probes::probes;
 
 /// Looks at one thing.

@@ -18,7 +18,7 @@ const MANY_DESCRIPTORS: u64 = 1 << 20;
 const TCP_MEMORY: f64 = 0.02;
 
 /// The command that sets a setting.
-fn set(name: &str, value: impl std::fmt::Display) -> String {
+pub(super) fn set(name: &str, value: impl std::fmt::Display) -> String {
     let value = value.to_string();
     match value.contains(' ') {
         true => format!("sysctl -w {name}='{value}'"),
@@ -27,7 +27,7 @@ fn set(name: &str, value: impl std::fmt::Display) -> String {
 }
 
 /// Settings that a network namespace may not have.
-fn not_here(name: &str) -> String {
+pub(super) fn not_here(name: &str) -> String {
     format!("the kernel does not show {name} here")
 }
 

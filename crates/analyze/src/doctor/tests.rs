@@ -6,7 +6,7 @@ use wirecost_model::doctor::{Examination, Severity};
 use wirecost_model::environment::*;
 use wirecost_model::observe::{ProbeReport, ProbeStatus};
 
-use super::{ALL, bytes, examine, list, probes};
+use super::{ALL, USER_BYTES, bytes, capacity, examine, list, probes};
 
 /// A server of two sockets, well prepared.
 fn prepared() -> Environment {
@@ -56,6 +56,8 @@ fn prepared() -> Environment {
     };
     let lo = Device { name: "lo".to_owned(), up: true, ..Device::default() };
     let sysctls = [
+        ("fs.file-max", "9223372036854775807"),
+        ("fs.nr_open", "1048576"),
         ("kernel.numa_balancing", "0"),
         ("kernel.perf_event_paranoid", "2"),
         ("net.core.bpf_jit_enable", "1"),
@@ -113,7 +115,9 @@ fn prepared() -> Environment {
         },
         memory: Memory {
             total_bytes: Some(128 << 30),
+            available_bytes: Some(120 << 30),
             page_bytes: Some(4096),
+            slab_bytes: Some([("TCP".to_owned(), 3000), ("filp".to_owned(), 200)].into()),
             ..Memory::default()
         },
         devices: Some(vec![lo, eth0]),
@@ -701,4 +705,57 @@ fn numbers_for_people() {
     assert_eq!(list(&[3, 0, 1, 2, 8]), "0-3,8");
     assert_eq!(bytes(212_992), "208 KiB");
     assert_eq!(bytes(6_291_456), "6.00 MiB");
+}
+
+#[test]
+fn a_prepared_server_takes_many_connections() {
+    let capacity = capacity(&prepared(), 200_000);
+    assert_eq!(capacity.connections, 200_000);
+    let of = |name: &str| capacity.needs.iter().find(|need| need.name == name).unwrap();
+    for need in &capacity.needs {
+        assert_eq!(need.enough, Some(true), "{need:?}");
+        assert!(need.mend.is_empty() && need.undo.is_empty() && !need.why.is_empty());
+    }
+    // Four workers.
+    assert_eq!(of("descriptors").needed, 50_032);
+    // 98 ports of the peer.
+    assert_eq!(of("local ports").needed, 2041);
+    assert_eq!(of("accept queue").needed, 1024);
+    assert_eq!(of("TCP buffers").needed, 200_000 * 8192);
+    // Two sizes by the allocator, four that are usual.
+    assert_eq!(of("memory").needed, 200_000 * (3000 + 200 + 832 + 192 + 128 + 72 + USER_BYTES));
+}
+
+#[test]
+fn what_a_million_connections_lack_comes_with_its_command() {
+    let mut environment = prepared();
+    environment.process.descriptors = Some(20_000);
+    environment.sysctls.insert("net.ipv4.tcp_mem".to_owned(), Some("1000 2000 3000".to_owned()));
+    environment.sysctls.insert("fs.nr_open".to_owned(), Some("100000".to_owned()));
+    environment.sysctls.remove("fs.file-max");
+    environment.sysctls.remove("net.netfilter.nf_conntrack_max");
+    let capacity = capacity(&environment, 1_000_000);
+    let of = |name: &str| capacity.needs.iter().find(|need| need.name == name);
+    let descriptors = of("descriptors").unwrap();
+    assert_eq!((descriptors.needed, descriptors.enough), (250_032, Some(false)));
+    assert_eq!(
+        descriptors.mend,
+        ["sysctl -w fs.nr_open=250032", "prlimit --pid $$ --nofile=250032:250032"]
+    );
+    assert_eq!(
+        descriptors.undo,
+        ["sysctl -w fs.nr_open=100000", "prlimit --pid $$ --nofile=20000:20000"]
+    );
+    assert!(descriptors.advice.as_ref().unwrap().contains("--workers 51"));
+    let buffers = of("TCP buffers").unwrap();
+    assert_eq!(buffers.enough, Some(false));
+    assert_eq!(buffers.mend, ["sysctl -w net.ipv4.tcp_mem='1000000 1500000 2000000'"]);
+    assert_eq!(buffers.undo, ["sysctl -w net.ipv4.tcp_mem='1000 2000 3000'"]);
+    // Not known is not enough, nor too little.
+    let files = of("open files").unwrap();
+    assert_eq!((files.available, files.enough), (None, None));
+    assert!(files.why.contains("fs.file-max"));
+    // Nobody tracks connections here.
+    assert_eq!(of("tracked connections"), None);
+    assert_eq!(of("memory").unwrap().enough, Some(true));
 }

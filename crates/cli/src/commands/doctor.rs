@@ -26,6 +26,10 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "ADDR")]
     host: Option<String>,
 
+    /// Also say what so many connections, open at once, need of the host, and what it has.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    connections: Option<u64>,
+
     /// Write what was found as JSON (wirecost.doctor/1) to a file, or `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -73,6 +77,7 @@ impl Doctor {
             }
         };
         doctor::examine(&environment, examination);
+        examination.capacity = self.connections.map(|n| doctor::capacity(&environment, n));
         if let Some(host) = &mut examination.host {
             host.name = name;
         }

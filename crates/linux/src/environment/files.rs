@@ -218,6 +218,7 @@ impl Files<'_> {
             available_bytes: bytes("MemAvailable"),
             swap_total_bytes: bytes("SwapTotal"),
             page_bytes: None,
+            slab_bytes: self.text("proc/slabinfo").map(|text| slabs(&text)),
         }
     }
 
@@ -230,6 +231,20 @@ impl Files<'_> {
         let entries = fs::read_dir(path).ok()?;
         Some(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
     }
+}
+
+/// Caches of what the kernel keeps of a connection.
+const SLABS: [&str; 6] =
+    ["TCP", "sock_inode_cache", "filp", "dentry", "eventpoll_epi", "eventpoll_pwq"];
+
+/// Bytes of an object of [`SLABS`]: name, active objects, all objects, size...
+fn slabs(text: &str) -> BTreeMap<String, u64> {
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let name = words.next().filter(|name| SLABS.contains(name))?;
+        Some((name.to_owned(), words.nth(2)?.parse().ok()?))
+    };
+    text.lines().filter_map(of_line).collect()
 }
 
 /// Value of the first line `name : value` (/proc/cpuinfo, /proc/meminfo).

@@ -16,6 +16,8 @@ use files::Files;
 
 /// Settings that move results of TCP and UDP, and the limits that clip them.
 pub const SYSCTLS: &[&str] = &[
+    "fs.file-max",
+    "fs.nr_open",
     "kernel.numa_balancing",
     "kernel.perf_event_paranoid",
     "kernel.unprivileged_bpf_disabled",

@@ -4,11 +4,12 @@
 
 use std::io::{self, Write};
 
-use wirecost_model::doctor::{Examination, Finding, Severity};
+use wirecost_model::doctor::{Capacity, Examination, Finding, Severity, Unit};
 use wirecost_model::observe::ProbeStatus;
 
+use super::columns::{Table, number, text};
 use super::look::Look;
-use super::quantity::{count, counted};
+use super::quantity::{bytes, count, counted, or_dash};
 use super::{LABEL, labelled};
 
 /// Width of the column that says whether something can be measured.
@@ -26,6 +27,9 @@ pub fn write(out: &mut dyn Write, examination: &Examination, look: &Look) -> io:
         write_finding(out, finding, look)?;
     }
     unknown(out, examination, look)?;
+    if let Some(capacity) = &examination.capacity {
+        write_capacity(out, capacity, look)?;
+    }
     sum(out, examination, look)
 }
 
@@ -97,6 +101,52 @@ fn write_finding(out: &mut dyn Write, finding: &Finding, look: &Look) -> io::Res
     }
     for undo in &finding.undo {
         command(out, look, "back", undo)?;
+    }
+    Ok(())
+}
+
+/// What a number of connections needs, and what there is of it.
+fn write_capacity(out: &mut dyn Write, capacity: &Capacity, look: &Look) -> io::Result<()> {
+    writeln!(out)?;
+    let title = format!("for {} connections, one end of each here:", count(capacity.connections));
+    writeln!(out, "{}", look.title(&title))?;
+    let mut table =
+        Table::new(&[text("", 0), number("needed", 0), number("there", 0), text("", 1)]);
+    for need in &capacity.needs {
+        let amount = |of: u64| match need.unit {
+            Unit::Count => count(of),
+            Unit::Bytes => bytes(of),
+        };
+        // The largest number there is stands for no limit.
+        let there = match need.available {
+            Some(u64::MAX) => "no limit".to_owned(),
+            there => or_dash(there, amount),
+        };
+        let verdict = match need.enough {
+            Some(true) => "enough",
+            Some(false) => "too little",
+            None => "not known",
+        };
+        let cells = vec![need.name.clone(), amount(need.needed), there, verdict.to_owned()];
+        table.row(cells);
+    }
+    table.write(out, look)?;
+    for need in &capacity.needs {
+        let lines = look.wrap(4, &format!("{}: {}", need.name, need.why));
+        for (place, line) in lines.iter().enumerate() {
+            writeln!(out, "{}{line}", if place == 0 { "  " } else { "    " })?;
+        }
+        if let Some(advice) = &need.advice {
+            for line in look.wrap(4, advice) {
+                writeln!(out, "    {line}")?;
+            }
+        }
+        for mend in &need.mend {
+            command(out, look, "mend", mend)?;
+        }
+        for undo in &need.undo {
+            command(out, look, "back", undo)?;
+        }
     }
     Ok(())
 }
