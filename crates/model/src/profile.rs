@@ -87,6 +87,8 @@ pub struct Options {
     pub protocol: Option<String>,
     /// Data port of the accepting side; none lets the kernel choose.
     pub port: Option<u16>,
+    /// One call for each read, where a host that only receives would take what there is.
+    pub single_reads: bool,
     pub tcp_nodelay: bool,
     /// SO_SNDBUF and SO_RCVBUF, bytes.
     pub wndsz: Option<u64>,
@@ -129,6 +131,7 @@ impl Default for Options {
             remotehost: None,
             protocol: None,
             port: None,
+            single_reads: false,
             tcp_nodelay: false,
             wndsz: None,
             cc: None,

@@ -154,6 +154,9 @@ pub struct Phase {
     pub datagrams_only: bool,
     /// Whether connections are opened or closed.
     pub opens: bool,
+    /// Whether all that a strand does is to receive on one stream, so that what there is may be taken
+    /// in one call, also for operations whose turn has not come.
+    pub gathers: bool,
     /// A receiver believes that no more datagrams come when none has come for this long.
     pub quiet: Nanos,
     /// Datagrams received and sent in one iteration, by connection slot.
@@ -315,6 +318,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         _ => None,
     };
     Phase {
+        gathers: gathers(&steps),
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         period,
@@ -325,6 +329,16 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         datagrams,
         steps,
     }
+}
+
+fn gathers(steps: &[Step]) -> bool {
+    let alike = |step: &Step| {
+        matches!(step.action, Action::Receive(_))
+            && !(step.datagram || step.verify || step.can_fail || step.options.single_reads)
+            && step.timeout.is_none()
+            && (step.first, step.last) == (steps[0].first, steps[0].first)
+    };
+    !steps.is_empty() && steps.iter().all(alike)
 }
 
 fn connection_ids(group: &GroupProgram) -> Vec<u32> {

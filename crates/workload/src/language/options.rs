@@ -72,6 +72,7 @@ const INT_MAX: u64 = i32::MAX as u64;
 
 const OPEN: &[&str] = &["connect", "accept"];
 const THINK: &[&str] = &["think"];
+const STREAM: &[&str] = &["read", "write", "send", "recv"];
 const MOVE: &[&str] = &["read", "write", "send", "recv", "sendto", "recvfrom"];
 const MOVE_OR_FILE: &[&str] =
     &["read", "write", "send", "recv", "sendto", "recvfrom", "sendfile", "sendfilev"];
@@ -238,6 +239,13 @@ pub static ALL: &[OptionDef] = &[
         "non-blocking sockets, as ours always are",
         |o| o.non_blocking = true,
         |o| o.non_blocking,
+    ),
+    flag(
+        "single_reads",
+        STREAM,
+        "one call for each read; else a side that only receives takes what there is in one",
+        |o| o.single_reads = true,
+        |o| o.single_reads,
     ),
     // Socket options.
     flag(

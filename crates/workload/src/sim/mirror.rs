@@ -194,3 +194,31 @@ fn who_could_not_begin_in_time_does_not_begin_later() {
         check_conserved(&run(&profile(1, phases), &settings));
     }
 }
+
+#[test]
+fn who_only_receives_takes_what_there_is() {
+    let run = |single: bool| {
+        let mut write = transfer("write", 100);
+        write.options.single_reads = single;
+        let weather = Weather { buffer: 5_000, piece: 100_000, ..Weather::default() };
+        // It comes to a full buffer.
+        let stall = Some((1, 2 * MILLISECOND..10 * MILLISECOND));
+        let settings = Settings { weather, ramp: 0, stall };
+        let phases = vec![
+            times(1, vec![connect("tcp", "a", 0)]),
+            lasting(20 * MILLISECOND, vec![write.clone()]),
+            times(7, vec![write, transfer("read", 10)]),
+        ];
+        run(&profile(1, phases), &settings)
+    };
+    let (gathered, single) = (run(false), run(true));
+    for outcome in [&gathered, &single] {
+        check_conserved(outcome);
+    }
+    let reads = |outcome: &Outcome| -> u64 {
+        let receiver = outcome.phases.iter().map(|hosts| &hosts[1].counters);
+        receiver.map(|counters| counters.flowops[0].done).sum::<u64>() - 1 + 7
+    };
+    assert!(single.receives >= reads(&single) as usize);
+    assert!(gathered.receives * 2 < reads(&gathered) as usize, "{}", gathered.receives);
+}

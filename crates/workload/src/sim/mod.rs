@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     /// Bytes or datagrams left unread in connections at the end of each phase.
     pub(crate) unread: Vec<usize>,
     pub(crate) discarded: usize,
+    /// Calls that received something.
+    pub(crate) receives: usize,
     /// How long the phases took beyond their window.
     pub(crate) drain: Vec<Nanos>,
     pub(crate) turns: usize,
@@ -105,6 +107,7 @@ pub(crate) fn run(profile: &Profile, settings: &Settings) -> Outcome {
         }
     }
     sim.outcome.discarded = sim.net.discarded;
+    sim.outcome.receives = sim.net.receives;
     sim.outcome
 }
 

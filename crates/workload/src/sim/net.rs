@@ -74,6 +74,8 @@ pub(crate) struct SimNet {
     arrivals: BTreeMap<Place, Vec<(Nanos, u32, usize)>>,
     arrived: BTreeMap<Place, Vec<Nanos>>,
     received: Vec<u8>,
+    /// Calls that received something.
+    pub(crate) receives: usize,
     /// Bytes of streams that were thrown away unread.
     pub(crate) discarded: usize,
 }
@@ -88,6 +90,7 @@ impl SimNet {
             arrivals: BTreeMap::new(),
             arrived: BTreeMap::new(),
             received: Vec::new(),
+            receives: 0,
             discarded: 0,
         }
     }
@@ -279,9 +282,22 @@ impl Net for SimNet {
                 Err(io::ErrorKind::WouldBlock.into())
             };
         };
-        let length = bytes.len().min(size).min(if end.datagram { usize::MAX } else { most });
-        self.received = bytes.drain(..length).collect();
-        if end.datagram || bytes.is_empty() {
+        self.receives += 1;
+        if end.datagram {
+            bytes.truncate(size);
+            self.received = std::mem::take(bytes).into();
+            end.incoming.pop_front();
+            return Ok(&self.received);
+        }
+        // What has come of a stream has no boundaries.
+        self.received.clear();
+        let most = size.min(most);
+        while let Some((_, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) {
+            let length = bytes.len().min(most - self.received.len());
+            self.received.extend(bytes.drain(..length));
+            if !bytes.is_empty() {
+                break;
+            }
             end.incoming.pop_front();
         }
         Ok(&self.received)

@@ -134,6 +134,9 @@ pub struct Strand<S> {
     overdue: bool,
     /// Bytes owed on all connections.
     owed: u64,
+    /// Bytes that have been received for operations whose turn has not come, and when.
+    ahead: u64,
+    received_at: Nanos,
     operation_start: Nanos,
     transaction_start: Nanos,
     thought: Nanos,
@@ -172,6 +175,8 @@ impl<S> Strand<S> {
             due: 0,
             overdue: false,
             owed: 0,
+            ahead: 0,
+            received_at: 0,
             operation_start: 0,
             transaction_start: 0,
             thought: 0,
@@ -193,6 +198,7 @@ impl<S> Strand<S> {
         self.heard = start;
         self.bytes = 0;
         self.completed = 0;
+        self.ahead = 0;
         for conn in self.conns.iter_mut().flatten() {
             conn.sent = 0;
             conn.received = 0;

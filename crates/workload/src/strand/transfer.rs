@@ -213,8 +213,16 @@ impl<S> Strand<S> {
             return self.datagram(step, phase, call, context);
         }
         let left = self.length - self.moved;
+        if self.ahead > 0 {
+            self.take(step, phase, left, context);
+            return Ok(None);
+        }
         let conn = self.conn()?;
-        let wanted = if conn.owed > 0 { conn.owed } else { left };
+        let wanted = match conn.owed {
+            0 if phase.gathers => u64::MAX,
+            0 => left,
+            owed => owed,
+        };
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let received = match context.net.receive(&conn.socket, wanted, call, step.timeout.is_some())
         {
@@ -244,6 +252,12 @@ impl<S> Strand<S> {
         }
         self.engaged = true;
         self.bytes += bytes;
+        if phase.gathers {
+            self.ahead = bytes;
+            self.received_at = context.net.now();
+            self.take(step, phase, left, context);
+            return Ok(None);
+        }
         self.moved += bytes;
         if self.moved >= self.length {
             if step.verify && step.unit.is_none() {
@@ -254,6 +268,24 @@ impl<S> Strand<S> {
             self.complete(step, phase, now, context);
         }
         Ok(None)
+    }
+
+    /// Gives the operation under way its part of what has been received.
+    fn take<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        left: u64,
+        context: &mut Context<'_, N>,
+    ) {
+        let taken = left.min(self.ahead);
+        self.ahead -= taken;
+        self.moved += taken;
+        self.engaged = true;
+        if self.moved >= self.length {
+            self.left = self.left.saturating_sub(self.length);
+            self.complete(step, phase, self.received_at, context);
+        }
     }
 
     /// Compares what has come of a stream with what was sent; `first` is the number of the step's

@@ -93,12 +93,13 @@ prop_compose! {
         bind in of(text()),
         dir in of(text()),
         payload in payload(),
-        flags in any::<[bool; 5]>(),
+        flags in any::<[bool; 6]>(),
         unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
     ) -> Options {
-        let [tcp_nodelay, busy, non_blocking, canfail, verify] = flags;
+        let [tcp_nodelay, busy, non_blocking, canfail, verify, single_reads] = flags;
         Options {
             remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
+            single_reads,
             protocol: protocol.map(str::to_owned),
             unbuilt: unbuilt.into_values().collect(),
             ..numbers
