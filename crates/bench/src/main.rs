@@ -3,6 +3,7 @@
 
 mod observe;
 mod paired;
+mod recording;
 mod traffic;
 
 use std::io::{self, Write};
@@ -15,11 +16,20 @@ use clap::Parser;
 enum Bench {
     /// What observing costs: each set of probes against none, in pairs of slices of one run.
     Observe(observe::Observe),
+    /// What recording costs an operation, in instructions.
+    Recording(recording::Recording),
+    #[command(hide = true)]
+    RecordingLoop(recording::Loop),
 }
 
 fn main() -> ExitCode {
     let result = match Bench::parse() {
         Bench::Observe(bench) => bench.run(&mut io::stdout()),
+        Bench::Recording(bench) => bench.run(&mut io::stdout()),
+        Bench::RecordingLoop(of) => {
+            of.run();
+            Ok(())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

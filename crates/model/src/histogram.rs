@@ -42,6 +42,11 @@ impl Histogram {
         let _ = self.0.record(nanos.min(MAX));
     }
 
+    /// Counts a latency so many times.
+    pub fn record_many(&mut self, nanos: u64, times: u64) {
+        let _ = self.0.record_n(nanos.min(MAX), times);
+    }
+
     /// Adds all that the other has counted.
     pub fn merge(&mut self, other: &Histogram) {
         // Both have the same precision and grow as needed, so this cannot fail.
@@ -69,6 +74,49 @@ impl Histogram {
     /// Mean in nanoseconds.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.0.mean())
+    }
+}
+
+/// Counts latencies where each instruction matters: into the buckets of a [`Histogram`], which it
+/// becomes at the end.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    /// Of bucket `b` (values from 2^(b+7), the first from 0) each half is cut into 128 parts.
+    counts: Vec<u64>,
+}
+
+/// Two significant digits take 2^8 parts up to twice that value.
+const PART_BITS: u32 = 8;
+
+impl Recorder {
+    /// Counts one latency.
+    #[inline]
+    pub fn record(&mut self, nanos: u64) {
+        let shift = (nanos | ((1 << PART_BITS) - 1)).ilog2() - (PART_BITS - 1);
+        let place = ((shift as usize) << (PART_BITS - 1)) + (nanos >> shift) as usize;
+        match self.counts.get_mut(place) {
+            Some(count) => *count += 1,
+            None => self.grow(place),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, place: usize) {
+        self.counts.resize((place + 1).next_power_of_two(), 0);
+        self.counts[place] += 1;
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (place, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            // Places of the first bucket are values; of the others only the upper half is in use.
+            let shift = (place >> (PART_BITS - 1)).saturating_sub(1);
+            let part = (place - (shift << (PART_BITS - 1))) as u64;
+            histogram.record_many(part << shift, count);
+        }
+        histogram
     }
 }
 
@@ -118,6 +166,18 @@ mod tests {
             for q in [0.5, 0.9, 0.99, 0.999, 1.0] {
                 prop_assert_eq!(merged.quantile(q), whole.quantile(q));
             }
+        }
+
+        /// The short way counts as the long one does.
+        #[test]
+        fn a_recorder_becomes_the_same_histogram(
+            values in prop::collection::vec(
+                prop_oneof![0u64..600, any::<u64>(), (0u32..64).prop_map(|bit| 1 << bit)], 0..200,
+            ),
+        ) {
+            let mut recorder = Recorder::default();
+            values.iter().for_each(|&value| recorder.record(value));
+            prop_assert_eq!(recorder.histogram(), of(&values));
         }
 
         /// Any quantile is within 1% of the exact order statistic.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wirecost_model::clock::Nanos;
-use wirecost_model::histogram::Histogram;
+use wirecost_model::histogram::{Histogram, Recorder};
 use wirecost_model::measure::{Bytes, Counters, Datagrams, FlowopCounts};
 
 /// A number that one thread adds to and any thread may read: a plain load and store, no locked
@@ -93,23 +93,33 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
 #[derive(Debug)]
 pub struct Record {
     pub counters: Arc<WorkerCounters>,
-    /// Only what ends within goes into the histograms.
-    window: Range<Nanos>,
-    pub transactions: Histogram,
-    pub latencies: Vec<Histogram>,
+    /// Beginning and length of the window: only what ends within goes into the histograms.
+    window: (Nanos, Nanos),
+    transactions: Recorder,
+    latencies: Vec<Recorder>,
+    /// Rows of operations that are a transaction each.
+    whole: Vec<u32>,
     pub verify_failures: u64,
 }
 
 impl Record {
-    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>) -> Self {
+    /// `whole`: rows of operations that are a transaction each. Their latencies are recorded once.
+    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>, whole: Vec<u32>) -> Self {
         let rows = counters.rows.len();
         Self {
             counters,
-            window,
-            transactions: Histogram::new(),
-            latencies: vec![Histogram::new(); rows],
+            window: (window.start, window.end.saturating_sub(window.start)),
+            transactions: Recorder::default(),
+            latencies: vec![Recorder::default(); rows],
+            whole,
             verify_failures: 0,
         }
+    }
+
+    #[inline]
+    fn counts(&self, end: Nanos) -> bool {
+        // One comparison for both edges.
+        end.wrapping_sub(self.window.0) < self.window.1
     }
 
     /// An operation is complete.
@@ -117,7 +127,7 @@ impl Record {
     pub fn done(&mut self, row: u32, start: Nanos, end: Nanos) {
         let row = row as usize;
         self.counters.rows[row].done.add(1);
-        if self.window.contains(&end) {
+        if self.counts(end) {
             self.latencies[row].record(end.saturating_sub(start));
         }
     }
@@ -128,13 +138,35 @@ impl Record {
         row.timeouts.add(u64::from(timed_out));
     }
 
-    /// A transaction is complete; it took `latency`, think time excluded.
+    /// A transaction of several operations is complete; it took `latency`, think time excluded.
     #[inline]
     pub fn transaction(&mut self, latency: Nanos, end: Nanos) {
         self.counters.transactions.add(1);
-        if self.window.contains(&end) {
+        if self.counts(end) {
             self.transactions.record(latency);
         }
+    }
+
+    /// A transaction that is one operation is complete, which is recorded already.
+    #[inline]
+    pub fn whole_transaction(&self) {
+        self.counters.transactions.add(1);
+    }
+
+    /// Latencies of transactions in the window.
+    pub fn transactions(&self) -> Histogram {
+        let mut all = self.transactions.histogram();
+        for &row in &self.whole {
+            if let Some(latencies) = self.latencies.get(row as usize) {
+                all.merge(&latencies.histogram());
+            }
+        }
+        all
+    }
+
+    /// Latencies of operations in the window, by row.
+    pub fn latencies(&self) -> Vec<Histogram> {
+        self.latencies.iter().map(Recorder::histogram).collect()
     }
 
     #[inline]

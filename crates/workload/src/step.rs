@@ -154,6 +154,8 @@ pub struct Phase {
     pub datagrams_only: bool,
     /// Whether connections are opened or closed.
     pub opens: bool,
+    /// The row of the only operation of a transaction, where it has just one.
+    pub whole: Option<u32>,
     /// Whether all that a strand does is to receive on one stream, so that what there is may be taken
     /// in one call, also for operations whose turn has not come.
     pub gathers: bool,
@@ -318,6 +320,7 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         _ => None,
     };
     Phase {
+        whole: whole(&steps),
         gathers: gathers(&steps),
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
@@ -328,6 +331,15 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
         quiet: QUIET.saturating_add(thinks),
         datagrams,
         steps,
+    }
+}
+
+fn whole(steps: &[Step]) -> Option<u32> {
+    match steps {
+        [only] if only.count == 1 && only.first == only.last && only.unit.is_none() => {
+            (!matches!(only.action, Action::Think)).then_some(only.row)
+        }
+        _ => None,
     }
 }
 

@@ -239,9 +239,11 @@ impl Worker {
             strand.enter(order.start, limit);
             mixed |= !by_iterations && limit > 0;
         }
+        let of_phase = |group: &Group| group.phases.get(order.phase as usize)?.as_ref()?.whole;
+        let whole = self.groups.iter().filter_map(of_phase).collect();
         self.running = Some(Running {
             gates,
-            record: Record::new(order.counters.clone(), order.window.clone()),
+            record: Record::new(order.counters.clone(), order.window.clone(), whole),
             held: false,
             mixed,
             finishing: false,
@@ -522,8 +524,8 @@ impl Worker {
         }
         let report = WorkerReport {
             worker: self.number,
-            transactions: running.record.transactions,
-            latencies: running.record.latencies,
+            transactions: running.record.transactions(),
+            latencies: running.record.latencies(),
             verify_failures: running.record.verify_failures,
             open: start.open,
             failed_connections: self.sockets.failed_connections - running.failed_before,

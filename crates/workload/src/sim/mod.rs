@@ -183,7 +183,9 @@ impl Host {
             }
         }
         let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
-        let record = Record::new(Arc::new(WorkerCounters::new(rows)), window);
+        let whole = self.groups.iter().filter_map(|group| group.phases[phase].as_ref()?.whole);
+        let whole = whole.collect();
+        let record = Record::new(Arc::new(WorkerCounters::new(rows)), window, whole);
         self.running = Some(Running { gates, record, held: None, ended: false });
     }
 
@@ -284,8 +286,8 @@ impl Sim<'_> {
             let rows = host.groups.iter().map(|g| g.rows[phase].len()).sum();
             Counted {
                 counters: record::sum([&*running.record.counters], rows),
-                transactions: running.record.transactions,
-                latencies: running.record.latencies,
+                transactions: running.record.transactions(),
+                latencies: running.record.latencies(),
                 verify_failures: running.record.verify_failures,
             }
         });

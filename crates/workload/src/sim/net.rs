@@ -285,7 +285,7 @@ impl Net for SimNet {
         self.receives += 1;
         if end.datagram {
             bytes.truncate(size);
-            self.received = std::mem::take(bytes).into();
+            self.received = std::mem::take(bytes);
             end.incoming.pop_front();
             return Ok(&self.received);
         }

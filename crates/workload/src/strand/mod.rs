@@ -267,7 +267,7 @@ impl<S> Strand<S> {
                 continue;
             }
             let Some(step) = phase.steps.get(self.step as usize) else {
-                self.end_transaction(context);
+                self.end_transaction(phase, context);
                 // A transaction of steps that neither wait nor move anything must not run for ever.
                 budget -= OPERATION_BYTES / 16;
                 if budget <= 0 {
@@ -345,11 +345,15 @@ impl<S> Strand<S> {
         None
     }
 
-    fn end_transaction<N: Net<Socket = S>>(&mut self, context: &mut Context<'_, N>) {
+    fn end_transaction<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) {
         let end = self.operation_start;
         if !self.failed {
-            let latency = end.saturating_sub(self.transaction_start + self.thought);
-            context.record.transaction(latency, end);
+            if phase.whole.is_some() {
+                context.record.whole_transaction();
+            } else {
+                let latency = end.saturating_sub(self.transaction_start + self.thought);
+                context.record.transaction(latency, end);
+            }
             self.completed += 1;
         }
         self.iteration += 1;
