@@ -128,7 +128,7 @@ impl Record {
         let row = row as usize;
         self.counters.rows[row].done.add(1);
         if self.counts(end) {
-            self.latencies[row].record(end.saturating_sub(start));
+            self.latencies[row].record(end.wrapping_sub(start));
         }
     }
 
