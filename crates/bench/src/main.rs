@@ -3,6 +3,7 @@
 
 mod observe;
 mod paired;
+mod peers;
 mod traffic;
 
 use std::io::{self, Write};
@@ -15,11 +16,14 @@ use clap::Parser;
 enum Bench {
     /// What observing costs: each set of probes against none, in pairs of slices of one run.
     Observe(observe::Observe),
+    /// wirecost beside the programs that others use, and its ports of them beside their originals.
+    Peers(peers::Peers),
 }
 
 fn main() -> ExitCode {
     let result = match Bench::parse() {
         Bench::Observe(bench) => bench.run(&mut io::stdout()),
+        Bench::Peers(bench) => bench.run(&mut io::stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
