@@ -314,6 +314,8 @@ impl<'a> Bench<'a> {
             programs.push((contender.name().to_owned(), said));
         }
         let mut machine = machine();
+        let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+        machine.push(("date".to_owned(), now[..10].to_owned()));
         machine.push((
             "measured".to_owned(),
             format!(

@@ -1,5 +1,5 @@
 //! neper, where it is installed (Debian does not package it): an epoll loop on each CPU, a program
-//! for each test. These lines are as its documentation has them.
+//! for each test. Its lines are as its documentation has them, and have not been run.
 
 use super::number;
 use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};

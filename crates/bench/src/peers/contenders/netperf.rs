@@ -1,5 +1,5 @@
-//! netperf, where it is installed (Debian has it only among what is not free): one connection a
-//! process. These lines are as its manual has them.
+//! netperf, where it is installed (Debian's main does not have it): one connection a process. Its
+//! lines are as its manual has them, and have not been run.
 
 use super::number;
 use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
