@@ -33,7 +33,7 @@ fuzz: ## Run every fuzz target for a short time.
 bench: ## wirecost beside its peers, and its ports of them: a quarter of an hour at most.
 	@scripts/bench --budget 14
 
-bench-full: ## The same at all points, which takes hours.
+bench-full: ## The same at all points, which takes an hour or two.
 	@scripts/bench --full --rounds 15
 
 bench-observe: ## What observing costs: probes against none, in pairs of slices of one run.

@@ -1,5 +1,10 @@
 //! The bench as its user calls it, with whoever is installed: at least the engines of wirecost
 //! against each other.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

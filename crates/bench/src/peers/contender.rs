@@ -52,6 +52,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) port: u16,
     /// How long traffic is to go on after it began, whole seconds as most programs want it.
     pub(crate) seconds: u32,
+    /// Ends of connections that are open while nobody runs.
+    pub(crate) open_ends: u64,
     /// A directory for files of this run.
     pub(crate) scratch: &'a Path,
     /// The program `wirecost`.
@@ -180,6 +182,7 @@ mod tests {
                 point: *point,
                 port: 10_000,
                 seconds: 2,
+                open_ends: 0,
                 scratch: directory.path(),
                 wirecost: &wirecost,
             };

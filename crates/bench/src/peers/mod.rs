@@ -43,7 +43,7 @@ pub(crate) struct Peers {
     points: Option<Regex>,
 
     /// Rounds: in each, every contender has its turn at every point. Fewer than six have no interval.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
     /// Length of a window, seconds.
@@ -152,6 +152,7 @@ struct Bench<'a> {
     ruler: Ruler,
     ports: Ports,
     scratch: tempfile::TempDir,
+    open_ends: u64,
     points: Vec<PointResult>,
     pairs: Vec<PairResult>,
 }
@@ -166,6 +167,7 @@ impl<'a> Bench<'a> {
             ruler: Ruler::open(),
             ports: Ports::default(),
             scratch,
+            open_ends: ruler::Counters::read().map_err(|error| error.to_string())?.open_ends(),
             points: Vec::new(),
             pairs: Vec::new(),
         };
@@ -209,7 +211,8 @@ impl<'a> Bench<'a> {
         let window = Nanos::from(self.settings.window) * SECOND;
         let seconds = (LEAD + window + TAIL).div_ceil(SECOND) as u32;
         let scratch = self.scratch.path();
-        Ask { point, port, seconds, scratch, wirecost: &self.wirecost }
+        let open_ends = self.open_ends;
+        Ask { point, port, seconds, open_ends, scratch, wirecost: &self.wirecost }
     }
 
     /// All rounds that there is time for; returns how many.
@@ -244,6 +247,9 @@ impl<'a> Bench<'a> {
         let mut turns: Vec<usize> = (0..self.points[index].rows.len()).collect();
         order.shuffle(&mut turns);
         for turn in turns {
+            if self.points[index].rows[turn].is_given_up() {
+                continue;
+            }
             let name = self.points[index].rows[turn].series.name.clone();
             let port = self.ports.next();
             let Some(place) = self.contenders.iter().position(|found| found.name() == name) else {

@@ -15,8 +15,6 @@ pub(crate) enum Kind {
     Udp,
     /// Files of `size` for a small request each, with keep-alive.
     Http,
-    /// Opening connections.
-    Setup,
 }
 
 /// One set of parameters.
@@ -56,7 +54,7 @@ pub(crate) static ALL: &[Point] = &[
     full(Kind::Stream, 6000, 65536),
     quick(Kind::Rr, 1, SMALL),
     quick(Kind::Rr, 32, SMALL),
-    quick(Kind::Rr, 1000, SMALL),
+    full(Kind::Rr, 1000, SMALL),
     full(Kind::Crr, 1, SMALL),
     quick(Kind::Crr, 32, SMALL),
     full(Kind::Crr, 1000, SMALL),
@@ -65,7 +63,6 @@ pub(crate) static ALL: &[Point] = &[
     full(Kind::Udp, 32, 1400),
     quick(Kind::Http, 32, 65536),
     full(Kind::Http, 1000, 65536),
-    quick(Kind::Setup, 6000, 1024),
 ];
 
 impl Point {
@@ -79,7 +76,6 @@ impl Point {
             Kind::Crr => format!("crr-{connections}"),
             Kind::Udp => format!("udp-{connections}x{size}"),
             Kind::Http => format!("http-{connections}"),
-            Kind::Setup => format!("setup-{connections}"),
         }
     }
 
@@ -98,7 +94,6 @@ impl Point {
             }
             Kind::Udp => format!("datagrams of {size}, {connections}, one call each"),
             Kind::Http => format!("files of {size} with keep-alive, {connections}"),
-            Kind::Setup => format!("opening {connections}"),
         }
     }
 
@@ -110,7 +105,7 @@ impl Point {
     /// Connections that are there while it runs; none where they come and go.
     pub(crate) fn stays_open(&self) -> Option<u32> {
         match self.kind {
-            Kind::Stream | Kind::Rr | Kind::Http | Kind::Setup => Some(self.connections),
+            Kind::Stream | Kind::Rr | Kind::Http => Some(self.connections),
             Kind::Crr | Kind::Udp => None,
         }
     }

@@ -76,7 +76,7 @@ impl Traffic {
     /// What a point counts: bytes, transactions or connections a second.
     fn merit(&self, point: &Point) -> f64 {
         match point.kind {
-            Kind::Stream | Kind::Http | Kind::Setup => self.payload,
+            Kind::Stream | Kind::Http => self.payload,
             Kind::Rr => self.payload / (2.0 * f64::from(point.size)),
             Kind::Crr => self.opened,
             Kind::Udp => self.datagrams * f64::from(point.size),

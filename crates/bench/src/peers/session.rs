@@ -7,8 +7,7 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, seconds};
 
 use super::child::{Running, listens};
 use super::contender::{Ask, Contender, Own, Plan};
-use super::point::{Kind, Point};
-use super::ruler::{Counters, Ruler};
+use super::ruler::{Counters, Ruler, Seen};
 
 /// Time between the first traffic and the window.
 pub(crate) const LEAD: Nanos = 500 * MILLISECOND;
@@ -22,12 +21,10 @@ const MOVING: u64 = 100;
 /// What one run gave.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
-    /// Bytes, transactions or connections a second, by the kernel's counters.
-    pub(crate) merit: f64,
-    pub(crate) cost: Option<f64>,
-    pub(crate) cost_by_clocks: Option<f64>,
-    pub(crate) others: f64,
-    pub(crate) steady: f64,
+    pub(crate) seen: Seen,
+    /// Seconds from the start of the client to when all connections were open; none where they
+    /// come and go.
+    pub(crate) set_up: Option<f64>,
     pub(crate) own: Own,
 }
 
@@ -66,51 +63,44 @@ pub(crate) fn measure(
 ) -> Result<Sample, String> {
     let point = &ask.point;
     let connecting = Nanos::from(point.seconds_to_connect()) * 5 * SECOND;
-    let before = Counters::read().map_err(|error| error.to_string())?;
+    let before = settled(ask.open_ends)?;
     let begun = Monotonic.now();
     let (server, mut client) = start(plan, ask.scratch)?;
     let started = if server.is_some() { Monotonic.now() } else { begun };
-    client.until(started + LIMIT + connecting, "before its traffic began", || {
-        Counters::read().is_ok_and(|now| is_moving(point, &before, &now))
+    let deadline = started + LIMIT + connecting;
+    let connections = point.stays_open();
+    if let Some(wanted) = connections {
+        // Both ends are here.
+        let wanted = ask.open_ends + 2 * u64::from(wanted);
+        let connected = || Counters::read().is_ok_and(|now| now.open_ends() >= wanted);
+        client.until(deadline, "before all were connected", connected)?;
+    }
+    let set_up = connections.map(|_| seconds(Monotonic.now() - started));
+    client.until(deadline, "before its traffic began", || {
+        Counters::read().is_ok_and(|now| now.packets > before.packets + MOVING)
     })?;
-    let connected = Monotonic.now();
-    let seen = match point.kind {
-        Kind::Setup => None,
-        _ => {
-            ruler.attach();
-            sleep((connected + LEAD).saturating_sub(Monotonic.now()));
-            let seen = ruler.look(point, window, || client.ended().is_none())?;
-            Some(seen)
-        }
-    };
+    let begun = Monotonic.now();
+    ruler.attach();
+    sleep((begun + LEAD).saturating_sub(Monotonic.now()));
+    let seen = ruler.look(point, window, || client.ended().is_none())?;
     let time = Nanos::from(ask.seconds_from_start()) * SECOND;
     let written = client.finish(Monotonic.now() + time + LIMIT + connecting)?;
     drop(server);
-    let own = contender.own(point, &written)?;
-    Ok(match seen {
-        Some(seen) => Sample {
-            merit: seen.merit,
-            cost: seen.cost,
-            cost_by_clocks: seen.cost_by_clocks,
-            others: seen.others,
-            steady: seen.steady,
-            own,
-        },
-        None => Sample {
-            merit: f64::from(point.connections) / seconds(connected - started),
-            cost: None,
-            cost_by_clocks: None,
-            others: 0.0,
-            steady: 1.0,
-            own,
-        },
-    })
+    Ok(Sample { seen, set_up, own: contender.own(point, &written)? })
 }
 
-/// Whether all connections are there and data flows.
-fn is_moving(point: &Point, before: &Counters, now: &Counters) -> bool {
-    let open = now.open_ends().saturating_sub(before.open_ends());
-    // Both ends are here.
-    let connected = point.stays_open().is_none_or(|wanted| open >= 2 * u64::from(wanted));
-    connected && (point.kind == Kind::Setup || now.packets > before.packets + MOVING)
+/// Counters when no connections are left of whoever ran before: the kernel closes those of one that
+/// was ended in its own time.
+fn settled(open_ends: u64) -> Result<Counters, String> {
+    let deadline = Monotonic.now() + LIMIT;
+    loop {
+        let now = Counters::read().map_err(|error| error.to_string())?;
+        if now.open_ends() <= open_ends {
+            return Ok(now);
+        }
+        if Monotonic.now() > deadline {
+            return Err("connections of the run before are still open".to_owned());
+        }
+        sleep(10 * MILLISECOND);
+    }
 }

@@ -164,15 +164,15 @@ impl PointResult {
         let cost = if point.is_bulk() { "cycles/KByte" } else { "cycles each" };
         writeln!(
             out,
-            "| | runs | {} | 95% interval | {cost} | by clocks | p50 | p99 | its own figure | |",
+            "| | runs | {} | 95% interval | {cost} | by clocks | p50 | p99 | set up | its own figure | |",
             if point.is_bulk() { "throughput" } else { "rate" }
         )?;
-        writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")?;
+        writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|")?;
         for row in &self.rows {
             row.write(out, point)?;
         }
         for (name, why) in &self.absent {
-            writeln!(out, "| {name} | | | | | | | | | {} |", cell(why))?;
+            writeln!(out, "| {name} | | | | | | | | | | {} |", cell(why))?;
         }
         let peers = self.rows.iter().any(|row| {
             row.series.part == Part::Peer && row.series.samples.iter().any(Option::is_some)
@@ -184,30 +184,38 @@ impl PointResult {
     }
 }
 
+/// Who has failed so often at a point and never run is left out of the rounds that follow.
+const GIVEN_UP: usize = 2;
+
 impl Row {
+    pub(crate) fn is_given_up(&self) -> bool {
+        let samples = &self.series.samples;
+        samples.len() >= GIVEN_UP && samples.iter().all(Option::is_none)
+    }
+
     fn write(&self, out: &mut String, point: &Point) -> std::fmt::Result {
         let series = &self.series;
-        let merits = series.values(|sample| Some(sample.merit));
+        let merits = series.values(|sample| Some(sample.seen.merit));
         let spread = median(&merits);
         let middle = |of: fn(&Sample) -> Option<f64>| center(&series.values(of));
         let number = |value: Option<f64>| value.map_or("-".to_owned(), three_digits);
         let micro = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1} us"));
         // Of each run against the kernel's count of it.
-        let own = middle(|sample| Some(sample.own.rate? / sample.merit));
-        let own = own.filter(|_| point.kind != Kind::Setup);
+        let own = middle(|sample| Some(sample.own.rate? / sample.seen.merit));
         writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             series.name,
             merits.len(),
             center(&merits).map_or("-".to_owned(), |merit| merit_text(point, merit)),
             spread.map_or("-".to_owned(), |of| {
                 format!("{} to {}", merit_text(point, of.low), merit_text(point, of.high))
             }),
-            number(middle(|sample| sample.cost)),
-            number(middle(|sample| sample.cost_by_clocks)),
+            number(middle(|sample| sample.seen.cost)),
+            number(middle(|sample| sample.seen.cost_by_clocks)),
             micro(middle(|sample| sample.own.p50)),
             micro(middle(|sample| sample.own.p99)),
+            middle(|sample| sample.set_up).map_or("-".to_owned(), |s| format!("{s:.2} s")),
             own.map_or("-".to_owned(), |ratio| format!("{:+.1}%", (ratio - 1.0) * 100.0)),
             self.remarks(),
         )
@@ -225,13 +233,14 @@ impl Row {
         }
         let failures = self.series.samples.iter().filter(|sample| sample.is_none()).count();
         if let (1.., Some(why)) = (failures, &self.failed) {
-            said.push(format!("failed {failures} times: {why}"));
+            let end = if self.is_given_up() { ", then left out" } else { "" };
+            said.push(format!("failed {failures} times{end}: {why}"));
         }
-        match count(|sample| sample.others > OTHERS) {
+        match count(|sample| sample.seen.others > OTHERS) {
             0 => {}
             runs => said.push(format!("others used CPUs in {runs} runs")),
         }
-        match count(|sample| sample.steady < STEADY) {
+        match count(|sample| sample.seen.steady < STEADY) {
             0 => {}
             runs => said.push(format!("not steady in {runs} runs")),
         }

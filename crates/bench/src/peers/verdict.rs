@@ -30,6 +30,8 @@ pub(crate) enum Measure {
     Cost,
     /// 99th percentile of the round trip.
     P99,
+    /// Time until all connections are open.
+    SetUp,
 }
 
 impl Measure {
@@ -38,14 +40,16 @@ impl Measure {
             Measure::Speed => "speed",
             Measure::Cost => "cost",
             Measure::P99 => "p99",
+            Measure::SetUp => "time to set up",
         }
     }
 
     pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
         match self {
-            Measure::Speed => Some(sample.merit),
-            Measure::Cost => sample.cost,
+            Measure::Speed => Some(sample.seen.merit),
+            Measure::Cost => sample.seen.cost,
             Measure::P99 => sample.own.p99,
+            Measure::SetUp => sample.set_up,
         }
     }
 
@@ -53,7 +57,7 @@ impl Measure {
     fn better(self, a: f64, b: f64) -> bool {
         match self {
             Measure::Speed => a > b,
-            Measure::Cost | Measure::P99 => a < b,
+            Measure::Cost | Measure::P99 | Measure::SetUp => a < b,
         }
     }
 }
@@ -161,6 +165,7 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
         if per_thread(point) && !reference.is_empty() {
             let label = Some("`threads`: a thread for each connection");
             claims.push(of(ours, &reference, label, Measure::Speed, Target::AtLeast(1.5)));
+            claims.push(of(ours, &reference, label, Measure::SetUp, Target::AtMost(1.0 / 1.5)));
         }
     }
     // The stand-in has to be a fair one.
@@ -174,8 +179,7 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
 
 /// Where ours is to be half as fast again as a thread for each connection.
 fn per_thread(point: &Point) -> bool {
-    let many = point.connections >= 6000;
-    many && (point.kind == Kind::Setup || (point.kind == Kind::Stream && point.size <= 8192))
+    point.kind == Kind::Stream && point.connections >= 6000 && point.size <= 8192
 }
 
 /// What is asked of us at a point, against the best peer.
@@ -190,7 +194,7 @@ fn targets(point: &Point) -> Vec<(Measure, Target)> {
         (Kind::Rr | Kind::Crr, _) => {
             vec![(Measure::Speed, Target::AtLeast(1.1)), (Measure::P99, Target::NotAbove(1.0))]
         }
-        (Kind::Http | Kind::Setup, _) => Vec::new(),
+        (Kind::Http, _) => Vec::new(),
     }
 }
 
@@ -228,15 +232,19 @@ fn against_best(
 mod tests {
     use super::*;
     use crate::peers::contender::Own;
+    use crate::peers::ruler::Seen;
 
     fn series(name: &str, part: Part, merits: &[f64]) -> Series {
         let sample = |merit: &f64| {
             Some(Sample {
-                merit: *merit,
-                cost: Some(1000.0 / merit),
-                cost_by_clocks: None,
-                others: 0.0,
-                steady: 1.0,
+                seen: Seen {
+                    merit: *merit,
+                    cost: Some(1000.0 / merit),
+                    cost_by_clocks: None,
+                    others: 0.0,
+                    steady: 1.0,
+                },
+                set_up: Some(100.0 / merit),
                 own: Own { p99: Some(10.0), ..Own::default() },
             })
         };
@@ -300,6 +308,7 @@ mod tests {
                 (Measure::Speed, true, Verdict::Met),
                 (Measure::Cost, true, Verdict::Met),
                 (Measure::Speed, false, Verdict::Met),
+                (Measure::SetUp, false, Verdict::Met),
             ]
         );
     }

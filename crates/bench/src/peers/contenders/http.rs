@@ -65,9 +65,9 @@ impl Contender for Ab {
     }
 
     fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
-        // -t alone ends after 50,000 requests.
+        // -t alone ends after 50,000 requests; -n takes memory for each.
         let options = format!(
-            "-k -c {} -t {} -n 1000000000 -q",
+            "-k -c {} -t {} -n 2000000 -q",
             ask.point.connections,
             ask.seconds_from_start()
         );

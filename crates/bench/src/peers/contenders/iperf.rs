@@ -24,7 +24,7 @@ impl Contender for Iperf {
         let Point { kind, connections, size, .. } = ask.point;
         // Sizes without a suffix: its -l 64k is 64,000 bytes.
         let options = match kind {
-            Kind::Stream | Kind::Setup => format!("-l {size}"),
+            Kind::Stream => format!("-l {size}"),
             Kind::Rr => {
                 format!("--bounceback --bounceback-no-quickack --bounceback-period 0 -l {size}")
             }
@@ -39,7 +39,6 @@ impl Contender for Iperf {
         let rate = match point.kind {
             Kind::Rr => exchanged(written),
             Kind::Udp => received(written),
-            Kind::Setup => return Ok(Own::default()),
             _ => sent(written),
         };
         rate.map(Own::rate)

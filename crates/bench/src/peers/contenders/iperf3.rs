@@ -29,7 +29,7 @@ impl Contender for Iperf3 {
         let protocol = match kind {
             Kind::Stream => "",
             Kind::Udp => "-u -b 0",
-            Kind::Rr | Kind::Crr | Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Rr | Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
         };
         if connections > MAX_STREAMS {
             return Err(Refusal::Limit("at most 128 streams"));

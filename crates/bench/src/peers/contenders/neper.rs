@@ -30,7 +30,7 @@ impl Contender for Neper {
             Kind::Udp => ("udp_stream", format!("-B {size}")),
             Kind::Rr => ("tcp_rr", format!("-Q {size} -R {size} -p 50,99")),
             Kind::Crr => ("tcp_crr", format!("-Q {size} -R {size} -p 50,99")),
-            Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Http => return Err(Refusal::NoSuchTest),
         };
         Ok(plan(ask.port, test, connections, ask.seconds, &options))
     }

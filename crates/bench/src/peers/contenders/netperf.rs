@@ -30,7 +30,7 @@ impl Contender for Netperf {
             Kind::Udp => ("UDP_STREAM", format!("-m {size}")),
             Kind::Rr => ("TCP_RR", format!("-D -r {size},{size}")),
             Kind::Crr => ("TCP_CRR", format!("-D -r {size},{size}")),
-            Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Http => return Err(Refusal::NoSuchTest),
         };
         if connections > 1 {
             return Err(Refusal::Limit("one connection a process"));

@@ -32,7 +32,7 @@ impl Contender for Nuttcp {
             Kind::Stream => "",
             Kind::Udp if connections > 1 => return Err(Refusal::Limit("one stream of datagrams")),
             Kind::Udp => "-u -Ru ",
-            Kind::Rr | Kind::Crr | Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Rr | Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
         };
         // Data goes to ports from the next on.
         let (control, data) = (ask.port, ask.port + 1);

@@ -26,7 +26,7 @@ impl Contender for Qperf {
             Kind::Stream => "tcp_bw",
             Kind::Udp => "udp_bw",
             Kind::Rr => "tcp_lat",
-            Kind::Crr | Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
         };
         if connections > 1 {
             return Err(Refusal::Limit("one connection"));

@@ -30,7 +30,7 @@ impl Contender for Sockperf {
             Kind::Stream => ("throughput", true),
             Kind::Udp => ("throughput", false),
             Kind::Rr => ("ping-pong", true),
-            Kind::Crr | Kind::Http | Kind::Setup => return Err(Refusal::NoSuchTest),
+            Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
         };
         if connections > 1 {
             return Err(Refusal::Limit("one connection at a time"));

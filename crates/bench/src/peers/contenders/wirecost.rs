@@ -44,7 +44,7 @@ impl Contender for Wirecost {
     fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let profile = match kind {
-            Kind::Stream | Kind::Setup => format!("@stream --var size={size}"),
+            Kind::Stream => format!("@stream --var size={size}"),
             Kind::Rr => format!("@rr --var request={size} --var response={size}"),
             Kind::Crr => format!("@crr --var request={size} --var response={size}"),
             Kind::Udp => format!("@udp-stream --var size={size}"),
@@ -65,10 +65,6 @@ impl Contender for Wirecost {
         let rate = match point.kind {
             Kind::Stream | Kind::Udp | Kind::Http => throughput,
             Kind::Rr | Kind::Crr => run.transactions.map(|done| done.per_second),
-            Kind::Setup => run
-                .phases
-                .first()
-                .map(|phase| f64::from(point.connections) / phase.seconds.max(f64::MIN_POSITIVE)),
         };
         let latency = match point.kind {
             Kind::Rr | Kind::Crr => run.latency_us,
