@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fmt docs fuzz bench-observe clean
+.PHONY: help demo test lint fmt docs fuzz bench bench-full bench-observe clean
 
 help: ## List what there is.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ docs: ## Build the documentation of all crates; a warning is an error.
 
 fuzz: ## Run every fuzz target for a short time.
 	@scripts/fuzz
+
+bench: ## wirecost beside its peers, and its ports of them: a quarter of an hour at most.
+	@scripts/bench --budget 14
+
+bench-full: ## The same at all points, which takes an hour or two.
+	@scripts/bench --full --rounds 15
 
 bench-observe: ## What observing costs: probes against none, in pairs of slices of one run.
 	cargo build --release --locked -p wirecost -p wirecost-bench

@@ -3,6 +3,7 @@
 
 mod observe;
 mod paired;
+mod peers;
 mod recording;
 mod traffic;
 
@@ -20,6 +21,8 @@ enum Bench {
     Recording(recording::Recording),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
+    /// wirecost beside the programs that others use, and its ports of them beside their originals.
+    Peers(peers::Peers),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
             of.run();
             Ok(())
         }
+        Bench::Peers(bench) => bench.run(&mut io::stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,6 +24,13 @@ pub(crate) fn median(values: &[f64]) -> Option<Median> {
     Some(Median { value: middle(&sorted), low: sorted[low], high: sorted[high], of: n })
 }
 
+/// Median alone, of however few values.
+pub(crate) fn center(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| middle(&sorted))
+}
+
 fn middle(sorted: &[f64]) -> f64 {
     let n = sorted.len();
     if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 }
@@ -68,6 +75,12 @@ mod tests {
         let values: Vec<f64> = (1..=40).rev().map(f64::from).collect();
         let median = median(&values).unwrap();
         assert_eq!((median.value, median.low, median.high, median.of), (20.5, 13.0, 28.0, 40));
+    }
+
+    #[test]
+    fn few_values_have_a_middle() {
+        assert_eq!(center(&[3.0, 1.0]), Some(2.0));
+        assert_eq!(center(&[]), None);
     }
 
     #[test]

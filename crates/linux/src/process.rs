@@ -16,7 +16,12 @@ impl ProcessId {
     /// The calling process; `None` when /proc cannot be read.
     #[must_use]
     pub fn this() -> Option<Self> {
-        let pid = std::process::id();
+        Self::of(std::process::id())
+    }
+
+    /// The process that has this number now; `None` when there is none.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, started: start_of(pid)? })
     }
 
@@ -25,6 +30,31 @@ impl ProcessId {
     pub fn is_alive(self) -> bool {
         start_of(self.pid) == Some(self.started)
     }
+}
+
+/// All processes that a process has started, and those that they have, which still run. One whose
+/// parent has ended is not among them.
+#[must_use]
+pub fn descendants(of: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let parents: Vec<(u32, u32)> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, parent_of(pid)?)))
+        .collect();
+    let mut found = Vec::new();
+    let mut next = vec![of];
+    while let Some(parent) = next.pop() {
+        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+        next.extend(children.clone());
+        found.extend(children);
+    }
+    found
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn start_of(pid: u32) -> Option<u64> {
@@ -62,6 +92,26 @@ mod tests {
         let this = ProcessId::this().unwrap();
         assert!(this.is_alive());
         assert!(!ProcessId { started: this.started + 1, ..this }.is_alive());
+    }
+
+    #[test]
+    fn a_child_of_a_child_is_a_descendant() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 & echo; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The line comes when the second process has been started.
+        let mut line = [0u8; 1];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let found = descendants(std::process::id());
+        let [sleeper] = descendants(shell.id())[..] else { panic!("one child") };
+        assert!(found.contains(&shell.id()) && found.contains(&sleeper), "{found:?}");
+        for pid in [sleeper, shell.id()] {
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::netns::{self, NetNs};
@@ -33,6 +34,13 @@ pub fn pin_on_spawn(command: &mut Command, cpus: &[u32]) {
     }
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
+}
+
+/// Makes the child end (SIGTERM) when the thread that starts it does, also where that is killed
+/// (prctl(2), PR_SET_PDEATHSIG).
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every built-in profile, on both engines: it runs, and its figures make sense.
+//! Every built-in profile runs, and its figures make sense.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +58,48 @@ on_both_engines! {
     udp_rr: "udp-rr", Both, Some(1);
 }
 
+/// Ports of other programs' tests, made of the same transactions as the built-ins above.
+macro_rules! on_epoll {
+    ($($test:ident: $name:literal, $moves:ident, $open:expr;)*) => {
+        const PORTS: &[Known] = &[$(known($name, Moves::$moves, $open)),*];
+
+        mod ports {
+            $(#[test] fn $test() { super::runs($name, "epoll"); })*
+        }
+    };
+}
+
+on_epoll! {
+    iperf_stream: "iperf-stream", Tx, Some(1);
+    iperf_reverse: "iperf-reverse", Rx, Some(1);
+    iperf_bidirectional: "iperf-bidirectional", Both, Some(2);
+    iperf_udp: "iperf-udp", Tx, Some(1);
+    sockperf_ping_pong: "sockperf-ping-pong", Both, Some(1);
+    sockperf_under_load: "sockperf-under-load", Both, Some(1);
+    sockperf_throughput: "sockperf-throughput", Tx, Some(1);
+    qperf_tcp_bw: "qperf-tcp-bw", Tx, Some(1);
+    qperf_tcp_lat: "qperf-tcp-lat", Both, Some(1);
+    qperf_udp_bw: "qperf-udp-bw", Tx, Some(1);
+    qperf_udp_lat: "qperf-udp-lat", Both, Some(1);
+    netperf_tcp_stream: "netperf-tcp-stream", Tx, Some(1);
+    netperf_tcp_maerts: "netperf-tcp-maerts", Rx, Some(1);
+    netperf_tcp_rr: "netperf-tcp-rr", Both, Some(1);
+    netperf_tcp_crr: "netperf-tcp-crr", Both, None;
+    netperf_udp_stream: "netperf-udp-stream", Tx, Some(1);
+    netperf_udp_rr: "netperf-udp-rr", Both, Some(1);
+    neper_tcp_stream: "neper-tcp-stream", Tx, Some(1);
+    neper_tcp_rr: "neper-tcp-rr", Both, Some(1);
+    neper_tcp_crr: "neper-tcp-crr", Both, None;
+    neper_udp_stream: "neper-udp-stream", Tx, Some(1);
+    neper_udp_rr: "neper-udp-rr", Both, Some(1);
+}
+
+fn every() -> impl Iterator<Item = &'static Known> {
+    ALL.iter().chain(PORTS)
+}
+
 fn find(name: &str) -> Known {
-    *ALL.iter().find(|known| known.name == name).expect("a built-in")
+    *every().find(|known| known.name == name).expect("a built-in")
 }
 
 fn runs(name: &str, engine: &str) {
@@ -77,7 +117,7 @@ fn the_list_is_whole() {
         .lines()
         .filter_map(|line| line.strip_prefix("  @")?.split_whitespace().next())
         .collect();
-    assert_eq!(listed, ALL.iter().map(|known| known.name).collect());
+    assert_eq!(listed, every().map(|known| known.name).collect());
 }
 
 /// What holds for every run on loopback whose data goes over streams, or over datagrams of which

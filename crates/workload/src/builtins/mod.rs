@@ -36,6 +36,8 @@ const H: Variable = Variable { name: "h", default: Default::Host, help: "remote 
 const CONNECTIONS: Variable = text("connections", "1", "strands, each with its own connection");
 const DURATION: Variable = text("duration", "10s", "length of the phase that counts");
 const PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
+const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
+const TIMEOUT: Variable = text("timeout", "1s", "wait for a response before it counts as lost");
 
 const fn text(name: &'static str, default: &'static str, help: &'static str) -> Variable {
     Variable { name, default: Default::Text(default), help }
@@ -53,7 +55,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes of a response")
 }
 
-pub static ALL: [Builtin; 12] = [
+pub static ALL: [Builtin; 34] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -141,14 +143,148 @@ pub static ALL: [Builtin; 12] = [
         name: "udp-rr",
         summary: "request and response by datagrams",
         source: include_str!("udp-rr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("64"), response("64"), TIMEOUT],
+    },
+    // Ports of other programs' tests, with their own defaults.
+    Builtin {
+        name: "iperf-stream",
+        summary: "iperf and iperf3: streams of blocks",
+        source: include_str!("iperf-stream.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("128k")],
+    },
+    Builtin {
+        name: "iperf-reverse",
+        summary: "iperf3 -R: the server sends",
+        source: include_str!("iperf-reverse.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("128k")],
+    },
+    Builtin {
+        name: "iperf-bidirectional",
+        summary: "iperf3 --bidir: streams in both directions",
+        source: include_str!("iperf-bidirectional.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("128k")],
+    },
+    Builtin {
+        name: "iperf-udp",
+        summary: "iperf3 -u -b 0: datagrams as fast as possible",
+        source: include_str!("iperf-udp.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("1470")],
+    },
+    Builtin {
+        name: "sockperf-ping-pong",
+        summary: "sockperf ping-pong: a message there and back",
+        source: include_str!("sockperf-ping-pong.xml"),
+        variables: &[H, CONNECTIONS, DURATION, TCP_OR_UDP, size("14"), TIMEOUT],
+    },
+    Builtin {
+        name: "sockperf-under-load",
+        summary: "sockperf under-load: answered messages at a set rate",
+        source: include_str!("sockperf-under-load.xml"),
         variables: &[
             H,
             CONNECTIONS,
             DURATION,
-            request("64"),
-            response("64"),
-            text("timeout", "1s", "wait for a response before it counts as lost"),
+            TCP_OR_UDP,
+            size("14"),
+            TIMEOUT,
+            text("mps", "10000", "messages a second of each connection"),
         ],
+    },
+    Builtin {
+        name: "sockperf-throughput",
+        summary: "sockperf throughput: messages as fast as possible",
+        source: include_str!("sockperf-throughput.xml"),
+        variables: &[H, CONNECTIONS, DURATION, TCP_OR_UDP, size("14")],
+    },
+    Builtin {
+        name: "qperf-tcp-bw",
+        summary: "qperf tcp_bw: one stream",
+        source: include_str!("qperf-tcp-bw.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("64k")],
+    },
+    Builtin {
+        name: "qperf-tcp-lat",
+        summary: "qperf tcp_lat: a byte there and back",
+        source: include_str!("qperf-tcp-lat.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
+    },
+    Builtin {
+        name: "qperf-udp-bw",
+        summary: "qperf udp_bw: datagrams as fast as possible",
+        source: include_str!("qperf-udp-bw.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("32k")],
+    },
+    Builtin {
+        name: "qperf-udp-lat",
+        summary: "qperf udp_lat: a byte there and back by datagrams",
+        source: include_str!("qperf-udp-lat.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
+    },
+    Builtin {
+        name: "netperf-tcp-stream",
+        summary: "netperf TCP_STREAM: bulk throughput",
+        source: include_str!("netperf-tcp-stream.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("16k")],
+    },
+    Builtin {
+        name: "netperf-tcp-maerts",
+        summary: "netperf TCP_MAERTS: bulk throughput backwards",
+        source: include_str!("netperf-tcp-maerts.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("16k")],
+    },
+    Builtin {
+        name: "netperf-tcp-rr",
+        summary: "netperf TCP_RR: request and response",
+        source: include_str!("netperf-tcp-rr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
+    },
+    Builtin {
+        name: "netperf-tcp-crr",
+        summary: "netperf TCP_CRR: a connection for each request and response",
+        source: include_str!("netperf-tcp-crr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
+    },
+    Builtin {
+        name: "netperf-udp-stream",
+        summary: "netperf UDP_STREAM: datagrams as fast as possible",
+        source: include_str!("netperf-udp-stream.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("65507")],
+    },
+    Builtin {
+        name: "netperf-udp-rr",
+        summary: "netperf UDP_RR: request and response by datagrams",
+        source: include_str!("netperf-udp-rr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
+    },
+    Builtin {
+        name: "neper-tcp-stream",
+        summary: "neper tcp_stream: flows of bulk data",
+        source: include_str!("neper-tcp-stream.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("16k")],
+    },
+    Builtin {
+        name: "neper-tcp-rr",
+        summary: "neper tcp_rr: request and response",
+        source: include_str!("neper-tcp-rr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
+    },
+    Builtin {
+        name: "neper-tcp-crr",
+        summary: "neper tcp_crr: a connection for each request and response",
+        source: include_str!("neper-tcp-crr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
+    },
+    Builtin {
+        name: "neper-udp-stream",
+        summary: "neper udp_stream: datagrams as fast as possible",
+        source: include_str!("neper-udp-stream.xml"),
+        variables: &[H, CONNECTIONS, DURATION, size("16k")],
+    },
+    Builtin {
+        name: "neper-udp-rr",
+        summary: "neper udp_rr: request and response by datagrams",
+        source: include_str!("neper-udp-rr.xml"),
+        variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
     },
 ];
 
@@ -184,7 +320,9 @@ mod tests {
     fn each_can_run_and_needs_no_remark() {
         for builtin in &ALL {
             let parsed = parsed(builtin);
-            assert_eq!(parsed.notes, [], "{}", builtin.name);
+            // What a rate means is told to all who use one.
+            let remarks = parsed.notes.iter().filter(|note| !note.to_string().starts_with("rate="));
+            assert_eq!(remarks.count(), 0, "{}: {:?}", builtin.name, parsed.notes);
             assert_eq!(parsed.refusals, [], "{}", builtin.name);
             assert_eq!(parsed.profile.name, builtin.name);
         }
@@ -210,7 +348,7 @@ mod tests {
                 let once = Until::Iterations(1);
                 let main = Until::Duration(Duration::from_secs(10));
                 let expected = match builtin.name {
-                    "crr" | "connect" => vec![main],
+                    name if name.ends_with("crr") || name == "connect" => vec![main],
                     _ => vec![once, main, once],
                 };
                 assert_eq!(untils, expected, "{}", builtin.name);

@@ -1,0 +1,206 @@
+//! A program that was started here: it has a time limit, and is ended by its number with all that
+//! it started.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use wirecost_linux::clock::{Monotonic, sleep};
+use wirecost_linux::process::{ProcessId, descendants};
+use wirecost_linux::spawn::end_with_parent;
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
+
+use super::contender::{Line, Port};
+
+/// How often what takes its time is looked at.
+const GLANCE: Nanos = 5 * MILLISECOND;
+/// Time to end by itself, once asked to.
+const PATIENCE: Nanos = 2 * SECOND;
+
+/// A program under way. It ends with this value, and with the calling thread.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Running {
+    /// Starts it; what it writes goes to files beginning with `role` in `directory`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(line: &Line, directory: &Path, role: &str) -> Result<Self, String> {
+        let (stdout, stderr) =
+            (directory.join(format!("{role}.out")), directory.join(format!("{role}.err")));
+        let open = |path: &Path| {
+            File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let mut command = Command::new(&line.program);
+        command.args(&line.args).stdin(Stdio::null());
+        command.stdout(open(&stdout)?).stderr(open(&stderr)?);
+        end_with_parent(&mut command);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", line.program))?;
+        Ok(Self { name: line.program.clone(), child, stdout, stderr })
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits until `done`, looking again and again.
+    ///
+    /// # Errors
+    /// When this program ends before, or the time is up.
+    pub(crate) fn until(
+        &mut self,
+        deadline: Nanos,
+        what: &str,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<(), String> {
+        while !done() {
+            if let Some(status) = self.ended() {
+                return Err(format!("{} ended {what} ({status}){}", self.name, self.complaint()));
+            }
+            if Monotonic.now() > deadline {
+                return Err(format!("{} took too long {what}{}", self.name, self.complaint()));
+            }
+            sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Waits until it has ended well, and returns what it wrote.
+    ///
+    /// # Errors
+    /// When it fails, or is not done by then.
+    pub(crate) fn finish(&mut self, deadline: Nanos) -> Result<String, String> {
+        loop {
+            match self.ended() {
+                Some(status) if status.success() => return Ok(self.written()),
+                Some(status) => return Err(format!("{}: {status}{}", self.name, self.complaint())),
+                None if Monotonic.now() > deadline => {
+                    return Err(format!("{} did not end in time{}", self.name, self.complaint()));
+                }
+                None => sleep(GLANCE),
+            }
+        }
+    }
+
+    fn written(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.stdout).unwrap_or_default()).into_owned()
+    }
+
+    /// The last line of its errors.
+    fn complaint(&self) -> String {
+        let text = fs::read(&self.stderr).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        last.map_or_else(String::new, |line| format!(": {line}"))
+    }
+
+    /// Ends it and all that it started, and waits until it is gone.
+    fn end(&mut self) {
+        let started: Vec<ProcessId> =
+            descendants(self.child.id()).into_iter().filter_map(ProcessId::of).collect();
+        if self.ended().is_none() {
+            signal(self.child.id(), Signal::TERM);
+            let deadline = Monotonic.now() + PATIENCE;
+            while self.ended().is_none() && Monotonic.now() < deadline {
+                sleep(GLANCE);
+            }
+        }
+        for process in started.into_iter().filter(|process| process.is_alive()) {
+            signal(process.pid, Signal::KILL);
+        }
+        // It has ended, or does now; nothing is left to do about either.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // Who has gone needs no signal.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Whether somebody listens there, in the namespace of the calling thread (proc_net_tcp(5)). To
+/// connect would use up a server that serves one client.
+pub(crate) fn listens(port: Port) -> bool {
+    let (tables, state, port) = match port {
+        Port::Tcp(port) => (["tcp", "tcp6"], "0A", port),
+        Port::Udp(port) => (["udp", "udp6"], "07", port),
+    };
+    tables.iter().any(|table| {
+        let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+        in_table(&text, state, port)
+    })
+}
+
+fn in_table(text: &str, state: &str, port: u16) -> bool {
+    let end = format!(":{port:04X}");
+    text.lines().skip(1).any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        words.nth(1).is_some_and(|local| local.ends_with(&end)) && words.nth(1) == Some(state)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    fn start(directory: &Path, script: &str) -> Running {
+        let line =
+            Line { program: "sh".to_owned(), args: vec!["-c".to_owned(), script.to_owned()] };
+        Running::start(&line, directory, "test").unwrap()
+    }
+
+    #[test]
+    fn who_listens_is_seen() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("[::1]:0").unwrap();
+        let (of_tcp, of_udp) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+        assert!(listens(Port::Tcp(of_tcp)) && listens(Port::Udp(of_udp)));
+        let line = "  0: 0100007F:1F90 00000000:0000 01 00000000:00000000";
+        let text = format!("header\n{line}\n");
+        assert!(in_table(&text, "01", 0x1f90) && !in_table(&text, "0A", 0x1f90));
+        assert!(!in_table(&text, "01", 0x1f91));
+    }
+
+    #[test]
+    fn what_it_writes_and_how_it_fails_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let far = Monotonic.now() + 60 * SECOND;
+        assert_eq!(start(directory.path(), "echo 17").finish(far).unwrap(), "17\n");
+        let error = start(directory.path(), "echo no luck >&2; exit 3").finish(far).unwrap_err();
+        assert!(error.contains("3") && error.ends_with("no luck"), "{error}");
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_ended_with_all_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let marker = directory.path().join("test.out");
+        let mut running = start(directory.path(), "trap '' TERM; sleep 1000 & echo; wait");
+        let far = Monotonic.now() + 60 * SECOND;
+        let wrote = || fs::read(&marker).is_ok_and(|text| !text.is_empty());
+        running.until(far, "before it began", wrote).unwrap();
+        let [sleeper] = descendants(running.child.id())[..] else { panic!("one child") };
+        let sleeper = ProcessId::of(sleeper).unwrap();
+        assert!(running.finish(Monotonic.now()).unwrap_err().contains("did not end in time"));
+        drop(running);
+        assert!(!sleeper.is_alive());
+    }
+}

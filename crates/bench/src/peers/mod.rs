@@ -1,0 +1,464 @@
+//! `peers`: wirecost beside the programs that others use, on loopback, in one go. What it measures
+//! and how is told in docs/bench.md.
+
+mod agreement;
+mod child;
+mod contender;
+mod contenders;
+mod point;
+mod ruler;
+mod session;
+mod table;
+mod verdict;
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use regex::Regex;
+use wirecost_linux::clock::Monotonic;
+use wirecost_linux::link::Links;
+use wirecost_linux::netns::{NetNs, NetNsGuard};
+use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
+
+use agreement::Pair;
+use contender::{Ask, Contender, Plan, Refusal, is_installed};
+use point::Point;
+use ruler::Ruler;
+use session::{LEAD, TAIL};
+use table::{PairResult, PointResult, Results, Row};
+use verdict::Series;
+
+/// wirecost beside the programs that others use, and its ports of them beside their originals.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Peers {
+    /// The whole matrix, in place of the part that takes a quarter of an hour.
+    #[arg(long)]
+    full: bool,
+
+    /// Only points and ports whose name matches; of all that there are.
+    #[arg(long, value_name = "REGEX")]
+    points: Option<Regex>,
+
+    /// Rounds: in each, every contender has its turn at every point. Fewer than six have no interval.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Length of a window, seconds.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    window: u32,
+
+    /// Begin no round that would not be over by then, minutes.
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
+    budget: Option<u64>,
+
+    /// Seed of the order.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Keep the tables in this file too, as Markdown.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// List points and ports, and end.
+    #[arg(long)]
+    list: bool,
+
+    /// The program `wirecost`; next to this one, if not named.
+    #[arg(long)]
+    wirecost: Option<PathBuf>,
+}
+
+/// One turn of a round.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Point(usize),
+    Pair(usize),
+}
+
+impl Peers {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
+        let told = |error: io::Error| error.to_string();
+        if self.list {
+            return self.names().iter().try_for_each(|name| writeln!(out, "{name}")).map_err(told);
+        }
+        let markdown = self.measure()?.markdown();
+        out.write_all(markdown.as_bytes()).map_err(told)?;
+        match &self.out {
+            Some(path) => {
+                fs::write(path, &markdown).map_err(|e| format!("{}: {e}", path.display()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let points = self.chosen_points().iter().map(Point::name).collect::<Vec<_>>();
+        points.into_iter().chain(self.chosen_pairs().iter().map(|pair| pair.name())).collect()
+    }
+
+    fn is_chosen(&self, name: &str, quick: bool) -> bool {
+        match &self.points {
+            Some(pattern) => pattern.is_match(name),
+            None => self.full || quick,
+        }
+    }
+
+    fn chosen_points(&self) -> Vec<Point> {
+        point::ALL.iter().copied().filter(|p| self.is_chosen(&p.name(), p.quick)).collect()
+    }
+
+    fn chosen_pairs(&self) -> Vec<&'static Pair> {
+        agreement::ALL.iter().filter(|pair| self.is_chosen(&pair.name(), pair.quick)).collect()
+    }
+
+    fn measure(&self) -> Result<Results, String> {
+        let wirecost = match &self.wirecost {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()
+                .map_err(|error| error.to_string())?
+                .with_file_name("wirecost"),
+        };
+        if !wirecost.is_file() {
+            return Err(format!("there is no {}: build it first, or name it", wirecost.display()));
+        }
+        let mut notes = Vec::new();
+        if let Err(error) = enter_own_namespace() {
+            notes.push(format!(
+                "not in a network namespace of its own, so all that passes on loopback is counted \
+                 ({error})"
+            ));
+        }
+        let mut bench = Bench::open(self, wirecost)?;
+        let lacks = bench.ruler.lacks();
+        notes.extend(
+            lacks.map(|lacks| format!("CPU time by the probe `cpu` is not whole: {lacks}")),
+        );
+        let rounds = bench.go_round();
+        if rounds < 6 {
+            notes.push(format!("{rounds} rounds: intervals take six, so nothing is resolved"));
+        }
+        Ok(bench.results(notes, rounds))
+    }
+}
+
+/// The measurement under way.
+struct Bench<'a> {
+    settings: &'a Peers,
+    wirecost: PathBuf,
+    contenders: Vec<Box<dyn Contender>>,
+    ruler: Ruler,
+    ports: Ports,
+    scratch: tempfile::TempDir,
+    open_ends: u64,
+    points: Vec<PointResult>,
+    pairs: Vec<PairResult>,
+}
+
+impl<'a> Bench<'a> {
+    fn open(settings: &'a Peers, wirecost: PathBuf) -> Result<Self, String> {
+        let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut bench = Self {
+            settings,
+            wirecost,
+            contenders: contender::all(),
+            ruler: Ruler::open(),
+            ports: Ports::default(),
+            scratch,
+            open_ends: ruler::Counters::read().map_err(|error| error.to_string())?.open_ends(),
+            points: Vec::new(),
+            pairs: Vec::new(),
+        };
+        for point in settings.chosen_points() {
+            bench.points.push(bench.prepare(point));
+        }
+        for pair in settings.chosen_pairs() {
+            let installed = is_installed(pair.programs);
+            let rounds = Vec::new();
+            bench.pairs.push(PairResult { pair, installed, rounds, failed: None, lines: None });
+        }
+        if bench.points.is_empty() && bench.pairs.is_empty() {
+            return Err("no point matches; --list --full shows all".to_owned());
+        }
+        Ok(bench)
+    }
+
+    /// Who takes part at a point.
+    fn prepare(&self, point: Point) -> PointResult {
+        let mut result = PointResult { point, rows: Vec::new(), absent: Vec::new() };
+        for contender in &self.contenders {
+            let name = contender.name().to_owned();
+            let plan = contender.plan(&self.ask(point, 0));
+            match plan {
+                Err(Refusal::NoSuchTest) => {}
+                Err(Refusal::Limit(why)) => result.absent.push((name, why.to_owned())),
+                Err(Refusal::Failed(why)) => result.absent.push((name, why)),
+                Ok(_) if !is_installed(contender.programs()) => {
+                    result.absent.push((name, "not installed".to_owned()));
+                }
+                Ok(_) => {
+                    let series = Series { name, part: contender.part(), samples: Vec::new() };
+                    result.rows.push(Row { series, failed: None, plan: None });
+                }
+            }
+        }
+        result
+    }
+
+    fn ask(&self, point: Point, port: u16) -> Ask<'_> {
+        let window = Nanos::from(self.settings.window) * SECOND;
+        let seconds = (LEAD + window + TAIL).div_ceil(SECOND) as u32;
+        let scratch = self.scratch.path();
+        let open_ends = self.open_ends;
+        Ask { point, port, seconds, open_ends, scratch, wirecost: &self.wirecost }
+    }
+
+    /// All rounds that there is time for; returns how many.
+    fn go_round(&mut self) -> u32 {
+        let begun = Monotonic.now();
+        let mut order = Order(self.settings.seed.max(1));
+        for round in 0..self.settings.rounds {
+            let so_far = Monotonic.now() - begun;
+            let next = so_far / u64::from(round.max(1));
+            if self.settings.budget.is_some_and(|minutes| so_far + next > minutes * 60 * SECOND) {
+                return round;
+            }
+            let of_points = (0..self.points.len()).map(Turn::Point);
+            let mut turns: Vec<Turn> =
+                of_points.chain((0..self.pairs.len()).map(Turn::Pair)).collect();
+            order.shuffle(&mut turns);
+            for turn in turns {
+                match turn {
+                    Turn::Point(index) => self.take_point(index, &mut order),
+                    Turn::Pair(index) => self.take_pair(index, &mut order),
+                }
+            }
+            tell(&format!("round {} of {}", round + 1, self.settings.rounds), begun);
+        }
+        self.settings.rounds
+    }
+
+    /// Every contender at a point, one after the other.
+    fn take_point(&mut self, index: usize, order: &mut Order) {
+        let window = Nanos::from(self.settings.window) * SECOND;
+        let point = self.points[index].point;
+        let mut turns: Vec<usize> = (0..self.points[index].rows.len()).collect();
+        order.shuffle(&mut turns);
+        for turn in turns {
+            if self.points[index].rows[turn].is_given_up() {
+                continue;
+            }
+            let name = self.points[index].rows[turn].series.name.clone();
+            let port = self.ports.next();
+            let Some(place) = self.contenders.iter().position(|found| found.name() == name) else {
+                continue;
+            };
+            let scratch = self.scratch.path().to_owned();
+            let wirecost = self.wirecost.clone();
+            let ask = Ask { scratch: &scratch, wirecost: &wirecost, ..self.ask(point, port) };
+            let contender = self.contenders[place].as_ref();
+            let sample = plan_of(contender, &ask).and_then(|plan| {
+                let sample = session::measure(contender, &plan, &ask, &mut self.ruler, window);
+                self.points[index].rows[turn].plan.get_or_insert(plan);
+                sample
+            });
+            let row = &mut self.points[index].rows[turn];
+            if let Err(why) = &sample {
+                say(&format!("{}, {name}: {why}", point.name()));
+                row.failed = Some(why.clone());
+            }
+            row.series.samples.push(sample.ok());
+        }
+    }
+
+    /// A port and its original, one after the other.
+    fn take_pair(&mut self, index: usize, order: &mut Order) {
+        let result = &mut self.pairs[index];
+        if !result.installed {
+            return;
+        }
+        let (pair, seconds) = (result.pair, self.settings.window);
+        let time = Nanos::from(seconds) * SECOND;
+        let original = pair.original(self.ports.next(), seconds);
+        let ours = Plan { server: None, client: pair.ours(&self.wirecost, seconds) };
+        let scratch = self.scratch.path();
+        let mut values = (Err(String::new()), Err(String::new()));
+        let mut turns = [true, false];
+        order.shuffle(&mut turns);
+        for of_ours in turns {
+            if of_ours {
+                let written = session::run(&ours, scratch, time);
+                values.0 = written.and_then(|text| pair.read_ours(&text));
+            } else {
+                let written = session::run(&original, scratch, time);
+                values.1 = written.and_then(|text| pair.read_original(&text));
+            }
+        }
+        for why in [values.0.as_ref().err(), values.1.as_ref().err()].into_iter().flatten() {
+            say(&format!("{}: {why}", pair.name()));
+            result.failed = Some(why.clone());
+        }
+        result.rounds.push((values.0.ok(), values.1.ok()));
+        result.lines.get_or_insert((ours.client.to_string(), original));
+    }
+
+    fn results(self, notes: Vec<String>, rounds: u32) -> Results {
+        let mut programs = vec![(
+            "wirecost".to_owned(),
+            version(&contender::Line {
+                program: self.wirecost.display().to_string(),
+                args: vec!["--version".to_owned()],
+            }),
+        )];
+        for contender in self.contenders.iter().filter(|found| !found.programs().is_empty()) {
+            let said = match is_installed(contender.programs()) {
+                true => version(&contender.version()),
+                false => "not installed".to_owned(),
+            };
+            programs.push((contender.name().to_owned(), said));
+        }
+        let mut machine = machine();
+        let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+        machine.push(("date".to_owned(), now[..10].to_owned()));
+        machine.push((
+            "measured".to_owned(),
+            format!(
+                "{rounds} rounds, windows of {} s, seed {}",
+                self.settings.window, self.settings.seed
+            ),
+        ));
+        Results { machine, programs, notes, points: self.points, pairs: self.pairs }
+    }
+}
+
+fn plan_of(contender: &dyn Contender, ask: &Ask) -> Result<Plan, String> {
+    contender.plan(ask).map_err(|refusal| match refusal {
+        Refusal::NoSuchTest => "it has no such test".to_owned(),
+        Refusal::Limit(why) => why.to_owned(),
+        Refusal::Failed(why) => why,
+    })
+}
+
+/// Progress, for whoever waits. Who does not listen any more needs none.
+fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+fn tell(what: &str, begun: Nanos) {
+    say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
+}
+
+/// Moves this thread, and all that it starts, into a network namespace where nobody else is.
+fn enter_own_namespace() -> Result<(), String> {
+    let name = format!("wirecost-bench-{}", std::process::id());
+    let told = |error: &dyn std::error::Error| error.to_string();
+    let namespace = NetNs::create(&name).map_err(|error| told(&error))?;
+    let links = Links::of(&namespace).map_err(|error| told(&error))?;
+    links.up("lo").map_err(|error| told(&error))?;
+    namespace.enter_current_thread().map_err(|error| told(&error))?;
+    // It lives while somebody is in it; the name is not needed any more.
+    drop(NetNsGuard::new(namespace));
+    Ok(())
+}
+
+/// What the machine is, of what the table is to say.
+fn machine() -> Vec<(String, String)> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let processors = read("/proc/cpuinfo");
+    let model =
+        processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    vec![
+        ("kernel".to_owned(), read("/proc/sys/kernel/osrelease").trim().to_owned()),
+        (
+            "CPUs".to_owned(),
+            format!("{cpus}, {}", model.map_or("model not told", |(_, model)| model.trim())),
+        ),
+        ("between".to_owned(), "127.0.0.1 and itself, both ends on the same CPUs".to_owned()),
+    ]
+}
+
+/// The first line with a digit of what it says of its version; some say it among their errors.
+fn version(line: &contender::Line) -> String {
+    let said = Command::new(&line.program).args(&line.args).output();
+    let Ok(said) = said else { return "version not told".to_owned() };
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let first = text.lines().find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    first.map_or("version not told".to_owned(), |line| line.trim().to_owned())
+}
+
+/// Ports that are free, two hundred at a time.
+#[derive(Debug, Default)]
+struct Ports {
+    used: u16,
+}
+
+impl Ports {
+    /// Below those that the kernel gives to clients.
+    const FIRST: u16 = 10_000;
+    const STEP: u16 = 200;
+    const STEPS: u16 = 100;
+
+    fn next(&mut self) -> u16 {
+        for _ in 0..Self::STEPS {
+            let port = Self::FIRST + self.used * Self::STEP;
+            self.used = (self.used + 1) % Self::STEPS;
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                return port;
+            }
+        }
+        Self::FIRST
+    }
+}
+
+/// The order of turns, by a seed.
+#[derive(Debug)]
+struct Order(u64);
+
+impl Order {
+    fn shuffle<T>(&mut self, turns: &mut [T]) {
+        for last in (1..turns.len()).rev() {
+            // xorshift64*, which is enough to be in step with nothing.
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+            turns.swap(last, (drawn % (last as u64 + 1)) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_another_each_time_and_the_same_for_a_seed() {
+        let of = |seed: u64| {
+            let mut order = Order(seed);
+            [(); 2].map(|()| {
+                let mut turns: Vec<u32> = (0..20).collect();
+                order.shuffle(&mut turns);
+                turns
+            })
+        };
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7)[0], of(7)[1]);
+        assert_ne!(of(7), of(8));
+        let mut sorted = of(7)[0].clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn ports_do_not_come_twice_in_a_row() {
+        let mut ports = Ports::default();
+        let first = ports.next();
+        assert_ne!(first, ports.next());
+        let taken = TcpListener::bind(("127.0.0.1", Ports::FIRST + 2 * Ports::STEP));
+        assert_ne!(ports.next(), Ports::FIRST + 2 * Ports::STEP, "{taken:?}");
+    }
+}

@@ -1,0 +1,251 @@
+//! One ruler for all: what the kernel counted in a window in the middle of a run, whoever made the
+//! traffic.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use wirecost_linux::clock::{Monotonic, sleep};
+use wirecost_linux::net_counters::NetCounters;
+use wirecost_linux::{net_dev, process, process_time};
+use wirecost_model::clock::{Clock, Nanos, seconds};
+use wirecost_model::observe::{ObserveRequest, Part, ProbeStatus};
+use wirecost_observe::Observer;
+
+use super::point::{Kind, Point};
+
+/// What `lo` counts of each packet beside the payload: IPv4, TCP with timestamps. It counts after
+/// the Ethernet header was taken off:
+/// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/loopback.c#L67>.
+const TCP_HEADERS: u64 = 20 + 32;
+
+/// Counters of this namespace.
+#[derive(Debug, Clone)]
+pub(crate) struct Counters {
+    at: Nanos,
+    pub(crate) packets: u64,
+    bytes: u64,
+    protocols: NetCounters,
+}
+
+impl Counters {
+    /// # Errors
+    /// When /proc cannot be read.
+    pub(crate) fn read() -> io::Result<Self> {
+        let protocols = NetCounters::of(Path::new("/proc/thread-self"))?;
+        let devices = net_dev::read(None)?;
+        let device = devices.get("lo").copied().unwrap_or_default();
+        Ok(Self {
+            at: Monotonic.now(),
+            packets: device.rx_packets,
+            bytes: device.rx_bytes,
+            protocols,
+        })
+    }
+
+    /// Ends of TCP connections that are open.
+    pub(crate) fn open_ends(&self) -> u64 {
+        self.protocols.get("Tcp.CurrEstab").unwrap_or(0)
+    }
+
+    fn since(&self, before: &Self) -> Traffic {
+        let time = seconds(self.at.saturating_sub(before.at)).max(f64::MIN_POSITIVE);
+        let grown = |name: &str| self.protocols.since(&before.protocols, name).unwrap_or(0) as f64;
+        let packets = self.packets.saturating_sub(before.packets);
+        let payload = self.bytes.saturating_sub(before.bytes).saturating_sub(packets * TCP_HEADERS);
+        Traffic {
+            payload: payload as f64 / time,
+            opened: grown("Tcp.PassiveOpens") / time,
+            datagrams: grown("Udp.InDatagrams") / time,
+        }
+    }
+}
+
+/// A second of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Traffic {
+    /// Bytes over TCP, without headers.
+    payload: f64,
+    /// Connections accepted.
+    opened: f64,
+    /// Datagrams that somebody received.
+    datagrams: f64,
+}
+
+impl Traffic {
+    /// What a point counts: bytes, transactions or connections a second.
+    fn merit(&self, point: &Point) -> f64 {
+        match point.kind {
+            Kind::Stream | Kind::Http => self.payload,
+            Kind::Rr => self.payload / (2.0 * f64::from(point.size)),
+            Kind::Crr => self.opened,
+            Kind::Udp => self.datagrams * f64::from(point.size),
+        }
+    }
+}
+
+/// What was seen of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    /// As the point counts: bytes, transactions or connections a second.
+    pub(crate) merit: f64,
+    /// Cycles of all busy CPUs for a KByte or a transaction; none where the time was not traced.
+    pub(crate) cost: Option<f64>,
+    /// The same by the CPU clocks of both ends and of the kernel's threads that work for them.
+    pub(crate) cost_by_clocks: Option<f64>,
+    /// CPUs that others had, who have no part in the run.
+    pub(crate) others: f64,
+    /// The smaller half of the window over the larger one, as the point counts.
+    pub(crate) steady: f64,
+}
+
+/// CPU time since a reading, seconds, by who used it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Clocks {
+    /// Processes of both ends, ksoftirqd and kworkers.
+    run: f64,
+    others: f64,
+}
+
+/// Measures windows. The probe `cpu` is there in each of them, so its cost is the same for all.
+#[derive(Debug)]
+pub(crate) struct Ruler {
+    observer: Observer,
+}
+
+impl Ruler {
+    pub(crate) fn open() -> Self {
+        let request =
+            ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![Part::default()] };
+        Self { observer: Observer::open(request) }
+    }
+
+    /// Why CPU time is not exact here, where it is not.
+    pub(crate) fn lacks(&mut self) -> Option<String> {
+        let report = self.observer.reports().into_iter().next()?;
+        (report.status != ProbeStatus::Ready).then_some(report.reason).flatten()
+    }
+
+    /// Puts its hooks in place, so that a window can begin at once.
+    pub(crate) fn attach(&mut self) {
+        self.observer.attach();
+    }
+
+    /// Looks at what goes on for so long, and takes the hooks away. `goes_on` tells whether it still
+    /// does at the end.
+    ///
+    /// # Errors
+    /// When it does not, or the kernel does not tell.
+    pub(crate) fn look(
+        &mut self,
+        point: &Point,
+        window: Nanos,
+        goes_on: impl FnOnce() -> bool,
+    ) -> Result<Seen, String> {
+        let read = || Counters::read().map_err(|error| format!("/proc/net: {error}"));
+        self.observer.begin();
+        let before = process_time::cpu_times();
+        let begin = read();
+        sleep(window / 2);
+        let middle = read();
+        sleep(window - window / 2);
+        let end = read();
+        let clocks = clocks(&before);
+        let goes_on = goes_on();
+        self.observer.end();
+        let observed = self.observer.take();
+        self.observer.detach();
+        if !goes_on {
+            return Err("its traffic ended before the window did".to_owned());
+        }
+
+        let (begin, middle, end) = (begin?, middle?, end?);
+        let merit = end.since(&begin).merit(point);
+        let halves = (middle.since(&begin).merit(point), end.since(&middle).merit(point));
+        let cpu = observed.parts.first().and_then(|part| part.cpu.as_ref());
+        let hertz = cpu.and_then(|cpu| cpu.tsc_hz);
+        // Of one CPU each, in both.
+        let length = seconds(end.at.saturating_sub(begin.at)).max(f64::MIN_POSITIVE);
+        let traced = cpu.filter(|cpu| cpu.source == "bpf").map(|cpu| {
+            let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
+            (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE)
+        });
+        let units = if point.is_bulk() { merit / 1024.0 } else { merit };
+        let cost = |busy: f64| hertz.filter(|_| units > 0.0).map(|hertz| busy * hertz / units);
+        Ok(Seen {
+            merit,
+            cost: traced.and_then(cost),
+            cost_by_clocks: cost(clocks.run / length),
+            others: clocks.others / length,
+            steady: halves.0.min(halves.1) / halves.0.max(halves.1).max(f64::MIN_POSITIVE),
+        })
+    }
+}
+
+/// Both ends are whatever this process has started.
+fn clocks(before: &std::collections::BTreeMap<u32, Nanos>) -> Clocks {
+    let after = process_time::cpu_times();
+    let this = std::process::id();
+    let ends: BTreeSet<u32> = process::descendants(this).into_iter().collect();
+    let mut clocks = Clocks::default();
+    for (pid, now) in after {
+        let used = seconds(now.saturating_sub(before.get(&pid).copied().unwrap_or(0)));
+        if used == 0.0 || pid == this {
+            continue;
+        }
+        let of_kernel = || {
+            let name = process_time::name(pid).unwrap_or_default();
+            name.starts_with("ksoftirqd/") || name.starts_with("kworker/")
+        };
+        match ends.contains(&pid) || of_kernel() {
+            true => clocks.run += used,
+            false => clocks.others += used,
+        }
+    }
+    clocks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn payload_is_bytes_without_headers() {
+        let point = |kind, size| Point { kind, connections: 1, size, quick: false };
+        let traffic = Traffic { payload: 12_800.0, opened: 7.0, datagrams: 3.0 };
+        assert_eq!(traffic.merit(&point(Kind::Stream, 1024)), 12_800.0);
+        assert_eq!(traffic.merit(&point(Kind::Rr, 64)), 100.0);
+        assert_eq!(traffic.merit(&point(Kind::Crr, 64)), 7.0);
+        assert_eq!(traffic.merit(&point(Kind::Udp, 1400)), 4200.0);
+    }
+
+    #[test]
+    fn the_kernel_counts_what_was_written() {
+        const BYTES: usize = 1 << 20;
+        let test = "ruler::the_kernel_counts_what_was_written";
+        if wirecost_linux::privilege::skip_without_namespaces(test) {
+            return;
+        }
+        // Whoever else uses loopback would be counted too.
+        crate::peers::enter_own_namespace().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut to, _) = listener.accept().unwrap();
+        let before = Counters::read().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| to.read_exact(&mut vec![0; BYTES]).unwrap());
+            from.write_all(&vec![1; BYTES]).unwrap();
+        });
+        let _second = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let after = Counters::read().unwrap();
+        let length = seconds(after.at - before.at);
+        let traffic = after.since(&before);
+        // The second connection's SYN and its answer have longer headers than others.
+        assert_eq!((traffic.payload * length).round() as usize, BYTES + 2 * 8);
+        assert_eq!((traffic.opened * length).round(), 1.0);
+        assert_eq!(after.open_ends() - before.open_ends(), 2);
+    }
+}

@@ -1,0 +1,330 @@
+//! What the measurements say of what is claimed: ratios with intervals against targets.
+
+use std::collections::BTreeMap;
+
+use super::contender::Part;
+use super::point::{Kind, Point};
+use super::session::Sample;
+use crate::paired::{Median, median};
+
+/// A contender's runs at a point, by round; none where one failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) part: Part,
+    pub(crate) samples: Vec<Option<Sample>>,
+}
+
+impl Series {
+    pub(crate) fn values(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        self.samples.iter().flatten().filter_map(of).collect()
+    }
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Throughput, transactions or connections a second.
+    Speed,
+    /// Cycles of busy CPUs for a unit of work.
+    Cost,
+    /// 99th percentile of the round trip.
+    P99,
+    /// Time until all connections are open.
+    SetUp,
+}
+
+impl Measure {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Measure::Speed => "speed",
+            Measure::Cost => "cost",
+            Measure::P99 => "p99",
+            Measure::SetUp => "time to set up",
+        }
+    }
+
+    pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
+        match self {
+            Measure::Speed => Some(sample.seen.merit),
+            Measure::Cost => sample.seen.cost,
+            Measure::P99 => sample.own.p99,
+            Measure::SetUp => sample.set_up,
+        }
+    }
+
+    /// The better of two.
+    fn better(self, a: f64, b: f64) -> bool {
+        match self {
+            Measure::Speed => a > b,
+            Measure::Cost | Measure::P99 | Measure::SetUp => a < b,
+        }
+    }
+}
+
+/// What a ratio should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    /// The same, as far as the interval tells.
+    NotBelow(f64),
+    NotAbove(f64),
+    /// More, all of the interval.
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Target {
+    pub(crate) fn text(self) -> String {
+        match self {
+            Target::NotBelow(value) => format!("{value:.2} within the interval"),
+            Target::NotAbove(value) => format!("no more than {value:.2} within the interval"),
+            Target::AtLeast(value) => format!("at least {value:.2}"),
+            Target::AtMost(value) => format!("at most {value:.2}"),
+        }
+    }
+
+    /// A wider interval than this does not tell that two are the same.
+    const RESOLVED: f64 = 0.1;
+
+    pub(crate) fn verdict(self, ratio: Option<&Median>) -> Verdict {
+        let Some(ratio) = ratio else { return Verdict::NotResolved };
+        let resolved = ratio.high - ratio.low <= Self::RESOLVED;
+        let (met, missed) = match self {
+            Target::NotBelow(value) => {
+                (ratio.low >= value || (resolved && ratio.high >= value), ratio.high < value)
+            }
+            Target::NotAbove(value) => {
+                (ratio.high <= value || (resolved && ratio.low <= value), ratio.low > value)
+            }
+            Target::AtLeast(value) => (ratio.low >= value, ratio.high < value),
+            Target::AtMost(value) => (ratio.high <= value, ratio.low > value),
+        };
+        match (met, missed) {
+            (true, _) => Verdict::Met,
+            (_, true) => Verdict::Missed,
+            _ => Verdict::NotResolved,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Met,
+    Missed,
+    NotResolved,
+}
+
+impl Verdict {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "missed",
+            Verdict::NotResolved => "not resolved",
+        }
+    }
+}
+
+/// One line of the verdict.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) who: String,
+    pub(crate) measure: Measure,
+    pub(crate) against: String,
+    pub(crate) ratio: Option<Median>,
+    pub(crate) target: Target,
+}
+
+/// All claims at a point, of those that took part.
+pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
+    let peers: Vec<&Series> = ran(all, Part::Peer);
+    let reference: Vec<&Series> = ran(all, Part::Reference);
+    let mut claims = Vec::new();
+    if point.kind == Kind::Http {
+        return claims;
+    }
+    let of = |ours: &Series, against: &[&Series], label: Option<&str>, measure, target| {
+        let (ratio, best) = against_best(ours, against, measure);
+        let against = match label {
+            Some(label) => label.to_owned(),
+            None => best.map_or_else(|| "-".to_owned(), |name| format!("best peer ({name})")),
+        };
+        Claim { who: ours.name.clone(), measure, against, ratio, target }
+    };
+    let alone = Some("`threads`: no peer ran this point");
+    let (rivals, label) = match peers.is_empty() {
+        true => (&reference, alone),
+        false => (&peers, None),
+    };
+    for ours in ran(all, Part::Ours) {
+        for (measure, target) in targets(point) {
+            let has = |series: &&Series| !series.values(|s| measure.of(s)).is_empty();
+            if rivals.iter().any(has) && has(&ours) {
+                claims.push(of(ours, rivals, label, measure, target));
+            }
+        }
+        if per_thread(point) && !reference.is_empty() {
+            let label = Some("`threads`: a thread for each connection");
+            claims.push(of(ours, &reference, label, Measure::Speed, Target::AtLeast(1.5)));
+            claims.push(of(ours, &reference, label, Measure::SetUp, Target::AtMost(1.0 / 1.5)));
+        }
+    }
+    // The stand-in has to be a fair one.
+    let like = peers.iter().find(|series| series.name == "iperf");
+    if let (Some(&threads), Some(&iperf), Kind::Stream) = (reference.first(), like, point.kind) {
+        let label = Some("iperf, a thread for each connection too");
+        claims.push(of(threads, &[iperf], label, Measure::Speed, Target::NotBelow(0.95)));
+    }
+    claims
+}
+
+/// Where ours is to be half as fast again as a thread for each connection.
+fn per_thread(point: &Point) -> bool {
+    point.kind == Kind::Stream && point.connections >= 6000 && point.size <= 8192
+}
+
+/// What is asked of us at a point, against the best peer.
+fn targets(point: &Point) -> Vec<(Measure, Target)> {
+    match (point.kind, point.connections) {
+        (Kind::Udp, _) | (Kind::Stream | Kind::Rr | Kind::Crr, 1) => {
+            vec![(Measure::Speed, Target::NotBelow(1.0))]
+        }
+        (Kind::Stream, _) => {
+            vec![(Measure::Speed, Target::AtLeast(1.05)), (Measure::Cost, Target::AtMost(0.95))]
+        }
+        (Kind::Rr | Kind::Crr, _) => {
+            vec![(Measure::Speed, Target::AtLeast(1.1)), (Measure::P99, Target::NotAbove(1.0))]
+        }
+        (Kind::Http, _) => Vec::new(),
+    }
+}
+
+fn ran(all: &[Series], part: Part) -> Vec<&Series> {
+    let ran = |series: &&Series| series.part == part && series.samples.iter().any(Option::is_some);
+    all.iter().filter(ran).collect()
+}
+
+/// Median of the ratios of each round to the best of the others in that round, and who that was
+/// most often.
+fn against_best(
+    ours: &Series,
+    others: &[&Series],
+    measure: Measure,
+) -> (Option<Median>, Option<String>) {
+    let mut ratios = Vec::new();
+    let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
+    for (round, sample) in ours.samples.iter().enumerate() {
+        let Some(own) = sample.as_ref().and_then(|sample| measure.of(sample)) else { continue };
+        let values = others.iter().filter_map(|series| {
+            let value = measure.of(series.samples.get(round)?.as_ref()?)?;
+            Some((value, series.name.as_str()))
+        });
+        let best = values.reduce(|a, b| if measure.better(b.0, a.0) { b } else { a });
+        if let Some((best, name)) = best.filter(|(best, _)| *best > 0.0) {
+            ratios.push(own / best);
+            *wins.entry(name).or_default() += 1;
+        }
+    }
+    let most = wins.into_iter().max_by_key(|(_, count)| *count);
+    (median(&ratios), most.map(|(name, _)| name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::contender::Own;
+    use crate::peers::ruler::Seen;
+
+    fn series(name: &str, part: Part, merits: &[f64]) -> Series {
+        let sample = |merit: &f64| {
+            Some(Sample {
+                seen: Seen {
+                    merit: *merit,
+                    cost: Some(1000.0 / merit),
+                    cost_by_clocks: None,
+                    others: 0.0,
+                    steady: 1.0,
+                },
+                set_up: Some(100.0 / merit),
+                own: Own { p99: Some(10.0), ..Own::default() },
+            })
+        };
+        Series { name: name.to_owned(), part, samples: merits.iter().map(sample).collect() }
+    }
+
+    fn ratio(low: f64, value: f64, high: f64) -> Median {
+        Median { value, low, high, of: 8 }
+    }
+
+    #[test]
+    fn an_interval_that_tells_nothing_is_not_resolved() {
+        let of =
+            |target: Target, low, high| target.verdict(Some(&ratio(low, (low + high) / 2.0, high)));
+        assert_eq!(of(Target::AtLeast(1.05), 1.06, 1.2), Verdict::Met);
+        assert_eq!(of(Target::AtLeast(1.05), 1.0, 1.2), Verdict::NotResolved);
+        assert_eq!(of(Target::AtLeast(1.05), 1.0, 1.04), Verdict::Missed);
+        assert_eq!(of(Target::AtMost(0.95), 0.8, 0.94), Verdict::Met);
+        assert_eq!(of(Target::AtMost(0.95), 0.96, 0.99), Verdict::Missed);
+        assert_eq!(of(Target::NotBelow(1.0), 0.97, 1.01), Verdict::Met);
+        assert_eq!(of(Target::NotBelow(1.0), 0.7, 1.3), Verdict::NotResolved);
+        assert_eq!(of(Target::NotBelow(1.0), 0.9, 0.99), Verdict::Missed);
+        assert_eq!(of(Target::NotAbove(1.0), 1.01, 1.3), Verdict::Missed);
+        assert_eq!(Target::AtLeast(1.0).verdict(None), Verdict::NotResolved);
+    }
+
+    #[test]
+    fn each_round_is_against_its_best() {
+        let ours = series("ours", Part::Ours, &[20.0; 8]);
+        let a = series("a", Part::Peer, &[10.0, 10.0, 10.0, 10.0, 10.0, 5.0, 5.0, 5.0]);
+        let b = series("b", Part::Peer, &[5.0, 5.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0]);
+        let (speed, best) = against_best(&ours, &[&a, &b], Measure::Speed);
+        assert_eq!((speed.unwrap().value, best.as_deref()), (2.0, Some("a")));
+        let (cost, _) = against_best(&ours, &[&a, &b], Measure::Cost);
+        assert_eq!(cost.unwrap().value, 0.5);
+    }
+
+    #[test]
+    fn a_round_in_which_one_failed_has_no_ratio() {
+        let mut ours = series("ours", Part::Ours, &[20.0; 8]);
+        ours.samples[3] = None;
+        let peer = series("a", Part::Peer, &[10.0; 8]);
+        assert_eq!(against_best(&ours, &[&peer], Measure::Speed).0.unwrap().of, 7);
+    }
+
+    #[test]
+    fn without_a_peer_the_threads_stand_in() {
+        let point = Point { kind: Kind::Stream, connections: 6000, size: 1024, quick: true };
+        let all = [
+            series("wirecost epoll", Part::Ours, &[16.0; 8]),
+            series("wirecost threads", Part::Reference, &[10.0; 8]),
+        ];
+        let claims = claims(&point, &all);
+        let said: Vec<(Measure, bool, Verdict)> = claims
+            .iter()
+            .map(|c| (c.measure, c.against.contains("no peer"), c.target.verdict(c.ratio.as_ref())))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                (Measure::Speed, true, Verdict::Met),
+                (Measure::Cost, true, Verdict::Met),
+                (Measure::Speed, false, Verdict::Met),
+                (Measure::SetUp, false, Verdict::Met),
+            ]
+        );
+    }
+
+    #[test]
+    fn threads_are_held_against_iperf() {
+        let point = Point { kind: Kind::Stream, connections: 32, size: 1024, quick: true };
+        let all = [
+            series("wirecost epoll", Part::Ours, &[16.0; 8]),
+            series("wirecost threads", Part::Reference, &[9.0; 8]),
+            series("iperf", Part::Peer, &[10.0; 8]),
+        ];
+        let claims = claims(&point, &all);
+        let last = claims.last().unwrap();
+        assert_eq!(last.who, "wirecost threads");
+        assert_eq!(last.target.verdict(last.ratio.as_ref()), Verdict::Missed);
+        assert!(claims[0].against.contains("iperf"), "{claims:?}");
+    }
+}

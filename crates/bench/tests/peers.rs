@@ -1,0 +1,86 @@
+//! The bench as its user calls it, with whoever is installed: at least the engines of wirecost
+//! against each other.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_wirecost-bench");
+
+/// The program of the same build; it is built where only this package is tested.
+fn wirecost() -> PathBuf {
+    let program = Path::new(BENCH).with_file_name("wirecost");
+    if !program.is_file() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--locked", "--package", "wirecost"]);
+        assert!(build.status().unwrap().success());
+    }
+    program
+}
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(BENCH).arg("peers").args(args).output().unwrap()
+}
+
+/// Cells of the row that begins so.
+fn row<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(&format!("| {start} |")));
+    let line = line.unwrap_or_else(|| panic!("no row of {start} in\n{text}"));
+    line.split('|').map(str::trim).collect()
+}
+
+#[test]
+fn a_point_and_a_port_are_measured_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("bench.md");
+    let output = bench(&[
+        "--points",
+        "^rr-1$|^port-qperf-tcp-lat",
+        "--rounds",
+        "1",
+        "--out",
+        kept.to_str().unwrap(),
+        "--wirecost",
+        wirecost().to_str().unwrap(),
+    ]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), text);
+    for engine in ["wirecost epoll", "wirecost threads"] {
+        let row = row(&text, engine);
+        assert_eq!(row[2], "1", "{row:?}\n{complaint}");
+        assert!(row[3].ends_with("/s") && row[7].ends_with("us"), "{row:?}");
+    }
+    // Of one round there is no interval, and so no verdict.
+    assert!(text.contains("not resolved") && !text.contains("| met |"), "{text}");
+    let port = row(&text, "@qperf-tcp-lat");
+    assert!(matches!(port[10], "not installed" | "not resolved"), "{port:?}");
+    // Every line can be typed again.
+    assert!(text.contains("- rr-1, wirecost epoll: `"), "{text}");
+    assert!(text.contains("wirecost run @rr --var request=64"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_told_before_anything_runs() {
+    let output = bench(&["--points", "no-such-point", "--wirecost", wirecost().to_str().unwrap()]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no point matches"));
+    let output = bench(&["--points", "rr-1$", "--wirecost", "/no/such/program"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"));
+}
+
+#[test]
+fn the_list_names_points_and_ports() {
+    let output = bench(&["--list", "--full"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().any(|line| line == "stream-6000x64k"), "{text}");
+    assert!(text.lines().any(|line| line == "port-iperf-stream-of-iperf3"), "{text}");
+    let quick = bench(&["--list"]);
+    assert!(quick.stdout.len() < text.len());
+}
