@@ -59,6 +59,8 @@ pub struct Plan {
 pub enum Address {
     Inet(SocketAddr),
     Unix(PathBuf),
+    /// Between machines, and between a virtual machine and its host (vsock(7)).
+    Vsock { cid: u32, port: u32 },
 }
 
 impl std::fmt::Display for Address {
@@ -66,6 +68,7 @@ impl std::fmt::Display for Address {
         match self {
             Address::Inet(address) => address.fmt(f),
             Address::Unix(path) => path.display().fmt(f),
+            Address::Vsock { cid, port } => write!(f, "vsock:{cid}:{port}"),
         }
     }
 }

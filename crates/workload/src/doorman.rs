@@ -415,6 +415,11 @@ pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
             socket.connect(&socket2::SockAddr::unix(path)?)?;
             socket
         }
+        Address::Vsock { cid, port } => {
+            let socket = socket2::Socket::new(socket2::Domain::VSOCK, socket2::Type::STREAM, None)?;
+            socket.connect(&socket2::SockAddr::vsock(*cid, *port))?;
+            socket
+        }
     };
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;

@@ -12,7 +12,8 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::{sockopt, tcp_info};
+use wirecost_linux::sockopt;
+use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
@@ -119,6 +120,8 @@ pub struct Socket {
     /// Where sendto sends to.
     peer: Option<SocketAddr>,
     state: State,
+    /// Whether it counts among those on their way.
+    connecting: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -142,8 +145,8 @@ impl std::fmt::Debug for dyn Protocol {
 }
 
 impl Socket {
-    pub(crate) fn tcp_info(&self) -> Option<tcp_info::TcpInfo> {
-        if self.protocol.has_tcp_info() { tcp_info::read(&self.fd).ok() } else { None }
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
+        self.protocol.tcp_info(&self.fd)
     }
 
     pub(crate) fn receive_drops(&self) -> u32 {
@@ -286,10 +289,11 @@ impl Sockets {
             true => None,
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
-        Ok(Socket { fd, protocol, peer, state })
+        Ok(Socket { fd, protocol, peer, state, connecting: false })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
+        socket.protocol.opened(&socket.fd)?;
         socket.state = State::Open;
         if self.blocking {
             block(&socket.fd)?;
@@ -346,7 +350,7 @@ fn is_expected(from: Option<SocketAddr>, allowed: &[&Address]) -> bool {
         || from.is_loopback()
         || allowed.iter().any(|address| match address {
             Address::Inet(address) => address.ip().to_canonical() == from,
-            Address::Unix(_) => false,
+            Address::Unix(_) | Address::Vsock { .. } => false,
         })
 }
 
@@ -408,8 +412,9 @@ impl Net for Sockets {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
-        let socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
+        let mut socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
         self.note_settings(&socket, &step.options);
+        socket.connecting = true;
         self.opening += 1;
         Ok(socket)
     }
@@ -417,7 +422,7 @@ impl Net for Sockets {
     fn opening(&mut self, socket: &mut Socket) -> io::Result<Opening> {
         let result = self.progress(socket);
         match &result {
-            Ok(Opening::Done) => self.opening = self.opening.saturating_sub(1),
+            Ok(Opening::Done) => self.arrive(socket),
             Ok(Opening::Wait(..)) => {}
             Err(_) => self.failed_connections += 1,
         }
@@ -513,10 +518,9 @@ impl Net for Sockets {
         Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
     }
 
-    fn close(&mut self, socket: Socket, _: Owner) {
-        if !matches!(socket.state, State::Open) {
-            self.opening = self.opening.saturating_sub(1);
-        }
+    fn close(&mut self, mut socket: Socket, _: Owner) {
+        self.arrive(&mut socket);
+        self.settings.extend(socket.protocol.closing(&socket.fd));
         if let Some(info) = socket.tcp_info() {
             self.closed_retransmits += u64::from(info.retransmits);
         }
@@ -525,6 +529,13 @@ impl Net for Sockets {
 }
 
 impl Sockets {
+    /// A connection is no longer on its way.
+    fn arrive(&mut self, socket: &mut Socket) {
+        if std::mem::take(&mut socket.connecting) {
+            self.opening = self.opening.saturating_sub(1);
+        }
+    }
+
     fn progress(&mut self, socket: &mut Socket) -> io::Result<Opening> {
         let now = self.now();
         match socket.state {

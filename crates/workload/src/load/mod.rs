@@ -27,7 +27,7 @@ use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
-use crate::protocols::Granted;
+use crate::protocols::{self, Granted};
 use crate::record::WorkerCounters;
 use crate::sockets::{Common, Mailbox, Sockets, Token, register};
 use crate::step::{self, Group};
@@ -51,6 +51,8 @@ pub enum LoadError {
     },
     #[error("{0}")]
     Plan(String),
+    #[error("this host cannot do protocol={protocol}: {reason}")]
+    Protocol { protocol: String, reason: String },
     #[error("{address} has not agreed to receive: {reason}")]
     NoConsent { address: String, reason: String },
 }
@@ -156,6 +158,7 @@ impl Load {
     /// What this host lacks: descriptors, files, addresses, ports.
     pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        check_protocols(&plan.program)?;
         let files = Files::find(&plan)?;
         let placement = Placement::new(&plan, limit)?;
         let mut warnings = placement.warnings();
@@ -536,6 +539,19 @@ fn start_worker(
     let _ = receiver.recv();
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
     Ok((handle, doorman_end))
+}
+
+/// What this host's kernel lacks is said before anything is sent.
+fn check_protocols(program: &Program) -> Result<(), LoadError> {
+    for act in step::acts(program) {
+        let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) else {
+            continue;
+        };
+        if let Some(reason) = protocol.missing(&act.options) {
+            return Err(LoadError::Protocol { protocol: protocol.name().to_owned(), reason });
+        }
+    }
+    Ok(())
 }
 
 /// The longest message of a program, bytes.

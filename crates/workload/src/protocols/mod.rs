@@ -1,5 +1,6 @@
 //! The protocols data can travel by, a file each. [`ALL`] is the only list of them.
 
+mod mptcp;
 mod tcp;
 mod udp;
 mod unix;
@@ -7,13 +8,32 @@ mod unix;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
+
+/// What kind of addresses a protocol has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 and IPv6.
+    Inet,
+    /// Paths: no further than the machine.
+    Unix,
+    /// Numbers of virtual machines.
+    Vsock,
+}
 
 /// One protocol: how its sockets are made. Moving bytes is the same for all.
 pub trait Protocol: Sync {
     /// As profiles write it.
     fn name(&self) -> &'static str;
+
+    /// One line for a person: what it is, and what it needs.
+    fn help(&self) -> &'static str;
+
+    fn family(&self) -> Family {
+        Family::Inet
+    }
 
     /// Whether bytes come in order and without loss; else datagrams that may be lost.
     fn stream(&self) -> bool;
@@ -23,9 +43,14 @@ pub trait Protocol: Sync {
         None
     }
 
-    /// Whether TCP_INFO tells of its sockets.
-    fn has_tcp_info(&self) -> bool {
-        false
+    /// What TCP_INFO tells of a socket; none where the protocol has none.
+    fn tcp_info(&self, _: &OwnedFd) -> Option<TcpInfo> {
+        None
+    }
+
+    /// What of it this host cannot do, with the remedy: found by trying, before a run begins.
+    fn missing(&self, _: &Options) -> Option<String> {
+        None
     }
 
     /// A non-blocking socket that accepts at `address` (port 0: the kernel chooses), and where.
@@ -46,6 +71,19 @@ pub trait Protocol: Sync {
     /// Those of setsockopt.
     fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()>;
 
+    /// Looks at a connection that has just come about, on either side.
+    ///
+    /// # Errors
+    /// Why it is not what was asked for.
+    fn opened(&self, _: &OwnedFd) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What a connection that is about to be closed has turned into meanwhile.
+    fn closing(&self, _: &OwnedFd) -> Option<Granted> {
+        None
+    }
+
     /// What the kernel granted of what was asked: (name, asked, granted).
     fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted>;
 }
@@ -58,7 +96,7 @@ pub struct Granted {
     pub granted: String,
 }
 
-pub static ALL: [&dyn Protocol; 3] = [&tcp::Tcp, &udp::Udp, &unix::Unix];
+pub static ALL: [&dyn Protocol; 4] = [&tcp::Tcp, &udp::Udp, &unix::Unix, &mptcp::Mptcp];
 
 /// The protocol of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
