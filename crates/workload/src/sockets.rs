@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
-use wirecost_linux::clock::Monotonic;
+use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
-use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 
@@ -250,7 +250,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 {
+            } else if at.len() == 1 && protocol.accept_times_out() {
                 block(&fd)?;
             }
             bound.push(address);
@@ -320,6 +320,9 @@ impl Sockets {
             .flat_map(|host| &host.connects_from)
             .collect();
         let listeners = self.listeners.get(&(service, owner.strand));
+        if self.blocking && !protocol(&self.services[service as usize].protocol)?.accept_times_out() {
+            wait_for_arrival(listeners.into_iter().flatten())?;
+        }
         for listener in listeners.into_iter().flatten() {
             // Until it is empty: the event that told of a stranger tells of who came behind, too.
             loop {
@@ -365,6 +368,13 @@ pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> io::Resu
     // always tries before it waits, so no edge is missed.
     let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
     Ok(epoll::add(epoll, fd, token.pack(), flags)?)
+}
+
+/// Blocks until somebody stands at one of the listeners, or a while.
+fn wait_for_arrival<'a>(listeners: impl Iterator<Item = &'a OwnedFd>) -> io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> = listeners.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    rustix::event::poll(&mut fds, Some(&timespec(nanos(BLOCKED))))?;
+    Ok(())
 }
 
 /// Makes a socket block, but not for ever.

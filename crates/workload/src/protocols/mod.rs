@@ -71,6 +71,11 @@ pub trait Protocol: Sync {
     /// Those of setsockopt.
     fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()>;
 
+    /// Whether SO_RCVTIMEO of a listener ends an accept that blocks.
+    fn accept_times_out(&self) -> bool {
+        true
+    }
+
     /// Looks at a connection that has just come about, on either side.
     ///
     /// # Errors

@@ -53,6 +53,12 @@ impl Protocol for Mptcp {
         tcp::Tcp.accepted(socket, options)
     }
 
+    /// The kernel waits on the subflow that listens, which has not been told of the time-out:
+    /// <https://elixir.bootlin.com/linux/v6.12/source/net/mptcp/sockopt.c#L294>.
+    fn accept_times_out(&self) -> bool {
+        false
+    }
+
     fn opened(&self, socket: &OwnedFd) -> io::Result<()> {
         match mptcp::fell_back(socket)? {
             true => Err(io::Error::new(io::ErrorKind::Unsupported, FELL_BACK)),
