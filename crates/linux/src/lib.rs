@@ -24,6 +24,7 @@ pub mod process;
 pub mod process_time;
 mod raw_option;
 pub mod rps;
+pub mod sctp;
 pub mod sock_diag;
 pub mod sockopt;
 pub mod softnet;

@@ -41,5 +41,9 @@ pub(crate) fn get(
             &mut length,
         )
     };
-    if result == 0 { Ok((length as usize).min(value.len())) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok((length as usize).min(value.len()))
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -60,7 +60,10 @@ pub enum Address {
     Inet(SocketAddr),
     Unix(PathBuf),
     /// Between machines, and between a virtual machine and its host (vsock(7)).
-    Vsock { cid: u32, port: u32 },
+    Vsock {
+        cid: u32,
+        port: u32,
+    },
 }
 
 impl std::fmt::Display for Address {

@@ -96,6 +96,7 @@ pub struct Options {
     pub mss: Option<u32>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: Option<u8>,
+    pub sctp: Sctp,
     /// Local address to bind the connecting side to.
     pub bind: Option<String>,
     /// Longest wait of one operation.
@@ -134,6 +135,7 @@ impl Default for Options {
             cc: None,
             mss: None,
             dscp: None,
+            sctp: Sctp::default(),
             bind: None,
             timeout: None,
             duration: None,
@@ -147,6 +149,29 @@ impl Default for Options {
             unbuilt: BTreeMap::new(),
         }
     }
+}
+
+/// What can be asked of an SCTP association; `None` leaves the kernel's setting.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sctp {
+    /// Small messages are sent at once.
+    pub nodelay: bool,
+    /// Streams as this end sees them.
+    pub out_streams: Option<u16>,
+    pub in_streams: Option<u16>,
+    /// Milliseconds.
+    pub rto_initial: Option<u32>,
+    pub rto_min: Option<u32>,
+    pub rto_max: Option<u32>,
+    pub sack_delay: Option<u32>,
+    pub hb_interval: Option<u32>,
+    /// Packets.
+    pub sack_frequency: Option<u32>,
+    pub max_burst_size: Option<u32>,
+    /// Bytes.
+    pub max_fragment_size: Option<u32>,
+    pub path_mtu: Option<u32>,
 }
 
 /// Bytes of one operation.

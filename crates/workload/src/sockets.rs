@@ -120,6 +120,8 @@ pub struct Socket {
     /// Where sendto sends to.
     peer: Option<SocketAddr>,
     state: State,
+    /// Bytes that one call may at most be given to send.
+    longest_send: usize,
     /// Whether it counts among those on their way.
     connecting: bool,
 }
@@ -250,7 +252,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 && protocol.accept_times_out() {
+            } else if at.len() == 1 && !protocol.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
@@ -289,11 +291,12 @@ impl Sockets {
             true => None,
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
-        Ok(Socket { fd, protocol, peer, state, connecting: false })
+        let longest_send = protocol.longest_send(&fd);
+        Ok(Socket { fd, protocol, peer, state, longest_send, connecting: false })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
-        socket.protocol.opened(&socket.fd)?;
+        self.settings.extend(socket.protocol.opened(&socket.fd)?);
         socket.state = State::Open;
         if self.blocking {
             block(&socket.fd)?;
@@ -320,10 +323,11 @@ impl Sockets {
             .flat_map(|host| &host.connects_from)
             .collect();
         let listeners = self.listeners.get(&(service, owner.strand));
-        if self.blocking && !protocol(&self.services[service as usize].protocol)?.accept_times_out() {
-            wait_for_arrival(listeners.into_iter().flatten())?;
+        let mut listeners: Vec<&OwnedFd> = listeners.into_iter().flatten().collect();
+        if protocol(&self.services[service as usize].protocol)?.polls_before_accept() {
+            keep_ready(&mut listeners, if self.blocking { nanos(BLOCKED) } else { 0 })?;
         }
-        for listener in listeners.into_iter().flatten() {
+        for listener in listeners {
             // Until it is empty: the event that told of a stranger tells of who came behind, too.
             loop {
                 match rustix::net::acceptfrom_with(listener, flags) {
@@ -370,10 +374,13 @@ pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> io::Resu
     Ok(epoll::add(epoll, fd, token.pack(), flags)?)
 }
 
-/// Blocks until somebody stands at one of the listeners, or a while.
-fn wait_for_arrival<'a>(listeners: impl Iterator<Item = &'a OwnedFd>) -> io::Result<()> {
-    let mut fds: Vec<PollFd<'_>> = listeners.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-    rustix::event::poll(&mut fds, Some(&timespec(nanos(BLOCKED))))?;
+/// Keeps the listeners at which somebody stands; waits so long for one.
+fn keep_ready(listeners: &mut Vec<&OwnedFd>, at_most: Nanos) -> io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> =
+        listeners.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+    rustix::event::poll(&mut fds, Some(&timespec(at_most)))?;
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    listeners.retain(|_| ready.next().unwrap_or_default());
     Ok(())
 }
 
@@ -473,6 +480,7 @@ impl Net for Sockets {
 
     #[inline]
     fn send(&mut self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+        let bytes = &bytes[..bytes.len().min(socket.longest_send)];
         let sent = match (call, socket.peer) {
             (SendCall::Write, _) => rustix::io::write(&socket.fd, bytes),
             (SendCall::SendTo, Some(peer)) => {

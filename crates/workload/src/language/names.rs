@@ -4,7 +4,7 @@
 use crate::{flowops, protocols};
 
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
-const UNBUILT_PROTOCOLS: [&str; 6] = ["rds", "sctp", "ssl", "tcp_zc", "tls", "vsock"];
+const UNBUILT_PROTOCOLS: [&str; 4] = ["rds", "ssl", "tcp_zc", "tls"];
 
 const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
 

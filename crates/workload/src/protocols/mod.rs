@@ -1,9 +1,11 @@
 //! The protocols data can travel by, a file each. [`ALL`] is the only list of them.
 
 mod mptcp;
+mod sctp;
 mod tcp;
 mod udp;
 mod unix;
+mod vsock;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -43,6 +45,11 @@ pub trait Protocol: Sync {
         None
     }
 
+    /// Bytes that one call may at most be given to send, where the kernel would refuse more.
+    fn longest_send(&self, _: &OwnedFd) -> usize {
+        usize::MAX
+    }
+
     /// What TCP_INFO tells of a socket; none where the protocol has none.
     fn tcp_info(&self, _: &OwnedFd) -> Option<TcpInfo> {
         None
@@ -71,17 +78,17 @@ pub trait Protocol: Sync {
     /// Those of setsockopt.
     fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()>;
 
-    /// Whether SO_RCVTIMEO of a listener ends an accept that blocks.
-    fn accept_times_out(&self) -> bool {
-        true
+    /// Whether only a listener that poll(2) finds ready may be asked to accept.
+    fn polls_before_accept(&self) -> bool {
+        false
     }
 
-    /// Looks at a connection that has just come about, on either side.
+    /// Looks at a connection that has just come about, on either side, and says what is to be known.
     ///
     /// # Errors
     /// Why it is not what was asked for.
-    fn opened(&self, _: &OwnedFd) -> io::Result<()> {
-        Ok(())
+    fn opened(&self, _: &OwnedFd) -> io::Result<Option<Granted>> {
+        Ok(None)
     }
 
     /// What a connection that is about to be closed has turned into meanwhile.
@@ -101,7 +108,8 @@ pub struct Granted {
     pub granted: String,
 }
 
-pub static ALL: [&dyn Protocol; 4] = [&tcp::Tcp, &udp::Udp, &unix::Unix, &mptcp::Mptcp];
+pub static ALL: [&dyn Protocol; 6] =
+    [&tcp::Tcp, &udp::Udp, &unix::Unix, &mptcp::Mptcp, &sctp::Sctp, &vsock::Vsock];
 
 /// The protocol of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {

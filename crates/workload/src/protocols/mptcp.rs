@@ -53,16 +53,17 @@ impl Protocol for Mptcp {
         tcp::Tcp.accepted(socket, options)
     }
 
-    /// The kernel waits on the subflow that listens, which has not been told of the time-out:
-    /// <https://elixir.bootlin.com/linux/v6.12/source/net/mptcp/sockopt.c#L294>.
-    fn accept_times_out(&self) -> bool {
-        false
+    /// A time-out of the listener does not end an accept: the kernel waits on the subflow that
+    /// listens, which has not been told of it.
+    /// <https://elixir.bootlin.com/linux/v6.12/source/net/mptcp/sockopt.c#L294>
+    fn polls_before_accept(&self) -> bool {
+        true
     }
 
-    fn opened(&self, socket: &OwnedFd) -> io::Result<()> {
+    fn opened(&self, socket: &OwnedFd) -> io::Result<Option<Granted>> {
         match mptcp::fell_back(socket)? {
             true => Err(io::Error::new(io::ErrorKind::Unsupported, FELL_BACK)),
-            false => Ok(()),
+            false => Ok(None),
         }
     }
 
