@@ -10,6 +10,7 @@ pub mod facts;
 pub mod interrupts;
 pub mod ipsec;
 pub mod kallsyms;
+pub mod ktls;
 pub mod link;
 pub mod mptcp;
 pub mod net_counters;

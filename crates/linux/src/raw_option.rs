@@ -3,21 +3,35 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Sets an option whose value is the bytes of `value`.
+/// Sets an option whose value is a structure.
 pub(crate) fn set<T: Copy>(
     socket: impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes of a value that outlives the call.
+    // SAFETY: the value outlives the slice, and the kernel alone reads it, padding included.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>())
+    };
+    set_bytes(socket, level, name, bytes)
+}
+
+/// Sets an option whose value is these bytes.
+pub(crate) fn set_bytes(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as there are, and they outlive the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             level,
             name,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

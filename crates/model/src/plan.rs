@@ -102,6 +102,8 @@ pub struct Prepared {
     pub workers: u32,
     /// In the order of the program's services.
     pub services: Vec<ServiceAddresses>,
+    /// What its TLS services prove themselves by (DER), made for this run; none if it has none.
+    pub certificate: Option<Vec<u8>>,
     /// Where the agent says that it has agreed to receive; none if it accepts nothing.
     pub consent: Vec<Address>,
     /// Addresses that this host connects from, where that is known; services turn away others.

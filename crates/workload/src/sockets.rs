@@ -1,5 +1,6 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use crate::hello::{self, Hello};
 use crate::net::{Interest, Net, Opening, Owner};
 use crate::protocols::{self, Granted, Protocol};
 use crate::step::{ReceiveCall, SendCall, Step};
+use crate::tls::{Credentials, Security, Session};
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -32,6 +34,9 @@ const BLOCKED: Duration = Duration::from_millis(250);
 /// How many connections of a worker may be on their way at once. More would overflow the queue of a
 /// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
 const OPENING: u32 = 256;
+
+/// Read of a file at a time, where it is not the kernel that sends it.
+const FILE_PIECE: usize = 64 << 10;
 
 /// What an epoll event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +125,8 @@ pub struct Socket {
     /// Where sendto sends to.
     peer: Option<SocketAddr>,
     state: State,
+    /// Who encrypts and decrypts, where the kernel does not.
+    session: Option<Box<RefCell<Session>>>,
     /// Bytes that one call may at most be given to send.
     longest_send: usize,
     /// Whether it counts among those on their way.
@@ -137,6 +144,8 @@ enum State {
         hello: Hello,
         repeat: Nanos,
     },
+    /// The TLS handshake is under way.
+    Securing,
     Open,
 }
 
@@ -182,6 +191,9 @@ pub struct Sockets {
     /// Open files of `sendfile`, by directory and place.
     files: HashMap<(String, usize), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    /// What is read of them, where the kernel cannot send it by itself.
+    scratch: Vec<u8>,
+    security: Security,
     pub(crate) settings: BTreeSet<Granted>,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
@@ -201,6 +213,8 @@ pub(crate) struct Common {
     pub(crate) services: Arc<[Service]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    /// Of the host, where it has TLS services.
+    pub(crate) credentials: Option<Arc<Credentials>>,
 }
 
 impl Sockets {
@@ -217,6 +231,8 @@ impl Sockets {
             mailbox: common.mailbox.clone(),
             files: HashMap::new(),
             paths: common.paths.clone(),
+            scratch: Vec::new(),
+            security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
             closed_retransmits: 0,
             closed_drops: 0,
@@ -292,7 +308,7 @@ impl Sockets {
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
         let longest_send = protocol.longest_send(&fd);
-        Ok(Socket { fd, protocol, peer, state, longest_send, connecting: false })
+        Ok(Socket { fd, protocol, peer, state, session: None, longest_send, connecting: false })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -430,6 +446,13 @@ impl Net for Sockets {
             at_address(error, address)
         })?;
         let mut socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
+        if protocol.is_secure() {
+            let endpoints = self.endpoints.clone();
+            let peer = endpoints.hosts.get(reference.host as usize);
+            let certificate = peer.and_then(|host| host.certificate.as_deref());
+            let session = self.security.connect(reference.host, certificate, &step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        }
         self.note_settings(&socket, &step.options);
         socket.connecting = true;
         self.opening += 1;
@@ -469,8 +492,16 @@ impl Net for Sockets {
             (arrival.socket, Some(arrival.hello))
         };
         protocol.accepted(&fd, &step.options)?;
-        let mut socket = self.admit(fd, protocol, owner, State::Open)?;
-        self.open(&mut socket)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
+        if protocol.is_secure() {
+            if self.blocking {
+                block(&socket.fd)?;
+            }
+            let session = self.security.accept(&step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        } else {
+            self.open(&mut socket)?;
+        }
         if let (false, Some(hello)) = (protocol.stream(), hello) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
@@ -480,6 +511,9 @@ impl Net for Sockets {
 
     #[inline]
     fn send(&mut self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+        if let Some(session) = &socket.session {
+            return session.borrow_mut().send(&socket.fd, bytes);
+        }
         let bytes = &bytes[..bytes.len().min(socket.longest_send)];
         let sent = match (call, socket.peer) {
             (SendCall::Write, _) => rustix::io::write(&socket.fd, bytes),
@@ -500,6 +534,9 @@ impl Net for Sockets {
         timed: bool,
     ) -> io::Result<usize> {
         let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        if let Some(session) = &socket.session {
+            return session.borrow_mut().receive(&socket.fd, buffer, flags);
+        }
         let got = match call {
             ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
             ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
@@ -531,6 +568,16 @@ impl Net for Sockets {
             })?;
             self.files.insert(key.clone(), opened.into());
         }
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            if !session.holds_unsent() {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).min(FILE_PIECE);
+                self.scratch.resize(length, 0);
+                let got = rustix::io::pread(&self.files[&key], &mut self.scratch, offset)?;
+                self.scratch.truncate(got);
+            }
+            return session.send(&socket.fd, &self.scratch);
+        }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
         Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
@@ -552,6 +599,32 @@ impl Sockets {
         if std::mem::take(&mut socket.connecting) {
             self.opening = self.opening.saturating_sub(1);
         }
+    }
+
+    /// Goes on with the TLS handshake, where there is to be one, and opens.
+    fn secure(&mut self, socket: &mut Socket) -> io::Result<Opening> {
+        if let Some(mut session) = socket.session.take() {
+            let waits = session.get_mut().handshake(&socket.fd)?;
+            socket.state = State::Securing;
+            if let Some(on) = waits {
+                socket.session = Some(session);
+                return Ok(Opening::Wait(on, None));
+            }
+            let session = session.into_inner();
+            self.settings.insert(session.granted());
+            if session.is_for_kernel() {
+                session.hand_over(&socket.fd)?;
+                self.settings.insert(Granted {
+                    name: "ktls",
+                    asked: "send, receive".to_owned(),
+                    granted: "send, receive".to_owned(),
+                });
+            } else {
+                socket.session = Some(Box::new(RefCell::new(session)));
+            }
+        }
+        self.open(socket)?;
+        Ok(Opening::Done)
     }
 
     fn progress(&mut self, socket: &mut Socket) -> io::Result<Opening> {
@@ -578,9 +651,9 @@ impl Sockets {
                     }
                     None => {}
                 }
-                self.open(socket)?;
-                Ok(Opening::Done)
+                self.secure(socket)
             }
+            State::Securing => self.secure(socket),
             State::Greeting { hello, repeat } => {
                 let mut buffer = [0u8; hello::LENGTH + 1];
                 match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {

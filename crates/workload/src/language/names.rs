@@ -4,7 +4,10 @@
 use crate::{flowops, protocols};
 
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
-const UNBUILT_PROTOCOLS: [&str; 4] = ["rds", "ssl", "tcp_zc", "tls"];
+const UNBUILT_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
+
+/// What uperf calls `tls`.
+pub(super) const UPERF_TLS: &str = "ssl";
 
 const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
 
@@ -14,7 +17,7 @@ pub(super) fn built_protocols() -> Vec<&'static str> {
 }
 
 pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
-    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS)
+    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS).chain([UPERF_TLS])
 }
 
 pub(super) fn flowop_names() -> impl Iterator<Item = &'static str> {

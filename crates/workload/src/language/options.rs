@@ -53,6 +53,8 @@ pub enum ValueKind {
     Port,
     Protocol,
     Dscp,
+    /// A cipher suite of TLS 1.3.
+    Cipher,
     Payload,
     /// Known, checked as uperf checks it, and executed by nothing yet.
     Unbuilt(Form),
@@ -174,7 +176,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "protocol",
         applies: OPEN,
-        help: "tcp, udp or unix",
+        help: "tcp, udp, unix, mptcp, sctp, vsock or tls",
         value: ValueKind::Protocol,
     },
     OptionDef {
@@ -306,6 +308,21 @@ pub static ALL: &[OptionDef] = &[
         help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
         value: ValueKind::Dscp,
     },
+    // Of TLS.
+    OptionDef {
+        name: "cipher",
+        applies: OPEN,
+        help: "TLS cipher: aes128, aes256 (as without it) or chacha20",
+        value: ValueKind::Cipher,
+    },
+    flag(
+        "ktls",
+        OPEN,
+        "after the handshake the kernel encrypts and decrypts",
+        |o| o.ktls = true,
+        |o| o.ktls,
+    ),
+    text("method", OPEN, "without effect, as in uperf: always TLS 1.3", |_, _| {}, |_| None),
     // Of SCTP.
     sctp(
         "sctp_hb_interval",
@@ -415,11 +432,9 @@ pub static ALL: &[OptionDef] = &[
     // Known to uperf, executed by nothing here yet.
     unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call"),
     unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
-    unbuilt("cipher", OPEN, Form::Text, "TLS cipher"),
     unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
     unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
     unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
-    unbuilt("method", OPEN, Form::Text, "ssl or tls"),
     unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
     unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
     unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
@@ -450,6 +465,7 @@ impl OptionDef {
             ValueKind::Conns => (options.conn.first > 0).then(|| options.conn.to_string()),
             ValueKind::Port => options.port.map(|port| port.to_string()),
             ValueKind::Protocol => options.protocol.clone(),
+            ValueKind::Cipher => options.cipher.map(|cipher| cipher.name().to_owned()),
             ValueKind::Dscp => options.dscp.map(|dscp| dscp.to_string()),
             ValueKind::Payload => match &options.payload {
                 Payload::Random => None,

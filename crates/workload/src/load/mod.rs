@@ -20,7 +20,7 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
-use wirecost_model::program::Program;
+use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
 use crate::doorman::{Doorman, Route, inbox};
@@ -31,6 +31,7 @@ use crate::protocols::{self, Granted};
 use crate::record::WorkerCounters;
 use crate::sockets::{Common, Mailbox, Sockets, Token, register};
 use crate::step::{self, Group};
+use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
 use cutter::Cutter;
@@ -172,7 +173,9 @@ impl Load {
             services: plan.program.services.clone().into(),
             mailbox: mailbox.clone(),
             paths: files.paths.clone(),
+            credentials: credentials(&plan.program)?,
         };
+        let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let mut handles = Vec::new();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -210,6 +213,7 @@ impl Load {
         let prepared = Prepared {
             workers: handles.len() as u32,
             services: services.addresses(),
+            certificate,
             consent,
             connects_from: Vec::new(),
             files: files.sizes.clone(),
@@ -539,6 +543,18 @@ fn start_worker(
     let _ = receiver.recv();
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
     Ok((handle, doorman_end))
+}
+
+/// What a host proves itself by that has TLS services.
+fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError> {
+    let secure = |service: &Service| {
+        protocols::find(&service.protocol).is_some_and(|protocol| protocol.is_secure())
+    };
+    if !program.services.iter().any(secure) {
+        return Ok(None);
+    }
+    let credentials = Credentials::new().map_err(LoadError::system("certificate"))?;
+    Ok(Some(Arc::new(credentials)))
 }
 
 /// What this host's kernel lacks is said before anything is sent.

@@ -3,6 +3,7 @@
 mod mptcp;
 mod sctp;
 mod tcp;
+mod tls;
 mod udp;
 mod unix;
 mod vsock;
@@ -39,6 +40,11 @@ pub trait Protocol: Sync {
 
     /// Whether bytes come in order and without loss; else datagrams that may be lost.
     fn stream(&self) -> bool;
+
+    /// Whether a TLS session is set up on a connection before anything else.
+    fn is_secure(&self) -> bool {
+        false
+    }
 
     /// Bytes of the longest message; none where there is no such limit.
     fn longest_message(&self) -> Option<u64> {
@@ -108,8 +114,8 @@ pub struct Granted {
     pub granted: String,
 }
 
-pub static ALL: [&dyn Protocol; 6] =
-    [&tcp::Tcp, &udp::Udp, &unix::Unix, &mptcp::Mptcp, &sctp::Sctp, &vsock::Vsock];
+pub static ALL: [&dyn Protocol; 7] =
+    [&tcp::Tcp, &udp::Udp, &unix::Unix, &tls::Tls, &mptcp::Mptcp, &sctp::Sctp, &vsock::Vsock];
 
 /// The protocol of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
