@@ -35,7 +35,7 @@ pub enum Default {
 const H: Variable = Variable { name: "h", default: Default::Host, help: "remote host" };
 const CONNECTIONS: Variable = text("connections", "1", "strands, each with its own connection");
 const DURATION: Variable = text("duration", "10s", "length of the phase that counts");
-const PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
+const PROTOCOL: Variable = text("protocol", "tcp", "tcp, tls, mptcp, sctp, unix or vsock");
 
 const fn text(name: &'static str, default: &'static str, help: &'static str) -> Variable {
     Variable { name, default: Default::Text(default), help }

@@ -17,7 +17,7 @@ pub(super) fn built_protocols() -> Vec<&'static str> {
 }
 
 pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
-    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS).chain([UPERF_TLS])
+    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS)
 }
 
 pub(super) fn flowop_names() -> impl Iterator<Item = &'static str> {

@@ -20,6 +20,7 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
+use wirecost_model::profile::Options;
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
@@ -27,7 +28,7 @@ use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
-use crate::protocols::{self, Granted};
+use crate::protocols::{self, Granted, Protocol};
 use crate::record::WorkerCounters;
 use crate::sockets::{Common, Mailbox, Sockets, Token, register};
 use crate::step::{self, Group};
@@ -417,7 +418,8 @@ impl Load {
             strangers += report.strangers;
             self.settings.extend(report.settings);
         }
-        result.retransmits = Some(retransmits);
+        let has_tcp = protocols_of(&self.plan.program).any(|(protocol, _)| protocol.has_tcp_info());
+        result.retransmits = has_tcp.then_some(retransmits);
         strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
         self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
         if strangers > 0 {
@@ -545,6 +547,14 @@ fn start_worker(
     Ok((handle, doorman_end))
 }
 
+/// What this host opens connections by, and how.
+fn protocols_of(program: &Program) -> impl Iterator<Item = (&'static dyn Protocol, &Options)> {
+    step::acts(program).filter_map(|act| {
+        let protocol = protocols::find(act.options.protocol.as_deref()?)?;
+        Some((protocol, &act.options))
+    })
+}
+
 /// What a host proves itself by that has TLS services.
 fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError> {
     let secure = |service: &Service| {
@@ -559,11 +569,8 @@ fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError>
 
 /// What this host's kernel lacks is said before anything is sent.
 fn check_protocols(program: &Program) -> Result<(), LoadError> {
-    for act in step::acts(program) {
-        let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) else {
-            continue;
-        };
-        if let Some(reason) = protocol.missing(&act.options) {
+    for (protocol, options) in protocols_of(program) {
+        if let Some(reason) = protocol.missing(options) {
             return Err(LoadError::Protocol { protocol: protocol.name().to_owned(), reason });
         }
     }

@@ -56,7 +56,12 @@ pub trait Protocol: Sync {
         usize::MAX
     }
 
-    /// What TCP_INFO tells of a socket; none where the protocol has none.
+    /// Whether TCP_INFO tells of its sockets.
+    fn has_tcp_info(&self) -> bool {
+        false
+    }
+
+    /// What TCP_INFO tells of a socket.
     fn tcp_info(&self, _: &OwnedFd) -> Option<TcpInfo> {
         None
     }

@@ -25,6 +25,10 @@ impl Protocol for Mptcp {
         "Multipath TCP; kernel 5.6 with CONFIG_MPTCP, and net.mptcp.enabled=1"
     }
 
+    fn has_tcp_info(&self) -> bool {
+        true
+    }
+
     fn stream(&self) -> bool {
         true
     }

@@ -66,6 +66,10 @@ impl Protocol for Tcp {
         "TCP"
     }
 
+    fn has_tcp_info(&self) -> bool {
+        true
+    }
+
     fn stream(&self) -> bool {
         true
     }

@@ -21,6 +21,10 @@ impl Protocol for Tls {
         "TLS 1.3 over TCP, with a certificate for each run; with ktls: kernel module tls"
     }
 
+    fn has_tcp_info(&self) -> bool {
+        true
+    }
+
     fn stream(&self) -> bool {
         true
     }
