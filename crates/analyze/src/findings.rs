@@ -185,6 +185,14 @@ fn remedy(setting: &Setting) -> String {
             "on {host}: modprobe tcp_{asked}, and as an ordinary user list it in \
              net.ipv4.tcp_allowed_congestion_control"
         ),
+        "sctp.window" => {
+            "the receive buffer holds less than two packets of the path, and SCTP then waits for \
+             timers: ask for wndsz=1m, or for a smaller sctp_path_mtu"
+                .to_owned()
+        }
+        "protocol" => "MPTCP was given up on the way: something on the path changed its options, \
+                       or the data"
+            .to_owned(),
         "dscp" => format!("run the agent of {host} with CAP_NET_ADMIN"),
         _ => format!("raise the limit of {host} or ask for {granted}"),
     }

@@ -363,6 +363,8 @@ impl<S: Duplex> Session<S> {
 fn status_of(error: &LoadError) -> Status {
     match error {
         LoadError::Plan(_) => Status::Usage,
-        LoadError::System { .. } | LoadError::NoConsent { .. } => Status::Peer,
+        LoadError::System { .. } | LoadError::Protocol { .. } | LoadError::NoConsent { .. } => {
+            Status::Peer
+        }
     }
 }

@@ -71,8 +71,13 @@ pub fn skip_without_tracing(test: &str) -> bool {
 fn skip_without(test: &str, wanted: &[Capability]) -> bool {
     let missing: Vec<_> = missing(wanted).into_iter().map(Capability::name).collect();
     if !missing.is_empty() {
-        // Without standard error nobody can be told.
-        let _ = writeln!(std::io::stderr(), "SKIP: {test}: needs {}", missing.join(" and "));
+        skip(test, &format!("needs {}", missing.join(" and ")));
     }
     !missing.is_empty()
+}
+
+/// For tests: says that a test leaves something out, for a reason that is no lack of privilege.
+pub fn skip(test: &str, reason: &str) {
+    // Without standard error nobody can be told.
+    let _ = writeln!(std::io::stderr(), "SKIP: {test}: {reason}");
 }

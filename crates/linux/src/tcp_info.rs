@@ -127,7 +127,7 @@ pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
     }
 }
 
-fn parse(bytes: &[u8]) -> TcpInfo {
+pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
     let u32_at = |at: usize| {
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
     };

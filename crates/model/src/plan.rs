@@ -59,6 +59,11 @@ pub struct Plan {
 pub enum Address {
     Inet(SocketAddr),
     Unix(PathBuf),
+    /// Between machines, and between a virtual machine and its host (vsock(7)).
+    Vsock {
+        cid: u32,
+        port: u32,
+    },
 }
 
 impl std::fmt::Display for Address {
@@ -66,6 +71,7 @@ impl std::fmt::Display for Address {
         match self {
             Address::Inet(address) => address.fmt(f),
             Address::Unix(path) => path.display().fmt(f),
+            Address::Vsock { cid, port } => write!(f, "vsock:{cid}:{port}"),
         }
     }
 }
@@ -96,6 +102,8 @@ pub struct Prepared {
     pub workers: u32,
     /// In the order of the program's services.
     pub services: Vec<ServiceAddresses>,
+    /// What its TLS services prove themselves by (DER), made for this run; none if it has none.
+    pub certificate: Option<Vec<u8>>,
     /// Where the agent says that it has agreed to receive; none if it accepts nothing.
     pub consent: Vec<Address>,
     /// Addresses that this host connects from, where that is known; services turn away others.

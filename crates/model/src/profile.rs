@@ -98,6 +98,11 @@ pub struct Options {
     pub mss: Option<u32>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: Option<u8>,
+    pub sctp: Sctp,
+    /// Of TLS; none leaves the library's first choice.
+    pub cipher: Option<Cipher>,
+    /// After the handshake the kernel encrypts and decrypts.
+    pub ktls: bool,
     /// Local address to bind the connecting side to.
     pub bind: Option<String>,
     /// Longest wait of one operation.
@@ -137,6 +142,9 @@ impl Default for Options {
             cc: None,
             mss: None,
             dscp: None,
+            sctp: Sctp::default(),
+            cipher: None,
+            ktls: false,
             bind: None,
             timeout: None,
             duration: None,
@@ -150,6 +158,60 @@ impl Default for Options {
             unbuilt: BTreeMap::new(),
         }
     }
+}
+
+/// How TLS 1.3 protects the bytes (RFC 8446, appendix B.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cipher {
+    Aes128Gcm,
+    Aes256Gcm,
+    ChaCha20Poly1305,
+}
+
+impl Cipher {
+    pub const ALL: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+
+    /// As profiles write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "aes128",
+            Cipher::Aes256Gcm => "aes256",
+            Cipher::ChaCha20Poly1305 => "chacha20",
+        }
+    }
+
+    /// As OpenSSL and the RFC write it.
+    pub fn suite(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "TLS_AES_128_GCM_SHA256",
+            Cipher::Aes256Gcm => "TLS_AES_256_GCM_SHA384",
+            Cipher::ChaCha20Poly1305 => "TLS_CHACHA20_POLY1305_SHA256",
+        }
+    }
+}
+
+/// What can be asked of an SCTP association; `None` leaves the kernel's setting.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sctp {
+    /// Small messages are sent at once.
+    pub nodelay: bool,
+    /// Streams as this end sees them.
+    pub out_streams: Option<u16>,
+    pub in_streams: Option<u16>,
+    /// Milliseconds.
+    pub rto_initial: Option<u32>,
+    pub rto_min: Option<u32>,
+    pub rto_max: Option<u32>,
+    pub sack_delay: Option<u32>,
+    pub hb_interval: Option<u32>,
+    /// Packets.
+    pub sack_frequency: Option<u32>,
+    pub max_burst_size: Option<u32>,
+    /// Bytes.
+    pub max_fragment_size: Option<u32>,
+    pub path_mtu: Option<u32>,
 }
 
 /// Bytes of one operation.

@@ -200,6 +200,8 @@ impl Duty {
                 }
                 continue;
             }
+            let polls =
+                matches!(&kind, DoorKind::Data { protocol, .. } if protocol.polls_before_accept());
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(&door.listener, flags) {
                 Ok(socket) => {
@@ -213,6 +215,10 @@ impl Duty {
                         self.visitors.insert(id, visitor);
                         // Mostly the hello is there already.
                         self.hear(id);
+                    }
+                    if polls {
+                        // The next call of epoll tells whether there is another.
+                        return;
                     }
                 }
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -393,6 +399,16 @@ pub(crate) fn receive_arrival(inbox: &OwnedFd, run: u32) -> io::Result<Arrival> 
     Ok(Arrival { hello, socket })
 }
 
+fn no_way(error: io::Error) -> io::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NODEV) => io::Error::new(
+            error.kind(),
+            "no vsock leads there: hosts on one machine need the kernel module vsock_loopback",
+        ),
+        _ => error,
+    }
+}
+
 /// Asks at `address` whether that host has agreed to receive in this run, and returns its answer.
 ///
 /// # Errors
@@ -413,6 +429,11 @@ pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
         Address::Unix(path) => {
             let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
             socket.connect(&socket2::SockAddr::unix(path)?)?;
+            socket
+        }
+        Address::Vsock { cid, port } => {
+            let socket = socket2::Socket::new(socket2::Domain::VSOCK, socket2::Type::STREAM, None)?;
+            socket.connect(&socket2::SockAddr::vsock(*cid, *port)).map_err(no_way)?;
             socket
         }
     };

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 
-use socket2::{Domain, SockRef, Socket, Type};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use wirecost_linux::sockopt;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
@@ -13,16 +15,21 @@ use crate::protocols::Granted;
 pub(crate) fn socket_address(address: &Address) -> io::Result<SocketAddr> {
     match address {
         Address::Inet(address) => Ok(*address),
-        Address::Unix(path) => Err(io::Error::new(
+        other => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{} is not an Internet address", path.display()),
+            format!("{other} is not an Internet address"),
         )),
     }
 }
 
 /// A non-blocking socket with everything set that must be set before it connects or listens.
-pub(crate) fn socket(address: SocketAddr, kind: Type, options: &Options) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), None)?;
+pub(crate) fn socket(
+    address: SocketAddr,
+    kind: Type,
+    protocol: Option<Protocol>,
+    options: &Options,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), protocol)?;
     if let Some(bytes) = options.wndsz {
         sockopt::set_buffers(&SockRef::from(&socket), bytes)?;
     }
@@ -47,6 +54,14 @@ pub(crate) fn bind(socket: &Socket, options: &Options) -> io::Result<()> {
     })?;
     sockopt::bind_address_without_port(socket)?;
     socket.bind(&SocketAddr::new(address, 0).into())
+}
+
+/// Begins to connect.
+pub(crate) fn connect(socket: Socket, address: &SockAddr) -> io::Result<OwnedFd> {
+    match socket.connect(address) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+        _ => Ok(socket.into()),
+    }
 }
 
 pub(crate) fn granted(socket: &SockRef<'_>, options: &Options) -> Vec<Granted> {

@@ -20,4 +20,5 @@ mod sim;
 mod sockets;
 pub mod step;
 pub mod strand;
+mod tls;
 mod worker;

@@ -106,6 +106,7 @@ impl Compiler {
                 let mirror = flowops::find(&flowop.kind).map_or("nop", |f| f.mirror());
                 for part in parts {
                     let mut mirrored = act(index, mirror, flowop, part.conns, service);
+                    swap_streams(&mut mirrored.options);
                     // How long the master waits is its own affair.
                     mirrored.options.timeout = None;
                     acts[part.host as usize].push(mirrored);
@@ -203,17 +204,21 @@ impl Compiler {
         let reliable = protocols::find(&protocol).is_some_and(|p| p.stream());
         let services = self.services.entry(host).or_default();
         let wanted = flowop.options.conn.last - flowop.options.conn.first + 1;
+        let mut options = flowop.options.clone();
+        if host != 0 {
+            swap_streams(&mut options);
+        }
         let index = services.iter().position(|service| {
             service.group == group
                 && service.protocol == protocol
-                && service.port == flowop.options.port
-                && same_listener(&service.options, &flowop.options)
+                && service.port == options.port
+                && same_listener(&service.options, &options)
         });
         let index = match index {
             // A connection reopened under its own id is one connection; another id is another.
             Some(index) => {
                 let service = &mut services[index];
-                if service.options.conn != flowop.options.conn || !reliable {
+                if service.options.conn != options.conn || !reliable {
                     service.conns_per_strand += wanted;
                 }
                 service.reconnects |= repeats;
@@ -226,11 +231,11 @@ impl Compiler {
                 services.push(Service {
                     group,
                     protocol,
-                    port: flowop.options.port,
+                    port: options.port,
                     conns_per_strand: wanted,
                     reconnects: repeats,
                     clients: vec![client],
-                    options: flowop.options.clone(),
+                    options,
                 });
                 services.len() - 1
             }
@@ -247,7 +252,12 @@ struct Part {
 
 /// Whether one listening socket can serve both: what must be set before listening is the same.
 fn same_listener(a: &Options, b: &Options) -> bool {
-    a.wndsz == b.wndsz && a.cc == b.cc && a.mss == b.mss && a.dscp == b.dscp
+    a.wndsz == b.wndsz && a.cc == b.cc && a.mss == b.mss && a.dscp == b.dscp && a.sctp == b.sctp
+}
+
+/// Streams out of one end are into the other.
+fn swap_streams(options: &mut Options) {
+    std::mem::swap(&mut options.sctp.in_streams, &mut options.sctp.out_streams);
 }
 
 /// Splits a flowop's connections by the host at their other end.

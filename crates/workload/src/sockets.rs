@@ -1,5 +1,6 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -8,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
-use wirecost_linux::clock::Monotonic;
-use wirecost_linux::{sockopt, tcp_info};
-use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_linux::sockopt;
+use wirecost_linux::tcp_info::TcpInfo;
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 
@@ -21,6 +23,7 @@ use crate::hello::{self, Hello};
 use crate::net::{Interest, Net, Opening, Owner};
 use crate::protocols::{self, Granted, Protocol};
 use crate::step::{ReceiveCall, SendCall, Step};
+use crate::tls::{Credentials, Security, Session};
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -31,6 +34,9 @@ const BLOCKED: Duration = Duration::from_millis(250);
 /// How many connections of a worker may be on their way at once. More would overflow the queue of a
 /// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
 const OPENING: u32 = 256;
+
+/// Read of a file at a time, where it is not the kernel that sends it.
+const FILE_PIECE: usize = 64 << 10;
 
 /// What an epoll event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +125,12 @@ pub struct Socket {
     /// Where sendto sends to.
     peer: Option<SocketAddr>,
     state: State,
+    /// Who encrypts and decrypts, where the kernel does not.
+    session: Option<Box<RefCell<Session>>>,
+    /// Bytes that one call may at most be given to send.
+    longest_send: usize,
+    /// Whether it counts among those on their way.
+    connecting: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -132,6 +144,8 @@ enum State {
         hello: Hello,
         repeat: Nanos,
     },
+    /// The TLS handshake is under way.
+    Securing,
     Open,
 }
 
@@ -142,8 +156,8 @@ impl std::fmt::Debug for dyn Protocol {
 }
 
 impl Socket {
-    pub(crate) fn tcp_info(&self) -> Option<tcp_info::TcpInfo> {
-        if self.protocol.has_tcp_info() { tcp_info::read(&self.fd).ok() } else { None }
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
+        self.protocol.tcp_info(&self.fd)
     }
 
     pub(crate) fn receive_drops(&self) -> u32 {
@@ -179,6 +193,9 @@ pub struct Sockets {
     /// Open files of `sendfile`, by directory and place.
     files: HashMap<(String, usize), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    /// What is read of them, where the kernel cannot send it by itself.
+    scratch: Vec<u8>,
+    security: Security,
     pub(crate) settings: BTreeSet<Granted>,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
@@ -198,6 +215,8 @@ pub(crate) struct Common {
     pub(crate) services: Arc<[Service]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    /// Of the host, where it has TLS services.
+    pub(crate) credentials: Option<Arc<Credentials>>,
 }
 
 impl Sockets {
@@ -216,6 +235,8 @@ impl Sockets {
             buffer: vec![0; buffer],
             files: HashMap::new(),
             paths: common.paths.clone(),
+            scratch: Vec::new(),
+            security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
             closed_retransmits: 0,
             closed_drops: 0,
@@ -251,7 +272,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 {
+            } else if at.len() == 1 && !protocol.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
@@ -290,10 +311,12 @@ impl Sockets {
             true => None,
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
-        Ok(Socket { fd, protocol, peer, state })
+        let longest_send = protocol.longest_send(&fd);
+        Ok(Socket { fd, protocol, peer, state, session: None, longest_send, connecting: false })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
+        self.settings.extend(socket.protocol.opened(&socket.fd)?);
         socket.state = State::Open;
         if self.blocking {
             block(&socket.fd)?;
@@ -320,7 +343,11 @@ impl Sockets {
             .flat_map(|host| &host.connects_from)
             .collect();
         let listeners = self.listeners.get(&(service, owner.strand));
-        for listener in listeners.into_iter().flatten() {
+        let mut listeners: Vec<&OwnedFd> = listeners.into_iter().flatten().collect();
+        if protocol(&self.services[service as usize].protocol)?.polls_before_accept() {
+            keep_ready(&mut listeners, if self.blocking { nanos(BLOCKED) } else { 0 })?;
+        }
+        for listener in listeners {
             // Until it is empty: the event that told of a stranger tells of who came behind, too.
             loop {
                 match rustix::net::acceptfrom_with(listener, flags) {
@@ -350,7 +377,7 @@ fn is_expected(from: Option<SocketAddr>, allowed: &[&Address]) -> bool {
         || from.is_loopback()
         || allowed.iter().any(|address| match address {
             Address::Inet(address) => address.ip().to_canonical() == from,
-            Address::Unix(_) => false,
+            Address::Unix(_) | Address::Vsock { .. } => false,
         })
 }
 
@@ -365,6 +392,16 @@ pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> io::Resu
     // always tries before it waits, so no edge is missed.
     let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
     Ok(epoll::add(epoll, fd, token.pack(), flags)?)
+}
+
+/// Keeps the listeners at which somebody stands; waits so long for one.
+fn keep_ready(listeners: &mut Vec<&OwnedFd>, at_most: Nanos) -> io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> =
+        listeners.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+    rustix::event::poll(&mut fds, Some(&timespec(at_most)))?;
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    listeners.retain(|_| ready.next().unwrap_or_default());
+    Ok(())
 }
 
 /// Makes a socket block, but not for ever.
@@ -412,8 +449,16 @@ impl Net for Sockets {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
-        let socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
+        let mut socket = self.admit(fd, protocol, owner, State::Connecting { hello })?;
+        if protocol.is_secure() {
+            let endpoints = self.endpoints.clone();
+            let peer = endpoints.hosts.get(reference.host as usize);
+            let certificate = peer.and_then(|host| host.certificate.as_deref());
+            let session = self.security.connect(reference.host, certificate, &step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        }
         self.note_settings(&socket, &step.options);
+        socket.connecting = true;
         self.opening += 1;
         Ok(socket)
     }
@@ -421,7 +466,7 @@ impl Net for Sockets {
     fn opening(&mut self, socket: &mut Socket) -> io::Result<Opening> {
         let result = self.progress(socket);
         match &result {
-            Ok(Opening::Done) => self.opening = self.opening.saturating_sub(1),
+            Ok(Opening::Done) => self.arrive(socket),
             Ok(Opening::Wait(..)) => {}
             Err(_) => self.failed_connections += 1,
         }
@@ -451,8 +496,16 @@ impl Net for Sockets {
             (arrival.socket, Some(arrival.hello))
         };
         protocol.accepted(&fd, &step.options)?;
-        let mut socket = self.admit(fd, protocol, owner, State::Open)?;
-        self.open(&mut socket)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
+        if protocol.is_secure() {
+            if self.blocking {
+                block(&socket.fd)?;
+            }
+            let session = self.security.accept(&step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        } else {
+            self.open(&mut socket)?;
+        }
         if let (false, Some(hello)) = (protocol.stream(), hello) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
@@ -462,6 +515,10 @@ impl Net for Sockets {
 
     #[inline]
     fn send(&mut self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+        if let Some(session) = &socket.session {
+            return session.borrow_mut().send(&socket.fd, bytes);
+        }
+        let bytes = &bytes[..bytes.len().min(socket.longest_send)];
         let sent = match (call, socket.peer) {
             (SendCall::Write, _) => rustix::io::write(&socket.fd, bytes),
             (SendCall::SendTo, Some(peer)) => {
@@ -483,6 +540,10 @@ impl Net for Sockets {
         let most = size.min(self.buffer.len());
         let buffer = &mut self.buffer[..most];
         let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        if let Some(session) = &socket.session {
+            let got = session.borrow_mut().receive(&socket.fd, buffer, flags)?;
+            return Ok(&self.buffer[..got]);
+        }
         let got = match call {
             ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
             ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
@@ -515,15 +576,24 @@ impl Net for Sockets {
             })?;
             self.files.insert(key.clone(), opened.into());
         }
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            if !session.holds_unsent() {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).min(FILE_PIECE);
+                self.scratch.resize(length, 0);
+                let got = rustix::io::pread(&self.files[&key], &mut self.scratch, offset)?;
+                self.scratch.truncate(got);
+            }
+            return session.send(&socket.fd, &self.scratch);
+        }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
         Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
     }
 
-    fn close(&mut self, socket: Socket, _: Owner) {
-        if !matches!(socket.state, State::Open) {
-            self.opening = self.opening.saturating_sub(1);
-        }
+    fn close(&mut self, mut socket: Socket, _: Owner) {
+        self.arrive(&mut socket);
+        self.settings.extend(socket.protocol.closing(&socket.fd));
         if let Some(info) = socket.tcp_info() {
             self.closed_retransmits += u64::from(info.retransmits);
         }
@@ -532,6 +602,39 @@ impl Net for Sockets {
 }
 
 impl Sockets {
+    /// A connection is no longer on its way.
+    fn arrive(&mut self, socket: &mut Socket) {
+        if std::mem::take(&mut socket.connecting) {
+            self.opening = self.opening.saturating_sub(1);
+        }
+    }
+
+    /// Goes on with the TLS handshake, where there is to be one, and opens.
+    fn secure(&mut self, socket: &mut Socket) -> io::Result<Opening> {
+        if let Some(mut session) = socket.session.take() {
+            let waits = session.get_mut().handshake(&socket.fd)?;
+            socket.state = State::Securing;
+            if let Some(on) = waits {
+                socket.session = Some(session);
+                return Ok(Opening::Wait(on, None));
+            }
+            let session = session.into_inner();
+            self.settings.insert(session.granted());
+            if session.is_for_kernel() {
+                session.hand_over(&socket.fd)?;
+                self.settings.insert(Granted {
+                    name: "ktls",
+                    asked: "send, receive".to_owned(),
+                    granted: "send, receive".to_owned(),
+                });
+            } else {
+                socket.session = Some(Box::new(RefCell::new(session)));
+            }
+        }
+        self.open(socket)?;
+        Ok(Opening::Done)
+    }
+
     fn progress(&mut self, socket: &mut Socket) -> io::Result<Opening> {
         let now = self.now();
         match socket.state {
@@ -556,9 +659,9 @@ impl Sockets {
                     }
                     None => {}
                 }
-                self.open(socket)?;
-                Ok(Opening::Done)
+                self.secure(socket)
             }
+            State::Securing => self.secure(socket),
             State::Greeting { hello, repeat } => {
                 let mut buffer = [0u8; hello::LENGTH + 1];
                 match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {

@@ -56,9 +56,11 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
     for option in language::OPTIONS {
         writeln!(out, "  {:<width$} {}", option.name, option.help)?;
     }
-    let protocols: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name()).collect();
-    writeln!(out, "\nProtocols: {}", protocols.join(", "))?;
+    writeln!(out, "\nProtocols, and what they need")?;
+    for protocol in protocols::ALL {
+        writeln!(out, "  {:<15} {}", protocol.name(), protocol.help())?;
+    }
     let engines: Vec<&str> =
         wirecost_model::plan::EngineKind::ALL.iter().map(|engine| engine.name()).collect();
-    writeln!(out, "Engines:   {}", engines.join(", "))
+    writeln!(out, "\nEngines: {}", engines.join(", "))
 }

@@ -18,6 +18,7 @@ mod lab;
 mod observe;
 mod output;
 mod program;
+mod protocols;
 mod refusals;
 mod scale;
 mod timing;

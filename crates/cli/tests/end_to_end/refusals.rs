@@ -93,8 +93,8 @@ fn impossible_sizes() {
 #[test]
 fn what_is_not_built_is_checked_and_not_run() {
     for (text, name) in [
-        (profile("protocol=sctp", WRITE), "sctp"),
-        (profile("protocol=ssl", WRITE), "ssl"),
+        (profile("protocol=rds", WRITE), "rds"),
+        (profile("protocol=tcp_zc", WRITE), "tcp_zc"),
         (profile(TCP, "<flowop type=\"sendfilev\" options=\"dir=/usr\"/>"), "sendfilev"),
     ] {
         refused(&text, &[name]);

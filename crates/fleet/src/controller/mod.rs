@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::vsock;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::event::{Event, HostBrief, Listener};
 use wirecost_model::host::HostFacts;
@@ -294,11 +295,14 @@ impl<'a> Controller<'a> {
         Ok(())
     }
 
+    fn one_machine(&self) -> bool {
+        self.seats.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id)
+    }
+
     /// Sockets of the Unix domain do not leave a machine.
     fn check_machines(&self) -> Result<(), Stopped> {
         let uses_unix = |seat: &Seat| seat.program.services.iter().any(|s| s.protocol == "unix");
-        let one = self.seats.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id);
-        if !one && self.seats.iter().any(uses_unix) {
+        if !self.one_machine() && self.seats.iter().any(uses_unix) {
             return Err(Stopped::new(
                 Status::Usage,
                 "protocol unix needs all hosts on one machine; these are not",
@@ -403,7 +407,27 @@ impl<'a> Controller<'a> {
                 hosts[number] = prepared;
             }
         }
+        self.check_reach(&hosts)?;
         Ok(Endpoints { hosts })
+    }
+
+    /// Nor does a vsock leave a machine that has no number for others to know it by.
+    fn check_reach(&self, hosts: &[Prepared]) -> Result<(), Stopped> {
+        let local = |host: &Prepared| {
+            let mut addresses = host.services.iter().flat_map(|service| &service.addresses);
+            addresses.any(|at| matches!(at, Address::Vsock { cid, .. } if *cid == vsock::LOCAL))
+        };
+        match hosts.iter().position(local) {
+            Some(number) if !self.one_machine() => Err(Stopped::new(
+                Status::Peer,
+                format!(
+                    "{}: other machines cannot reach it by vsock: it is neither a virtual machine \
+                     with a vsock device nor a host with the module vhost_vsock",
+                    self.seats[number].member.host.name()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn summarize(&mut self) -> Result<(), Stopped> {

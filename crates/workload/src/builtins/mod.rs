@@ -35,7 +35,7 @@ pub enum Default {
 const H: Variable = Variable { name: "h", default: Default::Host, help: "remote host" };
 const CONNECTIONS: Variable = text("connections", "1", "strands, each with its own connection");
 const DURATION: Variable = text("duration", "10s", "length of the phase that counts");
-const PROTOCOL: Variable = text("protocol", "tcp", "tcp or unix");
+const PROTOCOL: Variable = text("protocol", "tcp", "tcp, tls, mptcp, sctp, unix or vsock");
 const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
 const TIMEOUT: Variable = text("timeout", "1s", "wait for a response before it counts as lost");
 

@@ -75,6 +75,8 @@ pub enum LanguageErrorKind {
     BadConn { value: String },
     #[error("dscp='{value}' is not a code point")]
     BadDscp { value: String },
+    #[error("cipher='{value}' is not of TLS 1.3")]
+    BadCipher { value: String },
     #[error("payload='{value}' is unknown")]
     BadPayload { value: String },
 
@@ -192,6 +194,7 @@ impl LanguageErrorKind {
             Kind::BadDscp { .. } => {
                 "write a number from 0 to 63, or be, le, ef, va, cs0 to cs7, af11 to af43".to_owned()
             }
+            Kind::BadCipher { .. } => "write aes128, aes256 or chacha20".to_owned(),
             Kind::BadPayload { .. } => "write zero, random or file:PATH".to_owned(),
             Kind::NoType => "add type=\"...\", as in <flowop type=\"write\" .../>".to_owned(),
             Kind::MissingOption { option, .. } => {

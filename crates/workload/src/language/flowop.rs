@@ -1,6 +1,6 @@
 //! A flowop as meant: its type and its options, word by word.
 
-use wirecost_model::profile::{Conns, Flowop, Options, Payload, Position, Size};
+use wirecost_model::profile::{Cipher, Conns, Flowop, Options, Payload, Position, Size};
 
 use super::error::LanguageErrorKind;
 use super::lexer::Value;
@@ -179,6 +179,7 @@ fn set(
         ValueKind::Conns => options.conn = conns(reader, &written)?,
         ValueKind::Port => options.port = port(reader, &written),
         ValueKind::Protocol => options.protocol = Some(protocol(reader, written)?),
+        ValueKind::Cipher => options.cipher = Some(cipher(reader, written)?),
         ValueKind::Dscp => options.dscp = Some(dscp(reader, written)?),
         ValueKind::Payload => options.payload = payload(reader, written)?,
         ValueKind::Unbuilt(form) => {
@@ -352,6 +353,10 @@ fn next_part(text: &str, delimiter: char) -> (Option<&str>, &str) {
 }
 
 fn protocol(reader: &mut Reader<'_>, written: Resolved) -> Option<String> {
+    if written.text.eq_ignore_ascii_case(names::UPERF_TLS) {
+        reader.note(NoteKind::SslIsTls, written.span);
+        return Some("tls".to_owned());
+    }
     let known = names::protocol_names().find(|name| name.eq_ignore_ascii_case(&written.text));
     if known.is_none() {
         let name = written.text;
@@ -360,6 +365,19 @@ fn protocol(reader: &mut Reader<'_>, written: Resolved) -> Option<String> {
         reader.error(kind, written.span);
     }
     known.map(str::to_owned)
+}
+
+fn cipher(reader: &mut Reader<'_>, written: Resolved) -> Option<Cipher> {
+    let text = &written.text;
+    let is = |cipher: &Cipher| {
+        cipher.name().eq_ignore_ascii_case(text) || cipher.suite().eq_ignore_ascii_case(text)
+    };
+    let known = Cipher::ALL.into_iter().find(is);
+    if known.is_none() {
+        let value = written.text;
+        reader.error(LanguageErrorKind::BadCipher { value }, written.span);
+    }
+    known
 }
 
 fn dscp(reader: &mut Reader<'_>, written: Resolved) -> Option<u8> {

@@ -4,7 +4,10 @@
 use crate::{flowops, protocols};
 
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
-const UNBUILT_PROTOCOLS: [&str; 7] = ["mptcp", "rds", "sctp", "ssl", "tcp_zc", "tls", "vsock"];
+const UNBUILT_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
+
+/// What uperf calls `tls`.
+pub(super) const UPERF_TLS: &str = "ssl";
 
 const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
 

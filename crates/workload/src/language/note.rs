@@ -128,6 +128,10 @@ pub enum NoteKind {
     )]
     DatagramTimeout,
     #[error(
+        "ssl is tls here: TLS 1.3 with a certificate made for the run, where uperf takes server.pem"
+    )]
+    SslIsTls,
+    #[error(
         "uperf keeps 32 bits of a UDP timeout in ns, so that {value} would be another time there"
     )]
     UperfTimeoutWraps { value: String },

@@ -53,6 +53,8 @@ pub enum ValueKind {
     Port,
     Protocol,
     Dscp,
+    /// A cipher suite of TLS 1.3.
+    Cipher,
     Payload,
     /// Known, checked as uperf checks it, and executed by nothing yet.
     Unbuilt(Form),
@@ -93,7 +95,6 @@ const FILE: &[&str] = &["sendfile", "sendfilev"];
 const ANY: &[&str] = &[];
 
 const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
-const STREAMS: Form = Form::Integer { min: 1, max: 65535 };
 const SHORT: Form = Form::Integer { min: 0, max: 65535 };
 
 const fn unbuilt(
@@ -125,6 +126,27 @@ const fn text(
     OptionDef { name, applies, help, value: ValueKind::Text { set, get } }
 }
 
+/// A number that 0 leaves as the kernel has it.
+const fn sctp(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Options, u64),
+    get: fn(&Options) -> Option<u64>,
+) -> OptionDef {
+    let value = ValueKind::Integer { min: 0, max: INT_MAX, set, get };
+    OptionDef { name, applies: OPEN, help, value }
+}
+
+const fn streams(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Options, u64),
+    get: fn(&Options) -> Option<u64>,
+) -> OptionDef {
+    let value = ValueKind::Integer { min: 1, max: 65535, set, get };
+    OptionDef { name, applies: OPEN, help, value }
+}
+
 /// Where 0 means that nothing was asked for.
 fn asked(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
@@ -132,6 +154,10 @@ fn asked(value: u64) -> Option<u64> {
 
 fn small(value: u64) -> Option<u32> {
     u32::try_from(value).ok()
+}
+
+fn short(value: u64) -> Option<u16> {
+    u16::try_from(value).ok()
 }
 
 /// An empty text can only come from an empty variable, and asks for nothing.
@@ -151,7 +177,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "protocol",
         applies: OPEN,
-        help: "tcp, udp or unix",
+        help: "tcp, udp, unix, mptcp, sctp, vsock or tls",
         value: ValueKind::Protocol,
     },
     OptionDef {
@@ -290,6 +316,95 @@ pub static ALL: &[OptionDef] = &[
         help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
         value: ValueKind::Dscp,
     },
+    // Of TLS.
+    OptionDef {
+        name: "cipher",
+        applies: OPEN,
+        help: "TLS cipher: aes128, aes256 (as without it) or chacha20",
+        value: ValueKind::Cipher,
+    },
+    flag(
+        "ktls",
+        OPEN,
+        "after the handshake the kernel encrypts and decrypts",
+        |o| o.ktls = true,
+        |o| o.ktls,
+    ),
+    text("method", OPEN, "without effect, as in uperf: always TLS 1.3", |_, _| {}, |_| None),
+    // Of SCTP.
+    sctp(
+        "sctp_hb_interval",
+        "SCTP heartbeat interval, ms",
+        |o, v| o.sctp.hb_interval = asked(v).and_then(small),
+        |o| o.sctp.hb_interval.map(u64::from),
+    ),
+    streams(
+        "sctp_in_streams",
+        "SCTP streams into the master's end",
+        |o, v| o.sctp.in_streams = short(v),
+        |o| o.sctp.in_streams.map(u64::from),
+    ),
+    sctp(
+        "sctp_max_burst_size",
+        "SCTP burst, packets",
+        |o, v| o.sctp.max_burst_size = asked(v).and_then(small),
+        |o| o.sctp.max_burst_size.map(u64::from),
+    ),
+    sctp(
+        "sctp_max_fragment_size",
+        "SCTP fragment, bytes",
+        |o, v| o.sctp.max_fragment_size = asked(v).and_then(small),
+        |o| o.sctp.max_fragment_size.map(u64::from),
+    ),
+    flag(
+        "sctp_nodelay",
+        OPEN,
+        "small SCTP messages are sent at once",
+        |o| o.sctp.nodelay = true,
+        |o| o.sctp.nodelay,
+    ),
+    streams(
+        "sctp_out_streams",
+        "SCTP streams out of the master's end",
+        |o, v| o.sctp.out_streams = short(v),
+        |o| o.sctp.out_streams.map(u64::from),
+    ),
+    sctp(
+        "sctp_path_mtu",
+        "SCTP path MTU, bytes",
+        |o, v| o.sctp.path_mtu = asked(v).and_then(small),
+        |o| o.sctp.path_mtu.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_initial",
+        "first SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_initial = asked(v).and_then(small),
+        |o| o.sctp.rto_initial.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_max",
+        "longest SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_max = asked(v).and_then(small),
+        |o| o.sctp.rto_max.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_min",
+        "shortest SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_min = asked(v).and_then(small),
+        |o| o.sctp.rto_min.map(u64::from),
+    ),
+    sctp(
+        "sctp_sack_delay",
+        "delay of SCTP acknowledgements, ms",
+        |o, v| o.sctp.sack_delay = asked(v).and_then(small),
+        |o| o.sctp.sack_delay.map(u64::from),
+    ),
+    sctp(
+        "sctp_sack_frequency",
+        "packets for an SCTP acknowledgement",
+        |o, v| o.sctp.sack_frequency = asked(v).and_then(small),
+        |o| o.sctp.sack_frequency.map(u64::from),
+    ),
     // What the bytes are.
     OptionDef {
         name: "payload",
@@ -325,26 +440,12 @@ pub static ALL: &[OptionDef] = &[
     // Known to uperf, executed by nothing here yet.
     unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call"),
     unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
-    unbuilt("cipher", OPEN, Form::Text, "TLS cipher"),
     unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
     unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
     unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
-    unbuilt("method", OPEN, Form::Text, "ssl or tls"),
     unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
-    unbuilt("sctp_hb_interval", ANY, ANY_INTEGER, "SCTP heartbeat interval, ms"),
-    unbuilt("sctp_in_streams", ANY, STREAMS, "SCTP streams towards the connecting side"),
-    unbuilt("sctp_max_burst_size", ANY, ANY_INTEGER, "SCTP burst, packets"),
-    unbuilt("sctp_max_fragment_size", ANY, ANY_INTEGER, "SCTP fragment, bytes"),
-    unbuilt("sctp_nodelay", ANY, Form::Flag, "small SCTP messages are sent at once"),
-    unbuilt("sctp_out_streams", ANY, STREAMS, "SCTP streams from the connecting side"),
-    unbuilt("sctp_path_mtu", ANY, ANY_INTEGER, "SCTP path MTU, bytes"),
     unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
     unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
-    unbuilt("sctp_rto_initial", ANY, ANY_INTEGER, "first SCTP retransmission time-out, ms"),
-    unbuilt("sctp_rto_max", ANY, ANY_INTEGER, "longest SCTP retransmission time-out, ms"),
-    unbuilt("sctp_rto_min", ANY, ANY_INTEGER, "shortest SCTP retransmission time-out, ms"),
-    unbuilt("sctp_sack_delay", ANY, ANY_INTEGER, "delay of SCTP acknowledgements, ms"),
-    unbuilt("sctp_sack_frequency", ANY, ANY_INTEGER, "packets for an SCTP acknowledgement"),
     unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream that a write uses"),
     unbuilt("sctp_unordered", ANY, Form::Flag, "SCTP messages may overtake each other"),
 ];
@@ -372,6 +473,7 @@ impl OptionDef {
             ValueKind::Conns => (options.conn.first > 0).then(|| options.conn.to_string()),
             ValueKind::Port => options.port.map(|port| port.to_string()),
             ValueKind::Protocol => options.protocol.clone(),
+            ValueKind::Cipher => options.cipher.map(|cipher| cipher.name().to_owned()),
             ValueKind::Dscp => options.dscp.map(|dscp| dscp.to_string()),
             ValueKind::Payload => match &options.payload {
                 Payload::Random => None,

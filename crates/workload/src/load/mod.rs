@@ -20,17 +20,19 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
-use wirecost_model::program::Program;
+use wirecost_model::profile::Options;
+use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
-use crate::protocols::Granted;
+use crate::protocols::{self, Granted, Protocol};
 use crate::record::WorkerCounters;
 use crate::sockets::{Common, Mailbox, Sockets, Token, register};
 use crate::step::{self, Group};
+use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
 use cutter::Cutter;
@@ -51,6 +53,8 @@ pub enum LoadError {
     },
     #[error("{0}")]
     Plan(String),
+    #[error("this host cannot do protocol={protocol}: {reason}")]
+    Protocol { protocol: String, reason: String },
     #[error("{address} has not agreed to receive: {reason}")]
     NoConsent { address: String, reason: String },
 }
@@ -156,6 +160,7 @@ impl Load {
     /// What this host lacks: descriptors, files, addresses, ports.
     pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        check_protocols(&plan.program)?;
         let files = Files::find(&plan)?;
         let placement = Placement::new(&plan, limit)?;
         let mut warnings = placement.warnings();
@@ -169,7 +174,9 @@ impl Load {
             services: plan.program.services.clone().into(),
             mailbox: mailbox.clone(),
             paths: files.paths.clone(),
+            credentials: credentials(&plan.program)?,
         };
+        let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let mut handles = Vec::new();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -207,6 +214,7 @@ impl Load {
         let prepared = Prepared {
             workers: handles.len() as u32,
             services: services.addresses(),
+            certificate,
             consent,
             connects_from: Vec::new(),
             files: files.sizes.clone(),
@@ -410,7 +418,8 @@ impl Load {
             strangers += report.strangers;
             self.settings.extend(report.settings);
         }
-        result.retransmits = Some(retransmits);
+        let has_tcp = protocols_of(&self.plan.program).any(|(protocol, _)| protocol.has_tcp_info());
+        result.retransmits = has_tcp.then_some(retransmits);
         strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
         self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
         if strangers > 0 {
@@ -536,6 +545,36 @@ fn start_worker(
     let _ = receiver.recv();
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
     Ok((handle, doorman_end))
+}
+
+/// What this host opens connections by, and how.
+fn protocols_of(program: &Program) -> impl Iterator<Item = (&'static dyn Protocol, &Options)> {
+    step::acts(program).filter_map(|act| {
+        let protocol = protocols::find(act.options.protocol.as_deref()?)?;
+        Some((protocol, &act.options))
+    })
+}
+
+/// What a host proves itself by that has TLS services.
+fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError> {
+    let secure = |service: &Service| {
+        protocols::find(&service.protocol).is_some_and(|protocol| protocol.is_secure())
+    };
+    if !program.services.iter().any(secure) {
+        return Ok(None);
+    }
+    let credentials = Credentials::new().map_err(LoadError::system("certificate"))?;
+    Ok(Some(Arc::new(credentials)))
+}
+
+/// What this host's kernel lacks is said before anything is sent.
+fn check_protocols(program: &Program) -> Result<(), LoadError> {
+    for (protocol, options) in protocols_of(program) {
+        if let Some(reason) = protocol.missing(options) {
+            return Err(LoadError::Protocol { protocol: protocol.name().to_owned(), reason });
+        }
+    }
+    Ok(())
 }
 
 /// The longest message of a program, bytes.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use wirecost_linux::vsock;
 use wirecost_model::plan::{Address, Endpoints, EngineKind, Identity, Plan, ServiceAddresses};
 use wirecost_model::profile::Options;
 use wirecost_model::program::Service;
@@ -16,7 +17,7 @@ use super::placement::Placement;
 use crate::doorman::{Door, DoorKind, ask_consent};
 use crate::hello;
 use crate::net::Owner;
-use crate::protocols;
+use crate::protocols::{self, Family};
 use crate::sockets::{Sockets, protocol};
 
 /// Up to so many strands have addresses of their own; more would take ports from the connections.
@@ -43,7 +44,7 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
         && (service.port.is_none() || strands == 1);
     let spread = service.reconnects
         && service.port.is_none()
-        && service.protocol != "unix"
+        && family(service) == Family::Inet
         && plan.engine == EngineKind::Epoll;
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
@@ -60,6 +61,10 @@ fn shared_addresses(service: &Service, strands: usize, stream: bool) -> u32 {
 
 fn strands(plan: &Plan, service: &Service) -> u32 {
     plan.program.groups.iter().find(|g| g.group == service.group).map_or(0, |g| g.strands)
+}
+
+fn family(service: &Service) -> Family {
+    protocols::find(&service.protocol).map_or(Family::Inet, |protocol| protocol.family())
 }
 
 /// What one worker listens at: (service, group, strand, addresses).
@@ -80,6 +85,8 @@ pub(super) struct Services {
     described: Vec<Service>,
     per_strand: Vec<Option<u32>>,
     at: Option<IpAddr>,
+    /// How vsock knows this machine.
+    cid: u32,
     /// Directory of Unix sockets, made when first needed.
     directory: Option<PathBuf>,
     listening: Vec<ServiceAddresses>,
@@ -98,12 +105,13 @@ impl Services {
     /// Opens what strands share; their own addresses the workers open.
     pub(super) fn open(plan: &Plan, _: &Placement) -> Result<(Self, Vec<Door>), LoadError> {
         let described = plan.program.services.clone();
-        let unix = described.iter().any(|service| service.protocol == "unix");
+        let unix = described.iter().any(|service| family(service) == Family::Unix);
         let directory = unix.then(|| private_directory(&plan.token)).transpose()?;
         let mut services = Self {
             per_strand: described.iter().map(|s| own_addresses_per_strand(plan, s)).collect(),
             described,
             at: plan.data_address.filter(|&at| is_local(at)),
+            cid: vsock::local_cid(),
             directory,
             listening: Vec::new(),
             consent: Vec::new(),
@@ -153,8 +161,12 @@ impl Services {
     /// beside its Unix sockets.
     fn open_consent(&mut self, doors: &mut Vec<Door>) -> Result<(), LoadError> {
         let mut places = Vec::new();
-        if self.described.iter().any(|service| service.protocol != "unix") {
+        let uses = |wanted| self.described.iter().any(|service| family(service) == wanted);
+        if uses(Family::Inet) {
             places.push(("tcp", Address::Inet(SocketAddr::new(self.wildcard(), 0))));
+        }
+        if uses(Family::Vsock) {
+            places.push(("vsock", Address::Vsock { cid: self.cid, port: vsock::ANY }));
         }
         if let Some(directory) = &self.directory {
             places.push(("unix", Address::Unix(directory.join("consent"))));
@@ -177,9 +189,13 @@ impl Services {
 
     fn place(&self, service: &Service, index: u32, strand: u32) -> Address {
         match &self.directory {
-            Some(directory) if service.protocol == "unix" => {
+            Some(directory) if family(service) == Family::Unix => {
                 Address::Unix(directory.join(format!("{index}-{}-{strand}", service.group)))
             }
+            _ if family(service) == Family::Vsock => match service.port {
+                Some(port) => Address::Vsock { cid: self.cid, port: port.into() },
+                None => Address::Vsock { cid: self.cid, port: vsock::ANY },
+            },
             _ => Address::Inet(SocketAddr::new(self.wildcard(), service.port.unwrap_or(0))),
         }
     }
@@ -356,6 +372,7 @@ fn unasked<'a>(consent: &[Address], told: &'a [ServiceAddresses]) -> Option<&'a 
     let answers = |asked: &Address, told: &Address| match (asked, told) {
         (Address::Inet(asked), Address::Inet(told)) => asked.ip() == told.ip(),
         (Address::Unix(asked), Address::Unix(told)) => asked.parent() == told.parent(),
+        (Address::Vsock { cid: asked, .. }, Address::Vsock { cid: told, .. }) => asked == told,
         _ => false,
     };
     told.iter()
@@ -376,8 +393,13 @@ fn same_places(own: &[ServiceAddresses], told: &[ServiceAddresses], asked: &Addr
         (Address::Unix(own), Address::Unix(told), Address::Unix(asked)) => {
             own == told && told.parent() == asked.parent()
         }
+        (Address::Vsock { .. }, Address::Vsock { cid: at, .. }, Address::Vsock { cid, .. }) => {
+            own == told && at == cid
+        }
         // The other family's question is asked at its own address.
-        (Address::Inet(_), Address::Inet(_), _) | (Address::Unix(_), Address::Unix(_), _) => true,
+        (Address::Inet(_), Address::Inet(_), _)
+        | (Address::Unix(_), Address::Unix(_), _)
+        | (Address::Vsock { .. }, Address::Vsock { .. }, _) => true,
         _ => false,
     };
     own.len() == told.len()

@@ -1,8 +1,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
-use socket2::{SockRef, Socket, Type};
+use socket2::{Protocol as Transport, SockRef, Socket, Type};
+use wirecost_linux::tcp_info::{self, TcpInfo};
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 
@@ -29,41 +29,61 @@ fn set(socket: &Socket, options: &Options) -> io::Result<()> {
     Ok(())
 }
 
+/// What makes and sets sockets of TCP, or of what is built on it.
+pub(super) fn listen(
+    address: &Address,
+    kind: Option<Transport>,
+    options: &Options,
+) -> io::Result<(OwnedFd, Address)> {
+    let address = inet::socket_address(address)?;
+    let socket = inet::socket(address, Type::STREAM, kind, options)?;
+    socket.set_reuse_address(true)?;
+    set(&socket, options)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok((socket.into(), Address::Inet(bound)))
+}
+
+pub(super) fn connect(
+    address: &Address,
+    kind: Option<Transport>,
+    options: &Options,
+) -> io::Result<OwnedFd> {
+    let address = inet::socket_address(address)?;
+    let socket = inet::socket(address, Type::STREAM, kind, options)?;
+    set(&socket, options)?;
+    inet::bind(&socket, options)?;
+    inet::connect(socket, &address.into())
+}
+
 impl Protocol for Tcp {
     fn name(&self) -> &'static str {
         "tcp"
     }
 
-    fn stream(&self) -> bool {
-        true
+    fn help(&self) -> &'static str {
+        "TCP"
     }
 
     fn has_tcp_info(&self) -> bool {
         true
     }
 
+    fn stream(&self) -> bool {
+        true
+    }
+
+    fn tcp_info(&self, socket: &OwnedFd) -> Option<TcpInfo> {
+        tcp_info::read(socket).ok()
+    }
+
     fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::STREAM, options)?;
-        socket.set_reuse_address(true)?;
-        set(&socket, options)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok((socket.into(), Address::Inet(bound)))
+        listen(address, None, options)
     }
 
     fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::STREAM, options)?;
-        set(&socket, options)?;
-        inet::bind(&socket, options)?;
-        match socket.connect(&address.into()) {
-            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
-                Err(error)
-            }
-            _ => Ok(socket.into()),
-        }
+        connect(address, None, options)
     }
 
     fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {

@@ -17,6 +17,10 @@ impl Protocol for Udp {
         "udp"
     }
 
+    fn help(&self) -> &'static str {
+        "datagrams; what is lost is counted, not repeated"
+    }
+
     fn stream(&self) -> bool {
         false
     }
@@ -28,7 +32,7 @@ impl Protocol for Udp {
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
         let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::DGRAM, options)?;
+        let socket = inet::socket(address, Type::DGRAM, None, options)?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address.into())?;
@@ -38,7 +42,7 @@ impl Protocol for Udp {
 
     fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
         let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::DGRAM, options)?;
+        let socket = inet::socket(address, Type::DGRAM, None, options)?;
         inet::bind(&socket, options)?;
         socket.connect(&address.into())?;
         Ok(socket.into())

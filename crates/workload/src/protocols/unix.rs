@@ -7,7 +7,7 @@ use wirecost_linux::sockopt;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 
-use super::{Granted, Protocol};
+use super::{Family, Granted, Protocol};
 
 /// Stream sockets of the Unix domain, between hosts on one machine.
 pub(super) struct Unix;
@@ -17,9 +17,9 @@ const BACKLOG: i32 = 65_535;
 fn path(address: &Address) -> io::Result<&Path> {
     match address {
         Address::Unix(path) => Ok(path),
-        Address::Inet(address) => Err(io::Error::new(
+        other => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{address} is not a path of a Unix socket"),
+            format!("{other} is not a path of a Unix socket"),
         )),
     }
 }
@@ -35,6 +35,14 @@ fn socket(options: &Options) -> io::Result<Socket> {
 impl Protocol for Unix {
     fn name(&self) -> &'static str {
         "unix"
+    }
+
+    fn help(&self) -> &'static str {
+        "stream sockets of the Unix domain; all hosts on one machine"
+    }
+
+    fn family(&self) -> Family {
+        Family::Unix
     }
 
     fn stream(&self) -> bool {

@@ -60,18 +60,29 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let owner = self.owner(step);
-        match context.net.accept(step, owner) {
-            Ok(socket) => {
-                if let Some(old) = self.conns[self.slot as usize].take() {
-                    self.owed -= old.owed;
-                    context.net.close(old.socket, owner);
+        if self.opening.is_none() {
+            match context.net.accept(step, owner) {
+                Ok(socket) => {
+                    if let Some(old) = self.conns[self.slot as usize].take() {
+                        self.owed -= old.owed;
+                        context.net.close(old.socket, owner);
+                    }
+                    self.opening = Some(socket);
+                    self.engaged = true;
                 }
-                self.opened(socket, false);
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
-            }
-            Err(error) => return Err(error),
+        }
+        if let Some(socket) = &mut self.opening
+            && let Opening::Wait(on, _) = context.net.opening(socket)?
+        {
+            return Ok(Some(self.wait_or_time_out(step, on, context)?));
+        }
+        if let Some(socket) = self.opening.take() {
+            self.opened(socket, false);
         }
         let now = context.net.now();
         self.complete(step, phase, now, context);

@@ -23,8 +23,10 @@ pub(crate) struct Layer {
 
 pub(crate) const APPLICATION: &str = "application";
 pub(crate) const OBSERVER: &str = "observer";
+const CRYPTO: &str = "crypto";
 
-/// All of user space is the first, what a program calls in libraries included.
+/// All of user space is the first, what a program calls in libraries included; but for what is told
+/// by [`USER_CRYPTO`] and [`USER_CRYPTO_LIBRARIES`].
 pub(crate) const ALL: &[Layer] = &[
     Layer {
         name: APPLICATION,
@@ -72,9 +74,9 @@ pub(crate) const ALL: &[Layer] = &[
             skb_recv_* skb_set_owner_* skb_try_recv_* skb_unlink skb_wait_* sock_* sockfd_*
             sys_accept* sys_bind* sys_connect* sys_getpeername* sys_getsockname* sys_getsockopt*
             sys_listen* sys_recv* sys_send* sys_setsockopt* sys_shutdown* sys_socket*
-            sys_socketpair tls_* tpacket_* unix_* vsock_* wait_for_unix_gc wait_woken
+            sys_socketpair tpacket_* unix_* vsock_* wait_for_unix_gc wait_woken
             woken_wake_function xsk_* zap_sock*",
-        modules: "af_packet tls unix vsock",
+        modules: "af_packet unix vsock",
     },
     Layer {
         name: "TCP/UDP",
@@ -373,14 +375,16 @@ pub(crate) const ALL: &[Layer] = &[
         modules: "",
     },
     Layer {
-        name: "crypto",
-        holds: "ciphers, hashes and random numbers",
+        name: CRYPTO,
+        holds: "ciphers, hashes and random numbers, TLS in the kernel; in user space the libraries of TLS",
         functions: "
             add_interrupt_randomness add_timer_randomness aead_* aes* blake2s* chacha* credit_*
             crng_* crypto_* extract_*entropy* fast_mix gcm_* generic_gcm* get_rand* get_random_*
             ghash* hsiphash* mix_* poly1305* prandom_* random_* rdrand* scatterwalk_* sha1_*
-            sha256_* simd_* siphash* skcipher_* urandom_*",
-        modules: "aesni_intel chacha20poly1305 ghash_clmulni_intel libchacha*",
+            sha256_* simd_* siphash* skcipher_* tls_* urandom_*",
+        modules: "
+            aesni_intel chacha20poly1305 gcm ghash_clmulni_intel ghash_generic libaes libchacha*
+            tls",
     },
     Layer {
         name: "processes",
@@ -450,6 +454,16 @@ pub(crate) const ALL: &[Layer] = &[
         modules: "",
     },
 ];
+
+/// Functions of user space that are of the layer `crypto`: of rustls, ring, AWS-LC and others that a
+/// program has in itself. What the compiler has put into a caller is told by the caller's name.
+const USER_CRYPTO: &str = "
+    <ring::* <rustls::* aead_* aes_* aesni_* aws_lc_* chacha20_* ChaCha20_* EVP_* gcm_* ghash_*
+    poly1305_* ring::* ring_core_* rustls::* sha256_block_* sha512_block_* SSL_* vpaes_*";
+
+/// Libraries all of whose functions are, however a path to them begins.
+const USER_CRYPTO_LIBRARIES: &str =
+    "libcrypto.so* libgnutls.so* libmbedcrypto.so* libnettle.so* libssl.so*";
 
 /// Helpers that everything calls: their caller decides.
 ///
@@ -534,16 +548,26 @@ fn bare(name: &str) -> &str {
     name.trim_start_matches('_')
 }
 
+fn fits_one(patterns: &'static str, name: &str) -> bool {
+    words(patterns).any(|pattern| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    })
+}
+
+fn is_user_crypto(frame: &Frame) -> bool {
+    let file = frame.module.rsplit('/').next().unwrap_or_default();
+    fits_one(USER_CRYPTO_LIBRARIES, file) || fits_one(USER_CRYPTO, bare(&frame.name))
+}
+
 /// The verdict of a function, and whether all that it calls is tracing.
 pub(crate) fn classify(frame: &Frame) -> (Verdict, bool) {
     if !frame.kernel {
-        return (Verdict::Layer(index(APPLICATION)), false);
+        let layer = if is_user_crypto(frame) { CRYPTO } else { APPLICATION };
+        return (Verdict::Layer(index(layer)), false);
     }
     let name = bare(&frame.name);
-    let tracing = words(TRACING).any(|pattern| match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => name == pattern,
-    });
+    let tracing = fits_one(TRACING, name);
     let Table { functions, modules } = table();
     // Programs of BPF have the names that their authors gave them.
     let found = (frame.module != "bpf").then(|| functions.find(name)).flatten();
@@ -604,6 +628,8 @@ mod tests {
             ("__napi_poll", "NAPI/GRO"),
             ("tcp_gro_receive", "NAPI/GRO"),
             ("sock_def_readable", "socket"),
+            ("tls_sw_sendmsg", CRYPTO),
+            ("crypto_aead_encrypt", CRYPTO),
             ("try_to_wake_up", "scheduler"),
             ("_raw_spin_lock_bh", "locks"),
             ("read_tsc", "timers"),
@@ -643,6 +669,18 @@ mod tests {
         // Named by its author like a function of TCP, and none.
         assert_eq!(of("bpf_prog_1234_tcp_x", "bpf"), Verdict::Layer(index("BPF")));
         assert_eq!(of("xmit_frame_ring", "unheard_of"), Verdict::Nothing);
+        let user = |name: &str, module: &str| {
+            classify(&Frame { name: name.to_owned(), module: module.to_owned(), kernel: false }).0
+        };
+        for (name, module) in [
+            ("ring_core_0_17_14__aes_hw_ctr32_encrypt_blocks", "wirecost"),
+            ("ring::aead::aes_gcm::seal", "wirecost"),
+            ("<rustls::conn::ConnectionCore<T>>::deframe", "wirecost"),
+            ("anything", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"),
+        ] {
+            assert_eq!(user(name, module), Verdict::Layer(index(CRYPTO)), "{name}");
+        }
+        assert_eq!(user("strings_of", "wirecost"), Verdict::Layer(index(APPLICATION)));
         let user = Frame { name: "tcp_x".to_owned(), module: "app".to_owned(), kernel: false };
         assert_eq!(classify(&user).0, Verdict::Layer(index(APPLICATION)));
     }
@@ -695,6 +733,8 @@ mod tests {
                 let _ = write!(text, "\nModules: {}\n", list(layer.modules));
             }
         }
+        let _ = write!(text, "\n**crypto**, in user space: {}\n", list(USER_CRYPTO));
+        let _ = write!(text, "\nLibraries: {}\n", list(USER_CRYPTO_LIBRARIES));
         let _ = write!(text, "\n**Left to the caller**: {}\n", list(CALLER));
         let _ = write!(text, "\n**Under these all is tracing**: {}\n", list(TRACING));
         text

@@ -54,7 +54,7 @@ fn a_missing_quote_is_named_beside_what_comes_of_it() {
 fn what_cannot_run() {
     let source = around(
         "<flowop type=\"read\" options=\"size=1\"/>\n<flowop type=\"connect\"/>\n\
-         <flowop type=\"connect\" options=\"conn=2..4 protocol=mptcp remotehost=h batch_size=2\"/>\n\
+         <flowop type=\"connect\" options=\"conn=2..4 protocol=rds remotehost=h batch_size=2\"/>\n\
          <flowop type=\"write\" options=\"conn=2..5\"/>\n<flowop/>\n<flowop type=\"sendfilev\"/>\n\
          <flowop type=\"disconnect\" options=\"conn=2..4\"/>\n\
          <flowop type=\"write\" options=\"conn=3 size=1 count=-1\"/>",

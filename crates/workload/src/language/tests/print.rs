@@ -5,11 +5,12 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
+    Cipher, Conns, Flowop, Group, Options, Payload, Position, Profile, Sctp, Size, Transaction,
+    Until,
 };
 
 use super::super::names::{flowop_names, protocol_names};
-use super::super::{Form, OPTIONS, ValueKind, print};
+use super::super::{Form, OPTIONS, OptionDef, ValueKind, print};
 use super::*;
 
 /// Numbers that the language can hold.
@@ -85,6 +86,24 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn sctp()(
+        nodelay in any::<bool>(),
+        (out_streams, in_streams) in (of(1..=u16::MAX), of(1..=u16::MAX)),
+        times in proptest::array::uniform5(of(1..1000u32)),
+        packets in proptest::array::uniform2(of(1..1000u32)),
+        bytes in proptest::array::uniform2(of(1..1000u32)),
+    ) -> Sctp {
+        let [rto_initial, rto_min, rto_max, sack_delay, hb_interval] = times;
+        let [sack_frequency, max_burst_size] = packets;
+        let [max_fragment_size, path_mtu] = bytes;
+        Sctp {
+            nodelay, out_streams, in_streams, rto_initial, rto_min, rto_max, sack_delay,
+            hb_interval, sack_frequency, max_burst_size, max_fragment_size, path_mtu,
+        }
+    }
+}
+
+prop_compose! {
     fn options()(
         numbers in numbers(),
         remotehost in of(text()),
@@ -93,13 +112,15 @@ prop_compose! {
         bind in of(text()),
         dir in of(text()),
         payload in payload(),
-        flags in any::<[bool; 6]>(),
+        sctp in sctp(),
+        cipher in of(proptest::sample::select(Cipher::ALL.to_vec())),
+        flags in any::<[bool; 7]>(),
         unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
     ) -> Options {
-        let [tcp_nodelay, busy, non_blocking, canfail, verify, single_reads] = flags;
+        let [tcp_nodelay, busy, non_blocking, canfail, verify, ktls, single_reads] = flags;
         Options {
             remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
-            single_reads,
+            sctp, cipher, ktls, single_reads,
             protocol: protocol.map(str::to_owned),
             unbuilt: unbuilt.into_values().collect(),
             ..numbers
@@ -177,7 +198,8 @@ fn the_generator_sets_every_option() {
     use proptest::test_runner::TestRunner;
 
     let mut runner = TestRunner::deterministic();
-    let mut missing: Vec<_> = OPTIONS.iter().filter(|option| option.name != "idle").collect();
+    let kept = |option: &&OptionDef| !matches!(option.name, "idle" | "method");
+    let mut missing: Vec<_> = OPTIONS.iter().filter(kept).collect();
     for _ in 0..2000 {
         let options = options().new_tree(&mut runner).unwrap().current();
         missing.retain(|option| option.written(&options).is_none());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wirecost_model::profile::{Conns, Payload, Size, Until};
+use wirecost_model::profile::{Cipher, Conns, Payload, Size, Until};
 
 use super::super::*;
 use super::*;
@@ -314,13 +314,27 @@ fn what_is_not_built_yet_is_known() {
     let h = |name: &str| (name == "h").then(|| "host".to_owned());
     let parsed = accepted_with(include_str!("profiles/sctp.xml"), &h);
     let connect = &first_flowop(&parsed.profile).options;
-    assert_eq!(connect.unbuilt["sctp_in_streams"], "64");
-    assert_eq!(connect.unbuilt["sctp_nodelay"], "");
+    assert_eq!((connect.sctp.in_streams, connect.sctp.out_streams), (Some(64), Some(128)));
+    assert_eq!((connect.sctp.rto_min, connect.sctp.rto_max), (Some(100), Some(1000)));
+    assert!(connect.sctp.nodelay);
     assert_eq!(connect.wndsz, Some(12345));
     let found = messages(&parsed.refusals);
-    assert_eq!(found[0], "7:30 protocol sctp is not built yet; built: tcp, udp, unix");
-    assert_eq!(found.len(), 1 + 5 + 1, "{found:#?}");
+    assert_eq!(found, ["17:60 option sctp_stream_id is not built yet"]);
     assert_eq!(notes(&parsed), [""; 0]);
+}
+
+#[test]
+fn ssl_is_tls() {
+    let h = |name: &str| (name == "h").then(|| "host".to_owned());
+    let source = "<profile> <group nthreads=\"1\"> <transaction iterations=\"1\"> <flowop \
+                  type=\"connect\" options=\"remotehost=$h protocol=SSL ktls \
+                  cipher=TLS_AES_128_GCM_SHA256 method=tls\"/> </transaction> </group> </profile>";
+    let parsed = accepted_with(source, &h);
+    let connect = &first_flowop(&parsed.profile).options;
+    assert_eq!(connect.protocol.as_deref(), Some("tls"));
+    assert_eq!((connect.cipher, connect.ktls), (Some(Cipher::Aes128Gcm), true));
+    assert_eq!(parsed.refusals, []);
+    assert_eq!(parsed.notes.iter().map(|n| &n.kind).collect::<Vec<_>>(), [&NoteKind::SslIsTls]);
 }
 
 #[test]

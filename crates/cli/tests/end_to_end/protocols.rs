@@ -1,0 +1,270 @@
+//! Protocols beside TCP, UDP and Unix sockets: exact bytes of known content, through the real kernel,
+//! or under User-Mode Linux (`scripts/uml`) what the kernels of most machines lack.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use wirecost_lab::{Lab, LabSpec};
+use wirecost_linux::netns::NetNs;
+use wirecost_linux::privilege::{skip, skip_without_namespaces};
+use wirecost_linux::{ktls, sysctl};
+
+use crate::document::Document;
+use crate::program::{BINARY, Program};
+
+/// Of each of two strands: so many transactions, which move so much each way.
+const TIMES: u64 = 60;
+const REQUEST: u64 = 100_000;
+const RESPONSE: u64 = 300;
+
+/// A profile whose bytes are known, and compared with what was sent.
+fn exact(open: &str) -> String {
+    format!(
+        "<profile name=\"exact\"><group nthreads=\"2\">\n\
+         <transaction iterations=\"1\">\n\
+         <flowop type=\"connect\" options=\"remotehost=$h {open}\"/></transaction>\n\
+         <transaction iterations=\"{TIMES}\">\n\
+         <flowop type=\"write\" options=\"size={REQUEST} verify\"/>\n\
+         <flowop type=\"read\" options=\"size={RESPONSE} verify\"/></transaction>\n\
+         <transaction iterations=\"1\"><flowop type=\"disconnect\"/></transaction>\n\
+         </group></profile>\n"
+    )
+}
+
+#[track_caller]
+fn is_exact(document: &Document) {
+    assert_eq!(document.text("/status"), "ok", "{}", document.text("/error"));
+    let moved = (document.sum("/phases", "tx_bytes"), document.sum("/phases", "rx_bytes"));
+    assert_eq!(moved, ((2 * TIMES * REQUEST) as f64, (2 * TIMES * RESPONSE) as f64));
+    assert!(document.number("/throughput/bits_per_second") > 0.0);
+}
+
+#[track_caller]
+fn setting(document: &Document, name: &str) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let settings = document.list("/settings").iter().filter(|setting| setting["name"] == name);
+    settings.map(|setting| (text(&setting["host"]), text(&setting["granted"]))).collect()
+}
+
+#[test]
+fn tls_on_both_engines_and_with_every_cipher() {
+    for (engine, cipher, suite) in [
+        ("epoll", "", "TLS_AES_256_GCM_SHA384"),
+        ("epoll", "cipher=chacha20", "TLS_CHACHA20_POLY1305_SHA256"),
+        ("threads", "cipher=aes128", "TLS_AES_128_GCM_SHA256"),
+    ] {
+        let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
+            .file("exact.xml", &exact(&format!("protocol=tls {cipher}")))
+            .measure();
+        is_exact(&document);
+        let granted = |host: &str| (host.to_owned(), suite.to_owned());
+        assert_eq!(setting(&document, "cipher"), [granted("master"), granted("peer")]);
+    }
+}
+
+/// Strands with several connections share an address, so their first bytes say whose they are.
+#[test]
+fn tls_behind_shared_addresses() {
+    let profile = exact("protocol=tls conn=1..5")
+        .replace("size=", "conn=1..5 size=")
+        .replace("\"disconnect\"", "\"disconnect\" options=\"conn=1..5\"");
+    let document =
+        Program::new(["run", "exact.xml", "--quiet"]).file("exact.xml", &profile).measure();
+    assert_eq!(document.sum("/phases", "tx_bytes"), (5 * 2 * TIMES * REQUEST) as f64);
+}
+
+#[test]
+fn tls_for_each_request_and_from_files() {
+    for profile in ["@crr", "@sendfile"] {
+        let file = concat!("file=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let mut program = Program::short_run(profile, &["--var", "protocol=tls"]);
+        if profile == "@sendfile" {
+            program = program.args(["--var", file]);
+        }
+        let document = program.measure();
+        assert!(document.number("/throughput/bits_per_second") > 0.0);
+    }
+}
+
+/// uperf's name for it.
+#[test]
+fn ssl_is_tls() {
+    let program = Program::new(["run", "exact.xml", "--quiet"]);
+    let document = program.file("exact.xml", &exact("protocol=ssl method=tls")).measure();
+    is_exact(&document);
+    let notes = document.list("/warnings").iter().filter(|w| w["code"] == "profile");
+    assert!(notes.filter_map(|w| w["message"].as_str()).any(|text| text.contains("ssl is tls")));
+}
+
+#[test]
+fn what_the_kernel_lacks_is_said_before_anything_is_sent() {
+    if ktls::available() {
+        return;
+    }
+    let finished = Program::new(["run", "exact.xml", "--quiet", "--json", "run.json"])
+        .file("exact.xml", &exact("protocol=tls ktls"))
+        .finish();
+    let document = finished.document();
+    assert_eq!((finished.code, document.text("/status")), (3, "peer"), "{finished}");
+    assert!(document.text("/error").contains("CONFIG_TLS"), "{finished}");
+    assert!(document.is_null("/throughput"));
+    let checked = Program::new(["check", "exact.xml"])
+        .file("exact.xml", &exact("protocol=tls ktls"))
+        .finish();
+    assert_eq!(checked.code, 0, "{checked}");
+}
+
+fn without_mptcp(test: &str) -> bool {
+    let on = sysctl::read("net.mptcp.enabled").is_ok_and(|value| value.trim() == "1");
+    if !on {
+        skip(test, "the kernel has no MPTCP, or net.mptcp.enabled is not 1");
+    }
+    !on
+}
+
+/// The counters that say of this namespace's MPTCP how its connections began, and went on.
+fn mptcp_counters() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("MPTcpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let values = values.split(' ').map(|value| value.parse().unwrap());
+    names.split(' ').map(str::to_owned).zip(values).collect()
+}
+
+#[test]
+fn mptcp_between_two_hosts_is_no_tcp() {
+    let test = "mptcp_between_two_hosts_is_no_tcp";
+    if skip_without_namespaces(test) || without_mptcp(test) {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let namespaces: Vec<NetNs> =
+        lab.hosts().iter().map(|host| NetNs::open(&host.namespace).unwrap()).collect();
+    for engine in ["epoll", "threads"] {
+        let before = namespaces[1].run(mptcp_counters).unwrap();
+        let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
+            .args([format!("--lab={}", lab.name())])
+            .file("exact.xml", &exact("protocol=mptcp"))
+            .measure();
+        is_exact(&document);
+        assert!(document.at("/tcp/retransmits").is_u64());
+        let after = namespaces[1].run(mptcp_counters).unwrap();
+        let more = |name: &str| after[name] - before[name];
+        // Both strands' connections, and nothing else that spoke it or failed to.
+        assert_eq!((more("MPCapableSYNRX"), more("MPCapableACKRX")), (2, 2), "{engine}");
+        assert_eq!(more("MPCapableFallbackACK") + more("MPFallbackTokenInit"), 0, "{engine}");
+    }
+}
+
+#[test]
+fn mptcp_for_each_request() {
+    if without_mptcp("mptcp_for_each_request") {
+        return;
+    }
+    for engine in ["epoll", "threads"] {
+        let arguments = ["--var", "protocol=mptcp", "--engine", engine];
+        let document = Program::short_run("@crr", &arguments).measure();
+        assert!(document.count("/transactions/count") > 0);
+        assert_eq!(setting(&document, "protocol"), [], "none fell back");
+    }
+}
+
+/// What a kernel under `scripts/uml` did: every run's document, and its TLS counters at the end.
+struct Guest {
+    directory: TempDir,
+}
+
+impl Guest {
+    /// Runs the exact profile on both engines. `None` where User-Mode Linux is not installed.
+    fn run(test: &str, module: &str, open: &str) -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let installed = |name: &str| std::env::split_paths(&path).any(|d| d.join(name).is_file());
+        if !["linux.uml", "modprobe", "ip"].into_iter().all(installed) {
+            skip(test, "needs packages user-mode-linux, kmod and iproute2");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("exact.xml"), exact(open)).unwrap();
+        let runs: String = ["epoll", "threads"]
+            .map(|engine| {
+                format!(
+                    "timeout 60 '{BINARY}' run exact.xml --var h=127.0.0.1 --engine {engine} \
+                     --quiet --observe none --json {engine}.json || exit\n"
+                )
+            })
+            .concat();
+        let script = format!("{runs}cat /proc/net/tls_stat >tls_stat 2>/dev/null; exit 0");
+        let uml = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/uml");
+        let done = Command::new(uml)
+            .arg(directory.path())
+            .args([module, "bash", "-c", &script])
+            .output()
+            .unwrap();
+        let guest = Self { directory };
+        let said = ["console", "stdout", "stderr"].map(|name| guest.read(name));
+        assert!(done.status.success(), "{}: {done:?}\n{}", done.status, said.join("\n"));
+        Some(guest)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap_or_default()
+    }
+
+    fn documents(&self) -> [Document; 2] {
+        ["epoll.json", "threads.json"].map(|name| {
+            let document = Document::valid(serde_json::from_str(&self.read(name)).unwrap());
+            is_exact(&document);
+            document
+        })
+    }
+
+    /// A counter of /proc/net/tls_stat.
+    fn tls(&self, name: &str) -> u64 {
+        let text = self.read("tls_stat");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
+        line.trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn sctp_moves_what_is_sent() {
+    // A window of less than two of loopback's packets makes SCTP wait for timers.
+    let open = "protocol=sctp wndsz=200k sctp_nodelay sctp_rto_max=2000 sctp_out_streams=3";
+    let Some(guest) = Guest::run("sctp_moves_what_is_sent", "sctp", open) else { return };
+    for document in guest.documents() {
+        // TCP_INFO tells nothing of SCTP.
+        assert!(document.is_null("/tcp"));
+        assert_eq!(setting(&document, "wndsz.send").len(), 2);
+    }
+}
+
+#[test]
+fn vsock_moves_what_is_sent() {
+    let module = "vsock_loopback";
+    let Some(guest) = Guest::run("vsock_moves_what_is_sent", module, "protocol=vsock") else {
+        return;
+    };
+    for document in guest.documents() {
+        assert!(document.is_null("/tcp"));
+    }
+}
+
+#[test]
+fn the_kernel_encrypts_what_ktls_is_asked_for() {
+    let test = "the_kernel_encrypts_what_ktls_is_asked_for";
+    let Some(guest) = Guest::run(test, "tls", "protocol=tls ktls") else { return };
+    for document in guest.documents() {
+        let granted = |host: &str| (host.to_owned(), "send, receive".to_owned());
+        assert_eq!(setting(&document, "ktls"), [granted("master"), granted("peer")]);
+    }
+    // Two strands, two ends each, two engines.
+    assert_eq!((guest.tls("TlsTxSw"), guest.tls("TlsRxSw")), (8, 8));
+    assert_eq!(guest.tls("TlsDecryptError"), 0);
+}
