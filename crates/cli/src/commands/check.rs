@@ -1,7 +1,8 @@
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
-use wirecost_model::profile::{Options, Payload, Until};
+use wirecost_model::profile::{Arrivals, Options, Payload, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
 use wirecost_model::status::Status;
 use wirecost_workload::program;
@@ -117,11 +118,19 @@ fn how_often(phase: &PhaseProgram) -> String {
         Until::Iterations(n) => format!("{n} times"),
         Until::Duration(length) => format!("for {}", humantime::format_duration(length)),
     };
-    match phase.rate {
-        Some(rate) if matches!(phase.until, Until::Duration(_)) => {
-            format!("{often}, {rate} transactions/s a strand, evenly")
+    if !matches!(phase.until, Until::Duration(_)) {
+        return often;
+    }
+    match &phase.arrivals {
+        Some(Arrivals::Even(rate)) => format!("{often}, {rate} transactions/s a strand, evenly"),
+        Some(Arrivals::Poisson(rate)) => {
+            format!("{often}, {rate} transactions/s a strand on average, as a Poisson process")
         }
-        _ => often,
+        Some(Arrivals::Trace(trace)) => {
+            let starts = plural(trace.starts.len() as u64, "transaction");
+            format!("{often}, {starts} of all strands as in {}", trace.file)
+        }
+        None => often,
     }
 }
 
@@ -140,7 +149,7 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
         words.extend(o.port.map(|port| format!("port {port}")));
     }
     let bytes = |n: u64| wirecost_model::units::binary(n);
-    match (o.size, o.rsize) {
+    match (&o.size, o.rsize) {
         (Some(size), Some(unit)) => {
             words.push(format!("{size} x {} in pieces of {}", o.count * o.repeat, bytes(unit)));
         }
@@ -149,9 +158,10 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
         (None, _) if o.count * o.repeat != 1 => words.push(format!("x {}", o.count * o.repeat)),
         (None, _) => {}
     }
-    if let Some(length) = o.duration {
+    if let Some(length) = &o.duration {
         let how = if o.busy { "spinning" } else { "asleep" };
-        words.push(format!("{} {how}", humantime::format_duration(length)));
+        let time = |ns| humantime::format_duration(Duration::from_nanos(ns)).to_string();
+        words.push(format!("{} {how}", length.described(&time)));
     }
     if let Some(dir) = &o.dir {
         words.push(match o.nfiles {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wirecost_model::profile::{Group, Position, Profile, Transaction, Until};
+use wirecost_model::profile::{Arrivals, Group, Position, Profile, Transaction, Until};
 
 use super::error::{LanguageError, LanguageErrorKind};
 use super::flowop::read_flowop;
@@ -291,8 +291,9 @@ impl Reader<'_> {
                 Some(duration) => Until::Duration(duration),
                 None => Until::Iterations(iterations.map_or(1, |(count, _)| count)),
             },
-            rate: meant_rate,
+            arrivals: meant_rate.map(Arrivals::Even),
             flowops,
+            order: Vec::new(),
             at: self.position(typed.at),
         }
     }

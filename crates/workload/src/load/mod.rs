@@ -20,6 +20,7 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
+use wirecost_model::profile::Size;
 use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 
@@ -542,7 +543,7 @@ fn start_worker(
 fn largest_message(program: &Program) -> u64 {
     let options = step::acts(program).map(|act| &act.options);
     options
-        .map(|options| options.size.map_or(0, |size| size.max()).max(options.rsize.unwrap_or(0)))
+        .map(|options| options.size.as_ref().map_or(0, Size::max).max(options.rsize.unwrap_or(0)))
         .max()
         .unwrap_or(0)
 }

@@ -1,7 +1,5 @@
 //! What one side sends the other receives, whatever the program.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -65,7 +63,7 @@ fn flowops(seed: &Seed, conns: &[(bool, bool)]) -> Vec<Flowop> {
     };
     vec![op(kind, |o| match *kind {
         "think" => {
-            o.duration = Some(Duration::from_micros(seed.size));
+            o.duration = Some(Pause::Fixed(seed.size * 1000));
             // Of one host only, sometimes.
             o.remotehost = (seed.more == 3 && conns.iter().any(|c| !c.1)).then(|| "a".to_owned());
             // Another host may then be thousands of transactions ahead, each of which would be spun
@@ -104,7 +102,7 @@ fn transaction(conns: Vec<(bool, bool)>) -> impl Strategy<Value = Transaction> {
             } else {
                 times(length / 3, flowops)
             };
-            transaction.rate = rate;
+            transaction.arrivals = rate.map(Arrivals::Even);
             transaction
         },
     )

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
+    Arrivals, Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
 };
 
 use super::super::names::{flowop_names, protocol_names};
@@ -74,7 +74,7 @@ prop_compose! {
         mss in of(1..=65535u32),
         dscp in of(0..64u8),
         timeout in of(time()),
-        duration in of(time()),
+        duration in of(time().prop_map(|time| Size::Fixed(time.as_nanos() as u64))),
         nfiles in of(int(1)),
     ) -> Options {
         Options {
@@ -119,11 +119,13 @@ fn flowop() -> impl Strategy<Value = Flowop> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let flowops = proptest::collection::vec(flowop(), 0..4);
     (flowops, int(0), of((time(), of(int(1))))).prop_map(|(flowops, iterations, timed)| {
-        let (until, rate) = match timed {
-            Some((duration, rate)) => (Until::Duration(duration), rate.map(|rate| rate as f64)),
+        let (until, arrivals) = match timed {
+            Some((duration, rate)) => {
+                (Until::Duration(duration), rate.map(|rate| Arrivals::Even(rate as f64)))
+            }
             None => (Until::Iterations(iterations), None),
         };
-        Transaction { until, rate, flowops, at: Position::default() }
+        Transaction { until, arrivals, flowops, order: Vec::new(), at: Position::default() }
     })
 }
 
