@@ -66,14 +66,20 @@ pub struct Firsts {
 impl Route {
     /// The way that `parts` describe, or none where they say nothing. `flowop_of` has the index of
     /// the flowop of each step; flowops without a step here are passed over.
-    pub fn new(parts: &[Part], flowop_of: &[u32], key: u64) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Loops that are nested too deep.
+    pub fn new(parts: &[Part], flowop_of: &[u32], key: u64) -> Result<Option<Self>, String> {
         if parts.is_empty() {
-            return None;
+            return Ok(None);
+        }
+        if nesting(parts) > DEEPEST {
+            return Err(format!("loops are nested deeper than {DEEPEST}"));
         }
         let mut route = Route { times: vec![0; flowop_of.len()], ..Route::default() };
         let mut builder = Builder { route: &mut route, flowop_of, key, mixes: 0 };
         builder.parts(parts, 0, 1);
-        Some(route)
+        Ok(Some(route))
     }
 
     /// Whether two transactions may have different steps.
@@ -214,6 +220,16 @@ impl Builder<'_> {
     }
 }
 
+/// How deep loops are nested.
+pub fn nesting(parts: &[Part]) -> usize {
+    let of_part = |part: &Part| match part {
+        Part::Flowop(_) => 0,
+        Part::Loop { parts, .. } => 1 + nesting(parts),
+        Part::Mix(choices) => choices.iter().map(|c| nesting(&c.parts)).max().unwrap_or(0),
+    };
+    parts.iter().map(of_part).max().unwrap_or(0)
+}
+
 /// The largest of 2^64 numbers that belongs to the first `sum` of `total` equal parts of them.
 pub fn part_of(sum: u128, total: u128) -> u64 {
     let end = (sum << 64).checked_div(total).unwrap_or(0);
@@ -280,7 +296,7 @@ mod tests {
     fn loops_are_nested() {
         let inner = Part::Loop { times: 3, parts: vec![Part::Flowop(1), Part::Flowop(2)] };
         let outer = Part::Loop { times: 2, parts: vec![Part::Flowop(0), inner, Part::Flowop(3)] };
-        let route = Route::new(&[outer, Part::Flowop(4)], &[0, 1, 2, 3, 4], 1).unwrap();
+        let route = Route::new(&[outer, Part::Flowop(4)], &[0, 1, 2, 3, 4], 1).unwrap().unwrap();
         let once = [0, 1, 2, 1, 2, 1, 2, 3];
         assert_eq!(numbers(&route, 0), [once.as_slice(), &once, &[4]].concat());
         assert_eq!((0..5).map(|s| route.times(s)).collect::<Vec<_>>(), [2, 6, 6, 2, 1]);
@@ -298,9 +314,9 @@ mod tests {
             times: 5,
             parts: vec![Part::Loop { times: 4, parts: vec![mix(&[0], &[1])] }, mix(&[2], &[3])],
         }];
-        let master = Route::new(&parts, &[0, 1, 2, 3], 9).unwrap();
+        let master = Route::new(&parts, &[0, 1, 2, 3], 9).unwrap().unwrap();
         // This one has none of the inner loop, and one of the other choices.
-        let peer = Route::new(&parts, &[3], 9).unwrap();
+        let peer = Route::new(&parts, &[3], 9).unwrap().unwrap();
         for iteration in 0..50 {
             let on_master: Vec<_> =
                 steps(&master, 7, iteration).into_iter().filter(|(s, _)| *s == 3).collect();
@@ -313,7 +329,7 @@ mod tests {
     #[test]
     fn choices_come_as_often_as_they_weigh() {
         let mix = Part::Mix(vec![choice(7, &[0]), choice(2, &[1]), choice(1, &[2])]);
-        let route = Route::new(&[mix], &[0, 1, 2], 4).unwrap();
+        let route = Route::new(&[mix], &[0, 1, 2], 4).unwrap().unwrap();
         let mut counts = [0u32; 3];
         for strand in 0..10 {
             for iteration in 0..10_000 {
@@ -332,7 +348,7 @@ mod tests {
     fn what_has_no_step_here_is_left_out() {
         let looped = Part::Loop { times: u32::MAX, parts: vec![Part::Flowop(0)] };
         let mixed = Part::Mix(vec![choice(1, &[0]), choice(1, &[1])]);
-        let route = Route::new(&[looped, mixed, Part::Flowop(2)], &[2], 0).unwrap();
+        let route = Route::new(&[looped, mixed, Part::Flowop(2)], &[2], 0).unwrap().unwrap();
         assert_eq!(numbers(&route, 0), [0]);
         assert!(!route.is_mixed());
     }
@@ -344,6 +360,14 @@ mod tests {
         assert_eq!((all.steps, all.none), (vec![0, 2], false));
         let some = firsts(&[mix, Part::Flowop(3)], &[0, 1, 2, 3], &|step| step == 2);
         assert_eq!((some.steps, some.none), (vec![0, 3], false));
+    }
+
+    #[test]
+    fn loops_are_not_nested_for_ever() {
+        let deeper = |parts| vec![Part::Loop { times: 2, parts }];
+        let deep = (0..DEEPEST).fold(vec![Part::Flowop(0)], |parts, _| deeper(parts));
+        assert_eq!(numbers(&Route::new(&deep, &[0], 1).unwrap().unwrap(), 0).len(), 1 << DEEPEST);
+        assert!(Route::new(&deeper(deep), &[0], 1).is_err());
     }
 
     #[test]

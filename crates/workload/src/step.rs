@@ -348,7 +348,7 @@ pub fn compile(
         }
         first_rows[number] += keys.len() as u32;
         let key = draw::key(&[seed, u64::from(group.group), number as u64, ORDER]);
-        let whole = finish(steps, phase, side, ids.len(), (key, group.strands));
+        let whole = finish(steps, phase, side, ids.len(), (key, group.strands))?;
         phases.push(Some(Arc::new(whole)));
         rows.push(keys);
     }
@@ -383,9 +383,9 @@ fn finish(
     side: Side,
     slots: usize,
     (key, strands): (u64, u32),
-) -> Phase {
+) -> Result<Phase, String> {
     let flowop_of: Vec<u32> = phase.acts.iter().map(|act| act.flowop).collect();
-    let route = Route::new(&phase.order, &flowop_of, key);
+    let route = Route::new(&phase.order, &flowop_of, key)?;
     let times = |step: usize| route.as_ref().map_or(1, |route| route.times(step));
     let transfers = |step: &&Step| {
         matches!(step.action, Action::Send(_) | Action::Receive(_) | Action::SendFile)
@@ -453,7 +453,7 @@ fn finish(
         }
         _ => None,
     };
-    Phase {
+    Ok(Phase {
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         mixed: route.as_ref().is_some_and(Route::is_mixed),
@@ -465,7 +465,7 @@ fn finish(
         quiet: QUIET.saturating_add(thinks),
         datagrams,
         steps,
-    }
+    })
 }
 
 fn connection_ids(group: &GroupProgram) -> Vec<u32> {

@@ -4,6 +4,7 @@
 mod datagrams;
 mod failures;
 mod mirror;
+mod native;
 mod net;
 mod pacing;
 
@@ -16,8 +17,8 @@ use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::Counters;
 use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{
-    Arrivals, Conns, Flowop, Group as ProfileGroup, Options, Pause, Position, Profile, Size,
-    Transaction, Until,
+    Arrivals, ByStrand, Choice, Conns, Flowop, Group as ProfileGroup, Options, Part, Pause,
+    Position, Profile, Quantity, Size, Trace, Transaction, Until, Weighted,
 };
 use wirecost_model::program::Program;
 

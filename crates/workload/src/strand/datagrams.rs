@@ -90,7 +90,8 @@ impl<S> Strand<S> {
             }
             self.failed = true;
             self.advance(step, phase);
-            if self.step as usize >= phase.steps.len() {
+            // Of a mix there may be none here.
+            while self.step as usize >= phase.steps.len() {
                 self.iteration += 1;
                 self.reached = self.iteration;
                 self.transaction_start = self.operation_start;
