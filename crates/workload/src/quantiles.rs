@@ -88,7 +88,7 @@ impl Quantiles {
             (0, (rest << OCTAVES) >> 32)
         };
         let (from, to) = (self.points[half + below], self.points[half + below + 1]);
-        let within = (i128::from(to) - i128::from(from)) * i128::from(fraction) >> 32;
+        let within = ((i128::from(to) - i128::from(from)) * i128::from(fraction)) >> 32;
         let value = (i128::from(from) + within) as u64;
         (value + (1 << (FRACTION - 1))) >> FRACTION
     }
@@ -232,7 +232,8 @@ mod tests {
         // The standard error of the mean is 1/sqrt(N) of it: four of them.
         let average = drawn.iter().sum::<u64>() as f64 / N as f64;
         assert!((average / mean - 1.0).abs() < 4.0 / (N as f64).sqrt(), "{average}");
-        for (part, expected) in [(0.5, 0.693_147), (0.9, 2.302_585), (0.99, 4.605_170)] {
+        for part in [0.5f64, 0.9, 0.99] {
+            let expected = -(1.0 - part).ln();
             let quantile = drawn[(part * N as f64) as usize] as f64 / mean;
             // Four standard errors of a quantile: sqrt(p(1-p)/N) over the density there.
             let error = 4.0 * (part * (1.0 - part) / N as f64).sqrt() / (1.0 - part);

@@ -161,7 +161,7 @@ fn read_value(
     Some(Resolved { text, span })
 }
 
-fn set(
+pub(super) fn set(
     reader: &mut Reader<'_>,
     option: &'static OptionDef,
     written: Resolved,

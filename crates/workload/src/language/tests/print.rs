@@ -129,7 +129,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     })
 }
 
-fn profile() -> impl Strategy<Value = Profile> {
+pub(super) fn profile() -> impl Strategy<Value = Profile> {
     let transactions = proptest::collection::vec(transaction(), 0..4);
     let group = (text(), int(0), transactions).prop_map(|(name, strands, transactions)| Group {
         name,

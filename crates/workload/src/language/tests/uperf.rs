@@ -57,7 +57,7 @@ fn variables_are_whole_values() {
     assert_eq!(options(2).duration, Some(Pause::Fixed(1_000_000)));
     assert_eq!(options(3).size, Some(Size::Fixed(1024)));
     assert_eq!(notes(&parsed), [""; 0]);
-    assert_eq!(variables(source).len(), 8);
+    assert_eq!(Language::Xml.variables(source).len(), 8);
 }
 
 #[test]
