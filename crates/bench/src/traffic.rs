@@ -16,7 +16,8 @@ use wirecost_model::plan::EngineKind;
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::program::Side;
 use wirecost_model::status::Status;
-use wirecost_workload::{builtins, language};
+use wirecost_workload::builtins;
+use wirecost_workload::language::Language;
 
 /// A load of the benchmark.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +43,8 @@ impl Traffic {
                 _ => Some("127.0.0.1".to_owned()),
             }
         };
-        let mut profile = language::parse(builtin.source, &look_up)
+        let mut profile = Language::of("", builtin.source)
+            .parse(builtin.source, &look_up)
             .map_err(|error| format!("{error:?}"))?
             .profile;
         for transaction in profile.groups.iter_mut().flat_map(|group| &mut group.transactions) {

@@ -7,7 +7,9 @@ use std::path::Path;
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
 use wirecost_model::profile::Profile;
 use wirecost_workload::builtins::{self, Builtin, Default};
-use wirecost_workload::language::{self, LanguageError, LanguageErrorKind, Note, Span};
+use wirecost_workload::language::{
+    Language, LanguageError, LanguageErrorKind, Note, Span, read_traces,
+};
 
 use crate::failure::Failure;
 
@@ -17,6 +19,7 @@ pub(crate) struct Loaded {
     /// As on the command line.
     pub(crate) name: String,
     pub(crate) source: String,
+    pub(crate) language: Language,
     pub(crate) profile: Profile,
     pub(crate) notes: Vec<Note>,
     /// Why it cannot be run, where it cannot.
@@ -62,7 +65,8 @@ pub(crate) fn load(
     check_names(builtin, variables)?;
     let given: BTreeMap<&str, &str> =
         variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let host_variables = host_variables(&source, builtin);
+    let language = Language::of(name, &source);
+    let host_variables = host_variables(&source, builtin, language);
     let assigned: RefCell<Vec<(String, String)>> = RefCell::default();
     let next = RefCell::new(hosts);
     let look_up = |wanted: &str| -> Option<String> {
@@ -102,12 +106,16 @@ pub(crate) fn load(
         assigned.push((lower, value.clone()));
         Some(value)
     };
-    let parsed = language::parse(&source, &look_up);
+    let parsed = language.parse(&source, &look_up).and_then(|mut parsed| {
+        let read = |file: &str| std::fs::read_to_string(file);
+        read_traces(&mut parsed.profile, &source, &read).map(|()| parsed)
+    });
     let assigned = assigned.into_inner();
     match parsed {
         Ok(parsed) => Ok(Loaded {
             name: name.to_owned(),
             source,
+            language,
             profile: parsed.profile,
             notes: parsed.notes,
             refusals: parsed.refusals,
@@ -154,7 +162,7 @@ fn check_names(builtin: Option<&Builtin>, variables: &[(String, String)]) -> Res
 }
 
 /// Variables whose value is the name of a host.
-fn host_variables(source: &str, builtin: Option<&Builtin>) -> Vec<String> {
+fn host_variables(source: &str, builtin: Option<&Builtin>, language: Language) -> Vec<String> {
     match builtin {
         Some(builtin) => builtin
             .variables
@@ -162,9 +170,10 @@ fn host_variables(source: &str, builtin: Option<&Builtin>) -> Vec<String> {
             .filter(|variable| variable.default == Default::Host)
             .map(|variable| variable.name.to_owned())
             .collect(),
-        None => language::variables(source)
+        None => language
+            .variables(source)
             .into_iter()
-            .filter(|used| used.option == "remotehost")
+            .filter(|used| used.option == "remotehost" && !used.has_default)
             .map(|used| used.name)
             .collect(),
     }
@@ -213,6 +222,10 @@ fn report(
         diagnostic =
             diagnostic.with_label(LabeledSpan::underline(span.offset..span.offset + span.length));
     }
-    let named = NamedSource::new(name, source.to_owned()).with_language("XML");
+    let language = match Language::of(name, source) {
+        Language::Xml => "XML",
+        Language::Toml => "TOML",
+    };
+    let named = NamedSource::new(name, source.to_owned()).with_language(language);
     Report::new(diagnostic).with_source_code(named)
 }

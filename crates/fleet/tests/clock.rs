@@ -83,8 +83,13 @@ fn profile(hosts: &[&str]) -> Profile {
             at: Position::default(),
         })
         .collect();
-    let transaction =
-        Transaction { until: Until::Iterations(1), rate: None, flowops, at: Position::default() };
+    let transaction = Transaction {
+        until: Until::Iterations(1),
+        arrivals: None,
+        flowops,
+        order: Vec::new(),
+        at: Position::default(),
+    };
     let group = Group { strands: 1, transactions: vec![transaction], ..Group::default() };
     Profile { name: String::new(), groups: vec![group] }
 }

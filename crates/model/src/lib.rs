@@ -15,6 +15,7 @@ pub mod plan;
 pub mod profile;
 pub mod program;
 pub mod proportion;
+pub mod quantity;
 pub mod run;
 pub mod status;
 pub mod units;

@@ -1,6 +1,6 @@
 //! A profile as meant: what a profile file says once its language has been read and checked.
 //!
-//! Both languages (uperf's dialect and well-formed XML) end here. Words as in uperf: a *group* of
+//! All languages (uperf's dialect, well-formed XML, TOML) end here. Words as in uperf: a *group* of
 //! *strands* runs *transactions* in order; a transaction is a list of *flowops* that is repeated a
 //! number of times or for a time.
 
@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use crate::quantity::{ByStrand, IMIX, Quantity, Weighted};
 
 /// Where something stands in its file: line and column, both from 1; (0, 0) where it has no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, PartialOrd, Ord)]
@@ -44,10 +46,76 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transaction {
     pub until: Until,
-    /// Transactions per second and strand, evenly spaced; only used with `Until::Duration`.
-    pub rate: Option<f64>,
+    /// When transactions are meant to begin, where that does not depend on when others end (open
+    /// loop); only used with `Until::Duration`.
+    pub arrivals: Option<Arrivals>,
+    /// Every flowop, in the order of the file.
     pub flowops: Vec<Flowop>,
+    /// How the flowops follow one another; empty where they do so once each, in their order.
+    #[serde(default)]
+    pub order: Vec<Part>,
     pub at: Position,
+}
+
+/// Intended starts of a strand's transactions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// So many per second and strand, evenly spaced.
+    Even(f64),
+    /// So many per second and strand on average, each independent of the others.
+    Poisson(f64),
+    Trace(Trace),
+}
+
+impl Arrivals {
+    /// The longest time, in seconds, that one of so many strands may have to wait for its next start
+    /// (but for one wait in 10^13 where starts are random).
+    pub fn longest_pause(&self, strands: u32) -> f64 {
+        match self {
+            Arrivals::Even(rate) => 1.0 / rate,
+            Arrivals::Poisson(rate) => 30.0 / rate,
+            Arrivals::Trace(trace) => trace.longest_pause(strands.max(1) as usize),
+        }
+    }
+}
+
+/// Intended starts that somebody has recorded. They are dealt to the strands of the group in turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Trace {
+    pub file: String,
+    /// Whether the file holds the times between starts instead of the starts.
+    pub intervals: bool,
+    /// Nanoseconds from the beginning of the phase, ascending; empty until the file has been read.
+    pub starts: Vec<u64>,
+}
+
+impl Trace {
+    fn longest_pause(&self, strands: usize) -> f64 {
+        let first = self.starts.iter().take(strands).copied();
+        let later = self.starts.iter().zip(self.starts.iter().skip(strands));
+        let pauses = first.chain(later.map(|(before, after)| after.saturating_sub(*before)));
+        pauses.max().unwrap_or(0) as f64 / 1e9
+    }
+}
+
+/// A piece of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The flowop of this index.
+    Flowop(u32),
+    /// These, so many times over.
+    Loop { times: u32, parts: Vec<Part> },
+    /// One of these, drawn each time their turn comes.
+    Mix(Vec<Choice>),
+}
+
+/// One of the choices of a mix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    pub weight: u32,
+    pub parts: Vec<Part>,
 }
 
 /// When a strand has done enough of a transaction.
@@ -108,7 +176,7 @@ pub struct Options {
     /// Longest wait of one operation.
     pub timeout: Option<Duration>,
     /// How long to think.
-    pub duration: Option<Duration>,
+    pub duration: Option<Pause>,
     /// Think by spinning instead of sleeping.
     pub busy: bool,
     pub non_blocking: bool,
@@ -215,37 +283,10 @@ pub struct Sctp {
 }
 
 /// Bytes of one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Size {
-    Fixed(u64),
-    /// Uniform, both ends included.
-    Random {
-        min: u64,
-        max: u64,
-    },
-}
+pub type Size = Quantity;
 
-impl Size {
-    /// The largest size it can be.
-    pub fn max(self) -> u64 {
-        match self {
-            Size::Fixed(n) => n,
-            Size::Random { max, .. } => max,
-        }
-    }
-}
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Size::Fixed(n) => f.write_str(&crate::units::binary(*n)),
-            Size::Random { min, max } => {
-                write!(f, "rand({},{})", crate::units::binary(*min), crate::units::binary(*max))
-            }
-        }
-    }
-}
+/// Nanoseconds of one thought.
+pub type Pause = Quantity;
 
 /// A connection of a strand, or a run of them (`conn=1..100`), both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::profile::{Options, Position, Until};
+use crate::profile::{Arrivals, Options, Part, Position, Until};
 
 /// Which side of a profile a host plays. (uperf: master and slave.)
 #[derive(
@@ -59,8 +59,11 @@ pub struct GroupProgram {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseProgram {
     pub until: Until,
-    pub rate: Option<f64>,
+    pub arrivals: Option<Arrivals>,
     pub acts: Vec<Act>,
+    /// As in the profile, also where this host has no act for some of the flowops.
+    #[serde(default)]
+    pub order: Vec<Part>,
 }
 
 /// One flowop as this host executes it.

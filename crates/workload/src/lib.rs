@@ -14,7 +14,9 @@ pub mod net;
 mod payload;
 pub mod program;
 pub mod protocols;
+mod quantiles;
 pub mod record;
+mod route;
 #[cfg(test)]
 mod sim;
 mod sockets;

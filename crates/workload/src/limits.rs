@@ -129,7 +129,12 @@ mod tests {
             at: Position::default(),
         };
         let phase = |kind: &str| {
-            Some(PhaseProgram { until: Until::Iterations(1), rate: None, acts: vec![act(kind)] })
+            Some(PhaseProgram {
+                until: Until::Iterations(1),
+                arrivals: None,
+                acts: vec![act(kind)],
+                order: Vec::new(),
+            })
         };
         let groups = vec![GroupProgram {
             group: 0,

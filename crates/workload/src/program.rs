@@ -116,8 +116,9 @@ impl Compiler {
                 let takes_part = host == 0 || !acts.is_empty();
                 programs[host].push(takes_part.then_some(PhaseProgram {
                     until: transaction.until,
-                    rate: transaction.rate,
+                    arrivals: transaction.arrivals.clone(),
                     acts,
+                    order: transaction.order.clone(),
                 }));
             }
         }
@@ -330,8 +331,9 @@ mod tests {
             .into_iter()
             .map(|flowops| Transaction {
                 until: Until::Duration(Duration::from_secs(1)),
-                rate: None,
+                arrivals: None,
                 flowops,
+                order: Vec::new(),
                 at: Position::default(),
             })
             .collect();

@@ -7,12 +7,17 @@ use std::sync::Arc;
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::measure::FlowopKey;
 use wirecost_model::plan::FileSizes;
-use wirecost_model::profile::{Options, Payload, Position, Size, Until};
+use wirecost_model::profile::{
+    Arrivals, ByStrand, Options, Payload, Position, Quantity, Until, Weighted,
+};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, ServiceRef, Side};
+use wirecost_model::quantity;
 
 use crate::draw;
 use crate::flowops;
 use crate::protocols::{self, Protocol};
+use crate::quantiles::Quantiles;
+use crate::route::{Route, firsts, part_of};
 
 /// What a step does. Engines and the strand know these and nothing else of flowops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +56,88 @@ pub enum Length {
         min: u64,
         max: u64,
     },
+    /// Of a continuous distribution.
+    Quantiles(Arc<Quantiles>),
+    /// One of these, with the part of 2^64 that is drawn for it and those before it.
+    Choices(Arc<[(u64, u64)]>),
+    /// That of the strand.
+    ByStrand(Arc<[u64]>),
     /// One of these files, drawn at random each time.
     Files(Arc<[u64]>),
+}
+
+impl Length {
+    /// A quantity as it is drawn by so many strands, with this key.
+    fn new(quantity: &Quantity, key: u64, strands: u32) -> Self {
+        let choices = |values: &[Weighted]| {
+            let total = values.iter().map(|v| u128::from(v.weight)).sum();
+            let mut sum = 0;
+            let each = values.iter().map(|v| {
+                sum += u128::from(v.weight);
+                (part_of(sum, total), v.value)
+            });
+            Length::Choices(each.collect())
+        };
+        match quantity {
+            Quantity::Fixed(n) => Length::Fixed(*n),
+            Quantity::Random { min, max } => Length::Random { min: *min, max: *max },
+            Quantity::Lognormal { median, sigma, min, max } => {
+                let sigma = *sigma as f64 / 1e6;
+                Length::Quantiles(Arc::new(Quantiles::lognormal(*median, sigma, *min, *max)))
+            }
+            Quantity::Exponential { mean, min, max } => {
+                Length::Quantiles(Arc::new(Quantiles::exponential(*mean, *min, *max)))
+            }
+            Quantity::Table(values) => choices(values),
+            Quantity::Imix { headers } => choices(&quantity::imix(*headers)),
+            Quantity::ByStrand(ByStrand::Each(values)) => Length::ByStrand(values.clone().into()),
+            Quantity::ByStrand(ByStrand::Spread { first, last }) => {
+                let steps = i128::from(strands.max(2) - 1);
+                let (from, to) = (i128::from(*first), i128::from(*last));
+                let each =
+                    (0..i128::from(strands)).map(|n| (from + (to - from) * n / steps) as u64);
+                Length::ByStrand(each.collect())
+            }
+            Quantity::ByStrand(ByStrand::Drawn(quantity)) => {
+                let drawn = Length::new(quantity, key, strands);
+                let each = (0..strands).map(|n| drawn.draw(draw::key(&[key, u64::from(n)]), n));
+                Length::ByStrand(each.collect())
+            }
+        }
+    }
+
+    /// What is drawn for a strand at this place, as [`draw::key`] makes places.
+    #[inline]
+    fn draw(&self, place: u64, strand: u32) -> u64 {
+        match self {
+            Length::Fixed(n) => *n,
+            Length::Random { min, max } => draw::between(place, *min, *max),
+            Length::Quantiles(quantiles) => quantiles.draw(draw::mix(place)),
+            Length::Choices(choices) => {
+                let drawn = draw::mix(place);
+                choices.iter().find(|(below, _)| drawn <= *below).map_or(0, |choice| choice.1)
+            }
+            Length::ByStrand(values) => values[strand as usize % values.len().max(1)],
+            Length::Files(sizes) => sizes[file(place, sizes.len())],
+        }
+    }
+
+    /// The largest that can be drawn.
+    fn max(&self) -> u64 {
+        match self {
+            Length::Fixed(n) => *n,
+            Length::Random { max, .. } => *max,
+            Length::Quantiles(quantiles) => quantiles.max(),
+            Length::Choices(choices) => choices.iter().map(|c| c.1).max().unwrap_or(0),
+            Length::ByStrand(values) | Length::Files(values) => {
+                values.iter().copied().max().unwrap_or(0)
+            }
+        }
+    }
+}
+
+fn file(place: u64, files: usize) -> usize {
+    draw::between(place, 0, files as u64 - 1) as usize
 }
 
 /// How long a connection may take to open, unless its flowop says otherwise.
@@ -65,6 +150,8 @@ pub const REPLY_TIMEOUT: Nanos = SECOND;
 /// A receiver of datagrams believes that no more come when none has come for this long after the
 /// senders have ended.
 pub const QUIET: Nanos = 200 * MILLISECOND;
+/// Stands for what belongs to a phase and not to one of its flowops, where random numbers are drawn.
+const ORDER: u64 = 1 << 32;
 /// What the mirror of a whole-file `sendfile` reads at a time, as in uperf.
 const FILE_READ: u64 = 64 << 10;
 
@@ -79,6 +166,7 @@ pub struct Step {
     pub last: u32,
     /// Executions on each connection each time the step's turn comes.
     pub count: u64,
+    /// Bytes of each operation; of a thought its nanoseconds.
     pub length: Length,
     /// Bytes moved by one operation where it is not the message's length (`rsize`, `sendfile`).
     pub unit: Option<u64>,
@@ -93,7 +181,6 @@ pub struct Step {
     /// gives up its number.
     pub reply: bool,
     pub busy: bool,
-    pub think: Nanos,
     pub service: Option<ServiceRef>,
     pub options: Arc<Options>,
     pub protocol: Option<&'static str>,
@@ -109,32 +196,72 @@ pub struct Step {
 }
 
 impl Step {
-    /// Length of message `number` (counted from the step's beginning in this iteration).
+    /// Length of message `number` of this round: counted from the step's beginning, in one execution
+    /// of the step.
     #[inline]
-    pub fn length(&self, strand: u32, iteration: u64, conn_id: u32, number: u64) -> u64 {
-        let place = || {
-            draw::mix(self.key ^ (u64::from(strand) << 32 | u64::from(conn_id)))
-                ^ draw::mix(iteration.wrapping_mul(0x1_0000_0001).wrapping_add(number << 40))
-        };
+    pub fn length(&self, strand: u32, round: u64, conn_id: u32, number: u64) -> u64 {
         match &self.length {
             Length::Fixed(bytes) => *bytes,
-            Length::Random { min, max } => draw::between(place(), *min, *max),
-            Length::Files(sizes) => sizes[self.file(place(), sizes.len())],
+            drawn => drawn.draw(self.place(strand, round, conn_id, number), strand),
         }
     }
 
     /// Which file execution `number` sends.
-    pub fn file_index(&self, strand: u32, iteration: u64, conn_id: u32, number: u64) -> usize {
-        let place = draw::mix(self.key ^ (u64::from(strand) << 32 | u64::from(conn_id)))
-            ^ draw::mix(iteration.wrapping_mul(0x1_0000_0001).wrapping_add(number << 40));
+    pub fn file_index(&self, strand: u32, round: u64, conn_id: u32, number: u64) -> usize {
         match &self.length {
-            Length::Files(sizes) => self.file(place, sizes.len()),
+            Length::Files(sizes) => file(self.place(strand, round, conn_id, number), sizes.len()),
             _ => 0,
         }
     }
 
-    fn file(&self, place: u64, files: usize) -> usize {
-        draw::between(place, 0, files as u64 - 1) as usize
+    #[inline]
+    fn place(&self, strand: u32, round: u64, conn_id: u32, number: u64) -> u64 {
+        draw::mix(self.key ^ (u64::from(strand) << 32 | u64::from(conn_id)))
+            ^ draw::mix(round.wrapping_mul(0x1_0000_0001).wrapping_add(number << 40))
+    }
+}
+
+/// When the transactions of a strand are meant to begin, in nanoseconds from the phase's beginning.
+#[derive(Debug, Clone)]
+pub enum Pace {
+    /// One after another in even steps; strands take turns within the first.
+    Even(Nanos),
+    /// With times between them that are drawn.
+    Drawn { between: Arc<Quantiles>, key: u64 },
+    /// At these, which the strands have in turn.
+    Trace { starts: Arc<[Nanos]>, strands: u32 },
+}
+
+impl Pace {
+    fn new(arrivals: &Arrivals, key: u64, strands: u32) -> Self {
+        let period = |rate: f64| (SECOND as f64 / rate) as Nanos;
+        match arrivals {
+            Arrivals::Even(rate) => Pace::Even(period(*rate)),
+            Arrivals::Poisson(rate) => Pace::Drawn {
+                between: Arc::new(Quantiles::exponential(period(*rate), 0, Nanos::MAX)),
+                key,
+            },
+            Arrivals::Trace(trace) => Pace::Trace { starts: trace.starts.clone().into(), strands },
+        }
+    }
+
+    /// Intended start of transaction `number`; `before` is that of the one before it.
+    #[inline]
+    pub fn intended(&self, strand: u32, number: u64, before: Nanos) -> Nanos {
+        match self {
+            Pace::Even(period) => (period / 64 * u64::from(strand % 64))
+                .saturating_add(number.saturating_mul(*period)),
+            Pace::Drawn { between, key } => {
+                let word = draw::mix(draw::key(&[*key, u64::from(strand), number]));
+                before.saturating_add(between.draw(word))
+            }
+            Pace::Trace { starts, strands } => {
+                let place =
+                    number.saturating_mul(u64::from(*strands)).saturating_add(strand.into());
+                let start = usize::try_from(place).ok().and_then(|place| starts.get(place));
+                start.copied().unwrap_or(Nanos::MAX)
+            }
+        }
     }
 }
 
@@ -143,8 +270,12 @@ impl Step {
 pub struct Phase {
     pub steps: Vec<Step>,
     pub until: Until,
-    /// Time between intended starts of one strand's transactions; only on the side that begins them.
-    pub period: Option<Nanos>,
+    /// How the steps follow one another; none where they do so in their order.
+    pub route: Option<Route>,
+    /// Whether the strand draws which of its steps are in a transaction.
+    pub mixed: bool,
+    /// When transactions are meant to begin; only on the side that begins them.
+    pub pace: Option<Pace>,
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
     /// side, and everything it moves is datagrams.
     pub may_skip: bool,
@@ -163,20 +294,6 @@ pub struct Phase {
     pub quiet: Nanos,
     /// Datagrams received and sent in one iteration, by connection slot.
     pub datagrams: Vec<(u64, u64)>,
-}
-
-impl Phase {
-    /// Datagrams that are received on a connection before this step of this iteration.
-    pub fn position(&self, step: u32, slot: u32, iteration: u64) -> u64 {
-        let of_iteration = self.datagrams.get(slot as usize).map_or(0, |datagrams| datagrams.0);
-        // A connection that is opened anew in each iteration counts from 0 in each.
-        let before = if self.opens { 0 } else { iteration * of_iteration };
-        let steps = self.steps.iter().take(step as usize);
-        let receives = steps.filter(|step| {
-            matches!(step.action, Action::Receive(_)) && (step.first..=step.last).contains(&slot)
-        });
-        before + receives.map(|step| step.count).sum::<u64>()
-    }
 }
 
 /// One group of this host, ready to run.
@@ -220,9 +337,9 @@ pub fn compile(
             let sizes = files.iter().find(|f| {
                 f.group == group.group && f.phase == number as u32 && f.flowop == act.flowop
             });
-            let mut step = step(act, side, &ids, &protocols, sizes)?;
-            step.key =
+            let key =
                 draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
+            let mut step = step(act, side, &ids, &protocols, sizes, (key, group.strands))?;
             let payload = payloads.iter().position(|payload| *payload == act.options.payload);
             step.payload = payload.unwrap_or(0) as u32;
             step.row = first_rows[number] + keys.len() as u32;
@@ -235,7 +352,9 @@ pub fn compile(
             steps.push(step);
         }
         first_rows[number] += keys.len() as u32;
-        phases.push(Some(Arc::new(finish(steps, phase, side, ids.len()))));
+        let key = draw::key(&[seed, u64::from(group.group), number as u64, ORDER]);
+        let whole = finish(steps, phase, side, ids.len(), (key, group.strands))?;
+        phases.push(Some(Arc::new(whole)));
         rows.push(keys);
     }
     Ok(Group { number: group.group, strands: group.strands, side, ids, phases, rows })
@@ -263,7 +382,16 @@ fn needs_payload(act: &Act) -> bool {
 }
 
 /// What is known only once all steps are.
-fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) -> Phase {
+fn finish(
+    mut steps: Vec<Step>,
+    phase: &PhaseProgram,
+    side: Side,
+    slots: usize,
+    (key, strands): (u64, u32),
+) -> Result<Phase, String> {
+    let flowop_of: Vec<u32> = phase.acts.iter().map(|act| act.flowop).collect();
+    let route = Route::new(&phase.order, &flowop_of, key)?;
+    let times = |step: usize| route.as_ref().map_or(1, |route| route.times(step));
     let transfers = |step: &&Step| {
         matches!(step.action, Action::Send(_) | Action::Receive(_) | Action::SendFile)
     };
@@ -279,23 +407,29 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             .filter(transfers)
             .all(|step| step.datagram && matches!(step.action, Action::Receive(_)));
     let may_skip = side == Side::Peer && datagrams_only && !opens;
-    let thinks = steps.iter().map(|step| step.think.saturating_mul(step.count)).sum::<Nanos>();
+    let thinks = steps.iter().enumerate().filter(|(_, step)| step.action == Action::Think);
+    let thinks = thinks.fold(0, |sum: Nanos, (number, step)| {
+        let executions = step.count.saturating_mul(times(number));
+        sum.saturating_add(step.length.max().saturating_mul(executions))
+    });
     // What the master takes its time for is not a loss.
-    let slack = match (side, phase.rate) {
+    let slack = match (side, &phase.arrivals) {
         (Side::Master, _) => 0,
-        (Side::Peer, Some(rate)) if rate > 0.0 => {
-            thinks.saturating_add((SECOND as f64 / rate) as Nanos)
+        (Side::Peer, Some(arrivals)) => {
+            let pause = arrivals.longest_pause(strands) * SECOND as f64;
+            thinks.saturating_add(pause as Nanos)
         }
-        (Side::Peer, _) => thinks,
+        (Side::Peer, None) => thinks,
     };
     let mut datagrams = vec![(0, 0); slots];
-    for step in &mut steps {
+    for (number, step) in steps.iter_mut().enumerate() {
+        let executions = step.count.saturating_mul(times(number));
         let slots = step.first as usize..=step.last as usize;
         let Some(moves) = datagrams.get_mut(slots) else { continue };
         match step.action {
-            Action::Receive(_) if step.datagram => moves.iter_mut().for_each(|m| m.0 += step.count),
+            Action::Receive(_) if step.datagram => moves.iter_mut().for_each(|m| m.0 += executions),
             Action::Send(_) if step.datagram => {
-                moves.iter_mut().for_each(|m| m.1 += step.count);
+                moves.iter_mut().for_each(|m| m.1 += executions);
                 continue;
             }
             _ => continue,
@@ -309,29 +443,38 @@ fn finish(mut steps: Vec<Step>, phase: &PhaseProgram, side: Side, slots: usize) 
             step.timeout = step.timeout.or(Some(REPLY_TIMEOUT.saturating_add(slack)));
         }
     }
-    let first_moving = steps.iter().find(|step| !matches!(step.action, Action::Nothing));
-    let passive = side == Side::Peer
-        && first_moving
-            .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
-    let period = match (phase.until, phase.rate) {
-        (Until::Duration(_), Some(rate)) if rate > 0.0 && !passive => {
-            Some((SECOND as f64 / rate) as Nanos)
+    let idle = |step: &Step| matches!(step.action, Action::Nothing);
+    let waits = |step: &Step| matches!(step.action, Action::Receive(_) | Action::Accept);
+    let firsts: Vec<&Step> = if route.is_some() {
+        let firsts = firsts(&phase.order, &flowop_of, &|step| idle(&steps[step as usize]));
+        firsts.steps.into_iter().map(|step| &steps[step as usize]).collect()
+    } else {
+        steps.iter().find(|step| !idle(step)).into_iter().collect()
+    };
+    let passive = side == Side::Peer && !firsts.is_empty() && firsts.into_iter().all(waits);
+    let pace = match (phase.until, &phase.arrivals) {
+        (Until::Duration(_), Some(arrivals)) if !passive => {
+            Some(Pace::new(arrivals, draw::mix(key), strands))
         }
         _ => None,
     };
-    Phase {
-        whole: whole(&steps),
-        gathers: gathers(&steps),
+    // Of one that is a way through several it is not known how many come.
+    let simple = route.is_none();
+    Ok(Phase {
+        whole: whole(&steps).filter(|_| simple),
+        gathers: simple && gathers(&steps),
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
-        period,
+        mixed: route.as_ref().is_some_and(Route::is_mixed),
+        route,
+        pace,
         may_skip,
         datagrams_only,
         opens,
         quiet: QUIET.saturating_add(thinks),
         datagrams,
         steps,
-    }
+    })
 }
 
 fn whole(steps: &[Step]) -> Option<u32> {
@@ -385,6 +528,7 @@ fn step(
     ids: &[u32],
     protocols: &BTreeMap<u32, &'static dyn Protocol>,
     files: Option<&FileSizes>,
+    (key, strands): (u64, u32),
 ) -> Result<Step, String> {
     let options = &act.options;
     let flowop = flowops::find(&act.kind)
@@ -397,16 +541,16 @@ fn step(
     let protocol = protocols.get(&options.conn.first).copied().filter(|_| on_connection);
     let transfers = matches!(action, Action::Send(_) | Action::Receive(_) | Action::SendFile);
     let datagram = transfers && protocol.is_some_and(|protocol| !protocol.stream());
-    let length = match (files, options.size) {
+    let quantity = if action == Action::Think { &options.duration } else { &options.size };
+    let length = match (files, quantity) {
         (Some(files), _) if !files.sizes.is_empty() => Length::Files(files.sizes.clone().into()),
-        (_, Some(Size::Fixed(bytes))) => Length::Fixed(bytes),
-        (_, Some(Size::Random { min, max })) => Length::Random { min, max },
+        (_, Some(quantity)) => Length::new(quantity, key, strands),
         (_, None) => Length::Fixed(0),
     };
     let unit = match (&length, options.rsize) {
-        _ if datagram => None,
+        _ if datagram || !transfers => None,
         (_, Some(unit)) => Some(unit),
-        (Length::Files(_), None) => Some(match options.size {
+        (Length::Files(_), None) => Some(match &options.size {
             Some(size) => size.max(),
             None if matches!(action, Action::Receive(_)) => FILE_READ,
             None => u64::MAX,
@@ -434,11 +578,10 @@ fn step(
         reply: false,
         impatient: false,
         busy: options.busy,
-        think: options.duration.map_or(0, nanos),
         service: act.service,
         options: Arc::new(options.clone()),
         protocol: protocol.map(|protocol| protocol.name()),
-        key: 0,
+        key,
         first_id: options.conn.first,
         at: act.at,
         kind: flowop.name(),

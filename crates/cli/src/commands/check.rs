@@ -1,9 +1,11 @@
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
-use wirecost_model::profile::{Options, Payload, Until};
+use wirecost_model::profile::{Arrivals, Options, Part, Payload, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
 use wirecost_model::status::Status;
+use wirecost_workload::language::{Language, unsayable};
 use wirecost_workload::program;
 
 use crate::Failure;
@@ -19,10 +21,23 @@ pub(crate) struct Check {
     /// Set a variable of the profile; beats the environment.
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
+
+    /// Write the profile in the other language instead: uperf's (xml) or the native one (toml).
+    /// Variables that stand for hosts stay, others are replaced by their values.
+    #[arg(long, value_name = "LANGUAGE", value_parser = parse_language)]
+    to: Option<Language>,
+}
+
+fn parse_language(text: &str) -> Result<Language, String> {
+    let found = Language::ALL.into_iter().find(|language| language.name() == text);
+    found.ok_or_else(|| "write xml or toml".to_owned())
 }
 
 impl Check {
     pub(crate) fn run(self) -> Result<Status, Failure> {
+        if let Some(to) = self.to {
+            return convert(&self, to);
+        }
         // Which hosts there will be is not known here; a name stands for each.
         let mut name = |number: usize| Some(format!("host{}", number + 1));
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
@@ -45,6 +60,49 @@ impl Check {
         }
         Ok(Status::Ok)
     }
+}
+
+/// Writes the profile in this language, if it can say everything.
+fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
+    // No host has such a name, so each can be found again.
+    let stands_for = |number: usize| format!("<host {number}>");
+    let mut name = |number: usize| Some(stands_for(number));
+    let loaded = profile::load(&check.profile, &check.variables, &mut name)?;
+    let lost = unsayable(&loaded.profile, to, &loaded.source);
+    if !lost.is_empty() {
+        return Err(profile::describe(&loaded.name, &loaded.source, &lost));
+    }
+    let mut profile = loaded.profile.clone();
+    let flowops = profile.groups.iter_mut().flat_map(|g| &mut g.transactions);
+    for host in flowops.flat_map(|t| &mut t.flowops).filter_map(|f| f.options.remotehost.as_mut()) {
+        let number = (0..loaded.assigned.len()).find(|number| *host == stands_for(*number));
+        if let Some(number) = number {
+            *host = format!("wirecost-host-{number}-");
+        }
+    }
+    let mut text = to.print(&profile);
+    for (number, (variable, _)) in loaded.assigned.iter().enumerate() {
+        let variable = match to {
+            Language::Xml => format!("${variable}"),
+            Language::Toml => format!("${{{variable}}}"),
+        };
+        text = text.replace(&format!("wirecost-host-{number}-"), &variable);
+    }
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let mut replaced: Vec<String> =
+        loaded.language.variables(&loaded.source).into_iter().map(|used| used.name).collect();
+    replaced
+        .retain(|name| !loaded.assigned.iter().any(|(host, _)| host.eq_ignore_ascii_case(name)));
+    replaced.sort();
+    replaced.dedup();
+    if !replaced.is_empty() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "wirecost: variables that were replaced by their values: {}",
+            replaced.join(", ")
+        );
+    }
+    Ok(Status::Ok)
 }
 
 fn describe(loaded: &Loaded, text: &mut String) {
@@ -103,10 +161,62 @@ fn describe_group(group: &GroupProgram, hosts: &[String], text: &mut String) {
     for (number, phase) in group.phases.iter().enumerate() {
         let Some(phase) = phase else { continue };
         *text += &format!("    phase {}, {}\n", number + 1, how_often(phase));
-        for act in &phase.acts {
-            let line = describe_act(act, hosts);
-            *text += format!("      {:<11} {line}", act.kind).trim_end();
-            *text += "\n";
+        if phase.order.is_empty() {
+            phase.acts.iter().for_each(|act| line_of_act(act, hosts, 6, text));
+        } else {
+            describe_parts(&phase.order, phase, hosts, 6, text);
+        }
+    }
+}
+
+fn line_of_act(act: &Act, hosts: &[String], margin: usize, text: &mut String) {
+    let line = describe_act(act, hosts);
+    *text += format!("{:margin$}{:<11} {line}", "", act.kind).trim_end();
+    *text += "\n";
+}
+
+/// Loops and mixes with what is in them, further to the right. What has no act on this host is left
+/// out, but for the choices of a mix.
+fn describe_parts(
+    parts: &[Part],
+    phase: &PhaseProgram,
+    hosts: &[String],
+    margin: usize,
+    text: &mut String,
+) {
+    let inner = |parts: &[Part], margin: usize| {
+        let mut text = String::new();
+        describe_parts(parts, phase, hosts, margin, &mut text);
+        text
+    };
+    for part in parts {
+        match part {
+            Part::Flowop(flowop) => {
+                let acts = phase.acts.iter().filter(|act| act.flowop == *flowop);
+                acts.for_each(|act| line_of_act(act, hosts, margin, text));
+            }
+            Part::Loop { times, parts } => {
+                let inside = inner(parts, margin + 2);
+                if !inside.is_empty() {
+                    *text += &format!("{:margin$}{times} times\n{inside}", "");
+                }
+            }
+            Part::Mix(choices) => {
+                let total: f64 = choices.iter().map(|choice| f64::from(choice.weight)).sum();
+                let of_choices: Vec<(f64, String)> = choices
+                    .iter()
+                    .map(|c| (f64::from(c.weight) / total, inner(&c.parts, margin + 4)))
+                    .collect();
+                if of_choices.iter().all(|(_, inside)| inside.is_empty()) {
+                    continue;
+                }
+                *text += &format!("{:margin$}one of\n", "");
+                for (share, inside) in of_choices {
+                    let percent = wirecost_model::units::three_digits(100.0 * share);
+                    let nothing = if inside.is_empty() { ", which is nothing here" } else { "" };
+                    *text += &format!("{:margin$}  {percent}%{nothing}\n{inside}", "");
+                }
+            }
         }
     }
 }
@@ -117,11 +227,19 @@ fn how_often(phase: &PhaseProgram) -> String {
         Until::Iterations(n) => format!("{n} times"),
         Until::Duration(length) => format!("for {}", humantime::format_duration(length)),
     };
-    match phase.rate {
-        Some(rate) if matches!(phase.until, Until::Duration(_)) => {
-            format!("{often}, {rate} transactions/s a strand, evenly")
+    if !matches!(phase.until, Until::Duration(_)) {
+        return often;
+    }
+    match &phase.arrivals {
+        Some(Arrivals::Even(rate)) => format!("{often}, {rate} transactions/s a strand, evenly"),
+        Some(Arrivals::Poisson(rate)) => {
+            format!("{often}, {rate} transactions/s a strand on average, as a Poisson process")
         }
-        _ => often,
+        Some(Arrivals::Trace(trace)) => {
+            let starts = plural(trace.starts.len() as u64, "transaction");
+            format!("{often}, {starts} of all strands as in {}", trace.file)
+        }
+        None => often,
     }
 }
 
@@ -140,7 +258,7 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
         words.extend(o.port.map(|port| format!("port {port}")));
     }
     let bytes = |n: u64| wirecost_model::units::binary(n);
-    match (o.size, o.rsize) {
+    match (&o.size, o.rsize) {
         (Some(size), Some(unit)) => {
             words.push(format!("{size} x {} in pieces of {}", o.count * o.repeat, bytes(unit)));
         }
@@ -149,9 +267,10 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
         (None, _) if o.count * o.repeat != 1 => words.push(format!("x {}", o.count * o.repeat)),
         (None, _) => {}
     }
-    if let Some(length) = o.duration {
+    if let Some(length) = &o.duration {
         let how = if o.busy { "spinning" } else { "asleep" };
-        words.push(format!("{} {how}", humantime::format_duration(length)));
+        let time = |ns| humantime::format_duration(Duration::from_nanos(ns)).to_string();
+        words.push(format!("{} {how}", length.described(&time)));
     }
     if let Some(dir) = &o.dir {
         words.push(match o.nfiles {

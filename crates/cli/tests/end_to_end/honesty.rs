@@ -16,7 +16,8 @@ use wirecost_model::plan::EngineKind;
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_workload::{builtins, language};
+use wirecost_workload::builtins;
+use wirecost_workload::language::Language;
 
 use crate::program::BINARY;
 
@@ -111,7 +112,8 @@ pub(crate) fn profile(builtin: &str) -> Profile {
             _ => Some("127.0.0.1".to_owned()),
         }
     };
-    let mut profile = language::parse(builtin.source, &look_up).unwrap().profile;
+    let mut profile =
+        Language::of("", builtin.source).parse(builtin.source, &look_up).unwrap().profile;
     for transaction in profile.groups.iter_mut().flat_map(|group| &mut group.transactions) {
         if let Until::Duration(length) = &mut transaction.until {
             *length = Duration::from_millis(500);

@@ -9,7 +9,7 @@ use wirecost_model::event::{Event, HostCounters};
 use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::outcome::{PhaseObservation, PhasePlan};
-use wirecost_model::profile::{Profile, Transaction, Until};
+use wirecost_model::profile::{Pause, Profile, Transaction, Until};
 use wirecost_model::status::Status;
 use wirecost_workload::limits::{Counts, agree, may_wait};
 use wirecost_workload::protocols;
@@ -112,15 +112,21 @@ fn uses_datagrams(profile: &Profile) -> bool {
 
 /// The longest time for which the profile itself may keep every strand from making progress.
 fn longest_wait(profile: &Profile, phase: u32) -> Duration {
-    transactions(profile, phase as usize)
-        .map(|transaction| {
-            let pause = transaction.rate.filter(|&r| r > 0.0).map_or(0.0, |rate| 1.0 / rate);
+    let of_phase = profile.groups.iter().filter_map(|group| {
+        group.transactions.get(phase as usize).map(|transaction| (group.strands, transaction))
+    });
+    of_phase
+        .map(|(strands, transaction)| {
+            let arrivals = transaction.arrivals.as_ref();
+            let pause = arrivals.map_or(0.0, |arrivals| arrivals.longest_pause(strands));
             let waits = transaction.flowops.iter().map(|flowop| {
                 let options = &flowop.options;
-                options.duration.unwrap_or_default() + options.timeout.unwrap_or_default()
+                let thought = options.duration.as_ref().map_or(0, Pause::max);
+                Duration::from_nanos(thought).saturating_add(options.timeout.unwrap_or_default())
             });
-            waits.sum::<Duration>()
-                + Duration::try_from_secs_f64(pause).unwrap_or(Duration::MAX / 4)
+            waits
+                .fold(Duration::ZERO, Duration::saturating_add)
+                .saturating_add(Duration::try_from_secs_f64(pause).unwrap_or(Duration::MAX))
         })
         .max()
         .unwrap_or_default()

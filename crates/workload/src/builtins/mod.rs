@@ -1,5 +1,6 @@
-//! Profiles that come with wirecost: a file each, in uperf's dialect, and [`ALL`] is the only list of
-//! them. They are also the examples that the language is learnt from.
+//! Profiles that come with wirecost: a file each, in uperf's language where that can say it and else in
+//! the native one, and [`ALL`] is the only list of them. They are also the examples that the languages
+//! are learnt from.
 
 /// One built-in profile.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes of a response")
 }
 
-pub static ALL: [Builtin; 34] = [
+pub static ALL: [Builtin; 37] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -286,6 +287,35 @@ pub static ALL: [Builtin; 34] = [
         source: include_str!("neper-udp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
     },
+    Builtin {
+        name: "imix",
+        summary: "datagrams of the simple IMIX at an even rate",
+        source: include_str!("imix.toml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            text("rate", "10000", "datagrams per second and connection"),
+        ],
+    },
+    Builtin {
+        name: "rpc-mix",
+        summary: "a mix of calls with lognormal sizes, as a Poisson process",
+        source: include_str!("rpc-mix.toml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            PROTOCOL,
+            text("rate", "500", "calls per second and connection"),
+        ],
+    },
+    Builtin {
+        name: "sessions",
+        summary: "people who think, then ask for a page over four connections",
+        source: include_str!("sessions.toml"),
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL],
+    },
 ];
 
 /// The built-in profile of this name (without `@`).
@@ -301,7 +331,7 @@ mod tests {
     use wirecost_model::profile::Until;
 
     use super::*;
-    use crate::language::{Parsed, parse, variables};
+    use crate::language::{Language, Parsed};
 
     #[track_caller]
     fn parsed(builtin: &Builtin) -> Parsed {
@@ -313,7 +343,18 @@ mod tests {
                 Default::Executable => "/usr/bin/wirecost".to_owned(),
             })
         };
-        parse(builtin.source, &value).unwrap_or_else(|errors| panic!("{errors:#?}"))
+        let language = Language::of("", builtin.source);
+        language.parse(builtin.source, &value).unwrap_or_else(|errors| panic!("{errors:#?}"))
+    }
+
+    #[test]
+    fn what_a_native_one_says_of_its_variables_is_what_the_list_says() {
+        for builtin in ALL.iter().filter(|b| Language::of("", b.source) == Language::Toml) {
+            // Without the list: only the host is not known to the file itself.
+            let host = |name: &str| (name == "h").then(|| "peer".to_owned());
+            let alone = Language::Toml.parse(builtin.source, &host).unwrap();
+            assert_eq!(alone.profile, parsed(builtin).profile, "{}", builtin.name);
+        }
     }
 
     #[test]
@@ -332,7 +373,8 @@ mod tests {
     fn the_variables_are_those_that_are_used() {
         for builtin in &ALL {
             let listed: BTreeSet<_> = builtin.variables.iter().map(|v| v.name.to_owned()).collect();
-            let used: BTreeSet<_> = variables(builtin.source).into_iter().map(|v| v.name).collect();
+            let uses = Language::of("", builtin.source).variables(builtin.source);
+            let used: BTreeSet<_> = uses.into_iter().map(|v| v.name).collect();
             assert_eq!(listed, used, "{}", builtin.name);
             assert_eq!(listed.len(), builtin.variables.len(), "{}", builtin.name);
             assert!(builtin.variables.iter().all(|v| !v.help.is_empty()));
@@ -363,7 +405,10 @@ mod tests {
         let files: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter_map(|file| Some(file.strip_suffix(".xml")?.to_owned()))
+            .filter_map(|file| {
+                let name = file.strip_suffix(".xml").or_else(|| file.strip_suffix(".toml"))?;
+                Some(name.to_owned())
+            })
             .collect();
         let names: BTreeSet<String> = ALL.iter().map(|b| b.name.to_owned()).collect();
         assert_eq!(files, names);

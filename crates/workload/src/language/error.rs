@@ -44,7 +44,39 @@ pub enum LanguageErrorKind {
     #[error("{what} stands outside a flowop")]
     OutsideFlowop { what: String },
 
+    // Mistakes of form in TOML.
+    #[error("this is not TOML: {message}")]
+    NotToml { message: String },
+    #[error("unknown key '{key}' in {table}")]
+    UnknownKey { key: String, table: &'static str, nearest: Option<&'static str>, known: String },
+    #[error("{table} needs {key}")]
+    MissingKey { key: &'static str, table: &'static str },
+    #[error("{key} must be {wanted}, not a TOML {found}")]
+    WrongType { key: &'static str, wanted: &'static str, found: &'static str },
+    #[error("{a} and {b} exclude each other")]
+    Together { a: &'static str, b: &'static str },
+    #[error("{key} has no meaning without {needs}")]
+    NeedsKey { key: &'static str, needs: &'static str },
+    #[error("there is nothing in this {what}")]
+    NothingInside { what: &'static str },
+    #[error("loops are nested deeper than {deepest}")]
+    TooDeep { deepest: usize },
+    #[error("a text with a NUL character can be no name and no value")]
+    Nul,
+
     // Mistakes in values.
+    #[error("{what}='{value}' is not {wanted}")]
+    BadValue { what: &'static str, value: String, wanted: &'static str, help: &'static str },
+    #[error("this is no distribution of {what}")]
+    OneDistribution { what: &'static str },
+    #[error("min is more than max")]
+    MinAboveMax,
+    #[error("{file}, line {line}: {reason}")]
+    BadTrace { file: String, line: usize, reason: &'static str },
+    #[error("cannot read the trace {file}: {reason}")]
+    NoTrace { file: String, reason: String },
+    #[error("{what} cannot be said in {language}: {why}")]
+    NotSayable { what: String, language: &'static str, why: &'static str },
     #[error("variable '{name}' is not set")]
     UnsetVariable {
         name: String,
@@ -128,7 +160,45 @@ impl LanguageErrorKind {
     fn help(&self) -> Option<String> {
         use LanguageErrorKind as Kind;
         let text = match self {
-            Kind::EmptyFile | Kind::NothingToRun => {
+            Kind::NothingToRun => {
+                "a profile needs a group of strands that has a transaction of flowops; \
+                 `wirecost list` names profiles to begin with"
+                    .to_owned()
+            }
+            Kind::NotToml { .. } => {
+                "docs/profiles.md has the language on one page; `wirecost list @rpc-mix` is an example"
+                    .to_owned()
+            }
+            Kind::UnknownKey { nearest, known, .. } => {
+                nearest.map_or_else(|| format!("it can have {known}"), |name| format!("did you mean {name}?"))
+            }
+            Kind::MissingKey { key, .. } => format!("add {key} = ..."),
+            Kind::WrongType { wanted, .. } => format!("write {wanted}"),
+            Kind::Together { a, b } => format!("remove one of {a} and {b}"),
+            Kind::NeedsKey { needs, .. } => format!("add {needs} = ..., or leave it out"),
+            Kind::NothingInside { .. } => {
+                "put a flowop there; \"nop\" is one that does nothing".to_owned()
+            }
+            Kind::TooDeep { .. } => "multiply the numbers of two of them".to_owned(),
+            Kind::Nul => "leave it out".to_owned(),
+            Kind::BadValue { help, .. } => (*help).to_owned(),
+            Kind::OneDistribution { .. } => {
+                "write one of uniform, lognormal, exponential, table, by_strand (and imix for bytes), \
+                 as in { uniform = { min = 1, max = 9 } }"
+                    .to_owned()
+            }
+            Kind::MinAboveMax => "exchange them".to_owned(),
+            Kind::BadTrace { .. } => {
+                "a trace has a time a line, in seconds (0.25) or with a unit (250us), and comments \
+                 after #"
+                    .to_owned()
+            }
+            Kind::NoTrace { .. } => {
+                "a path is relative to where wirecost is started; the file is read there only"
+                    .to_owned()
+            }
+            Kind::NotSayable { .. } => "change the profile, or keep it in its language".to_owned(),
+            Kind::EmptyFile => {
                 "write a <profile> with a <group nthreads=\"1\"> that has a <transaction> of flowops; \
                  `wirecost list` names profiles to begin with"
                     .to_owned()

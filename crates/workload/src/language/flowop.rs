@@ -1,6 +1,7 @@
 //! A flowop as meant: its type and its options, word by word.
 
-use wirecost_model::profile::{Cipher, Conns, Flowop, Options, Payload, Position, Size};
+use wirecost_model::clock::nanos;
+use wirecost_model::profile::{Cipher, Conns, Flowop, Options, Pause, Payload, Position, Size};
 
 use super::error::LanguageErrorKind;
 use super::lexer::Value;
@@ -160,7 +161,7 @@ fn read_value(
     Some(Resolved { text, span })
 }
 
-fn set(
+pub(super) fn set(
     reader: &mut Reader<'_>,
     option: &'static OptionDef,
     written: Resolved,
@@ -175,6 +176,10 @@ fn set(
         ValueKind::Plain { min, set, .. } => set(options, plain(reader, name, &written, *min)?),
         ValueKind::Time { set, .. } => set(options, reader.time(name, written)?),
         ValueKind::Text { set, .. } => set(options, written.text),
+        ValueKind::Pause => {
+            let pause = reader.time(name, written)?;
+            options.duration = Some(Pause::Fixed(nanos(pause)));
+        }
         ValueKind::Size => options.size = Some(size(reader, &written)?),
         ValueKind::Conns => options.conn = conns(reader, &written)?,
         ValueKind::Port => options.port = port(reader, &written),

@@ -86,6 +86,8 @@ pub enum NoteKind {
          ends the word, write rand(min,max)"
     )]
     OpenRandom { value: String },
+    #[error("variable {name} is declared and never used")]
+    UnusedVariable { name: String },
     #[error("count=0: the flowop is never executed")]
     CountZero,
 

@@ -47,6 +47,8 @@ pub enum ValueKind {
     },
     /// Bytes, or `rand(min,max)`.
     Size,
+    /// How long to think.
+    Pause,
     /// A connection id or a range of them.
     Conns,
     /// A port; everything that is no number means the kernel's choice.
@@ -248,7 +250,7 @@ pub static ALL: &[OptionDef] = &[
         name: "duration",
         applies: THINK,
         help: "how long to think",
-        value: ValueKind::Time { set: |o, v| o.duration = Some(v), get: |o| o.duration },
+        value: ValueKind::Pause,
     },
     flag("busy", THINK, "think by spinning", |o| o.busy = true, |o| o.busy),
     flag("idle", THINK, "think by sleeping, as without it", |_| {}, |_| false),
@@ -469,7 +471,11 @@ impl OptionDef {
             ValueKind::Plain { get, .. } => get(options).map(plain),
             ValueKind::Time { get, .. } => get(options).map(time),
             ValueKind::Text { get, .. } => get(options).map(str::to_owned),
-            ValueKind::Size => options.size.map(|size| size.to_string()),
+            ValueKind::Size => options.size.as_ref().map(ToString::to_string),
+            ValueKind::Pause => {
+                let written = |ns: u64| time(Duration::from_nanos(ns));
+                options.duration.as_ref().map(|pause| pause.described(&written))
+            }
             ValueKind::Conns => (options.conn.first > 0).then(|| options.conn.to_string()),
             ValueKind::Port => options.port.map(|port| port.to_string()),
             ValueKind::Protocol => options.protocol.clone(),

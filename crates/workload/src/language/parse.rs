@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wirecost_model::profile::{Group, Position, Profile, Transaction, Until};
+use wirecost_model::profile::{Arrivals, Group, Position, Profile, Transaction, Until};
 
 use super::error::{LanguageError, LanguageErrorKind};
 use super::flowop::read_flowop;
@@ -33,9 +33,7 @@ pub struct Parsed {
 /// # Errors
 /// Everything that uperf refuses when it reads a file, all of it at once, in the order of the file.
 pub fn parse(source: &str, variables: &dyn Variables) -> Result<Parsed, Vec<LanguageError>> {
-    let lines = Lines::new(source);
-    let mut reader =
-        Reader { variables, notes: Vec::new(), errors: Vec::new(), refusals: Vec::new(), lines };
+    let mut reader = Reader::new(source, variables);
     if source.is_empty() {
         reader.error(LanguageErrorKind::EmptyFile, Span::default());
     }
@@ -66,6 +64,15 @@ struct TagSpans {
 }
 
 impl FlowopSpans {
+    pub(super) fn insert(
+        &mut self,
+        flowop: Position,
+        tag: Span,
+        options: Vec<(&'static str, Span)>,
+    ) {
+        self.flowops.insert(flowop, TagSpans { tag, options });
+    }
+
     /// The place of the option that counts (the last of its name), else that of the tag.
     pub(super) fn option(&self, flowop: Position, option: &str) -> Span {
         let Some(spans) = self.flowops.get(&flowop) else {
@@ -95,7 +102,17 @@ pub(super) struct Resolved {
     pub(super) span: Span,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(source: &'a str, variables: &'a dyn Variables) -> Self {
+        let lines = Lines::new(source);
+        Self { variables, lines, notes: Vec::new(), errors: Vec::new(), refusals: Vec::new() }
+    }
+
+    /// Whether no mistake has been found so far.
+    pub(super) fn is_good(&self) -> bool {
+        self.errors.is_empty()
+    }
+
     pub(super) fn note(&mut self, kind: NoteKind, span: Span) {
         let at = self.position(span);
         self.notes.push(Note { kind, at, span });
@@ -116,7 +133,7 @@ impl Reader<'_> {
         LanguageError { kind, at, span }
     }
 
-    fn position(&self, span: Span) -> Position {
+    pub(super) fn position(&self, span: Span) -> Position {
         self.lines.position(span.offset)
     }
 
@@ -282,8 +299,7 @@ impl Reader<'_> {
         for flowop in &typed.flowops {
             let at = self.position(flowop.at);
             let (meant, options) = read_flowop(self, flowop, at);
-            let tag = flowop.at;
-            spans.flowops.insert(at, TagSpans { tag, options });
+            spans.insert(at, flowop.at, options);
             flowops.push(meant);
         }
         Transaction {
@@ -291,8 +307,9 @@ impl Reader<'_> {
                 Some(duration) => Until::Duration(duration),
                 None => Until::Iterations(iterations.map_or(1, |(count, _)| count)),
             },
-            rate: meant_rate,
+            arrivals: meant_rate.map(Arrivals::Even),
             flowops,
+            order: Vec::new(),
             at: self.position(typed.at),
         }
     }
@@ -309,7 +326,7 @@ impl Reader<'_> {
         }
     }
 
-    fn finish(
+    pub(super) fn finish(
         mut self,
         profile: Profile,
         spans: &FlowopSpans,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wirecost_model::profile::{Flowop, Profile, Transaction, Until};
+use wirecost_model::profile::{Arrivals, Flowop, Profile, Transaction, Until};
 
 use super::escape::{encode, encode_word};
 use super::options;
@@ -33,9 +33,9 @@ fn line(out: &mut String, depth: usize, text: &str) {
 }
 
 fn opening(transaction: &Transaction) -> String {
-    let rate = match transaction.rate {
-        Some(rate) => format!(" rate=\"{rate:.0}\""),
-        None => String::new(),
+    let rate = match &transaction.arrivals {
+        Some(Arrivals::Even(rate) | Arrivals::Poisson(rate)) => format!(" rate=\"{rate:.0}\""),
+        Some(Arrivals::Trace(_)) | None => String::new(),
     };
     match transaction.until {
         Until::Iterations(iterations) => {

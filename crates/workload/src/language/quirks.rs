@@ -55,7 +55,7 @@ fn of_flowop(flowop: &Flowop, protocol: Option<&str>) -> Vec<(&'static str, Note
     if !moves {
         return notes;
     }
-    if let (Some(size), Some(rsize)) = (options.size, options.rsize) {
+    if let (Some(size), Some(rsize)) = (&options.size, options.rsize) {
         notes.extend(rsize_note(size, rsize, options.count).map(|kind| ("rsize", kind)));
     }
     if reads && matches!(options.size, Some(Size::Random { .. })) {
@@ -77,8 +77,8 @@ fn of_flowop(flowop: &Flowop, protocol: Option<&str>) -> Vec<(&'static str, Note
     notes
 }
 
-fn rsize_note(size: Size, rsize: u64, count: u64) -> Option<NoteKind> {
-    let Size::Fixed(size) = size else {
+fn rsize_note(size: &Size, rsize: u64, count: u64) -> Option<NoteKind> {
+    let Size::Fixed(size) = *size else {
         return Some(NoteKind::RsizeRandom);
     };
     let total = size.saturating_mul(count);

@@ -152,7 +152,7 @@ fn too_long(group: &Group) -> Vec<LanguageError> {
         let used = opened.iter().rfind(|(range, _)| range.contains(id));
         if let Some((_, name)) = used
             && let Some(longest) = protocols::find(name).and_then(|p| p.longest_message())
-            && let Some(size) = options.size.map(|size| size.max()).filter(|&size| size > longest)
+            && let Some(size) = options.size.as_ref().map(Size::max).filter(|&size| size > longest)
         {
             let protocol = (*name).to_owned();
             let kind = LanguageErrorKind::MessageTooLong { size, longest, protocol };

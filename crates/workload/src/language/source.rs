@@ -56,6 +56,16 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// What stands at a place, to the end of its line.
+pub(super) fn line_from(text: &str, at: Position) -> Span {
+    let Some(line) = at.line.checked_sub(1) else { return Span::default() };
+    let Some(line) = text.split_inclusive('\n').nth(line as usize) else { return Span::default() };
+    let column = at.column.saturating_sub(1) as usize;
+    let from = line.char_indices().nth(column).map_or(line.len(), |(from, _)| from);
+    let offset = line.as_ptr() as usize - text.as_ptr() as usize + from;
+    Span { offset, length: line.get(from..).unwrap_or_default().trim_end().len() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,11 +41,13 @@ pub struct VariableUse {
     pub position: Position,
     /// The option, or the attribute, whose value it is.
     pub option: String,
+    /// Whether the profile says what it is where nobody else does.
+    pub has_default: bool,
 }
 
 /// Every use of a variable that `source` itself holds, in its order; those inside of a variable's own
 /// value (`options="$opts"`) are not known before it is looked up.
-pub fn variables(source: &str) -> Vec<VariableUse> {
+pub(super) fn variables(source: &str) -> Vec<VariableUse> {
     let lines = Lines::new(source);
     let mut uses = Vec::new();
     let mut add = |name: &str, option: &str, offset: usize| {
@@ -53,6 +55,7 @@ pub fn variables(source: &str) -> Vec<VariableUse> {
             name: name.to_owned(),
             position: lines.position(offset),
             option: option.to_owned(),
+            has_default: false,
         });
     };
     for token in lex(source).tokens {

@@ -20,7 +20,7 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
-use wirecost_model::profile::Options;
+use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
@@ -581,7 +581,7 @@ fn check_protocols(program: &Program) -> Result<(), LoadError> {
 fn largest_message(program: &Program) -> u64 {
     let options = step::acts(program).map(|act| &act.options);
     options
-        .map(|options| options.size.map_or(0, |size| size.max()).max(options.rsize.unwrap_or(0)))
+        .map(|options| options.size.as_ref().map_or(0, Size::max).max(options.rsize.unwrap_or(0)))
         .max()
         .unwrap_or(0)
 }

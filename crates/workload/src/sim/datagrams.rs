@@ -44,8 +44,23 @@ fn programs() -> impl Strategy<Value = Vec<Flowop>> {
     ]
 }
 
+/// Some ways through these flowops.
+fn order(shape: usize, flowops: &[Flowop]) -> Vec<Part> {
+    let all: Vec<Part> = (0..flowops.len() as u32).map(Part::Flowop).collect();
+    let (first, rest) = all.split_at(1);
+    let choice = |weight, parts: &[Part]| Choice { weight, parts: parts.to_vec() };
+    let mix = || Part::Mix(vec![choice(2, first), choice(1, rest)]);
+    match shape {
+        0 => vec![Part::Loop { times: 3, parts: all }],
+        // One of the halves of an exchange alone, or with something else before it.
+        1 if !rest.is_empty() => vec![mix()],
+        2 if !rest.is_empty() => vec![Part::Loop { times: 2, parts: vec![all[0].clone(), mix()] }],
+        _ => Vec::new(),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn every_datagram_is_accounted_for(
@@ -57,12 +72,15 @@ proptest! {
         late in prop_oneof![Just(0u64), 0u64..100],
         queue in 4usize..200,
         strands in 1u32..4,
+        shape in 0usize..5,
     ) {
+        let order = order(shape, &flowops);
         let mut flowops = flowops;
         flowops.iter_mut().for_each(|flowop| flowop.options.verify = verify);
         let second = if seed % 2 == 0 { "a" } else { "b" };
         let open = vec![connect("udp", "a", 1), connect("udp", second, 2)];
         let phase = if timed { lasting(20 * MILLISECOND, flowops) } else { times(20, flowops) };
+        let phase = Transaction { order, ..phase };
         // In the second one what is late of the first one may arrive.
         let profile = profile(strands, vec![times(1, open), phase.clone(), phase]);
         let weather = Weather { seed, loss, late, queue, ..Weather::default() };

@@ -4,6 +4,7 @@
 mod datagrams;
 mod failures;
 mod mirror;
+mod native;
 mod net;
 mod pacing;
 
@@ -16,7 +17,8 @@ use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::Counters;
 use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{
-    Conns, Flowop, Group as ProfileGroup, Options, Position, Profile, Size, Transaction, Until,
+    Arrivals, ByStrand, Choice, Conns, Flowop, Group as ProfileGroup, Options, Part, Pause,
+    Position, Profile, Quantity, Size, Trace, Transaction, Until, Weighted,
 };
 use wirecost_model::program::Program;
 
@@ -464,16 +466,22 @@ pub(crate) fn transfer(kind: &str, bytes: u64) -> Flowop {
 }
 
 pub(crate) fn think(length: Nanos) -> Flowop {
-    op("think", |o| o.duration = Some(Duration::from_nanos(length)))
+    op("think", |o| o.duration = Some(Pause::Fixed(length)))
 }
 
 pub(crate) fn times(n: u64, flowops: Vec<Flowop>) -> Transaction {
-    Transaction { until: Until::Iterations(n), rate: None, flowops, at: Position::default() }
+    Transaction {
+        until: Until::Iterations(n),
+        arrivals: None,
+        flowops,
+        order: Vec::new(),
+        at: Position::default(),
+    }
 }
 
 pub(crate) fn lasting(length: Nanos, flowops: Vec<Flowop>) -> Transaction {
     let until = Until::Duration(Duration::from_nanos(length));
-    Transaction { until, rate: None, flowops, at: Position::default() }
+    Transaction { until, ..times(0, flowops) }
 }
 
 pub(crate) fn profile(strands: u32, transactions: Vec<Transaction>) -> Profile {

@@ -10,7 +10,7 @@ fn exchange() -> Vec<Flowop> {
 }
 
 fn paced(rate: f64, length: Nanos, flowops: Vec<Flowop>) -> Transaction {
-    Transaction { rate: Some(rate), ..lasting(length, flowops) }
+    Transaction { arrivals: Some(Arrivals::Even(rate)), ..lasting(length, flowops) }
 }
 
 fn after_connect(strands: u32, transaction: Transaction) -> Profile {

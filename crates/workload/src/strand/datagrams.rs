@@ -98,13 +98,14 @@ impl<S> Strand<S> {
             }
             self.failed = true;
             self.advance(step, phase);
-            if self.step as usize >= phase.steps.len() {
+            // Of a mix there may be none here.
+            while self.step as usize >= phase.steps.len() {
                 self.iteration += 1;
+                self.reached = self.iteration;
                 self.transaction_start = self.operation_start;
                 self.thought = 0;
                 self.failed = false;
-                self.step = 0;
-                self.enter_step(phase);
+                self.first_step(phase);
             }
         }
     }
@@ -137,6 +138,10 @@ impl<S> Strand<S> {
         if !phase.datagrams_only || now < heard + phase.quiet {
             return false;
         }
+        if phase.mixed {
+            self.pass_rest(phase, record);
+            return true;
+        }
         // A connection that is opened anew in each transaction counts from 0 in each.
         let transactions = if phase.opens { 1 } else { self.limit.max(self.iteration) };
         for (conn, (receives, sends)) in self.conns.iter_mut().zip(&phase.datagrams) {
@@ -151,5 +156,31 @@ impl<S> Strand<S> {
         self.iteration = self.iteration.max(self.limit);
         self.running = false;
         true
+    }
+
+    /// Goes through the rest of the program, where each transaction draws what is in it, to count
+    /// the datagrams that are missing.
+    fn pass_rest(&mut self, phase: &Phase, record: &Record) {
+        let limit = if phase.opens { self.iteration + 1 } else { self.limit };
+        while self.iteration < limit {
+            let Some(step) = phase.steps.get(self.step as usize) else {
+                self.iteration += 1;
+                self.first_step(phase);
+                continue;
+            };
+            if let (Action::Send(_), Some(conn)) =
+                (step.action, &mut self.conns[self.slot as usize])
+            {
+                conn.sent += 1;
+                record.counters.skipped.add(1);
+            }
+            self.advance(step, phase);
+        }
+        for conn in self.conns.iter_mut().flatten() {
+            record.counters.gaps.add(conn.passed.saturating_sub(conn.received));
+            conn.received = conn.passed.max(conn.received);
+        }
+        self.iteration = self.iteration.max(self.limit);
+        self.running = false;
     }
 }

@@ -9,9 +9,11 @@ use std::io;
 
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
 
+use crate::draw;
 use crate::net::{Interest, Net, Owner};
 use crate::payload::Patterns;
 use crate::record::Record;
+use crate::route::Place;
 use crate::step::{Action, Phase, Step};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
@@ -94,6 +96,8 @@ struct Conn<S> {
     /// Numbered messages sent and received, or the numbers they would have had.
     sent: u64,
     received: u64,
+    /// Datagrams that were to be received so far, whether or not they came.
+    passed: u64,
 }
 
 #[derive(Debug)]
@@ -116,10 +120,18 @@ pub struct Strand<S> {
     /// Nothing has come within an impatient time-out of this step.
     silent: bool,
     step: u32,
+    place: Place,
+    /// Which execution of the step it is, as a number to draw with.
+    round: u64,
+    /// Transactions up to the last one in which anything happened here.
+    reached: u64,
+    /// Intended start of the transaction before number `arrivals`, from the beginning of the phase.
+    arrival: Nanos,
+    arrivals: u64,
     slot: u32,
     operation: u64,
     begun: bool,
-    /// Of the operation: its length, and what has been moved of it.
+    /// Of the operation: its length (of a thought, its nanoseconds), and what has been moved of it.
     length: u64,
     moved: u64,
     /// Bytes left of the step on this connection, where its operations have a length of their own.
@@ -164,6 +176,11 @@ impl<S> Strand<S> {
             failed: false,
             silent: false,
             step: 0,
+            place: Place::default(),
+            round: 0,
+            reached: 0,
+            arrival: 0,
+            arrivals: 0,
             slot: 0,
             operation: 0,
             begun: false,
@@ -190,6 +207,9 @@ impl<S> Strand<S> {
     /// Makes ready for a phase that begins at `start`.
     pub fn enter(&mut self, start: Nanos, limit: u64) {
         self.iteration = 0;
+        self.reached = 0;
+        self.arrival = 0;
+        self.arrivals = 0;
         self.limit = limit;
         self.running = false;
         self.engaged = false;
@@ -202,12 +222,14 @@ impl<S> Strand<S> {
         for conn in self.conns.iter_mut().flatten() {
             conn.sent = 0;
             conn.received = 0;
+            conn.passed = 0;
         }
     }
 
-    /// Transactions begun: with those, both ends agree how many there are to be.
+    /// Transactions begun: with those, both ends agree how many there are to be. Where it draws what
+    /// is in a transaction, a host may be ahead by some that have nothing in them for it.
     pub fn started(&self) -> u64 {
-        self.iteration + u64::from(self.running && self.engaged)
+        if self.running && self.engaged { self.iteration + 1 } else { self.reached }
     }
 
     /// Whether nothing is left to do up to the limit.
@@ -320,11 +342,13 @@ impl<S> Strand<S> {
                 return Some(Turn::Held);
             }
         }
-        if let (Some(period), false) = (phase.period, gate.closed) {
-            // Even and open loop: the intended starts do not depend on how long anything took.
-            // Strands begin one after another within the first period.
-            let offset = period / 64 * u64::from(self.number % 64);
-            let intended = gate.start + offset + self.iteration * period;
+        if let (Some(pace), false) = (&phase.pace, gate.closed) {
+            // Open loop: the intended starts do not depend on how long anything took.
+            while self.arrivals <= self.iteration {
+                self.arrival = pace.intended(self.number, self.arrivals, self.arrival);
+                self.arrivals += 1;
+            }
+            let intended = gate.start.saturating_add(self.arrival);
             let now = context.net.now();
             if now.max(intended) >= gate.end && self.iteration >= self.limit {
                 return Some(Turn::Held);
@@ -340,14 +364,17 @@ impl<S> Strand<S> {
         self.transaction_start = start;
         self.operation_start = start;
         self.thought = 0;
-        self.step = 0;
-        self.enter_step(phase);
+        self.first_step(phase);
         None
     }
 
     fn end_transaction<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) {
         let end = self.operation_start;
-        if !self.failed {
+        if self.engaged {
+            self.reached = self.iteration + 1;
+        }
+        // Of a mix another host may have had all.
+        if !self.failed && (self.engaged || !phase.mixed) {
             if phase.whole.is_some() {
                 context.record.whole_transaction();
             } else {
@@ -358,6 +385,35 @@ impl<S> Strand<S> {
         }
         self.iteration += 1;
         self.running = false;
+    }
+
+    /// Begins the steps of this iteration.
+    fn first_step(&mut self, phase: &Phase) {
+        self.round = self.iteration;
+        match &phase.route {
+            None => {
+                self.step = 0;
+                self.enter_step(phase);
+            }
+            Some(_) => {
+                self.place = Place::default();
+                self.next_step(phase);
+            }
+        }
+    }
+
+    fn next_step(&mut self, phase: &Phase) {
+        match &phase.route {
+            None => self.step += 1,
+            Some(route) => {
+                self.step = route.next(&mut self.place, self.number, self.iteration);
+                self.round = match self.place.pass {
+                    0 => self.iteration,
+                    pass => draw::mix(self.iteration) ^ pass,
+                };
+            }
+        }
+        self.enter_step(phase);
     }
 
     fn enter_step(&mut self, phase: &Phase) {
@@ -377,6 +433,12 @@ impl<S> Strand<S> {
         self.due = 0;
         self.overdue = false;
         self.operation += 1;
+        if step.datagram
+            && matches!(step.action, Action::Receive(_))
+            && let Some(conn) = &mut self.conns[self.slot as usize]
+        {
+            conn.passed += 1;
+        }
         let more = match step.unit {
             Some(_) if matches!(step.action, Action::Send(_) | Action::Receive(_)) => self.left > 0,
             _ => self.operation < step.count,
@@ -400,8 +462,7 @@ impl<S> Strand<S> {
             self.silent = false;
             return;
         }
-        self.step += 1;
-        self.enter_step(phase);
+        self.next_step(phase);
     }
 
     /// Completes the operation under way, `now`.
@@ -505,8 +566,7 @@ impl<S> Strand<S> {
                 } else if step.reply {
                     // Its number is passed, as if a later one had come. (If a later one of the same
                     // transaction has come, the number has been passed already.)
-                    let next =
-                        phase.position(self.step, self.slot, self.iteration) + self.operation + 1;
+                    let next = conn.passed + 1;
                     context.record.counters.gaps.add(next.saturating_sub(conn.received));
                     conn.received = next.max(conn.received);
                 }
@@ -564,8 +624,9 @@ impl<S> Strand<S> {
     ) -> Option<Turn> {
         let now = context.net.now();
         if self.due == 0 {
+            self.begin(step);
             // From now on, not from the intended start: a delay is not a thought.
-            self.due = now.saturating_add(step.think);
+            self.due = now.saturating_add(self.length);
         }
         let until = self.due;
         self.engaged = true;
@@ -577,7 +638,7 @@ impl<S> Strand<S> {
                 self.wait(Interest::Nothing, Some(until))
             });
         }
-        self.thought += now - (until - step.think);
+        self.thought += now - (until - self.length);
         self.complete(step, phase, now, context);
         None
     }

@@ -91,7 +91,7 @@ impl<S> Strand<S> {
 
     pub(super) fn opened(&mut self, socket: S, connector: bool) {
         self.conns[self.slot as usize] =
-            Some(Conn { socket, connector, owed: 0, owed_row: 0, sent: 0, received: 0 });
+            Some(Conn { socket, connector, owed: 0, owed_row: 0, sent: 0, received: 0, passed: 0 });
     }
 
     pub(super) fn close<N: Net<Socket = S>>(

@@ -20,16 +20,15 @@ impl<S> Strand<S> {
         match step.unit {
             Some(unit) if !matches!(step.action, Action::SendFile) => {
                 if self.operation == 0 {
-                    self.left = (0..step.count)
-                        .map(|i| step.length(self.number, self.iteration, id, i))
-                        .sum();
+                    self.left =
+                        (0..step.count).map(|i| step.length(self.number, self.round, id, i)).sum();
                     self.message = 0;
                     self.offset = 0;
                     self.pass(step, 0);
                 }
                 self.length = unit.max(1).min(self.left);
             }
-            _ => self.length = step.length(self.number, self.iteration, id, self.operation),
+            _ => self.length = step.length(self.number, self.round, id, self.operation),
         }
         self.moved = 0;
         self.begun = true;
@@ -43,7 +42,7 @@ impl<S> Strand<S> {
         let id = self.id(step);
         self.offset += bytes;
         while self.message < step.count {
-            let length = step.length(self.number, self.iteration, id, self.message);
+            let length = step.length(self.number, self.round, id, self.message);
             if self.offset < length {
                 return;
             }
@@ -57,7 +56,7 @@ impl<S> Strand<S> {
         if !step.verify || step.unit.is_none() {
             return (0, self.moved, self.length - self.moved);
         }
-        let length = step.length(self.number, self.iteration, self.id(step), self.message);
+        let length = step.length(self.number, self.round, self.id(step), self.message);
         let left = (self.length - self.moved).min(length.saturating_sub(self.offset));
         (self.message, self.offset, left)
     }
@@ -170,7 +169,7 @@ impl<S> Strand<S> {
         }
         if self.moved < self.length {
             let id = self.id(step);
-            let file = step.file_index(self.number, self.iteration, id, self.operation);
+            let file = step.file_index(self.number, self.round, id, self.operation);
             let piece = (self.length - self.moved).min(step.unit.unwrap_or(u64::MAX));
             let moved = self.moved;
             let conn = self.conn()?;

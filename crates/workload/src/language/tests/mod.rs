@@ -1,7 +1,8 @@
-//! The language as a whole, in four parts: what uperf accepts, what only XML allows, what is refused,
-//! and that printing loses nothing.
+//! The languages as a whole: what uperf accepts, what only XML allows, what is refused, that printing
+//! loses nothing, and the native one.
 
 mod messages;
+mod native;
 mod print;
 mod uperf;
 mod xml;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Cipher, Conns, Flowop, Group, Options, Payload, Position, Profile, Sctp, Size, Transaction,
-    Until,
+    Arrivals, Cipher, Conns, Flowop, Group, Options, Payload, Position, Profile, Sctp, Size,
+    Transaction, Until,
 };
 
 use super::super::names::{flowop_names, protocol_names};
@@ -75,7 +75,7 @@ prop_compose! {
         mss in of(1..=65535u32),
         dscp in of(0..64u8),
         timeout in of(time()),
-        duration in of(time()),
+        duration in of(time().prop_map(|time| Size::Fixed(time.as_nanos() as u64))),
         nfiles in of(int(1)),
     ) -> Options {
         Options {
@@ -141,15 +141,17 @@ fn flowop() -> impl Strategy<Value = Flowop> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let flowops = proptest::collection::vec(flowop(), 0..4);
     (flowops, int(0), of((time(), of(int(1))))).prop_map(|(flowops, iterations, timed)| {
-        let (until, rate) = match timed {
-            Some((duration, rate)) => (Until::Duration(duration), rate.map(|rate| rate as f64)),
+        let (until, arrivals) = match timed {
+            Some((duration, rate)) => {
+                (Until::Duration(duration), rate.map(|rate| Arrivals::Even(rate as f64)))
+            }
             None => (Until::Iterations(iterations), None),
         };
-        Transaction { until, rate, flowops, at: Position::default() }
+        Transaction { until, arrivals, flowops, order: Vec::new(), at: Position::default() }
     })
 }
 
-fn profile() -> impl Strategy<Value = Profile> {
+pub(super) fn profile() -> impl Strategy<Value = Profile> {
     let transactions = proptest::collection::vec(transaction(), 0..4);
     let group = (text(), int(0), transactions).prop_map(|(name, strands, transactions)| Group {
         name,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wirecost_model::profile::{Cipher, Conns, Payload, Size, Until};
+use wirecost_model::profile::{Arrivals, Cipher, Conns, Pause, Payload, Size, Until};
 
 use super::super::*;
 use super::*;
@@ -26,7 +26,7 @@ fn templates_with_unquoted_values_and_a_missing_end_tag() {
     assert_eq!(kinds, [vec!["connect"], vec!["write"], vec!["disconnect"]]);
     assert_eq!(group.transactions[1].until, Until::Duration(Duration::from_secs(30)));
     let write = &group.transactions[1].flowops[0].options;
-    assert_eq!((write.count, write.size), (16, Some(Size::Fixed(1024))));
+    assert_eq!((write.count, &write.size), (16, &Some(Size::Fixed(1024))));
     assert_eq!(group.transactions[0].flowops[0].options.port, Some(30001));
     assert_eq!(notes(&parsed), ["7:3 <transaction> is never closed"]);
     assert_eq!(parsed.refusals, []);
@@ -54,10 +54,10 @@ fn variables_are_whole_values() {
     assert_eq!(options(0).protocol.as_deref(), Some("tcp"));
     assert_eq!(options(0).port, Some(5000));
     assert_eq!(options(1).size, Some(Size::Fixed(65536)));
-    assert_eq!(options(2).duration, Some(Duration::from_millis(1)));
+    assert_eq!(options(2).duration, Some(Pause::Fixed(1_000_000)));
     assert_eq!(options(3).size, Some(Size::Fixed(1024)));
     assert_eq!(notes(&parsed), [""; 0]);
-    assert_eq!(variables(source).len(), 8);
+    assert_eq!(Language::Xml.variables(source).len(), 8);
 }
 
 #[test]
@@ -216,13 +216,16 @@ fn rate_needs_a_duration_and_counts_in_1024() {
             "<profile>\n<group nthreads=1>\n<transaction {attributes}>\n</transaction>\n</group>\n</profile>\n"
         ));
         let kinds: Vec<_> = parsed.notes.into_iter().map(|note| note.kind).collect();
-        (parsed.profile.groups[0].transactions[0].rate, kinds)
+        (parsed.profile.groups[0].transactions[0].arrivals.clone(), kinds)
     };
-    assert_eq!(rate("duration=1s rate=100"), (Some(100.0), vec![NoteKind::RateEven { rate: 100 }]));
+    assert_eq!(
+        rate("duration=1s rate=100"),
+        (Some(Arrivals::Even(100.0)), vec![NoteKind::RateEven { rate: 100 }])
+    );
     assert_eq!(rate("duration=1s rate=0"), (None, vec![]));
     assert_eq!(rate("iterations=1 rate=100"), (None, vec![NoteKind::RateIgnored]));
     let (value, kinds) = rate("duration=1s rate=1k");
-    assert_eq!(value, Some(1024.0));
+    assert_eq!(value, Some(Arrivals::Even(1024.0)));
     assert!(kinds.contains(&NoteKind::BinaryCount {
         what: "rate",
         value: "1k".to_owned(),
