@@ -143,3 +143,100 @@ fn server(credentials: &Credentials, cipher: Cipher) -> io::Result<ServerConfig>
     config.enable_secret_extraction = true;
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::RecvFlags;
+
+    use super::*;
+
+    /// Two ends with little room, and a session on each.
+    struct Pair {
+        here: OwnedFd,
+        there: OwnedFd,
+        client: Session,
+        server: Session,
+    }
+
+    fn pair(believed: &Credentials, shown: Credentials) -> Pair {
+        let (here, there) = UnixStream::pair().unwrap();
+        for end in [&here, &there] {
+            end.set_nonblocking(true).unwrap();
+            socket2::SockRef::from(end).set_send_buffer_size(4608).unwrap();
+        }
+        let options = Options::default();
+        let mut connecting = Security::new(None);
+        let client = connecting.connect(1, Some(believed.certificate()), &options).unwrap();
+        let server = Security::new(Some(Arc::new(shown))).accept(&options).unwrap();
+        Pair { here: here.into(), there: there.into(), client, server }
+    }
+
+    impl Pair {
+        fn shake(&mut self) -> io::Result<()> {
+            loop {
+                let here = self.client.handshake(&self.here)?;
+                let there = self.server.handshake(&self.there)?;
+                if here.is_none() && there.is_none() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn own() -> (Credentials, Credentials) {
+        let own = Credentials::new().unwrap();
+        let copy = Credentials { certificate: own.certificate.clone(), key: own.key.clone_key() };
+        (own, copy)
+    }
+
+    #[test]
+    fn what_is_sent_arrives_however_little_a_socket_takes() {
+        let (own, copy) = own();
+        let mut pair = pair(&own, copy);
+        pair.shake().unwrap();
+        let message: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+        let (mut sent, mut got, mut blocked) = (0, Vec::new(), 0);
+        let mut buffer = [0; 1000];
+        while got.len() < message.len() {
+            match pair.client.send(&pair.here, &message[sent..]) {
+                Ok(bytes) => sent += bytes,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    blocked += 1;
+                }
+            }
+            while let Ok(bytes @ 1..) =
+                pair.server.receive(&pair.there, &mut buffer, RecvFlags::empty())
+            {
+                got.extend_from_slice(&buffer[..bytes]);
+            }
+        }
+        assert!(blocked > 0, "the test is of a socket without room");
+        assert!(sent == message.len() && got == message);
+    }
+
+    #[test]
+    fn only_the_certificate_that_was_told_is_believed() {
+        let (told, _) = own();
+        let (_, stranger) = own();
+        let error = pair(&told, stranger).shake().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+
+    #[test]
+    fn bytes_under_no_key_are_refused() {
+        let (own, copy) = own();
+        let mut pair = pair(&own, copy);
+        pair.shake().unwrap();
+        let mut record = vec![23, 3, 3, 0, 40];
+        record.resize(45, 7);
+        rustix::io::write(&pair.here, &record).unwrap();
+        let mut buffer = [0; 100];
+        let error = pair.server.receive(&pair.there, &mut buffer, RecvFlags::empty()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+    }
+}
