@@ -245,6 +245,12 @@ impl Pace {
         }
     }
 
+    /// Whether the beginning is that of the window instead.
+    #[inline]
+    pub fn is_trace(&self) -> bool {
+        matches!(self, Pace::Trace { .. })
+    }
+
     /// Intended start of transaction `number`; `before` is that of the one before it.
     #[inline]
     pub fn intended(&self, strand: u32, number: u64, before: Nanos) -> Nanos {
