@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wirecost_model::profile::{Position, Profile};
-use wirecost_workload::language::{Span, parse, print, variables};
+use wirecost_workload::language::{Language, Span, parse, print};
 
 fuzz_target!(|bytes: &[u8]| {
     let source = String::from_utf8_lossy(bytes);
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         3 => Some("tcp".to_owned()),
         _ => Some("size=4k conn=$a dir=/A b".to_owned()),
     };
-    let _ = variables(&source);
+    let _ = Language::Xml.variables(&source);
     match parse(&source, &lookup) {
         Err(errors) => {
             assert!(!errors.is_empty());

@@ -86,7 +86,7 @@ pub struct Trace {
     pub file: String,
     /// Whether the file holds the times between starts instead of the starts.
     pub intervals: bool,
-    /// Nanoseconds from the beginning of the phase, ascending; empty until the file has been read.
+    /// Nanoseconds from the beginning of the window that counts, ascending; empty until the file has been read.
     pub starts: Vec<u64>,
 }
 

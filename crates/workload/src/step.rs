@@ -117,7 +117,10 @@ impl Length {
                 let drawn = draw::mix(place);
                 choices.iter().find(|(below, _)| drawn <= *below).map_or(0, |choice| choice.1)
             }
-            Length::ByStrand(values) => values[strand as usize % values.len().max(1)],
+            Length::ByStrand(values) => {
+                let place = (strand as usize).checked_rem(values.len());
+                place.map_or(0, |place| values[place])
+            }
             Length::Files(sizes) => sizes[file(place, sizes.len())],
         }
     }
@@ -243,6 +246,12 @@ impl Pace {
             },
             Arrivals::Trace(trace) => Pace::Trace { starts: trace.starts.clone().into(), strands },
         }
+    }
+
+    /// Whether the beginning is that of the window instead.
+    #[inline]
+    pub fn is_trace(&self) -> bool {
+        matches!(self, Pace::Trace { .. })
     }
 
     /// Intended start of transaction `number`; `before` is that of the one before it.

@@ -217,6 +217,7 @@ impl Worker {
             let phase = group.phases.get(order.phase as usize)?.as_ref()?;
             Some(phase.until)
         };
+        let window = order.window.start;
         let gates = self
             .groups
             .iter()
@@ -225,9 +226,9 @@ impl Worker {
                     let end = order.window.start.saturating_add(nanos(length));
                     // Who fills the window goes on for as long as the phase does after it.
                     let end = if end >= order.window.end { order.end.max(end) } else { end };
-                    Gate { start: order.start, end, closed: false, finishing: false }
+                    Gate { start: order.start, window, end, closed: false, finishing: false }
                 }
-                _ => Gate { start: order.start, end: 0, closed: true, finishing: false },
+                _ => Gate { start: order.start, window, end: 0, closed: true, finishing: false },
             })
             .collect();
         let mut mixed = false;

@@ -34,8 +34,9 @@ impl List {
 
 fn list(out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "Built-in profiles (wirecost run @NAME [--var k=v]...)")?;
+    let width = builtins::ALL.iter().map(|builtin| builtin.name.len()).max().unwrap_or(0);
     for builtin in &builtins::ALL {
-        writeln!(out, "  @{:<14} {}", builtin.name, builtin.summary)?;
+        writeln!(out, "  @{:<width$} {}", builtin.name, builtin.summary)?;
         let variables: Vec<String> = builtin
             .variables
             .iter()
@@ -45,7 +46,7 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
                 Default::Executable => Some(format!("{}=(this program)", variable.name)),
             })
             .collect();
-        writeln!(out, "  {:<15} {}", "", variables.join(" "))?;
+        writeln!(out, "   {:<width$} {}", "", variables.join(" "))?;
     }
     writeln!(out, "\nFlowops")?;
     for flowop in flowops::ALL {

@@ -56,6 +56,9 @@ on_both_engines! {
     sendfile: "sendfile", Tx, Some(1);
     udp_stream: "udp-stream", Tx, Some(1);
     udp_rr: "udp-rr", Both, Some(1);
+    imix: "imix", Tx, Some(1);
+    rpc_mix: "rpc-mix", Both, Some(1);
+    sessions: "sessions", Both, Some(4);
 }
 
 /// Ports of other programs' tests, made of the same transactions as the built-ins above.

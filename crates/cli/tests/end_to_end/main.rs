@@ -15,6 +15,7 @@ mod document;
 mod honesty;
 mod interruption;
 mod lab;
+mod native;
 mod observe;
 mod output;
 mod program;

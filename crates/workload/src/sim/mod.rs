@@ -165,10 +165,14 @@ impl Host {
     fn begin(&mut self, phase: usize, start: Nanos, window: Range<Nanos>, by_iterations: bool) {
         let until = |group: &Group| Some(group.phases[phase].as_ref()?.until);
         let gates = self.groups.iter().map(|group| match until(group) {
-            Some(Until::Duration(length)) if !by_iterations => {
-                Gate { start, end: window.start + nanos(length), closed: false, finishing: false }
-            }
-            _ => Gate { start, end: 0, closed: true, finishing: false },
+            Some(Until::Duration(length)) if !by_iterations => Gate {
+                start,
+                window: window.start,
+                end: window.start + nanos(length),
+                closed: false,
+                finishing: false,
+            },
+            _ => Gate { start, window: window.start, end: 0, closed: true, finishing: false },
         });
         let gates = gates.collect();
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {

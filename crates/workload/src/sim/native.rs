@@ -214,5 +214,9 @@ fn a_trace_is_dealt_to_the_strands() {
         // Those of the first 10 ms: n * n * 10 us < 10 ms.
         let outcome = run(&connected(strands, transaction(10 * MILLISECOND)), &Settings::default());
         assert_eq!(outcome.phases[1][0].counters.transactions, 32);
+        // Nothing of it is lost to the ramp.
+        let settings = Settings { ramp: 20 * MILLISECOND, ..Settings::default() };
+        let outcome = run(&connected(strands, transaction(10 * MILLISECOND)), &settings);
+        assert_eq!(outcome.phases[1][0].transactions.count(), 32);
     }
 }

@@ -33,6 +33,8 @@ const LEFT_ALONE: Nanos = SECOND;
 #[derive(Debug, Clone, Copy)]
 pub struct Gate {
     pub start: Nanos,
+    /// When what counts begins; a trace is meant from then on.
+    pub window: Nanos,
     /// Transactions begin before this instant only (0 where iterations decide).
     pub end: Nanos,
     /// No transaction may begin any more but those up to the strand's limit.
@@ -348,7 +350,8 @@ impl<S> Strand<S> {
                 self.arrival = pace.intended(self.number, self.arrivals, self.arrival);
                 self.arrivals += 1;
             }
-            let intended = gate.start.saturating_add(self.arrival);
+            let from = if pace.is_trace() { gate.window } else { gate.start };
+            let intended = from.saturating_add(self.arrival);
             let now = context.net.now();
             if now.max(intended) >= gate.end && self.iteration >= self.limit {
                 return Some(Turn::Held);

@@ -1,0 +1,108 @@
+//! Native profiles: one with everything in it on both engines, traces, and both ways of converting.
+
+use crate::program::Program;
+
+const EVERYTHING: &str = r#"
+[variables]
+h = { help = "remote host" }
+size = "64k"
+
+[[group]]
+strands = 3
+
+[[group.transaction]]
+flowops = [{ type = "connect", conn = "1..3", remotehost = "${h}", protocol = "tcp" }]
+
+[[group.transaction]]
+duration = "1s"
+rate = 100.5
+arrivals = "poisson"
+flowops = [
+  { type = "think", duration = { exponential = { mean = "100us" } } },
+  { mix = [
+    { weight = 3, flowops = [
+      { type = "write", conn = 1, verify = true, size = { lognormal = { median = "2k", sigma = 1, max = "64k" } } },
+      { type = "read", conn = 1, verify = true, size = { table = { 64 = 7, 8k = 2, 32k = 1 } } },
+    ] },
+    { flowops = [
+      { loop = 3, flowops = [
+        { type = "write", conn = "1..3", verify = true, size = { by_strand = { from = 100, to = 1000 } } },
+        { type = "read", conn = 2, verify = true, size = { by_strand = { exponential = { mean = 500 } } } },
+        { loop = 2, flowops = [{ type = "read", conn = 3, verify = true, size = "imix" }] },
+      ] },
+    ] },
+  ] },
+  { type = "read", conn = 2, size = { by_strand = [10, "1k"] }, count = 2 },
+]
+
+[[group.transaction]]
+flowops = [{ type = "write", conn = 3, size = "${size}" }, { type = "disconnect", conn = "1..3" }]
+"#;
+
+/// Both ends have drawn the same of everything, or bytes would be left over or wrong.
+#[test]
+fn everything_runs_on_both_engines() {
+    for engine in ["epoll", "threads"] {
+        let document = Program::short_run("all.toml", &["--engine", engine, "--var", "size=100"])
+            .file("all.toml", EVERYTHING)
+            .measure();
+        assert_eq!(document.text("/engine"), engine);
+        assert!(document.count("/transactions/count") > 0);
+        assert!(document.count("/throughput/tx_bytes") > 0);
+        assert!(document.count("/throughput/rx_bytes") > 0);
+        assert_eq!(document.count("/operations/failed"), 0);
+    }
+}
+
+#[test]
+fn a_trace_is_read_where_the_run_starts() {
+    let profile = "[[group]]\nstrands = 2\n[[group.transaction]]\n\
+                   flowops = [{ type = \"connect\", remotehost = \"${h}\", protocol = \"tcp\" }]\n\
+                   [[group.transaction]]\nduration = \"500ms\"\narrivals = { intervals = \"a.txt\" }\n\
+                   flowops = [{ type = \"write\", size = 10 }, { type = \"read\", size = 10 }]\n";
+    // Forty in 200 ms, of which the phase sees all.
+    let trace = "5ms # and so on\n".repeat(40);
+    let document = Program::short_run("trace.toml", &[])
+        .file("trace.toml", profile)
+        .file("a.txt", &trace)
+        .measure();
+    assert_eq!(document.count("/transactions/count"), 40);
+    let missing = Program::new(["check", "trace.toml"]).file("trace.toml", profile).finish();
+    assert_eq!(missing.code, 2, "{missing}");
+    assert!(missing.stderr.contains("a.txt"), "{missing}");
+}
+
+#[test]
+fn profiles_are_converted_either_way() {
+    let toml = Program::new(["check", "@oltp", "--to", "toml", "--var", "think=3ms"]).finish();
+    assert_eq!(toml.code, 0, "{toml}");
+    assert!(toml.stdout.contains("remotehost = \"${h}\""), "{toml}");
+    assert!(toml.stderr.contains("connections, duration, protocol, think"), "{toml}");
+    let xml = Program::new(["check", "oltp.toml", "--to", "xml"])
+        .file("oltp.toml", &toml.stdout)
+        .finish();
+    assert!(xml.stdout.contains("remotehost=$h protocol=tcp tcp_nodelay"), "{xml}");
+    // The way back, and directly.
+    let programs = |name: &str, text: &str| {
+        let checked = Program::new(["check", name]).file(name, text).finish();
+        assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{checked}");
+        checked.stdout
+    };
+    let of_toml = programs("oltp.toml", &toml.stdout);
+    assert_eq!(of_toml, programs("oltp.xml", &xml.stdout));
+    assert!(of_toml.contains("3ms asleep"), "{of_toml}");
+
+    let lost = Program::new(["check", "@rpc-mix", "--to", "xml"]).finish();
+    assert_eq!((lost.code, lost.stdout.as_str()), (2, ""), "{lost}");
+    assert!(lost.stderr.contains("a Poisson process cannot be said in uperf's language"), "{lost}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_the_nearest_name() {
+    let text = "[[group]]\n[[group.transaction]]\nflowops = [{ type = \"write\", sise = 1 }]\n";
+    let refused =
+        Program::short_run("bad.toml", &["--json", "run.json"]).file("bad.toml", text).finish();
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("did you mean size?"), "{refused}");
+    assert!(refused.document().text("/error").contains("bad.toml:3:30"), "{refused}");
+}

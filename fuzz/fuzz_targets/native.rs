@@ -1,0 +1,64 @@
+//! Whatever the bytes: reading a native profile never panics, every place it names is in the text, and
+//! a profile that is printed and read again is the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wirecost_model::profile::{Position, Profile};
+use wirecost_workload::language::{Language, Span, unsayable};
+
+fuzz_target!(|bytes: &[u8]| {
+    let source = String::from_utf8_lossy(bytes);
+    let lookup = |name: &str| match name.len() {
+        0 => None,
+        1 => Some("7".to_owned()),
+        2 => Some(String::new()),
+        _ => Some("${x} 64k".to_owned()),
+    };
+    let _ = Language::Toml.variables(&source);
+    match Language::Toml.parse(&source, &lookup) {
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            for error in errors {
+                in_text(&source, error.span);
+                assert!(!error.to_string().is_empty() && error.help().is_some());
+            }
+        }
+        Ok(parsed) => {
+            for note in &parsed.notes {
+                in_text(&source, note.span);
+            }
+            for refusal in &parsed.refusals {
+                in_text(&source, refusal.span);
+            }
+            for lost in unsayable(&parsed.profile, Language::Xml, &source) {
+                in_text(&source, lost.span);
+            }
+            let printed = Language::Toml.print(&parsed.profile);
+            match Language::Toml.parse(&printed, &|_: &str| None) {
+                Ok(again) => assert_eq!(
+                    without_positions(parsed.profile),
+                    without_positions(again.profile),
+                    "{printed}"
+                ),
+                Err(errors) => panic!("{errors:#?}\n{printed}"),
+            }
+        }
+    }
+});
+
+fn in_text(source: &str, span: Span) {
+    assert!(source.get(span.offset..span.offset + span.length).is_some());
+}
+
+fn without_positions(mut profile: Profile) -> Profile {
+    for group in &mut profile.groups {
+        group.at = Position::default();
+        for transaction in &mut group.transactions {
+            transaction.at = Position::default();
+            for flowop in &mut transaction.flowops {
+                flowop.at = Position::default();
+            }
+        }
+    }
+    profile
+}
