@@ -155,7 +155,7 @@ pub struct Options {
     pub protocol: Option<String>,
     /// Data port of the accepting side; none lets the kernel choose.
     pub port: Option<u16>,
-    /// One call for each read, where a host that only receives would take what there is.
+    /// One call for each read, where a peer that only receives would take what there is.
     pub single_reads: bool,
     pub tcp_nodelay: bool,
     /// SO_SNDBUF and SO_RCVBUF, bytes.

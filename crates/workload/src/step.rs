@@ -296,8 +296,9 @@ pub struct Phase {
     pub opens: bool,
     /// The row of the only operation of a transaction, where it has just one.
     pub whole: Option<u32>,
-    /// Whether all that a strand does is to receive on one stream, so that what there is may be taken
-    /// in one call, also for operations whose turn has not come.
+    /// Whether all that a strand of a peer does is to receive on one stream, so that what there is may
+    /// be taken in one call, also for operations whose turn has not come. A master's operations each
+    /// take their own time, as that is what the result tells.
     pub gathers: bool,
     /// A receiver believes that no more datagrams come when none has come for this long.
     pub quiet: Nanos,
@@ -471,7 +472,7 @@ fn finish(
     let simple = route.is_none();
     Ok(Phase {
         whole: whole(&steps).filter(|_| simple),
-        gathers: simple && gathers(&steps),
+        gathers: side == Side::Peer && simple && gathers(&steps),
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         mixed: route.as_ref().is_some_and(Route::is_mixed),
