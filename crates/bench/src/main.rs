@@ -5,6 +5,7 @@ mod observe;
 mod paired;
 mod peers;
 mod recording;
+mod scale;
 mod traffic;
 
 use std::io::{self, Write};
@@ -19,6 +20,8 @@ enum Bench {
     Observe(observe::Observe),
     /// What recording costs an operation, in instructions.
     Recording(recording::Recording),
+    /// Thirty thousand connections beside a hundred.
+    Scale(scale::Scale),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
     /// wirecost beside the programs that others use, and its ports of them beside their originals.
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let result = match Bench::parse() {
         Bench::Observe(bench) => bench.run(&mut io::stdout()),
         Bench::Recording(bench) => bench.run(&mut io::stdout()),
+        Bench::Scale(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {
             of.run();
             Ok(())

@@ -1,7 +1,7 @@
 //! The native language: profiles in TOML, for what uperf's language cannot say.
 //!
-//! The flowops and their options are those of [`super::options`]. Everything else that a profile can
-//! say is in [`keys`]; what is not known is an error.
+//! The flowops and their options are those of `language::options`. Everything else that a profile can
+//! say is in `keys`; what is not known is an error.
 
 mod keys;
 mod print;
