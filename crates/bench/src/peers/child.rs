@@ -113,12 +113,17 @@ impl Running {
                 sleep(GLANCE);
             }
         }
-        for process in started.into_iter().filter(|process| process.is_alive()) {
+        for process in started.iter().filter(|process| process.is_alive()) {
             signal(process.pid, Signal::KILL);
         }
         // It has ended, or does now; nothing is left to do about either.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What is killed takes a moment to go, and its ports with it.
+        let deadline = Monotonic.now() + PATIENCE;
+        while started.iter().any(|process| process.is_alive()) && Monotonic.now() < deadline {
+            sleep(GLANCE);
+        }
     }
 }
 
