@@ -63,8 +63,7 @@ pub enum NoteKind {
     #[error("'{word}' is dropped: an option begins with a letter")]
     DroppedWord { word: String },
     #[error(
-        "'{word}' is dropped: a variable can be a whole value (options=\"$opts\", size=$size), not \
-         one word of a list"
+        "'{word}' is dropped, as in uperf: no such variable is set"
     )]
     DroppedVariable { word: String },
     #[error("'{value}' is taken as it stands: $ begins a variable only where it begins the value")]
