@@ -19,6 +19,8 @@ const UNACCOUNTED_PERCENT: f64 = 2.0;
 const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
+/// From this share of copies on zero-copy is not what the figures are of.
+const COPIED: f64 = 0.01;
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -46,6 +48,7 @@ pub(crate) fn of(
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
+    io_options(run, windows, warnings);
     failed(outcome, warnings);
     unfinished(outcome, &mut findings);
     unverified(outcome, &mut findings.errors);
@@ -185,7 +188,9 @@ fn remedy(setting: &Setting) -> String {
             "on {host}: modprobe tcp_{asked}, and as an ordinary user list it in \
              net.ipv4.tcp_allowed_congestion_control"
         ),
-        "dscp" => format!("run the agent of {host} with CAP_NET_ADMIN"),
+        "dscp" | "busy_poll" | "busy_poll.prefer" => {
+            format!("run the agent of {host} with CAP_NET_ADMIN")
+        }
         _ => format!("raise the limit of {host} or ask for {granted}"),
     }
 }
@@ -216,6 +221,28 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
         warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops });
+    }
+}
+
+/// Where an I/O option did not do what it is for, or makes a figure that others must not be compared
+/// with.
+fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    let Some(io) = &run.io else { return };
+    if let Some(share) = io.zerocopy.as_ref().and_then(|zerocopy| zerocopy.copied_share)
+        && share >= COPIED
+    {
+        warnings.push(Warning::ZeroCopyCopied { percent: share * 100.0 });
+    }
+    for window in windows.iter().filter(|window| window.phase.io.zerocopy_refused > 0) {
+        let counts = &window.phase.io;
+        warnings.push(Warning::ZeroCopyRefused {
+            host: window.host.name.clone(),
+            refused: counts.zerocopy_refused,
+            of: counts.zerocopy_calls + counts.zerocopy_refused,
+        });
+    }
+    if io.discarded_bytes.is_some() {
+        warnings.push(Warning::Discarded);
     }
 }
 

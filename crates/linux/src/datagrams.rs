@@ -89,12 +89,7 @@ impl Calls {
             let mut value = [0; 8];
             value[..2].copy_from_slice(&segment.to_ne_bytes());
             let length = HEADER + size_of::<u16>();
-            self.controls.push(Control {
-                length,
-                level: libc::SOL_UDP,
-                kind: UDP_SEGMENT,
-                value,
-            });
+            self.controls.push(Control { length, level: libc::SOL_UDP, kind: UDP_SEGMENT, value });
         }
         for piece in &mut self.pieces {
             let mut header = empty_header();
@@ -239,8 +234,7 @@ mod tests {
     fn nothing_there_would_block() {
         let (_sender, receiver) = pair();
         let mut messages = Vec::new();
-        let result =
-            Calls::default().receive(&receiver, &mut [0; 10], 10, false, &mut messages);
+        let result = Calls::default().receive(&receiver, &mut [0; 10], 10, false, &mut messages);
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(messages, []);
     }

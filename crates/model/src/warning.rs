@@ -33,6 +33,14 @@ pub enum Warning {
     Fallback { host: String, wanted: String, used: String, reason: String },
     /// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
     SharedCpus { machine: String, hosts: u32, cpus: u32 },
+    /// Zero-copy that the kernel made copies for all the same.
+    ZeroCopyCopied { percent: f64 },
+    /// Sends that were to be without a copy and for which the kernel had no means left.
+    ZeroCopyRefused { host: String, refused: u64, of: u64 },
+    /// Received bytes never came to the program.
+    Discarded,
+    /// An option that was set changed nothing.
+    NoEffect { host: String, option: String, reason: String },
     /// Nothing moved in the window.
     NothingMoved,
     /// Connections that did not belong to the run were turned away.
@@ -59,6 +67,10 @@ impl Warning {
             Warning::Profile { .. } => "profile",
             Warning::Fallback { .. } => "fallback",
             Warning::SharedCpus { .. } => "shared-cpus",
+            Warning::ZeroCopyCopied { .. } => "zerocopy-copied",
+            Warning::ZeroCopyRefused { .. } => "zerocopy-refused",
+            Warning::Discarded => "discarded",
+            Warning::NoEffect { .. } => "no-effect",
             Warning::NothingMoved => "nothing-moved",
             Warning::StrangersRefused { .. } => "strangers-refused",
             Warning::MoreWorkersThanCpus { .. } => "more-workers-than-cpus",
@@ -80,12 +92,16 @@ impl Warning {
             | Warning::WindowSkew { host, .. }
             | Warning::ClockOffset { host, .. }
             | Warning::Fallback { host, .. }
+            | Warning::ZeroCopyRefused { host, .. }
+            | Warning::NoEffect { host, .. }
             | Warning::StrangersRefused { host, .. }
             | Warning::MoreWorkersThanCpus { host, .. } => name.clone_into(host),
             Warning::DatagramsLost { .. }
             | Warning::FailedOperations { .. }
             | Warning::Profile { .. }
             | Warning::SharedCpus { .. }
+            | Warning::ZeroCopyCopied { .. }
+            | Warning::Discarded
             | Warning::NothingMoved => {}
         }
         self
@@ -176,6 +192,24 @@ impl std::fmt::Display for Warning {
                 "{hosts} hosts share the {cpus} CPUs of {machine}: the cost is known for the \
                  machine, not for each host"
             ),
+            Warning::ZeroCopyCopied { percent } => write!(
+                f,
+                "the kernel copied {percent:.0}% of what zerocopy sent: it does so on loopback, and \
+                 for devices without scatter-gather"
+            ),
+            Warning::ZeroCopyRefused { host, refused, of } => write!(
+                f,
+                "the kernel of {host} refused {refused} of {of} zerocopy sends, which were made with \
+                 a copy: on {host} raise net.core.optmem_max, or as an ordinary user the limit of \
+                 locked memory (ulimit -l)"
+            ),
+            Warning::Discarded => f.write_str(
+                "discard: received bytes were dropped in the kernel and never copied to the \
+                 receiver, as no program that uses its data can do",
+            ),
+            Warning::NoEffect { host, option, reason } => {
+                write!(f, "{option} had no effect at {host}: {reason}")
+            }
             Warning::NothingMoved => f.write_str("nothing moved in the window"),
             Warning::StrangersRefused { host, connections } => write!(
                 f,

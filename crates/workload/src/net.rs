@@ -5,6 +5,7 @@ use std::io;
 
 use wirecost_model::clock::Nanos;
 
+use crate::payload::Laid;
 use crate::step::{ReceiveCall, SendCall, Step};
 
 /// Whose connection it is.
@@ -70,7 +71,32 @@ pub trait Net {
     /// Those of the system call.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
 
-    /// Receives a piece of a message, or a datagram. `timed` says that the caller will watch the
+    /// Sends a piece of a message from where it stands: all but its first `copied` bytes must stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send_zerocopy(
+        &mut self,
+        socket: &Self::Socket,
+        bytes: &[u8],
+        copied: usize,
+    ) -> io::Result<usize>;
+
+    /// Holds back part segments, or lets them go.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn cork(&mut self, socket: &Self::Socket, on: bool) -> io::Result<()>;
+
+    /// Sends datagrams by one call. Returns how many were sent, at least one.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send_several(&mut self, socket: &Self::Socket, datagrams: &Laid<'_>) -> io::Result<usize>;
+
+    /// Receives a piece of a message, or a datagram. Of calls that keep the bytes to themselves only
+    /// the length comes, of datagrams by [`ReceiveCall::Several`] as much as is looked at. `timed` says that the caller will watch the
     /// time, so the call must not block even where others do.
     ///
     /// # Errors

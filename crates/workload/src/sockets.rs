@@ -1,5 +1,8 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+mod pipes;
+mod ways;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +15,19 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::{sockopt, tcp_info};
+use wirecost_linux::{datagrams, sockopt, tcp_info};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 
 use crate::hello::{self, Hello};
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
 use crate::protocols::{self, Granted, Protocol};
 use crate::step::{ReceiveCall, SendCall, Step};
+use pipes::{Pipe, Sink};
+use ways::Ways;
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -119,6 +126,7 @@ pub struct Socket {
     /// Where sendto sends to.
     peer: Option<SocketAddr>,
     state: State,
+    ways: Ways,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -175,9 +183,15 @@ pub struct Sockets {
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
     mailbox: Arc<Mailbox>,
     /// Open files of `sendfile`, by directory and place.
-    files: HashMap<(String, usize), OwnedFd>,
+    files: HashMap<(String, usize, bool), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
     pub(crate) settings: BTreeSet<Granted>,
+    /// Headers of calls that move several datagrams.
+    calls: datagrams::Calls,
+    pipe: Option<Pipe>,
+    sinks: Vec<Sink>,
+    /// What I/O options did.
+    pub(crate) io: IoCounts,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
     pub(crate) closed_drops: u64,
@@ -213,6 +227,10 @@ impl Sockets {
             files: HashMap::new(),
             paths: common.paths.clone(),
             settings: BTreeSet::new(),
+            calls: datagrams::Calls::default(),
+            pipe: None,
+            sinks: Vec::new(),
+            io: IoCounts::default(),
             closed_retransmits: 0,
             closed_drops: 0,
             strangers: 0,
@@ -286,7 +304,7 @@ impl Sockets {
             true => None,
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
-        Ok(Socket { fd, protocol, peer, state })
+        Ok(Socket { fd, protocol, peer, state, ways: Ways::default() })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -468,6 +486,18 @@ impl Net for Sockets {
         Ok(sent?)
     }
 
+    fn send_zerocopy(&mut self, socket: &Socket, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        self.send_zero_copy(socket, bytes, copied)
+    }
+
+    fn cork(&mut self, socket: &Socket, on: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_tcp_cork(&socket.fd, on)?)
+    }
+
+    fn send_several(&mut self, socket: &Socket, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.send_datagrams(socket, datagrams)
+    }
+
     #[inline]
     fn receive(
         &mut self,
@@ -478,9 +508,29 @@ impl Net for Sockets {
     ) -> io::Result<usize> {
         let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let got = match call {
-            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
-            ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
-            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
+            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer),
+            ReceiveCall::RecvFrom => {
+                rustix::net::recvfrom(&socket.fd, &mut *buffer, flags).map(|(got, ..)| got)
+            }
+            ReceiveCall::Discard => {
+                let flags = flags | RecvFlags::TRUNC;
+                let got = rustix::net::recv(&socket.fd, &mut *buffer, flags).map(|(_, got)| got);
+                self.io.discarded_bytes += got.unwrap_or(0) as u64;
+                got
+            }
+            ReceiveCall::Kept(kept) => return self.keep(socket, buffer, kept, flags),
+            ReceiveCall::Several(receives) => {
+                let wait = self.blocking && !timed;
+                return self.receive_datagram(socket, buffer, receives, wait);
+            }
+            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags).map(|(got, _)| got),
+        };
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => {
+                self.read_notices(socket);
+                return Err(error.into());
+            }
         };
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
             return self.late_greeting(socket, &buffer[..hello::LENGTH]);
@@ -496,17 +546,20 @@ impl Net for Sockets {
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
+        let io = &step.options.io;
         let name = step.options.dir.clone().unwrap_or_default();
-        let key = (name, file);
+        let key = (name, file, io.o_direct);
         if !self.files.contains_key(&key) {
             let path =
                 self.paths.get(&key.0).and_then(|paths| paths.get(file)).ok_or_else(|| {
                     io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {}", key.0))
                 })?;
-            let opened = std::fs::File::open(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            })?;
+            let opened = open_source(path, io.o_direct)?;
             self.files.insert(key.clone(), opened.into());
+        }
+        if io.splice || io.o_direct {
+            let file = rustix::io::dup(&self.files[&key])?;
+            return self.splice_file(socket, &file, offset, length, io.o_direct);
         }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
@@ -514,6 +567,7 @@ impl Net for Sockets {
     }
 
     fn close(&mut self, socket: Socket, _: Owner) {
+        self.read_notices(&socket);
         if !matches!(socket.state, State::Open) {
             self.opening = self.opening.saturating_sub(1);
         }
@@ -588,6 +642,26 @@ impl Sockets {
         }
         Err(io::ErrorKind::Interrupted.into())
     }
+}
+
+/// Opens a file of `sendfile`.
+///
+/// # Errors
+/// Those of open(2), with what to do.
+pub(crate) fn open_source(path: &std::path::Path, direct: bool) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = if direct { rustix::fs::OFlags::DIRECT } else { rustix::fs::OFlags::empty() };
+    let mut options = std::fs::File::options();
+    options.read(true).custom_flags(flags.bits() as i32).open(path).map_err(|error| {
+        let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL) if direct => {
+                ": this file system does not take O_DIRECT; leave out o_direct, or send a file of \
+                 another one"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
+    })
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {

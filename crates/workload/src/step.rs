@@ -10,6 +10,7 @@ use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{Options, Payload, Position, Size, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, ServiceRef, Side};
 
+use crate::calls::{self, Kept, Receives, Sends, SinkPlace, Streamed};
 use crate::draw;
 use crate::flowops;
 use crate::protocols::{self, Protocol};
@@ -33,6 +34,9 @@ pub enum SendCall {
     Write,
     Send,
     SendTo,
+    Streamed(Streamed),
+    /// Datagrams, several by one call.
+    Several(Sends),
 }
 
 /// Which system call receives.
@@ -41,6 +45,11 @@ pub enum ReceiveCall {
     Read,
     Recv,
     RecvFrom,
+    /// Bytes are dropped in the kernel.
+    Discard,
+    Kept(Kept),
+    /// Datagrams, several by one call.
+    Several(Receives),
 }
 
 /// Bytes of each operation of a step.
@@ -187,7 +196,7 @@ pub struct Group {
     pub rows: Vec<Vec<FlowopKey>>,
 }
 
-/// Resolves a group; `payloads` are those of [`payloads()`]. Rows are numbered from `first_rows[phase]`, which is advanced.
+/// Resolves a group; `payloads` are those of [`payloads()`], `sinks` those of [`calls::sinks`]. Rows are numbered from `first_rows[phase]`, which is advanced.
 ///
 /// # Errors
 /// An act that nothing here executes, with what is missing.
@@ -197,10 +206,12 @@ pub fn compile(
     seed: u64,
     files: &[FileSizes],
     payloads: &[Payload],
+    sinks: &[SinkPlace],
     first_rows: &mut [u32],
 ) -> Result<Group, String> {
     let ids = connection_ids(group);
     let protocols = connection_protocols(group);
+    let several = calls::several(group, &protocols);
     let mut phases = Vec::new();
     let mut rows = Vec::new();
     for (number, phase) in group.phases.iter().enumerate() {
@@ -216,6 +227,9 @@ pub fn compile(
                 f.group == group.group && f.phase == number as u32 && f.flowop == act.flowop
             });
             let mut step = step(act, side, &ids, &protocols, sizes)?;
+            let protocol = protocols.get(&act.options.conn.first).copied();
+            let receives = calls::of_range(&several, act);
+            step.action = calls::chosen(step.action, &act.options, protocol, receives, sinks);
             step.key =
                 draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
             let payload = payloads.iter().position(|payload| *payload == act.options.payload);
@@ -397,7 +411,7 @@ fn step(
         row: 0,
         first,
         last,
-        count: options.count.max(1) * options.repeat.max(1),
+        count: options.count.max(1) * options.repeat.max(1) * calls::datagrams(options, protocol),
         length,
         unit,
         timeout: options.timeout.map(nanos).or(default_timeout),

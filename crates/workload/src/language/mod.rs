@@ -7,6 +7,7 @@
 mod error;
 mod escape;
 mod flowop;
+mod io;
 mod lexer;
 mod names;
 mod note;

@@ -89,6 +89,8 @@ const WAIT: &[&str] = &[
     "sendfilev",
 ];
 const FILE: &[&str] = &["sendfile", "sendfilev"];
+const STREAM: &[&str] = &["read", "write", "send", "recv"];
+const STREAM_OR_FILE: &[&str] = &["read", "write", "send", "recv", "sendfile", "sendfilev"];
 const ANY: &[&str] = &[];
 
 const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
@@ -282,6 +284,111 @@ pub static ALL: &[OptionDef] = &[
         help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
         value: ValueKind::Dscp,
     },
+    OptionDef {
+        name: "notsent_lowat",
+        applies: OPEN,
+        help: "TCP_NOTSENT_LOWAT: bytes not sent yet, above which no more are taken",
+        value: ValueKind::Integer {
+            min: 1,
+            max: INT_MAX,
+            set: |o, v| o.notsent_lowat = small(v),
+            get: |o| o.notsent_lowat.map(u64::from),
+        },
+    },
+    OptionDef {
+        name: "busy_poll",
+        applies: OPEN,
+        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device itself",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.busy_poll = asked(v).and_then(small),
+            get: |o| o.busy_poll.map(u64::from),
+        },
+    },
+    // By which way of the kernel bytes come and go.
+    flag(
+        "tcp_cork",
+        STREAM,
+        "the sender holds back part segments (TCP_CORK) until the last of count messages",
+        |o| o.io.tcp_cork = true,
+        |o| o.io.tcp_cork,
+    ),
+    flag(
+        "zerocopy",
+        STREAM,
+        "the sender's pages go out without a copy (MSG_ZEROCOPY), where the path allows it",
+        |o| o.io.zerocopy = true,
+        |o| o.io.zerocopy,
+    ),
+    OptionDef {
+        name: "gso",
+        applies: MOVE,
+        help: "datagrams of one message that the kernel cuts apart (UDP_SEGMENT), each of size",
+        value: ValueKind::Integer {
+            min: 0,
+            max: wirecost_linux::datagrams::MOST_SEGMENTS,
+            set: |o, v| o.io.gso = asked(v).and_then(small),
+            get: |o| o.io.gso.map(u64::from),
+        },
+    },
+    flag(
+        "gro",
+        MOVE,
+        "the receiver lets the kernel join datagrams (UDP_GRO)",
+        |o| o.io.gro = true,
+        |o| o.io.gro,
+    ),
+    OptionDef {
+        name: "batch",
+        applies: MOVE,
+        help: "messages of one call (sendmmsg, recvmmsg), so many an execution",
+        value: ValueKind::Integer {
+            min: 0,
+            max: wirecost_linux::datagrams::MOST_MESSAGES as u64,
+            set: |o, v| o.io.batch = asked(v).and_then(small),
+            get: |o| o.io.batch.map(u64::from),
+        },
+    },
+    flag(
+        "discard",
+        STREAM,
+        "the receiver's kernel drops the bytes (MSG_TRUNC) instead of copying them",
+        |o| o.io.discard = true,
+        |o| o.io.discard,
+    ),
+    flag(
+        "splice",
+        STREAM_OR_FILE,
+        "bytes go through a pipe: from the receiver's socket to its sink, from sendfile's file",
+        |o| o.io.splice = true,
+        |o| o.io.splice,
+    ),
+    text(
+        "sink",
+        STREAM,
+        "directory where the receiver keeps what it receives, in a file for each worker",
+        |o, v| o.io.sink = filled(v),
+        |o| o.io.sink.as_deref(),
+    ),
+    OptionDef {
+        name: "sink_size",
+        applies: STREAM,
+        help: "bytes of a file of sink, 64m without it; then it is written anew from its beginning",
+        value: ValueKind::Integer {
+            min: 1 << 20,
+            max: INT_MAX,
+            set: |o, v| o.io.sink_size = Some(v),
+            get: |o| o.io.sink_size,
+        },
+    },
+    flag(
+        "o_direct",
+        STREAM_OR_FILE,
+        "files of sink and sendfile are written and read past the page cache (O_DIRECT)",
+        |o| o.io.o_direct = true,
+        |o| o.io.o_direct,
+    ),
     // What the bytes are.
     OptionDef {
         name: "payload",
@@ -315,7 +422,7 @@ pub static ALL: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call"),
+    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call of SCTP"),
     unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
     unbuilt("cipher", OPEN, Form::Text, "TLS cipher"),
     unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),

@@ -23,13 +23,14 @@ use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
 use wirecost_model::program::Program;
 use wirecost_model::warning::Warning;
 
+use crate::calls;
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
 use crate::protocols::Granted;
 use crate::record::WorkerCounters;
-use crate::sockets::{Common, Mailbox, Sockets, Token, register};
+use crate::sockets::{Common, Mailbox, Sockets, Token, open_source, register};
 use crate::step::{self, Group};
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
@@ -241,12 +242,14 @@ impl Load {
             self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
         let mut first_rows = vec![0; phases];
         let payloads = step::payloads(&self.plan.program);
+        let sinks = calls::sinks(&self.plan.program);
         let mut groups = Vec::new();
         for group in &self.plan.program.groups {
             let side = self.plan.program.side;
             let seed = self.plan.seed;
-            let compiled = step::compile(group, side, seed, &files, &payloads, &mut first_rows)
-                .map_err(LoadError::Plan)?;
+            let compiled =
+                step::compile(group, side, seed, &files, &payloads, &sinks, &mut first_rows)
+                    .map_err(LoadError::Plan)?;
             groups.push(compiled);
         }
         self.rows = (0..phases)
@@ -405,6 +408,7 @@ impl Load {
             result.fairness.merge(&report.fairness);
             result.receive_buffer_drops += report.drops;
             result.verify_failures += report.verify_failures;
+            result.io.add(report.io);
             result.unfinished_strands += report.unfinished;
             result.buffer_bytes += report.buffer_bytes;
             strangers += report.strangers;
@@ -469,6 +473,8 @@ fn start_worker(
     let wanted = services.own_addresses(&mine);
     let common = common.clone();
     let payloads = step::payloads(&plan.program);
+    let sinks = calls::sinks(&plan.program);
+    let workers = placement.workers();
     let message = largest_message(&plan.program);
     let seed = plan.seed;
     let epoll_engine = plan.engine == EngineKind::Epoll;
@@ -504,6 +510,7 @@ fn start_worker(
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let run = common.run;
             let mut sockets = Sockets::new(&common, poll);
+            sockets.open_sinks(&sinks, number, workers)?;
             let announced = services::listen(&mut sockets, &wanted)?;
             let worker = Worker::new(number, sockets, patterns, buffer, outlet);
             Ok((worker, kept, announced, run))
@@ -567,6 +574,11 @@ impl Files {
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    if act.options.io.o_direct {
+                        for (path, _) in &found {
+                            open_source(path, true).map_err(LoadError::system("sendfile"))?;
+                        }
+                    }
                     if found.is_empty() {
                         let message = format!("{}: {dir} has no file to send", act.at);
                         return Err(LoadError::Plan(message));

@@ -26,7 +26,11 @@ fn set(socket: &Socket, options: &Options) -> io::Result<()> {
     if options.tcp_nodelay {
         socket.set_tcp_nodelay(true)?;
     }
-    Ok(())
+    set_lowat(&SockRef::from(socket), options)
+}
+
+fn set_lowat(socket: &SockRef<'_>, options: &Options) -> io::Result<()> {
+    options.notsent_lowat.map_or(Ok(()), |bytes| socket.set_tcp_notsent_lowat(bytes))
 }
 
 impl Protocol for Tcp {
@@ -70,6 +74,8 @@ impl Protocol for Tcp {
         if options.tcp_nodelay {
             SockRef::from(socket).set_tcp_nodelay(true)?;
         }
+        set_lowat(&SockRef::from(socket), options)?;
+        inet::set_busy_poll(socket, options);
         Ok(())
     }
 
@@ -81,6 +87,13 @@ impl Protocol for Tcp {
                 name: "mss",
                 asked: asked.to_string(),
                 granted: mss.to_string(),
+            });
+        }
+        if let (Some(asked), Ok(bytes)) = (options.notsent_lowat, socket.tcp_notsent_lowat()) {
+            settings.push(Granted {
+                name: "notsent_lowat",
+                asked: asked.to_string(),
+                granted: bytes.to_string(),
             });
         }
         if let (Some(asked), Ok(name)) = (&options.cc, socket.tcp_congestion()) {

@@ -7,6 +7,7 @@ use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
 
 use crate::draw;
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
 use crate::protocols;
 use crate::step::{ReceiveCall, SendCall, Step};
 
@@ -59,6 +60,7 @@ struct End {
     opens: Nanos,
     closes: Nanos,
     opening: bool,
+    corked: bool,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -208,6 +210,7 @@ impl Net for SimNet {
                 opens,
                 closes: Nanos::MAX,
                 opening: other == there,
+                corked: false,
                 incoming: VecDeque::new(),
             });
         }
@@ -253,6 +256,34 @@ impl Net for SimNet {
             return Ok(self.send_datagram(socket, bytes));
         }
         self.send_stream(socket, bytes)
+    }
+
+    fn send_zerocopy(&mut self, socket: &usize, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        assert!(copied <= bytes.len());
+        self.send(socket, bytes, SendCall::Send)
+    }
+
+    fn cork(&mut self, &socket: &usize, on: bool) -> io::Result<()> {
+        self.spend();
+        let end = &mut self.ends[socket];
+        assert!(end.open && end.corked != on, "corked {} while it is", on);
+        end.corked = on;
+        Ok(())
+    }
+
+    fn send_several(&mut self, &socket: &usize, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.spend();
+        let messages: Vec<usize> = datagrams.messages().collect();
+        // The kernel may take fewer messages than it is given, but none in part.
+        let taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
+        let taken = datagrams.datagrams(taken);
+        let mut rest = datagrams.bytes;
+        for &length in &datagrams.lengths[..taken] {
+            let (datagram, behind) = rest.split_at(length);
+            self.send_datagram(socket, datagram);
+            rest = behind;
+        }
+        Ok(taken)
     }
 
     fn receive(

@@ -140,14 +140,32 @@ impl<S> Strand<S> {
             }
             Err(error) => return Err(error),
         };
-        context.record.sent(step.row, conn.connector, sent);
+        let connector = conn.connector;
+        self.sent(step, phase, (sent, connector), stamp.is_some(), context);
+        Ok(None)
+    }
+
+    /// So many bytes of the operation under way have been sent.
+    #[inline]
+    pub(super) fn sent<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        (sent, connector): (u64, bool),
+        stamped: bool,
+        context: &mut Context<'_, N>,
+    ) {
+        context.record.sent(step.row, connector, sent);
         self.engaged = true;
         self.bytes += sent;
         self.moved += sent;
         self.pass(step, sent);
         if self.moved >= self.length {
-            if stamp.is_some() && step.unit.is_none() {
-                self.conn()?.sent += 1;
+            if stamped
+                && step.unit.is_none()
+                && let Some(conn) = &mut self.conns[self.slot as usize]
+            {
+                conn.sent += 1;
             }
             if step.datagram {
                 context.record.counters.datagrams_sent.add(1);
@@ -156,7 +174,6 @@ impl<S> Strand<S> {
             let now = context.net.now();
             self.complete(step, phase, now, context);
         }
-        Ok(None)
     }
 
     pub(super) fn send_file<N: Net<Socket = S>>(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Conns, Flowop, Group, Options, Payload, Position, Profile, Size, Transaction, Until,
+    Conns, Flowop, Group, Io, Options, Payload, Position, Profile, Size, Transaction, Until,
 };
 
 use super::super::names::{flowop_names, protocol_names};
@@ -85,6 +85,19 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn io()(
+        flags in any::<[bool; 6]>(),
+        gso in of(1..=64u32),
+        batch in of(1..=1024u32),
+        sink in of(text()),
+        sink_size in of((1u64 << 20)..=i32::MAX as u64),
+    ) -> Io {
+        let [tcp_cork, zerocopy, gro, discard, splice, o_direct] = flags;
+        Io { tcp_cork, zerocopy, gso, gro, batch, discard, splice, sink, sink_size, o_direct }
+    }
+}
+
+prop_compose! {
     fn options()(
         numbers in numbers(),
         remotehost in of(text()),
@@ -94,11 +107,15 @@ prop_compose! {
         dir in of(text()),
         payload in payload(),
         flags in any::<[bool; 5]>(),
+        busy_poll in of(1..1000u32),
+        notsent_lowat in of(1..1_000_000u32),
+        io in io(),
         unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
     ) -> Options {
         let [tcp_nodelay, busy, non_blocking, canfail, verify] = flags;
         Options {
             remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
+            busy_poll, notsent_lowat, io,
             protocol: protocol.map(str::to_owned),
             unbuilt: unbuilt.into_values().collect(),
             ..numbers

@@ -1,0 +1,185 @@
+//! Which system calls a flowop's I/O options make of its transfers, and which options a protocol has
+//! a use for.
+
+use std::collections::BTreeMap;
+
+use wirecost_model::profile::{Io, Options};
+use wirecost_model::program::{Act, GroupProgram, Program};
+
+use crate::flowops;
+use crate::protocols::Protocol;
+use crate::step::{Action, ReceiveCall, SendCall};
+
+/// A stream's messages by other means than a copying call for each piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Streamed {
+    /// Part segments wait until the last message of the flowop's turn.
+    pub cork: bool,
+    pub zerocopy: bool,
+}
+
+/// How many datagrams one call sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sends {
+    pub messages: u16,
+    /// Datagrams that the kernel cuts each message into.
+    pub segments: u16,
+}
+
+/// How many datagrams one call receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receives {
+    pub messages: u16,
+    /// Whether one message may be several datagrams.
+    pub joined: bool,
+    /// Room for a datagram, bytes.
+    pub place: u32,
+    /// Whether all of a datagram is looked at, or its number only.
+    pub whole: bool,
+}
+
+/// Where the bytes of a stream go that are not only received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Place in [`sinks`]; none: they are dropped after the pipe.
+    pub sink: Option<u16>,
+    /// By way of a pipe, so that they never enter this program.
+    pub splice: bool,
+}
+
+/// A directory for what is received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkPlace {
+    pub directory: String,
+    /// Of all files of one host together.
+    pub bytes: u64,
+    pub direct: bool,
+}
+
+/// Bytes of the files of a sink, unless the profile says otherwise.
+const SINK_BYTES: u64 = 64 << 20;
+
+/// The largest message that GRO makes.
+const JOINED: u32 = 64 << 10;
+
+/// Protocols that an option has an effect on; none where it is not one of these.
+pub fn protocols_of(option: &str) -> Option<&'static [&'static str]> {
+    Some(match option {
+        "zerocopy" | "tcp_cork" | "discard" | "notsent_lowat" => &["tcp"],
+        "splice" | "sink" | "sink_size" | "o_direct" => &["tcp", "unix"],
+        "gso" | "gro" | "batch" => &["udp"],
+        "busy_poll" => &["tcp", "udp"],
+        _ => return None,
+    })
+}
+
+fn has(option: &str, protocol: Option<&dyn Protocol>) -> bool {
+    let of = protocols_of(option).unwrap_or_default();
+    protocol.is_some_and(|protocol| of.contains(&protocol.name()))
+}
+
+/// Datagrams of one execution of a flowop, where it moves datagrams.
+pub fn datagrams(options: &Options, protocol: Option<&dyn Protocol>) -> u64 {
+    if has("batch", protocol) { options.io.datagrams() } else { 1 }
+}
+
+/// What a flowop's action is with its options.
+pub fn chosen(
+    action: Action,
+    options: &Options,
+    protocol: Option<&dyn Protocol>,
+    receives: Option<Receives>,
+    sinks: &[SinkPlace],
+) -> Action {
+    let io = &options.io;
+    match action {
+        Action::Send(_) if has("batch", protocol) && io.datagrams() > 1 => {
+            let number = |of: Option<u32>| of.map_or(1, |n| n.clamp(1, u16::MAX.into()) as u16);
+            let (messages, segments) = (number(io.batch), number(io.gso));
+            Action::Send(SendCall::Several(Sends { messages, segments }))
+        }
+        Action::Send(_) if has("zerocopy", protocol) && (io.zerocopy || io.tcp_cork) => {
+            let streamed = Streamed { cork: io.tcp_cork, zerocopy: io.zerocopy };
+            Action::Send(SendCall::Streamed(streamed))
+        }
+        Action::Receive(call) if receives.is_some() => {
+            Action::Receive(receives.map_or(call, ReceiveCall::Several))
+        }
+        Action::Receive(_) if has("discard", protocol) && io.discard => {
+            Action::Receive(ReceiveCall::Discard)
+        }
+        Action::Receive(_) if has("sink", protocol) && (io.splice || io.sink.is_some()) => {
+            let place = sink_place(io);
+            let sink = sinks.iter().position(|sink| Some(sink) == place.as_ref());
+            let sink = sink.and_then(|sink| u16::try_from(sink).ok());
+            Action::Receive(ReceiveCall::Kept(Kept { sink, splice: io.splice }))
+        }
+        action => action,
+    }
+}
+
+fn sink_place(io: &Io) -> Option<SinkPlace> {
+    let directory = io.sink.clone()?;
+    Some(SinkPlace { directory, bytes: io.sink_size.unwrap_or(SINK_BYTES), direct: io.o_direct })
+}
+
+/// Where a host keeps what it receives.
+pub fn sinks(program: &Program) -> Vec<SinkPlace> {
+    let mut sinks = Vec::new();
+    for act in crate::step::acts(program).filter(|act| receives(act)) {
+        sinks.extend(sink_place(&act.options.io).filter(|place| !sinks.contains(place)));
+    }
+    sinks
+}
+
+fn receives(act: &Act) -> bool {
+    flowops::find(&act.kind).is_some_and(|f| matches!(f.action(), Action::Receive(_)))
+}
+
+/// Connections, by id, whose datagrams are received several at a time. What one call receives may be
+/// more than one flowop wants: all flowops of a connection receive in the same way.
+pub fn several(
+    group: &GroupProgram,
+    protocols: &BTreeMap<u32, &'static dyn Protocol>,
+) -> BTreeMap<u32, Receives> {
+    let mut several: BTreeMap<u32, Receives> = BTreeMap::new();
+    let acts = || group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    for act in acts().filter(|act| receives(act)) {
+        let options = &act.options;
+        for id in options.conn.first..=options.conn.last {
+            if !has("batch", protocols.get(&id).copied()) {
+                continue;
+            }
+            let messages = options.io.batch.unwrap_or(1).clamp(1, u16::MAX.into()) as u16;
+            let size = options.size.map_or(0, |size| size.max()).min(u64::from(JOINED)) as u32;
+            let receives = several.entry(id).or_insert(Receives {
+                messages: 1,
+                joined: false,
+                place: crate::hello::LENGTH as u32,
+                whole: false,
+            });
+            receives.messages = receives.messages.max(messages);
+            receives.joined |= options.io.gro;
+            receives.place = receives.place.max(size.next_multiple_of(64));
+            receives.whole |= options.verify;
+        }
+    }
+    several.retain(|_, receives| receives.messages > 1 || receives.joined);
+    for receives in several.values_mut().filter(|receives| receives.joined) {
+        receives.place = JOINED;
+    }
+    several
+}
+
+/// The same for a range of connections: what is enough for each of them.
+pub fn of_range(several: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives> {
+    let conns = act.options.conn;
+    let mut of = several.range(conns.first..=conns.last).map(|(_, receives)| *receives);
+    let first = of.next()?;
+    Some(of.fold(first, |a, b| Receives {
+        messages: a.messages.max(b.messages),
+        joined: a.joined || b.joined,
+        place: a.place.max(b.place),
+        whole: a.whole || b.whole,
+    }))
+}

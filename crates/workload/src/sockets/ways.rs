@@ -1,0 +1,208 @@
+//! What only sockets with I/O options keep, and what those options did.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use wirecost_linux::datagrams::{self, Message};
+use wirecost_linux::zerocopy;
+
+use super::{Socket, Sockets};
+use crate::calls::Receives;
+use crate::hello;
+use crate::payload::{Laid, STAMP};
+
+/// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until then.
+const NOTICES: u64 = 32;
+
+/// Made when a socket first needs it: most never do.
+#[derive(Debug, Default)]
+pub(super) struct Ways(OnceCell<Box<Way>>);
+
+#[derive(Debug, Default)]
+struct Way {
+    /// Whether the kernel agreed to zero-copy; none before it was asked.
+    zerocopy: Cell<Option<bool>>,
+    /// Zero-copy calls whose pages the kernel may still hold.
+    pending: Cell<u64>,
+    received: RefCell<Received>,
+}
+
+/// Datagrams that have been received and not been taken.
+#[derive(Debug, Default)]
+struct Received {
+    buffer: Vec<u8>,
+    messages: Vec<Message>,
+    /// The message under way, and what has been taken of it.
+    next: usize,
+    taken: usize,
+}
+
+impl Received {
+    /// The next datagram's place in the buffer.
+    fn take(&mut self) -> Option<(usize, usize)> {
+        let message = *self.messages.get(self.next)?;
+        let length = message.segment.min(message.length - self.taken);
+        let start = message.start + self.taken;
+        self.taken += length;
+        // A datagram may be empty; a message of several has none that is.
+        if self.taken >= message.length {
+            self.next += 1;
+            self.taken = 0;
+        }
+        Some((start, length))
+    }
+}
+
+impl Ways {
+    fn get(&self) -> &Way {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl Sockets {
+    pub(super) fn send_zero_copy(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        copied: usize,
+    ) -> io::Result<usize> {
+        let (head, rest) = bytes.split_at(copied);
+        if !head.is_empty() {
+            let more = if rest.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
+            let sent = rustix::net::send(&socket.fd, head, more | SendFlags::NOSIGNAL)?;
+            if sent < head.len() || rest.is_empty() {
+                return Ok(sent);
+            }
+        }
+        match self.send_rest(socket, rest) {
+            Ok(sent) => Ok(head.len() + sent),
+            Err(error) if !head.is_empty() && error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(head.len())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send_rest(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        let way = socket.ways.get();
+        let allowed = match way.zerocopy.get() {
+            Some(allowed) => allowed,
+            None => {
+                let allowed = zerocopy::allow(&socket.fd).is_ok();
+                way.zerocopy.set(Some(allowed));
+                allowed
+            }
+        };
+        let mut sent =
+            if allowed { zerocopy::send(&socket.fd, bytes) } else { Err(Errno::NOBUFS.into()) };
+        if is_no_room(&sent) && way.pending.get() > 0 {
+            self.read_notices(socket);
+            sent = zerocopy::send(&socket.fd, bytes);
+        }
+        if is_no_room(&sent) {
+            let sent = rustix::net::send(&socket.fd, bytes, SendFlags::NOSIGNAL)?;
+            self.io.zerocopy_refused += 1;
+            return Ok(sent);
+        }
+        match &sent {
+            Ok(_) => {
+                self.io.zerocopy_calls += 1;
+                way.pending.set(way.pending.get() + 1);
+                if way.pending.get().is_multiple_of(NOTICES) {
+                    self.read_notices(socket);
+                }
+            }
+            Err(_) => self.read_notices(socket),
+        }
+        sent
+    }
+
+    /// Reads what the kernel has to say of earlier zero-copy calls. Unread notices would also wake
+    /// who waits for the socket, again and again.
+    #[cold]
+    pub(super) fn read_notices(&mut self, socket: &Socket) {
+        let Some(way) = socket.ways.0.get() else { return };
+        while way.pending.get() > 0
+            && let Ok(Some(done)) = zerocopy::completion(&socket.fd)
+        {
+            let calls = u64::from(done.calls);
+            self.io.zerocopy_completed += calls;
+            self.io.zerocopy_copied += if done.copied { calls } else { 0 };
+            way.pending.set(way.pending.get().saturating_sub(calls));
+        }
+    }
+
+    /// At the end of a phase: reads what there is to know of these sockets, and writes what is in
+    /// memory yet.
+    pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
+        for socket in sockets {
+            self.read_notices(socket);
+        }
+        // What fails now has been written before, or failed before.
+        let _ = self.flush_sinks();
+    }
+
+    pub(super) fn send_datagrams(
+        &mut self,
+        socket: &Socket,
+        datagrams: &Laid<'_>,
+    ) -> io::Result<usize> {
+        let first = datagrams.lengths.first().copied().unwrap_or(0);
+        let segment = (datagrams.segments > 1).then_some(first as u16);
+        let messages = datagrams.messages();
+        let sent = self.calls.send(&socket.fd, datagrams.bytes, messages, segment)?;
+        let sent = datagrams.datagrams(sent);
+        self.io.send_calls += 1;
+        self.io.sent_datagrams += sent as u64;
+        Ok(sent)
+    }
+
+    /// The next datagram: one that an earlier call has received, else what one more call brings.
+    pub(super) fn receive_datagram(
+        &mut self,
+        socket: &Socket,
+        buffer: &mut [u8],
+        receives: Receives,
+        wait: bool,
+    ) -> io::Result<usize> {
+        let way = socket.ways.get();
+        let mut received = way.received.borrow_mut();
+        let received = &mut *received;
+        let (start, length) = match received.take() {
+            Some(place) => place,
+            None => {
+                let place = receives.place as usize;
+                if received.buffer.is_empty() {
+                    if receives.joined {
+                        datagrams::allow_joining(&socket.fd)?;
+                    }
+                    received.buffer = vec![0; place * usize::from(receives.messages)];
+                }
+                received.messages.clear();
+                received.next = 0;
+                let (buffer, messages) = (&mut received.buffer, &mut received.messages);
+                self.calls.receive(&socket.fd, buffer, place, wait, messages)?;
+                self.io.receive_calls += 1;
+                self.io.received_messages += received.messages.len() as u64;
+                received.take().ok_or(io::ErrorKind::WouldBlock)?
+            }
+        };
+        let datagram = &received.buffer[start..start + length];
+        if hello::is_greeting(datagram) {
+            let mut greeting = [0; hello::LENGTH];
+            greeting.copy_from_slice(&datagram[..hello::LENGTH]);
+            return self.late_greeting(socket, &greeting);
+        }
+        self.io.received_datagrams += 1;
+        let looked_at = if receives.whole { length } else { length.min(STAMP) };
+        let looked_at = looked_at.min(buffer.len());
+        buffer[..looked_at].copy_from_slice(&datagram[..looked_at]);
+        Ok(length)
+    }
+}
+
+fn is_no_room(result: &io::Result<usize>) -> bool {
+    result.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()))
+}
