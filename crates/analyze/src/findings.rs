@@ -220,13 +220,42 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     }
     let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
-        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops });
+        let joined = outcome
+            .hosts
+            .iter()
+            .filter_map(|host| window::result(host, phase))
+            .any(|r| r.io.received_datagrams > r.io.received_messages);
+        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops, joined });
     }
 }
 
 /// Where an I/O option did not do what it is for, or makes a figure that others must not be compared
 /// with.
 fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    for window in windows {
+        let counts = &window.phase.io;
+        let mut no_effect = |option: &str, reason: &str| {
+            let (host, option) = (window.host.name.clone(), option.to_owned());
+            warnings.push(Warning::NoEffect { host, option, reason: reason.to_owned() });
+        };
+        if counts.polling > 0 && counts.polled == 0 {
+            no_effect(
+                "busy_poll",
+                "no packet came by a device that can be polled; loopback is none",
+            );
+        }
+        let has =
+            |name: &str| run.settings.iter().any(|s| s.name == name && s.host == window.host.name);
+        let one_each =
+            counts.received_datagrams > 0 && counts.received_messages >= counts.received_datagrams;
+        if has("gro") && one_each {
+            no_effect(
+                "gro",
+                "the kernel joined no datagrams: the sender is to use gso, or the device to do GRO \
+                 (ethtool -K DEVICE gro on)",
+            );
+        }
+    }
     let Some(io) = &run.io else { return };
     if let Some(share) = io.zerocopy.as_ref().and_then(|zerocopy| zerocopy.copied_share)
         && share >= COPIED

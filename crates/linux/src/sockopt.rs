@@ -88,6 +88,34 @@ pub fn busy_poll(socket: impl AsFd) -> io::Result<(u32, bool)> {
     Ok((u32::try_from(microseconds).unwrap_or(0), prefers))
 }
 
+/// `struct epoll_params`, <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/eventpoll.h#L88>.
+#[repr(C)]
+struct EpollParams {
+    busy_poll_microseconds: u32,
+    busy_poll_budget: u16,
+    prefer_busy_poll: u8,
+    pad: u8,
+}
+
+/// The same for waits on an epoll instance (EPIOCSPARAMS, since Linux 6.9), which do not look at what
+/// its sockets are set to.
+///
+/// # Errors
+/// Those of ioctl(2): `ENOTTY` before 6.9.
+pub fn set_epoll_busy_poll(epoll: impl AsFd, microseconds: u32) -> io::Result<()> {
+    let params = EpollParams {
+        busy_poll_microseconds: microseconds.min(i32::MAX as u32),
+        // What more takes needs CAP_NET_ADMIN (NAPI_POLL_WEIGHT).
+        busy_poll_budget: 64,
+        prefer_busy_poll: 1,
+        pad: 0,
+    };
+    let fd = epoll.as_fd().as_raw_fd();
+    // SAFETY: the kernel only reads the structure that the request is defined with.
+    let result = unsafe { libc::ioctl(fd, libc::EPIOCSPARAMS as _, &raw const params) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The NAPI instance that the socket's last packet came by (SO_INCOMING_NAPI_ID); none where it came
 /// by none that can be polled, as on loopback.
 ///

@@ -94,11 +94,14 @@ pub struct IoCounts {
     pub spliced_bytes: u64,
     /// Received bytes that were written to files.
     pub sink_bytes: u64,
+    /// Sockets with `busy_poll`, and those of them that a device brought packets to.
+    pub polling: u64,
+    pub polled: u64,
 }
 
 impl IoCounts {
     /// The fields, for what is done to each.
-    fn fields(&mut self) -> [&mut u64; 12] {
+    fn fields(&mut self) -> [&mut u64; 14] {
         [
             &mut self.zerocopy_calls,
             &mut self.zerocopy_completed,
@@ -112,6 +115,8 @@ impl IoCounts {
             &mut self.discarded_bytes,
             &mut self.spliced_bytes,
             &mut self.sink_bytes,
+            &mut self.polling,
+            &mut self.polled,
         ]
     }
 

@@ -17,8 +17,9 @@ pub enum Warning {
     UnaccountedCpu { host: String, percent: f64 },
     /// Programs that are not part of the run used CPU time, which is in its cost.
     ForeignCpu { host: String, percent: f64, programs: Vec<String> },
-    /// Datagrams were lost; where, as far as the hosts can tell.
-    DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64 },
+    /// Datagrams were lost; where, as far as the hosts can tell. Where datagrams came `joined`, a drop
+    /// may be of several.
+    DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64, joined: bool },
     /// Operations failed and `canfail` let the strand go on.
     FailedOperations { failed: u64, timeouts: u64 },
     /// Strands had to be cut off at the end of a phase.
@@ -151,14 +152,15 @@ impl std::fmt::Display for Warning {
                  includes it: end them, or give the run CPUs of its own",
                 programs.join(", ")
             ),
-            Warning::DatagramsLost { lost, sent, receive_buffer_drops } => {
+            Warning::DatagramsLost { lost, sent, receive_buffer_drops, joined } => {
                 let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
                 write!(f, "{lost} of {sent} datagrams were lost ({share:.2}%)")?;
                 if *receive_buffer_drops > 0 {
                     write!(
                         f,
-                        ", {receive_buffer_drops} of them dropped by full receive buffers: raise \
-                         wndsz or lower the rate"
+                        ", {}{receive_buffer_drops} of them dropped by full receive buffers: raise \
+                         wndsz or lower the rate",
+                        if *joined { "at least " } else { "" }
                     )?;
                 }
                 Ok(())

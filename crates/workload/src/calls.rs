@@ -1,13 +1,14 @@
 //! Which system calls a flowop's I/O options make of its transfers, and which options a protocol has
 //! a use for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::profile::{Io, Options};
 use wirecost_model::program::{Act, GroupProgram, Program};
 
 use crate::flowops;
-use crate::protocols::Protocol;
+use crate::language;
+use crate::protocols::{Granted, Protocol};
 use crate::step::{Action, ReceiveCall, SendCall};
 
 /// A stream's messages by other means than a copying call for each piece.
@@ -134,6 +135,37 @@ pub fn sinks(program: &Program) -> Vec<SinkPlace> {
 
 fn receives(act: &Act) -> bool {
     flowops::find(&act.kind).is_some_and(|f| matches!(f.action(), Action::Receive(_)))
+}
+
+/// The I/O options of a host's flowops, as far as they are this end's part: the sender's or the
+/// receiver's.
+pub fn settings(program: &Program) -> BTreeSet<Granted> {
+    let mut settings = BTreeSet::new();
+    for group in &program.groups {
+        let protocols = crate::step::connection_protocols(group);
+        for act in group.phases.iter().flatten().flat_map(|phase| &phase.acts) {
+            let action = flowops::find(&act.kind).map(|flowop| flowop.action());
+            let names: &[&str] = match action {
+                Some(Action::Send(_)) => &["tcp_cork", "zerocopy", "gso", "batch"],
+                Some(Action::Receive(_)) => {
+                    &["gro", "batch", "discard", "splice", "sink", "sink_size", "o_direct"]
+                }
+                Some(Action::SendFile) => &["splice", "o_direct"],
+                _ => continue,
+            };
+            let protocol = protocols.get(&act.options.conn.first).copied();
+            for option in names.iter().filter_map(|name| language::find_option(name)) {
+                if let Some(written) = option.written(&act.options)
+                    && has(option.name, protocol)
+                {
+                    let value = if written.is_empty() { "on".to_owned() } else { written };
+                    let (asked, granted) = (value.clone(), value);
+                    settings.insert(Granted { name: option.name, asked, granted });
+                }
+            }
+        }
+    }
+    settings
 }
 
 /// Connections, by id, whose datagrams are received several at a time. What one call receives may be

@@ -190,6 +190,10 @@ pub struct Sockets {
     calls: datagrams::Calls,
     pipe: Option<Pipe>,
     sinks: Vec<Sink>,
+    /// Whether any connection has `busy_poll`.
+    polls: bool,
+    /// The longest `busy_poll`, which waits on epoll keep to.
+    epoll_polls: u32,
     /// What I/O options did.
     pub(crate) io: IoCounts,
     /// Of connections that are closed.
@@ -230,6 +234,8 @@ impl Sockets {
             calls: datagrams::Calls::default(),
             pipe: None,
             sinks: Vec::new(),
+            polls: false,
+            epoll_polls: 0,
             io: IoCounts::default(),
             closed_retransmits: 0,
             closed_drops: 0,
@@ -316,6 +322,14 @@ impl Sockets {
     }
 
     fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
+        self.polls |= options.busy_poll.is_some();
+        if let (Some(microseconds), Some(epoll)) = (options.busy_poll, &self.epoll)
+            && microseconds > self.epoll_polls
+        {
+            self.epoll_polls = microseconds;
+            // Before Linux 6.9 there is net.core.busy_poll for all of the host.
+            let _ = sockopt::set_epoll_busy_poll(epoll, microseconds);
+        }
         for setting in socket.protocol.granted(&socket.fd, options) {
             self.settings.insert(setting);
         }

@@ -351,7 +351,7 @@ fn connection_ids(group: &GroupProgram) -> Vec<u32> {
     ids
 }
 
-fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
+pub(crate) fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
     let mut of_id = BTreeMap::new();
     for act in acts_of_group(group).filter(|act| act.service.is_some()) {
         if let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) {

@@ -213,6 +213,7 @@ impl Load {
             files: files.sizes.clone(),
         };
         warnings.dedup();
+        let settings = calls::settings(&plan.program);
         let load = Load {
             plan,
             handles,
@@ -223,7 +224,7 @@ impl Load {
             groups: Arc::new([]),
             rows: Vec::new(),
             phase: None,
-            settings: BTreeSet::new(),
+            settings,
             warnings,
         };
         Ok((load, prepared))

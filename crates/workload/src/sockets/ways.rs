@@ -6,12 +6,13 @@ use std::io;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use wirecost_linux::datagrams::{self, Message};
-use wirecost_linux::zerocopy;
+use wirecost_linux::{sockopt, zerocopy};
 
 use super::{Socket, Sockets};
 use crate::calls::Receives;
 use crate::hello;
 use crate::payload::{Laid, STAMP};
+use crate::protocols::Granted;
 
 /// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until then.
 const NOTICES: u64 = 32;
@@ -91,6 +92,10 @@ impl Sockets {
             Some(allowed) => allowed,
             None => {
                 let allowed = zerocopy::allow(&socket.fd).is_ok();
+                if !allowed {
+                    let (asked, granted) = ("on".to_owned(), "off".to_owned());
+                    self.settings.insert(Granted { name: "zerocopy", asked, granted });
+                }
                 way.zerocopy.set(Some(allowed));
                 allowed
             }
@@ -139,6 +144,11 @@ impl Sockets {
     pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
         for socket in sockets {
             self.read_notices(socket);
+            if self.polls {
+                self.io.polling += 1;
+                let by_device = matches!(sockopt::napi_id(&socket.fd), Ok(Some(_)));
+                self.io.polled += u64::from(by_device);
+            }
         }
         // What fails now has been written before, or failed before.
         let _ = self.flush_sinks();
