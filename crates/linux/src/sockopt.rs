@@ -68,7 +68,7 @@ fn get_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Resu
 
 /// Lets calls that would wait look for packets at the device themselves for so many microseconds
 /// (SO_BUSY_POLL, socket(7)), and asks the kernel to leave it to them (SO_PREFER_BUSY_POLL, since
-/// Linux 5.11). Both need CAP_NET_ADMIN.
+/// Linux 5.11). That needs CAP_NET_ADMIN; on older kernels both do.
 ///
 /// # Errors
 /// Those of setsockopt(2).

@@ -94,7 +94,8 @@ pub struct IoCounts {
     pub spliced_bytes: u64,
     /// Received bytes that were written to files.
     pub sink_bytes: u64,
-    /// Sockets with `busy_poll`, and those of them that a device brought packets to.
+    /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase), and
+    /// those that saw packets brought by a device.
     pub polling: u64,
     pub polled: u64,
 }

@@ -109,14 +109,19 @@ pub fn chosen(
         Action::Receive(_) if has("discard", protocol) && io.discard => {
             Action::Receive(ReceiveCall::Discard)
         }
-        Action::Receive(_) if has("sink", protocol) && (io.splice || io.sink.is_some()) => {
+        Action::Receive(_) if has("sink", protocol) && (splices(options) || io.sink.is_some()) => {
             let place = sink_place(io);
             let sink = sinks.iter().position(|sink| Some(sink) == place.as_ref());
             let sink = sink.and_then(|sink| u16::try_from(sink).ok());
-            Action::Receive(ReceiveCall::Kept(Kept { sink, splice: io.splice }))
+            Action::Receive(ReceiveCall::Kept(Kept { sink, splice: splices(options) }))
         }
         action => action,
     }
+}
+
+/// Whether a receiver does. Of `sendfile`, whose files it knows, that is the sender's way.
+fn splices(options: &Options) -> bool {
+    options.io.splice && options.dir.is_none()
 }
 
 fn sink_place(io: &Io) -> Option<SinkPlace> {
@@ -147,6 +152,7 @@ pub fn settings(program: &Program) -> BTreeSet<Granted> {
             let action = flowops::find(&act.kind).map(|flowop| flowop.action());
             let names: &[&str] = match action {
                 Some(Action::Send(_)) => &["tcp_cork", "zerocopy", "gso", "batch"],
+                Some(Action::Receive(_)) if act.options.dir.is_some() => continue,
                 Some(Action::Receive(_)) => {
                     &["gro", "batch", "discard", "splice", "sink", "sink_size", "o_direct"]
                 }

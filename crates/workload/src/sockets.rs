@@ -542,7 +542,9 @@ impl Net for Sockets {
         let got = match got {
             Ok(got) => got,
             Err(error) => {
-                self.read_notices(socket);
+                if socket.ways.used() {
+                    self.read_notices(socket);
+                }
                 return Err(error.into());
             }
         };
@@ -581,7 +583,7 @@ impl Net for Sockets {
     }
 
     fn close(&mut self, socket: Socket, _: Owner) {
-        self.read_notices(&socket);
+        self.look_back(&socket);
         if !matches!(socket.state, State::Open) {
             self.opening = self.opening.saturating_sub(1);
         }

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use wirecost_linux::netns::{NetNs, NetNsGuard};
 
 use crate::document::Document;
-use crate::program::{Finished, Program};
+use crate::program::{Finished, Program, sources};
 
 const MESSAGE: usize = 64 << 10;
 const MESSAGES: usize = 40;
+/// Questions and answers by datagrams.
+const TURNS: u64 = 10;
 
-/// A profile that ends after so many turns, so that all its counts are known beforehand.
-fn profile(protocol: &str, connect: &str, iterations: usize, flowops: &str) -> String {
+/// A profile of one phase that is gone through once, so that all its counts are known beforehand.
+fn profile(protocol: &str, connect: &str, flowops: &str) -> String {
     format!(
         "<profile name=\"io\">\n<group nthreads=\"1\">\n<transaction iterations=\"1\">\n\
          <flowop type=\"connect\" options=\"remotehost=$h protocol={protocol} {connect}\"/>\n\
-         </transaction>\n<transaction iterations=\"{iterations}\">\n{flowops}\n</transaction>\n\
-         <transaction iterations=\"1\">\n<flowop type=\"disconnect\"/>\n</transaction>\n</group>\n\
-         </profile>\n"
+         {flowops}\n<flowop type=\"disconnect\"/>\n</transaction>\n</group>\n</profile>\n"
     )
 }
 
@@ -39,8 +39,8 @@ fn good(finished: &Finished) -> Document {
 
 #[track_caller]
 fn moved(document: &Document, bytes: usize) {
-    let row = document.list("/flowops").iter().find(|row| row["side"] == "peer");
-    assert_eq!(row.expect("the peer's flowop")["bytes"], bytes, "{:#}", document.value());
+    let both = document.count("/throughput/tx_bytes") + document.count("/throughput/rx_bytes");
+    assert_eq!(both, bytes as u64, "{:#}", document.value());
 }
 
 fn setting<'a>(document: &'a Document, name: &str, host: &str) -> Option<(&'a str, &'a str)> {
@@ -51,8 +51,8 @@ fn setting<'a>(document: &'a Document, name: &str, host: &str) -> Option<(&'a st
 }
 
 fn writes(options: &str) -> String {
-    let flowop = format!("<flowop type=\"write\" options=\"size={MESSAGE} {options}\"/>");
-    profile("tcp", "", MESSAGES, &flowop)
+    let count = format!("size={MESSAGE} count={MESSAGES}");
+    profile("tcp", "", &format!("<flowop type=\"write\" options=\"{count} {options}\"/>"))
 }
 
 /// Bytes that no two messages' parts have in common by chance.
@@ -67,65 +67,37 @@ fn content() -> Vec<u8> {
     (0..MESSAGE).map(|_| next()).collect()
 }
 
-mod epoll {
-    #[test]
-    fn zerocopy() {
-        super::zerocopy("epoll");
-    }
-    #[test]
-    fn bytes_that_are_not_copied_are_counted() {
-        super::bytes_that_are_not_copied_are_counted("epoll");
-    }
-    #[test]
-    fn sinks_hold_what_was_sent() {
-        super::sinks_hold_what_was_sent("epoll");
-    }
-    #[test]
-    fn files_come_whole_by_any_way() {
-        super::files_come_whole_by_any_way("epoll");
-    }
-    #[test]
-    fn datagrams() {
-        super::datagrams("epoll");
-    }
-    #[test]
-    fn cork() {
-        super::cork("epoll");
-    }
+macro_rules! on_both_engines {
+    ($($test:ident),*) => {
+        mod epoll {
+            $(#[test] fn $test() { super::$test("epoll"); })*
+        }
+
+        mod threads {
+            $(#[test] fn $test() { super::$test("threads"); })*
+        }
+    };
 }
 
-mod threads {
-    #[test]
-    fn zerocopy() {
-        super::zerocopy("threads");
-    }
-    #[test]
-    fn bytes_that_are_not_copied_are_counted() {
-        super::bytes_that_are_not_copied_are_counted("threads");
-    }
-    #[test]
-    fn sinks_hold_what_was_sent() {
-        super::sinks_hold_what_was_sent("threads");
-    }
-    #[test]
-    fn files_come_whole_by_any_way() {
-        super::files_come_whole_by_any_way("threads");
-    }
-    #[test]
-    fn datagrams() {
-        super::datagrams("threads");
-    }
-    #[test]
-    fn cork() {
-        super::cork("threads");
-    }
-}
+on_both_engines!(
+    zerocopy,
+    bytes_that_are_not_copied_are_counted,
+    sinks_hold_what_was_sent,
+    files_come_whole_by_any_way,
+    datagrams,
+    cork
+);
 
 /// On loopback the kernel copies all of it; and says that it does.
 fn zerocopy(engine: &str) {
     for verify in ["", "verify"] {
-        let document = good(&program(engine, &writes(&format!("zerocopy {verify}"))).finish());
-        moved(&document, MESSAGE * MESSAGES);
+        // The answer says that all has come, so the kernel is done with its pages.
+        let flowops = format!(
+            "<flowop type=\"write\" options=\"size={MESSAGE} count={MESSAGES} zerocopy {verify}\"/>\n\
+             <flowop type=\"read\" options=\"size=1\"/>"
+        );
+        let document = good(&program(engine, &profile("tcp", "", &flowops)).finish());
+        moved(&document, MESSAGE * MESSAGES + 1);
         let count = |name: &str| document.count(&format!("/io/zerocopy/{name}"));
         assert!(count("calls") >= MESSAGES as u64);
         assert!(count("completed") > 0 && count("completed") <= count("calls"));
@@ -202,15 +174,11 @@ fn only_file(directory: &Path) -> Vec<u8> {
 fn sinks_hold_what_was_sent(engine: &str) {
     let content = content();
     for (way, size) in [("", 64), ("splice", 64), ("o_direct", 64), ("", 1), ("splice", 1)] {
-        let options = format!("payload=file:$content sink=$sink sink_size={size}m {way}");
+        let options = format!("payload=file:content sink=sink sink_size={size}m {way}");
         let program = program(engine, &writes(&options));
-        let directory = program.directory().to_owned();
-        fs::write(directory.join("content"), &content).expect("a file");
-        fs::create_dir(directory.join("sink")).expect("a directory");
-        let variable = |name: &str| format!("{name}={}", directory.join(name).display());
-        let (from, to) = (variable("content"), variable("sink"));
-        let finished =
-            program.args(["--workers", "1"]).args(["--var", &from, "--var", &to]).finish();
+        fs::write(program.directory().join("content"), &content).expect("a file");
+        fs::create_dir(program.directory().join("sink")).expect("a directory");
+        let finished = program.args(["--workers", "1"]).finish();
         let document = good(&finished);
         let kept = only_file(&finished.path("sink"));
         let expected = (size << 20).min(MESSAGE * MESSAGES);
@@ -225,12 +193,11 @@ fn sinks_hold_what_was_sent(engine: &str) {
 fn files_come_whole_by_any_way(engine: &str) {
     let content: Vec<u8> = content().into_iter().cycle().take(1_234_567).collect();
     for (way, size) in [("", ""), ("splice", ""), ("o_direct", ""), ("o_direct", "size=10000")] {
-        let flowop = format!("<flowop type=\"sendfile\" options=\"dir=$content {size} {way}\"/>");
-        let program = program(engine, &profile("tcp", "", 5, &flowop));
-        let directory = program.directory().to_owned();
-        fs::write(directory.join("content"), &content).expect("a file");
-        let from = format!("content={}", directory.join("content").display());
-        let document = good(&program.args(["--var", &from]).finish());
+        let options = format!("dir=content count=5 {size} {way}");
+        let flowop = format!("<flowop type=\"sendfile\" options=\"{options}\"/>");
+        let program = program(engine, &profile("tcp", "", &flowop));
+        fs::write(program.directory().join("content"), &content).expect("a file");
+        let document = good(&program.finish());
         moved(&document, 5 * content.len());
         match way {
             "" => assert!(document.is_null("/io")),
@@ -247,23 +214,30 @@ fn datagrams(engine: &str) {
         let both = ["write", "read"].map(|kind| {
             format!("<flowop type=\"{kind}\" options=\"size=1000 verify {options}\"/>\n")
         });
-        let document = good(&program(engine, &profile("udp", "", 50, &both.concat())).finish());
-        let number = 50 * sends * each;
+        let flowops = both.concat().repeat(TURNS as usize);
+        let document = good(&program(engine, &profile("udp", "", &flowops)).finish());
+        let number = TURNS * sends * each;
         assert_eq!(document.count("/datagrams/sent"), 2 * number, "{options}");
         assert_eq!(document.count("/datagrams/received"), 2 * number, "{options}");
         assert_eq!(document.count("/datagrams/lost"), 0, "{options}");
-        for row in document.list("/flowops") {
-            assert_eq!(row["count"], number, "{options}: {row}");
-            assert_eq!(row["bytes"], 1000 * number, "{options}: {row}");
-            assert_eq!(row["latency_us"]["count"], number, "{options}: {row}");
+        let moving = |row: &&serde_json::Value| row["bytes"] != 0;
+        let rows: Vec<_> = document.list("/flowops").iter().filter(moving).collect();
+        assert_eq!(rows.len() as u64, 4 * TURNS);
+        for row in rows {
+            assert_eq!(row["count"], sends * each, "{options}: {row}");
+            assert_eq!(row["bytes"], 1000 * sends * each, "{options}: {row}");
+            assert_eq!(row["latency_us"]["count"], sends * each, "{options}: {row}");
         }
-        assert_eq!(document.count("/io/sends/calls"), 2 * 50 * sends, "{options}");
+        assert_eq!(document.count("/io/sends/calls"), 2 * TURNS * sends, "{options}");
         assert_eq!(document.count("/io/sends/datagrams"), 2 * number, "{options}");
         if options.contains("batch") {
             assert_eq!(document.count("/io/receives/datagrams"), 2 * number, "{options}");
         }
         if options.contains("gro") {
-            assert_eq!(document.count("/io/receives/messages"), 2 * number / 4);
+            // What came before an end received for the first time was not joined yet: 8 messages that
+            // would have been 2, of each.
+            let messages = document.count("/io/receives/messages");
+            assert!((2 * number / 4..=2 * number / 4 + 12).contains(&messages), "{messages}");
         }
     }
 }
@@ -283,23 +257,23 @@ fn cork(engine: &str) {
     let segments = ["", "tcp_cork"].map(|cork| {
         let flowops = format!(
             "<flowop type=\"write\" options=\"size=100 count=10 {cork}\"/>\n\
-             <flowop type=\"read\" options=\"size=1\"/>"
+             <flowop type=\"read\" options=\"size=1\"/>\n"
         );
         let space = Space::new();
         space.inside(|| {
-            let text = profile("tcp", "tcp_nodelay", 100, &flowops);
-            moved(&good(&program(engine, &text).finish()), 100_000);
+            let text = profile("tcp", "tcp_nodelay", &flowops.repeat(30));
+            moved(&good(&program(engine, &text).finish()), 30 * 1001);
             segments_sent()
         })
     });
     let [plain, corked] = segments;
     // The answers, acknowledgements and whatever else there is are the same for both.
-    assert!(plain >= corked + 850, "{plain} segments, {corked} with a cork");
+    assert!(plain >= corked + 250, "{plain} segments, {corked} with a cork");
 }
 
 #[test]
 fn limits_of_sockets_are_granted_and_told() {
-    let text = profile("tcp", "notsent_lowat=16k busy_poll=50", 5, "<flowop type=\"nop\"/>");
+    let text = profile("tcp", "notsent_lowat=16k busy_poll=50", "<flowop type=\"nop\"/>");
     let document = good(&program("epoll", &text).finish());
     for host in ["master", "peer"] {
         assert_eq!(setting(&document, "notsent_lowat", host), Some(("16384", "16384")));
@@ -314,9 +288,29 @@ fn who_may_not_poll_is_told() {
     let program = Program::unprivileged(&["run", "@rr", "--duration", "200ms", "--ramp", "0s"])
         .args(["--quiet", "--json", "run.json", "--var", "options=busy_poll=50"]);
     let finished = program.finish();
-    let document = good(&finished);
-    assert_eq!(setting(&document, "busy_poll", "master"), Some(("50", "0")));
+    // Whether it may poll at all differs from kernel to kernel.
+    let document = finished.document();
+    assert_eq!(setting(&document, "busy_poll.prefer", "master"), Some(("on", "off")));
     assert!(finished.stdout.contains("CAP_NET_ADMIN"), "{finished}");
+}
+
+/// By what the kernel counts: one call for each 32 datagrams.
+#[test]
+fn calls_are_as_few_as_said() {
+    if sources().0 != "bpf" {
+        eprintln!("skipped: system calls cannot be traced here");
+        return;
+    }
+    let options = ["--observe", "syscalls", "--var", "options=gso=16 batch=2"];
+    let document = Program::short_run("@udp-stream", &options).measure();
+    let calls = document.list("/observe/hosts/0/syscalls/calls");
+    let count = |name: &str| {
+        let row = calls.iter().find(|row| row["name"] == name);
+        row.map_or(0, |row| row["count"].as_u64().expect("a count"))
+    };
+    // The window of the probe and that of the counters begin and end within a call or so.
+    let (sent, traced) = (document.count("/datagrams/sent") as f64, count("sendmmsg") as f64);
+    assert!((sent / traced / 32.0 - 1.0).abs() < 0.1, "{sent} datagrams, {traced} calls");
 }
 
 #[test]
@@ -337,11 +331,13 @@ fn a_file_system_without_o_direct_is_named() {
     // A file of the kernel's own that has a size.
     let file = "dir=/sys/kernel/mm/transparent_hugepage/enabled";
     let flowop = format!("<flowop type=\"sendfile\" options=\"{file} o_direct\"/>");
-    let finished = program("epoll", &profile("tcp", "", 1, &flowop)).finish();
+    let finished = program("epoll", &profile("tcp", "", &flowop)).finish();
     assert_ne!(finished.code, 0, "{finished}");
-    assert!(finished.stderr.contains("does not take O_DIRECT"), "{finished}");
+    let said = finished.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("does not take O_DIRECT"), "{finished}");
 
     let finished = program("epoll", &writes("sink=/no/such/place")).finish();
     assert_ne!(finished.code, 0, "{finished}");
-    assert!(finished.stderr.contains("/no/such/place"), "{finished}");
+    let said = finished.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("sink= names a directory that is there"), "{finished}");
 }

@@ -57,6 +57,11 @@ impl Received {
 }
 
 impl Ways {
+    #[inline]
+    pub(super) fn used(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     fn get(&self) -> &Way {
         self.0.get_or_init(Box::default)
     }
@@ -139,16 +144,23 @@ impl Sockets {
         }
     }
 
+    /// What is known of a socket's I/O options only afterwards.
+    pub(super) fn look_back(&mut self, socket: &Socket) {
+        if socket.ways.used() {
+            self.read_notices(socket);
+        }
+        if self.polls {
+            self.io.polling += 1;
+            let by_device = matches!(sockopt::napi_id(&socket.fd), Ok(Some(_)));
+            self.io.polled += u64::from(by_device);
+        }
+    }
+
     /// At the end of a phase: reads what there is to know of these sockets, and writes what is in
     /// memory yet.
     pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
         for socket in sockets {
-            self.read_notices(socket);
-            if self.polls {
-                self.io.polling += 1;
-                let by_device = matches!(sockopt::napi_id(&socket.fd), Ok(Some(_)));
-                self.io.polled += u64::from(by_device);
-            }
+            self.look_back(socket);
         }
         // What fails now has been written before, or failed before.
         let _ = self.flush_sinks();

@@ -1,6 +1,7 @@
 //! The language as a whole, in four parts: what uperf accepts, what only XML allows, what is refused,
 //! and that printing loses nothing.
 
+mod io;
 mod messages;
 mod print;
 mod uperf;
