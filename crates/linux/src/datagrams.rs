@@ -64,13 +64,10 @@ impl std::fmt::Debug for Calls {
 impl Calls {
     /// Sends messages of these lengths, which lie one behind the other in `bytes`, on a connected
     /// socket; where `segment` says so, each cut into datagrams of that many bytes. Returns how many
-    /// messages were sent, at least one.
+    /// messages were sent, at least one; what `bytes` has not is not.
     ///
     /// # Errors
     /// Those of sendmmsg(2) where not even the first was sent.
-    ///
-    /// # Panics
-    /// Where the lengths are more than `bytes`.
     pub fn send(
         &mut self,
         socket: impl AsFd,
@@ -81,7 +78,7 @@ impl Calls {
         self.clear();
         let mut rest = bytes;
         for length in lengths.take(MOST_MESSAGES) {
-            let piece = rest.split_off(..length).expect("lengths of what is there");
+            let Some(piece) = rest.split_off(..length) else { break };
             let base = piece.as_ptr().cast_mut().cast();
             self.pieces.push(libc::iovec { iov_base: base, iov_len: length });
         }

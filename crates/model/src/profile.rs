@@ -179,7 +179,7 @@ pub struct Io {
     pub splice: bool,
     /// Directory in which the receiver keeps what it receives.
     pub sink: Option<String>,
-    /// Bytes of a file of `sink` before it begins anew.
+    /// Bytes of all files of `sink` at a host; one that is full is written anew from its beginning.
     pub sink_size: Option<u64>,
     /// Files are read and written past the page cache (O_DIRECT).
     pub o_direct: bool,

@@ -298,7 +298,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "busy_poll",
         applies: OPEN,
-        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device itself",
+        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device",
         value: ValueKind::Integer {
             min: 0,
             max: INT_MAX,
@@ -310,14 +310,14 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "tcp_cork",
         STREAM,
-        "the sender holds back part segments (TCP_CORK) until the last of count messages",
+        "the sender holds back part segments until the last of count messages",
         |o| o.io.tcp_cork = true,
         |o| o.io.tcp_cork,
     ),
     flag(
         "zerocopy",
         STREAM,
-        "the sender's pages go out without a copy (MSG_ZEROCOPY), where the path allows it",
+        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows",
         |o| o.io.zerocopy = true,
         |o| o.io.zerocopy,
     ),
@@ -360,7 +360,7 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "splice",
         STREAM_OR_FILE,
-        "bytes go through a pipe: from the receiver's socket to its sink, from sendfile's file",
+        "through a pipe: from the receiver's socket to its sink or nowhere, from sendfile's file",
         |o| o.io.splice = true,
         |o| o.io.splice,
     ),
@@ -374,7 +374,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "sink_size",
         applies: STREAM,
-        help: "bytes of a file of sink, 64m without it; then it is written anew from its beginning",
+        help: "bytes of the files of sink together, 64m without it; full ones are written anew",
         value: ValueKind::Integer {
             min: 1 << 20,
             max: INT_MAX,

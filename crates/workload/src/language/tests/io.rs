@@ -96,7 +96,7 @@ fn a_variable_among_words_stands_for_words() {
     let errors = refused_with(&source, &with("zerocpy"));
     assert_eq!(
         messages(&errors),
-        ["4:52 unknown option 'zerocpy'", "5:38 unknown option 'zerocpy'"]
+        ["4:59 unknown option 'zerocpy'", "5:38 unknown option 'zerocpy'"]
     );
     // As in uperf.
     let dropped = notes(&accepted(&source));
