@@ -50,24 +50,13 @@ impl Pipe {
     }
 }
 
-/// Moves bytes that are in a pipe, at least one.
-fn give(pipe: &OwnedFd, to: impl AsFd, at: Option<&mut u64>, bytes: usize) -> io::Result<usize> {
+/// Moves bytes that are in a pipe, at least one, to this place of a file.
+fn give(pipe: &OwnedFd, to: impl AsFd, at: Option<u64>, bytes: usize) -> io::Result<usize> {
     loop {
-        match rustix::pipe::splice(
-            pipe,
-            None,
-            &to,
-            at.as_deref().copied().as_mut(),
-            bytes,
-            SpliceFlags::MOVE,
-        ) {
+        let mut at = at;
+        match rustix::pipe::splice(pipe, None, &to, at.as_mut(), bytes, SpliceFlags::MOVE) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(given) => {
-                if let Some(at) = at {
-                    *at += given as u64;
-                }
-                return Ok(given);
-            }
+            Ok(given) => return Ok(given),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -156,6 +145,18 @@ impl Sink {
         Ok(())
     }
 
+    /// Writes so many bytes of a pipe.
+    fn take_in(&mut self, pipe: &Pipe, mut bytes: usize) -> io::Result<()> {
+        while bytes > 0 {
+            let room = usize::try_from(self.size - self.at).unwrap_or(usize::MAX);
+            let given = give(&pipe.out, &self.file, Some(self.at), bytes.min(room))
+                .map_err(|e| named(&self.path, &e))?;
+            self.pass(given as u64);
+            bytes -= given;
+        }
+        Ok(())
+    }
+
     fn pass(&mut self, bytes: u64) {
         self.at += bytes;
         if self.at >= self.size {
@@ -208,6 +209,7 @@ impl Sockets {
     }
 
     /// Receives bytes that go on to a file, or nowhere.
+    #[inline(never)]
     pub(super) fn keep(
         &mut self,
         socket: &Socket,
@@ -236,22 +238,16 @@ impl Sockets {
         let got =
             rustix::pipe::splice(&socket.fd, None, &pipe.into, None, wanted, SpliceFlags::MOVE)?;
         self.io.spliced_bytes += got as u64;
-        match sink {
-            None => pipe.drop_bytes(got)?,
-            Some(sink) => {
-                let sink = &mut self.sinks[sink];
-                let mut left = got;
-                while left > 0 {
-                    let room = usize::try_from(sink.size - sink.at).unwrap_or(usize::MAX);
-                    let mut at = sink.at;
-                    let given = give(&pipe.out, &sink.file, Some(&mut at), left.min(room))
-                        .map_err(|e| named(&sink.path, &e))?;
-                    sink.pass(given as u64);
-                    left -= given;
-                }
-                self.io.sink_bytes += got as u64;
-            }
+        let given = match sink {
+            None => pipe.drop_bytes(got),
+            Some(sink) => self.sinks[sink].take_in(pipe, got),
+        };
+        if given.is_err() {
+            // What is left in it is nobody's any more.
+            self.pipe = None;
         }
+        given?;
+        self.io.sink_bytes += if sink.is_some() { got as u64 } else { 0 };
         Ok(got)
     }
 

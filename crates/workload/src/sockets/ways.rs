@@ -182,6 +182,7 @@ impl Sockets {
     }
 
     /// The next datagram: one that an earlier call has received, else what one more call brings.
+    #[inline(never)]
     pub(super) fn receive_datagram(
         &mut self,
         socket: &Socket,
