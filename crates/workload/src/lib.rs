@@ -1,6 +1,7 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
 pub mod builtins;
+pub mod calls;
 mod doorman;
 mod draw;
 mod engines;

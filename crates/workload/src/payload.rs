@@ -15,9 +15,44 @@ pub const STAMP: usize = 8;
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
 
-/// What a worker sends from: for each payload of its program a stamp, then the pattern.
+/// What a worker sends from.
 #[derive(Debug)]
-pub struct Patterns(Vec<Vec<u8>>);
+pub struct Patterns {
+    /// For each payload of the program a stamp, then the pattern, which never changes: the kernel may
+    /// send from it long after the call.
+    each: Vec<Vec<u8>>,
+    burst: Burst,
+}
+
+/// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
+#[derive(Debug, Default)]
+struct Burst {
+    payload: u32,
+    lengths: Vec<usize>,
+    wanted: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Numbered datagrams, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Laid<'a> {
+    pub bytes: &'a [u8],
+    pub lengths: &'a [usize],
+    /// So many at a time are one message, which the kernel cuts apart.
+    pub segments: usize,
+}
+
+impl Laid<'_> {
+    /// Bytes of each message.
+    pub fn messages(&self) -> impl Iterator<Item = usize> {
+        self.lengths.chunks(self.segments.max(1)).map(|lengths| lengths.iter().sum())
+    }
+
+    /// How many datagrams so many messages are.
+    pub fn datagrams(&self, messages: usize) -> usize {
+        (messages * self.segments.max(1)).min(self.lengths.len())
+    }
+}
 
 impl Patterns {
     /// Patterns for messages of up to `message` bytes.
@@ -29,13 +64,43 @@ impl Patterns {
             .iter()
             .map(|payload| pattern(payload, message, seed))
             .collect::<Result<_, _>>()
-            .map(Self)
+            .map(|each| Self { each, burst: Burst::default() })
+    }
+
+    /// Datagrams of these lengths, numbered from `first` on.
+    pub fn lay(
+        &mut self,
+        payload: u32,
+        lengths: impl Iterator<Item = usize>,
+        first: u64,
+        segments: usize,
+    ) -> Laid<'_> {
+        let Burst { payload: before, lengths: of_before, wanted, bytes } = &mut self.burst;
+        wanted.clear();
+        wanted.extend(lengths);
+        if (*before, &*of_before) != (payload, &*wanted) {
+            *before = payload;
+            of_before.clone_from(wanted);
+            bytes.clear();
+            let pattern = &self.each[payload as usize][STAMP..];
+            for &length in wanted.iter() {
+                let rest = pattern.iter().cycle().take(length.saturating_sub(STAMP));
+                bytes.extend([0; STAMP].iter().take(length).chain(rest));
+            }
+        }
+        let mut at = 0;
+        for (number, &length) in (first..).zip(wanted.iter()) {
+            let width = length.min(STAMP);
+            bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
+            at += length;
+        }
+        Laid { bytes, lengths: wanted, segments }
     }
 
     /// As much of a message as there is in one piece, from `offset` on, at most `length` bytes.
     #[inline]
     pub fn piece(&mut self, payload: u32, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
-        let bytes = &mut self.0[payload as usize];
+        let bytes = &mut self.each[payload as usize];
         let start = match stamp {
             Some(number) if offset < STAMP as u64 => {
                 bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
@@ -145,6 +210,27 @@ mod tests {
             let flip = flip % cut.len();
             cut[flip] ^= 1;
             prop_assert!(!receiver.matches(0, &cut, 0, stamp));
+        }
+
+        /// Laid out together datagrams are what they are one by one, also when the same place held
+        /// others before.
+        #[test]
+        fn datagrams_are_the_same_one_by_one(
+            bursts in prop::collection::vec((prop::collection::vec(1usize..100, 1..6), 0u64..1 << 60), 1..4),
+        ) {
+            let mut sender = Patterns::new(&[Payload::Random], 100, 5).unwrap();
+            for (lengths, first) in bursts {
+                let laid = sender.lay(0, lengths.iter().copied(), first, 2);
+                prop_assert_eq!(laid.messages().sum::<usize>(), lengths.iter().sum::<usize>());
+                prop_assert_eq!(laid.datagrams(usize::MAX / 2), lengths.len());
+                let bytes = laid.bytes.to_vec();
+                let mut at = 0;
+                for (&length, number) in lengths.iter().zip(first..) {
+                    let alone = message(&mut sender, length as u64, Some(number), u64::MAX);
+                    prop_assert_eq!(&alone[..], &bytes[at..at + length]);
+                    at += length;
+                }
+            }
         }
 
         #[test]

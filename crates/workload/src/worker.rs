@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use wirecost_linux::clock::{Monotonic, thread_cpu_time};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Cut, FairnessSums, TcpSample};
+use wirecost_model::measure::{Cut, FairnessSums, IoCounts, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 
@@ -103,6 +103,7 @@ pub(crate) struct WorkerReport {
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
     pub(crate) verify_failures: u64,
+    pub(crate) io: IoCounts,
     pub(crate) open: u64,
     pub(crate) failed_connections: u64,
     pub(crate) retransmits: u64,
@@ -149,6 +150,7 @@ struct Running {
     samples: Vec<TcpSample>,
     failed_before: u64,
     drops_before: u64,
+    io_before: IoCounts,
 }
 
 #[derive(Debug)]
@@ -257,6 +259,7 @@ impl Worker {
             samples: Vec::new(),
             failed_before: self.sockets.failed_connections,
             drops_before: self.drops(),
+            io_before: self.sockets.io,
             order,
         });
         if by_iterations {
@@ -507,6 +510,7 @@ impl Worker {
     /// The phase is over for this worker.
     fn end(&mut self, unfinished: u64) {
         let drops = self.drops();
+        self.sockets.settle(self.strands.iter().flat_map(Strand::sockets));
         let Some(mut running) = self.running.take() else {
             return;
         };
@@ -528,6 +532,7 @@ impl Worker {
             transactions: running.record.transactions(),
             latencies: running.record.latencies(),
             verify_failures: running.record.verify_failures,
+            io: self.sockets.io.since(running.io_before),
             open: start.open,
             failed_connections: self.sockets.failed_connections - running.failed_before,
             retransmits: end.retransmits.saturating_sub(start.retransmits),

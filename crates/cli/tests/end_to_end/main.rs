@@ -14,6 +14,7 @@ mod doctor;
 mod document;
 mod honesty;
 mod interruption;
+mod io;
 mod lab;
 mod native;
 mod observe;

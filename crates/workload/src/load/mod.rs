@@ -24,13 +24,14 @@ use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
+use crate::calls;
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
 use crate::protocols::{self, Granted, Protocol};
 use crate::record::WorkerCounters;
-use crate::sockets::{Common, Mailbox, Sockets, Token, register};
+use crate::sockets::{Common, Mailbox, Sockets, Token, open_source, register};
 use crate::step::{self, Group};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
@@ -220,6 +221,7 @@ impl Load {
             files: files.sizes.clone(),
         };
         warnings.dedup();
+        let settings = calls::settings(&plan.program);
         let load = Load {
             plan,
             handles,
@@ -230,7 +232,7 @@ impl Load {
             groups: Arc::new([]),
             rows: Vec::new(),
             phase: None,
-            settings: BTreeSet::new(),
+            settings,
             warnings,
         };
         Ok((load, prepared))
@@ -249,12 +251,14 @@ impl Load {
             self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
         let mut first_rows = vec![0; phases];
         let payloads = step::payloads(&self.plan.program);
+        let sinks = calls::sinks(&self.plan.program);
         let mut groups = Vec::new();
         for group in &self.plan.program.groups {
             let side = self.plan.program.side;
             let seed = self.plan.seed;
-            let compiled = step::compile(group, side, seed, &files, &payloads, &mut first_rows)
-                .map_err(LoadError::Plan)?;
+            let compiled =
+                step::compile(group, side, seed, &files, &payloads, &sinks, &mut first_rows)
+                    .map_err(LoadError::Plan)?;
             groups.push(compiled);
         }
         self.rows = (0..phases)
@@ -413,6 +417,7 @@ impl Load {
             result.fairness.merge(&report.fairness);
             result.receive_buffer_drops += report.drops;
             result.verify_failures += report.verify_failures;
+            result.io.add(report.io);
             result.unfinished_strands += report.unfinished;
             result.buffer_bytes += report.buffer_bytes;
             strangers += report.strangers;
@@ -478,6 +483,8 @@ fn start_worker(
     let wanted = services.own_addresses(&mine);
     let common = common.clone();
     let payloads = step::payloads(&plan.program);
+    let sinks = calls::sinks(&plan.program);
+    let workers = placement.workers();
     let message = largest_message(&plan.program);
     let seed = plan.seed;
     let epoll_engine = plan.engine == EngineKind::Epoll;
@@ -513,6 +520,7 @@ fn start_worker(
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let run = common.run;
             let mut sockets = Sockets::new(&common, poll, buffer);
+            sockets.open_sinks(&sinks, number, workers)?;
             let announced = services::listen(&mut sockets, &wanted)?;
             let worker = Worker::new(number, sockets, patterns, outlet);
             Ok((worker, kept, announced, run))
@@ -606,6 +614,11 @@ impl Files {
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    if act.options.io.o_direct {
+                        for (path, _) in &found {
+                            open_source(path, true).map_err(LoadError::system("sendfile"))?;
+                        }
+                    }
                     if found.is_empty() {
                         let message = format!("{}: {dir} has no file to send", act.at);
                         return Err(LoadError::Plan(message));

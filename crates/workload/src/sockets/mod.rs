@@ -1,5 +1,8 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+mod pipes;
+mod ways;
+
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -13,17 +16,22 @@ use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
-use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
+use wirecost_linux::{datagrams, sockopt};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 
+use crate::calls::{self, Unseen};
 use crate::hello::{self, Hello};
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
 use crate::protocols::{self, Granted, Protocol};
 use crate::step::{ReceiveCall, SendCall, Step};
 use crate::tls::{Credentials, Security, Session};
+use pipes::{Pipe, Sink};
+use ways::{Brought, Ways};
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -131,6 +139,7 @@ pub struct Socket {
     longest_send: usize,
     /// Whether it counts among those on their way.
     connecting: bool,
+    ways: Ways,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -191,12 +200,23 @@ pub struct Sockets {
     /// What is received, until the next call.
     buffer: Vec<u8>,
     /// Open files of `sendfile`, by directory and place.
-    files: HashMap<(String, usize), OwnedFd>,
+    files: HashMap<(String, usize, bool), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
     /// What is read of them, where the kernel cannot send it by itself.
     scratch: Vec<u8>,
     security: Security,
     pub(crate) settings: BTreeSet<Granted>,
+    /// Headers of calls that move several datagrams.
+    calls: datagrams::Calls,
+    brought: Brought,
+    pipe: Option<Pipe>,
+    sinks: Vec<Sink>,
+    /// Whether any connection has `busy_poll`.
+    polls: bool,
+    /// The longest `busy_poll`, which waits on epoll keep to.
+    epoll_polls: u32,
+    /// What I/O options did.
+    pub(crate) io: IoCounts,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
     pub(crate) closed_drops: u64,
@@ -238,6 +258,13 @@ impl Sockets {
             scratch: Vec::new(),
             security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
+            calls: datagrams::Calls::default(),
+            brought: Brought::default(),
+            pipe: None,
+            sinks: Vec::new(),
+            polls: false,
+            epoll_polls: 0,
+            io: IoCounts::default(),
             closed_retransmits: 0,
             closed_drops: 0,
             strangers: 0,
@@ -312,7 +339,16 @@ impl Sockets {
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
         let longest_send = protocol.longest_send(&fd);
-        Ok(Socket { fd, protocol, peer, state, session: None, longest_send, connecting: false })
+        Ok(Socket {
+            fd,
+            protocol,
+            peer,
+            state,
+            session: None,
+            longest_send,
+            connecting: false,
+            ways: Ways::default(),
+        })
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -325,6 +361,14 @@ impl Sockets {
     }
 
     fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
+        self.polls |= options.busy_poll.is_some();
+        if let (Some(microseconds), Some(epoll)) = (options.busy_poll, &self.epoll)
+            && microseconds > self.epoll_polls
+        {
+            self.epoll_polls = microseconds;
+            // Before Linux 6.9 there is net.core.busy_poll for all of the host.
+            let _ = sockopt::set_epoll_busy_poll(epoll, microseconds);
+        }
         for setting in socket.protocol.granted(&socket.fd, options) {
             self.settings.insert(setting);
         }
@@ -529,6 +573,18 @@ impl Net for Sockets {
         Ok(sent?)
     }
 
+    fn send_zerocopy(&mut self, socket: &Socket, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        self.send_zero_copy(socket, bytes, copied)
+    }
+
+    fn cork(&mut self, socket: &Socket, on: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_tcp_cork(&socket.fd, on)?)
+    }
+
+    fn send_several(&mut self, socket: &Socket, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.send_datagrams(socket, datagrams)
+    }
+
     #[inline]
     fn receive(
         &mut self,
@@ -545,15 +601,52 @@ impl Net for Sockets {
             return Ok(&self.buffer[..got]);
         }
         let got = match call {
-            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
-            ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
-            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
+            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer),
+            ReceiveCall::RecvFrom => {
+                rustix::net::recvfrom(&socket.fd, &mut *buffer, flags).map(|(got, ..)| got)
+            }
+            ReceiveCall::Several(receives) => {
+                let wait = self.blocking && !timed;
+                return self.receive_datagram(socket, size, receives, wait);
+            }
+            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags).map(|(got, _)| got),
         };
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => {
+                if socket.ways.used() {
+                    self.read_notices(socket);
+                }
+                return Err(error.into());
+            }
+        };
+        if let ReceiveCall::Kept(sink) = call {
+            self.sinks[usize::from(sink)].write(&buffer[..got])?;
+            self.io.sink_bytes += got as u64;
+        }
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
             late_greeting(socket, &buffer[..hello::LENGTH], self.run)?;
             return Err(io::ErrorKind::Interrupted.into());
         }
         Ok(&self.buffer[..got.min(most)])
+    }
+
+    fn pass_on(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: Unseen,
+        timed: bool,
+    ) -> io::Result<usize> {
+        let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let passed = match call {
+            Unseen::Discarded => self.discard(socket, size, flags),
+            Unseen::Spliced(sink) => self.splice_on(socket, size, sink.map(usize::from), flags),
+        };
+        if passed.is_err() && socket.ways.used() {
+            self.read_notices(socket);
+        }
+        passed
     }
 
     fn send_file(
@@ -564,16 +657,16 @@ impl Net for Sockets {
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
+        let io = &step.options.io;
+        let direct = io.o_direct && calls::has("o_direct", Some(socket.protocol));
         let name = step.options.dir.clone().unwrap_or_default();
-        let key = (name, file);
+        let key = (name, file, direct);
         if !self.files.contains_key(&key) {
             let path =
                 self.paths.get(&key.0).and_then(|paths| paths.get(file)).ok_or_else(|| {
                     io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {}", key.0))
                 })?;
-            let opened = std::fs::File::open(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            })?;
+            let opened = open_source(path, direct)?;
             self.files.insert(key.clone(), opened.into());
         }
         if let Some(session) = &socket.session {
@@ -586,6 +679,10 @@ impl Net for Sockets {
             }
             return session.send(&socket.fd, &self.scratch);
         }
+        if direct || (io.splice && calls::has("splice", Some(socket.protocol))) {
+            let file = rustix::io::dup(&self.files[&key])?;
+            return self.splice_file(socket, &file, offset, length, direct);
+        }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
         Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
@@ -593,6 +690,8 @@ impl Net for Sockets {
 
     fn close(&mut self, mut socket: Socket, _: Owner) {
         self.arrive(&mut socket);
+        self.look_back(&socket);
+        self.forget(&socket);
         self.settings.extend(socket.protocol.closing(&socket.fd));
         if let Some(info) = socket.tcp_info() {
             self.closed_retransmits += u64::from(info.retransmits);
@@ -698,6 +797,26 @@ fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<()> {
         rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
     Ok(())
+}
+
+/// Opens a file of `sendfile`.
+///
+/// # Errors
+/// Those of open(2), with what to do.
+pub(crate) fn open_source(path: &std::path::Path, direct: bool) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = if direct { rustix::fs::OFlags::DIRECT } else { rustix::fs::OFlags::empty() };
+    let mut options = std::fs::File::options();
+    options.read(true).custom_flags(flags.bits() as i32).open(path).map_err(|error| {
+        let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL) if direct => {
+                ": this file system does not take O_DIRECT; leave out o_direct, or send a file of \
+                 another one"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
+    })
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {
