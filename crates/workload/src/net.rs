@@ -70,18 +70,19 @@ pub trait Net {
     /// Those of the system call.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
 
-    /// Receives a piece of a message, or a datagram. `timed` says that the caller will watch the
-    /// time, so the call must not block even where others do.
+    /// Receives at most `size` bytes of a stream, or a datagram, of which no more than `size` bytes
+    /// are kept. They are lent: where they were received to is used again by the next call. `timed`
+    /// says that the caller will watch the time, so the call must not block even where others do.
     ///
     /// # Errors
     /// Those of the system call.
     fn receive(
         &mut self,
         socket: &Self::Socket,
-        buffer: &mut [u8],
+        size: usize,
         call: ReceiveCall,
         timed: bool,
-    ) -> io::Result<usize>;
+    ) -> io::Result<&[u8]>;
 
     /// Sends a piece of a file of the step.
     ///

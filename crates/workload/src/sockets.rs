@@ -174,6 +174,8 @@ pub struct Sockets {
     listeners: HashMap<(u32, u32), Vec<OwnedFd>>,
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
     mailbox: Arc<Mailbox>,
+    /// What is received, until the next call.
+    buffer: Vec<u8>,
     /// Open files of `sendfile`, by directory and place.
     files: HashMap<(String, usize), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
@@ -199,7 +201,8 @@ pub(crate) struct Common {
 }
 
 impl Sockets {
-    pub(crate) fn new(common: &Common, epoll: Option<OwnedFd>) -> Self {
+    /// `buffer`: bytes of the largest read.
+    pub(crate) fn new(common: &Common, epoll: Option<OwnedFd>, buffer: usize) -> Self {
         Self {
             blocking: common.blocking,
             epoll,
@@ -210,6 +213,7 @@ impl Sockets {
             listeners: HashMap::new(),
             arrivals: HashMap::new(),
             mailbox: common.mailbox.clone(),
+            buffer: vec![0; buffer],
             files: HashMap::new(),
             paths: common.paths.clone(),
             settings: BTreeSet::new(),
@@ -472,10 +476,12 @@ impl Net for Sockets {
     fn receive(
         &mut self,
         socket: &Socket,
-        buffer: &mut [u8],
+        size: usize,
         call: ReceiveCall,
         timed: bool,
-    ) -> io::Result<usize> {
+    ) -> io::Result<&[u8]> {
+        let most = size.min(self.buffer.len());
+        let buffer = &mut self.buffer[..most];
         let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let got = match call {
             ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
@@ -483,9 +489,10 @@ impl Net for Sockets {
             _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
         };
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
-            return self.late_greeting(socket, &buffer[..hello::LENGTH]);
+            late_greeting(socket, &buffer[..hello::LENGTH], self.run)?;
+            return Err(io::ErrorKind::Interrupted.into());
         }
-        Ok(got)
+        Ok(&self.buffer[..got.min(most)])
     }
 
     fn send_file(
@@ -580,14 +587,14 @@ impl Sockets {
             }
         }
     }
+}
 
-    /// A hello that was repeated before its answer came: answer again; it is not traffic.
-    fn late_greeting(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-        if let Ok(hello) = Hello::read(bytes, self.run) {
-            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
-        }
-        Err(io::ErrorKind::Interrupted.into())
+/// A hello that was repeated before its answer came: answer again; it is not traffic.
+fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<()> {
+    if let Ok(hello) = Hello::read(bytes, run) {
+        rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
+    Ok(())
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {

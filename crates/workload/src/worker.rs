@@ -160,19 +160,12 @@ pub(crate) struct Worker {
     /// Index in `groups` of each strand's group.
     group_of: Vec<u32>,
     patterns: Patterns,
-    buffer: Vec<u8>,
     running: Option<Running>,
     events: Outlet,
 }
 
 impl Worker {
-    pub(crate) fn new(
-        number: u32,
-        sockets: Sockets,
-        patterns: Patterns,
-        buffer: usize,
-        events: Outlet,
-    ) -> Self {
+    pub(crate) fn new(number: u32, sockets: Sockets, patterns: Patterns, events: Outlet) -> Self {
         Self {
             number,
             sockets,
@@ -180,7 +173,6 @@ impl Worker {
             groups: Arc::new([]),
             group_of: Vec::new(),
             patterns,
-            buffer: vec![0; buffer],
             running: None,
             events,
         }
@@ -356,7 +348,6 @@ impl Worker {
             net: &mut self.sockets,
             record: &mut running.record,
             patterns: &mut self.patterns,
-            buffer: &mut self.buffer,
             gate: &running.gates[group],
             turn: bytes,
             tag: u64::from(running.order.phase + 1) << 56,

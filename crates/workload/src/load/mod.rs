@@ -503,9 +503,9 @@ fn start_worker(
             let patterns = Patterns::new(&payloads, message, seed)?;
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let run = common.run;
-            let mut sockets = Sockets::new(&common, poll);
+            let mut sockets = Sockets::new(&common, poll, buffer);
             let announced = services::listen(&mut sockets, &wanted)?;
-            let worker = Worker::new(number, sockets, patterns, buffer, outlet);
+            let worker = Worker::new(number, sockets, patterns, outlet);
             Ok((worker, kept, announced, run))
         };
         let result = set_up();

@@ -86,7 +86,6 @@ struct Host {
     group_of: Vec<usize>,
     seats: Vec<Seat>,
     patterns: Patterns,
-    buffer: Vec<u8>,
     running: Option<Running>,
 }
 
@@ -149,7 +148,6 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
         strands,
         group_of,
         patterns: Patterns::new(&[Default::default()], 16384, 7).unwrap(),
-        buffer: vec![0; 65536],
         running: None,
     }
 }
@@ -376,7 +374,6 @@ impl Sim<'_> {
             net: &mut self.net,
             record: &mut running.record,
             patterns: &mut host.patterns,
-            buffer: &mut host.buffer,
             gate: &running.gates[group],
             turn: crate::strand::TURN_BYTES,
             tag: (phase as u64 + 1) << 56,

@@ -73,6 +73,7 @@ pub(crate) struct SimNet {
     /// Connections that have not been accepted, by host, group and strand: when they come, whose.
     arrivals: BTreeMap<Place, Vec<(Nanos, u32, usize)>>,
     arrived: BTreeMap<Place, Vec<Nanos>>,
+    received: Vec<u8>,
     /// Bytes of streams that were thrown away unread.
     pub(crate) discarded: usize,
 }
@@ -86,6 +87,7 @@ impl SimNet {
             ends: Vec::new(),
             arrivals: BTreeMap::new(),
             arrived: BTreeMap::new(),
+            received: Vec::new(),
             discarded: 0,
         }
     }
@@ -258,33 +260,31 @@ impl Net for SimNet {
     fn receive(
         &mut self,
         &socket: &usize,
-        buffer: &mut [u8],
+        size: usize,
         _: ReceiveCall,
         _: bool,
-    ) -> io::Result<usize> {
+    ) -> io::Result<&[u8]> {
         self.spend();
         let most = 1 + self.draw(self.weather.piece - 1) as usize;
         let now = self.now;
         let end = &mut self.ends[socket];
         assert!(end.open, "receives from a closed socket");
-        if !end.datagram && buffer.is_empty() {
-            return Ok(0);
+        if !end.datagram && size == 0 {
+            return Ok(&[]);
         }
         let Some((_, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
             return if !end.datagram && end.closes <= now && end.incoming.is_empty() {
-                Ok(0)
+                Ok(&[])
             } else {
                 Err(io::ErrorKind::WouldBlock.into())
             };
         };
-        let length =
-            bytes.len().min(buffer.len()).min(if end.datagram { usize::MAX } else { most });
-        buffer[..length].copy_from_slice(&bytes[..length]);
-        bytes.drain(..length);
+        let length = bytes.len().min(size).min(if end.datagram { usize::MAX } else { most });
+        self.received = bytes.drain(..length).collect();
         if end.datagram || bytes.is_empty() {
             end.incoming.pop_front();
         }
-        Ok(length)
+        Ok(&self.received)
     }
 
     fn send_file(

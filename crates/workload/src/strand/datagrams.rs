@@ -1,46 +1,54 @@
 //! Datagrams: which one has arrived, what was lost before it, and what will not come any more.
 
+use std::io;
+
 use wirecost_model::clock::Nanos;
 
 use super::{Context, LEFT_ALONE, Strand, Turn};
-use crate::net::Net;
+use crate::net::{Interest, Net};
 use crate::payload;
 use crate::record::Record;
-use crate::step::{Action, Phase, Step};
+use crate::step::{Action, Phase, ReceiveCall, Step};
 
 impl<S> Strand<S> {
-    /// A datagram has arrived: is it the awaited one, a later or an earlier one?
+    /// Takes the next datagram: is it the awaited one, a later or an earlier one?
     pub(super) fn datagram<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,
-        got: usize,
+        call: ReceiveCall,
         context: &mut Context<'_, N>,
-    ) -> Option<Turn> {
+    ) -> io::Result<Option<Turn>> {
+        let timed = step.timeout.is_some() || context.gate.finishing;
+        let conn = self.conn()?;
+        let datagram = match context.net.receive(&conn.socket, usize::MAX, call, timed) {
+            Ok(datagram) => datagram,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+            }
+            Err(error) => return Err(error),
+        };
+        let got = datagram.len() as u64;
+        context.record.received(step.row, conn.connector, got);
+        let counters = context.record.counters.clone();
+        counters.datagrams_received.add(1);
+        let expected = context.tag | conn.received;
+        let ahead = payload::ahead(datagram, expected);
+        let known = (0..1 << 40).contains(&ahead);
+        if known && step.verify {
+            let number = expected.wrapping_add_signed(ahead);
+            if !context.patterns.matches(step.payload, datagram, 0, number) {
+                context.record.verify_failures += 1;
+            }
+        }
         let now = context.net.now();
         self.heard = now;
         self.silent = false;
-        self.bytes += got as u64;
-        let counters = context.record.counters.clone();
-        counters.datagrams_received.add(1);
-        let conn = self.conns[self.slot as usize].as_mut()?;
-        let expected = context.tag | conn.received;
-        let datagram = &context.buffer[..got];
-        let ahead = payload::ahead(datagram, expected);
-        if !(0..1 << 40).contains(&ahead) {
+        self.bytes += got;
+        if !known {
             // Of before, or of another phase.
             counters.late.add(1);
-            return None;
-        }
-        if step.verify
-            && !context.patterns.matches(
-                step.payload,
-                datagram,
-                0,
-                expected.wrapping_add_signed(ahead),
-            )
-        {
-            context.record.verify_failures += 1;
+            return Ok(None);
         }
         if ahead > 0 {
             counters.gaps.add(ahead as u64);
@@ -55,7 +63,7 @@ impl<S> Strand<S> {
         }
         let step = phase.steps.get(self.step as usize).unwrap_or(step);
         self.complete(step, phase, now, context);
-        None
+        Ok(None)
     }
 
     /// Passes over the program up to where the strand would have received `datagrams` more on this

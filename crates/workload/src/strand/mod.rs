@@ -45,7 +45,6 @@ pub struct Context<'a, N: Net> {
     pub net: &'a mut N,
     pub record: &'a mut Record,
     pub patterns: &'a mut Patterns,
-    pub buffer: &'a mut [u8],
     pub gate: &'a Gate,
     /// How much the strand may move in this turn: [`TURN_BYTES`], or less.
     pub turn: i64,

@@ -6,6 +6,7 @@ use wirecost_model::clock::MILLISECOND;
 
 use super::{Conn, Context, Strand, Turn, Wait};
 use crate::net::{Interest, Net};
+use crate::payload::Patterns;
 use crate::step::{Action, Phase, ReceiveCall, SendCall, Step};
 
 impl<S> Strand<S> {
@@ -71,9 +72,8 @@ impl<S> Strand<S> {
             let Some(conn) = conn else { continue };
             while conn.owed > 0 {
                 let most = usize::try_from(conn.owed).unwrap_or(usize::MAX);
-                let wanted = context.buffer.len().min(most);
-                let buffer = &mut context.buffer[..wanted];
-                let got = match context.net.receive(&conn.socket, buffer, ReceiveCall::Recv, true) {
+                let received = context.net.receive(&conn.socket, most, ReceiveCall::Recv, true);
+                let got = match received.map(<[u8]>::len) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         blocked = Some(slot as u32);
@@ -209,35 +209,29 @@ impl<S> Strand<S> {
         if !self.begun {
             self.begin(step);
         }
-        let timed = step.timeout.is_some() || (step.datagram && context.gate.finishing);
-        let (length, moved) = (self.length, self.moved);
-        let conn = self.conn()?;
-        let wanted = if step.datagram {
-            context.buffer.len()
-        } else if conn.owed > 0 {
-            context.buffer.len().min(usize::try_from(conn.owed).unwrap_or(usize::MAX))
-        } else {
-            context.buffer.len().min(usize::try_from(length - moved).unwrap_or(usize::MAX))
-        };
-        let got =
-            match context.net.receive(&conn.socket, &mut context.buffer[..wanted], call, timed) {
-                Ok(0) if !step.datagram && wanted > 0 => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the other end closed the connection",
-                    ));
-                }
-                Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
-                }
-                Err(error) => return Err(error),
-            };
-        let bytes = got as u64;
-        context.record.received(step.row, conn.connector, bytes);
         if step.datagram {
-            return Ok(self.datagram(step, phase, got, context));
+            return self.datagram(step, phase, call, context);
         }
+        let left = self.length - self.moved;
+        let conn = self.conn()?;
+        let wanted = if conn.owed > 0 { conn.owed } else { left };
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let received = match context.net.receive(&conn.socket, wanted, call, step.timeout.is_some())
+        {
+            Ok([]) if wanted > 0 => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the other end closed the connection",
+                ));
+            }
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+            }
+            Err(error) => return Err(error),
+        };
+        let bytes = received.len() as u64;
+        context.record.received(step.row, conn.connector, bytes);
         if conn.owed > 0 {
             conn.owed -= bytes;
             self.owed -= bytes;
@@ -245,7 +239,8 @@ impl<S> Strand<S> {
             return Ok(None);
         }
         if step.verify {
-            self.verify(step, got, context);
+            let first = context.tag | conn.received;
+            context.record.verify_failures += self.verify(step, received, first, context.patterns);
         }
         self.engaged = true;
         self.bytes += bytes;
@@ -261,24 +256,18 @@ impl<S> Strand<S> {
         Ok(None)
     }
 
-    /// Compares what has come of a stream with what was sent.
-    pub(super) fn verify<N: Net<Socket = S>>(
-        &mut self,
-        step: &Step,
-        got: usize,
-        context: &mut Context<'_, N>,
-    ) {
-        let Some(conn) = &self.conns[self.slot as usize] else { return };
-        let first = context.tag | conn.received;
-        let mut rest = &context.buffer[..got];
+    /// Compares what has come of a stream with what was sent; `first` is the number of the step's
+    /// first message. Returns how many pieces differ.
+    fn verify(&mut self, step: &Step, mut rest: &[u8], first: u64, patterns: &mut Patterns) -> u64 {
+        let mut failures = 0;
         while !rest.is_empty() {
             let (message, offset, left) = self.message(step);
             let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
-            if !context.patterns.matches(step.payload, &rest[..here], offset, first + message) {
-                context.record.verify_failures += 1;
-            }
+            let same = patterns.matches(step.payload, &rest[..here], offset, first + message);
+            failures += u64::from(!same);
             rest = &rest[here..];
             self.pass(step, here as u64);
         }
+        failures
     }
 }
