@@ -29,3 +29,4 @@ pub mod spawn;
 pub mod sysctl;
 pub mod tcp_info;
 pub mod thread;
+pub mod uring;
