@@ -15,6 +15,7 @@ mod payload;
 pub mod program;
 pub mod protocols;
 pub mod record;
+mod ring_net;
 #[cfg(test)]
 mod sim;
 mod sockets;

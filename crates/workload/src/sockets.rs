@@ -32,7 +32,7 @@ const BLOCKED: Duration = Duration::from_millis(250);
 /// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
 const OPENING: u32 = 256;
 
-/// What an epoll event is about, packed into its 64 bits.
+/// What an event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
     Connection { local: u32, slot: u32 },
@@ -46,17 +46,24 @@ const SPECIAL: u32 = u32::MAX;
 
 impl Token {
     pub(crate) fn pack(self) -> epoll::EventData {
+        epoll::EventData::new_u64(self.number())
+    }
+
+    pub(crate) fn number(self) -> u64 {
         let (high, low) = match self {
             Token::Connection { local, slot } => (local, slot),
             Token::Listener { local } => (local, LISTENER),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
         };
-        epoll::EventData::new_u64(u64::from(high) << 32 | u64::from(low))
+        u64::from(high) << 32 | u64::from(low)
     }
 
     pub(crate) fn unpack(data: epoll::EventData) -> Self {
-        let data = data.u64();
+        Self::of(data.u64())
+    }
+
+    pub(crate) fn of(data: u64) -> Self {
         match ((data >> 32) as u32, data as u32) {
             (SPECIAL, 0) => Token::Inbox,
             (SPECIAL, _) => Token::Wake,
@@ -157,6 +164,14 @@ impl Socket {
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
+
+    pub(crate) fn stream(&self) -> bool {
+        self.protocol.stream()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
 }
 
 /// The sockets of one worker.
@@ -251,7 +266,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 {
+            } else if self.blocking && at.len() == 1 {
                 block(&fd)?;
             }
             bound.push(address);
@@ -265,6 +280,23 @@ impl Sockets {
     pub(crate) fn arrived(&mut self, arrival: Arrival) {
         let key = (arrival.hello.group, arrival.hello.strand);
         self.arrivals.entry(key).or_default().push_back(arrival);
+    }
+
+    /// Number of the run, as hellos have it.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Takes the connection out that the doorman has let in for this owner.
+    pub(crate) fn take_arrival(&mut self, owner: Owner) -> io::Result<Arrival> {
+        let arrival = match self.blocking {
+            true => self.mailbox.take(owner),
+            false => self
+                .arrivals
+                .get_mut(&(owner.group, owner.strand))
+                .and_then(|queue| take(queue, owner.id)),
+        };
+        arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {
@@ -293,6 +325,11 @@ impl Sockets {
         Ok(Socket { fd, protocol, peer, state })
     }
 
+    /// Takes the listeners of a strand, for who accepts there by other means.
+    pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
+        self.listeners.remove(&(service, strand)).unwrap_or_default()
+    }
+
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
         socket.state = State::Open;
         if self.blocking {
@@ -313,12 +350,7 @@ impl Sockets {
         } else {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
         };
-        let clients = &self.services[service as usize].clients;
-        let allowed: Vec<&Address> = clients
-            .iter()
-            .filter_map(|&client| self.endpoints.hosts.get(client as usize))
-            .flat_map(|host| &host.connects_from)
-            .collect();
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
         let listeners = self.listeners.get(&(service, owner.strand));
         for listener in listeners.into_iter().flatten() {
             // Until it is empty: the event that told of a stranger tells of who came behind, too.
@@ -339,6 +371,66 @@ impl Sockets {
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
+
+    /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
+    /// that may not is counted.
+    pub(crate) fn welcomes(&mut self, service: u32, fd: &OwnedFd) -> bool {
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
+        if allowed.is_empty() {
+            return true;
+        }
+        let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
+        let expected = is_expected(from, &allowed);
+        self.strangers += u64::from(!expected);
+        expected
+    }
+
+    /// Whether a step's connections come to listeners of the strand's own.
+    pub(crate) fn accepts_itself(&self, step: &Step) -> bool {
+        let service = step.service.and_then(|reference| {
+            self.endpoints.hosts.get(self.host as usize)?.services.get(reference.service as usize)
+        });
+        service.is_some_and(|service| service.identity == Identity::Address)
+    }
+
+    /// Makes a connection that has been accepted one of a strand's.
+    pub(crate) fn accepted(
+        &mut self,
+        step: &Step,
+        owner: Owner,
+        fd: OwnedFd,
+        hello: Option<Hello>,
+    ) -> io::Result<Socket> {
+        let protocol = protocol(step.protocol.unwrap_or_default())?;
+        protocol.accepted(&fd, &step.options)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Open)?;
+        self.open(&mut socket)?;
+        if let (false, Some(hello)) = (protocol.stream(), hello) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        self.note_settings(&socket, &step.options);
+        Ok(socket)
+    }
+
+    /// Counts what is only known at the end of a connection.
+    pub(crate) fn note_closed(&mut self, socket: &Socket) {
+        if !matches!(socket.state, State::Open) {
+            self.opening = self.opening.saturating_sub(1);
+        }
+        if let Some(info) = socket.tcp_info() {
+            self.closed_retransmits += u64::from(info.retransmits);
+        }
+        self.closed_drops += u64::from(socket.receive_drops());
+    }
+}
+
+/// Where the clients of a service connect from, as far as they have said.
+fn allowed<'a>(service: &Service, endpoints: &'a Endpoints) -> Vec<&'a Address> {
+    let clients = service.clients.iter();
+    clients
+        .filter_map(|&client| endpoints.hosts.get(client as usize))
+        .flat_map(|host| &host.connects_from)
+        .collect()
 }
 
 /// Whether a connection from there may be one of the run's: all that is known are the addresses its
@@ -430,34 +522,13 @@ impl Net for Sockets {
 
     fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Socket> {
         let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
-        let protocol = protocol(step.protocol.unwrap_or_default())?;
-        let identity = self
-            .endpoints
-            .hosts
-            .get(self.host as usize)
-            .and_then(|host| host.services.get(service as usize))
-            .map(|service| service.identity);
-        let (fd, hello) = if identity == Some(Identity::Address) {
+        let (fd, hello) = if self.accepts_itself(step) {
             (self.accept_own(service, owner)?, None)
         } else {
-            let arrival = match self.blocking {
-                true => self.mailbox.take(owner),
-                false => self
-                    .arrivals
-                    .get_mut(&(owner.group, owner.strand))
-                    .and_then(|queue| take(queue, owner.id)),
-            };
-            let arrival = arrival.ok_or(io::ErrorKind::WouldBlock)?;
+            let arrival = self.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello))
         };
-        protocol.accepted(&fd, &step.options)?;
-        let mut socket = self.admit(fd, protocol, owner, State::Open)?;
-        self.open(&mut socket)?;
-        if let (false, Some(hello)) = (protocol.stream(), hello) {
-            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
-        }
-        self.note_settings(&socket, &step.options);
-        Ok(socket)
+        self.accepted(step, owner, fd, hello)
     }
 
     #[inline]
@@ -489,8 +560,7 @@ impl Net for Sockets {
             _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
         };
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
-            late_greeting(socket, &buffer[..hello::LENGTH], self.run)?;
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
         }
         Ok(&self.buffer[..got.min(most)])
     }
@@ -521,13 +591,7 @@ impl Net for Sockets {
     }
 
     fn close(&mut self, socket: Socket, _: Owner) {
-        if !matches!(socket.state, State::Open) {
-            self.opening = self.opening.saturating_sub(1);
-        }
-        if let Some(info) = socket.tcp_info() {
-            self.closed_retransmits += u64::from(info.retransmits);
-        }
-        self.closed_drops += u64::from(socket.receive_drops());
+        self.note_closed(&socket);
     }
 }
 
@@ -589,12 +653,13 @@ impl Sockets {
     }
 }
 
-/// A hello that was repeated before its answer came: answer again; it is not traffic.
-fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<()> {
+/// A hello that was repeated before its answer came: answers again. It is not traffic, so the reading
+/// goes on as after an interruption.
+pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<io::Error> {
     if let Ok(hello) = Hello::read(bytes, run) {
         rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
-    Ok(())
+    Ok(io::ErrorKind::Interrupted.into())
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {
