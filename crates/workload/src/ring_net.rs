@@ -81,6 +81,16 @@ impl RingNet {
         self.ring.insert(Rung { socket, plain: false }, token.number(), datagrams)
     }
 
+    /// From now on the bytes of this connection go by plain calls.
+    fn make_plain(&mut self, key: &Key) -> io::Result<()> {
+        let rung = self.ring.get_mut(key);
+        if !rung.plain {
+            rustix::io::ioctl_fionbio(rung.socket.fd(), true)?;
+            rung.plain = true;
+        }
+        Ok(())
+    }
+
     /// The next connection at the strand's own listeners.
     fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
         let place = (service, owner.strand);
@@ -197,12 +207,8 @@ impl Net for RingNet {
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
-        let rung = self.ring.get_mut(key);
-        if !rung.plain {
-            rustix::io::ioctl_fionbio(rung.socket.fd(), true)?;
-            rung.plain = true;
-        }
-        self.sockets.send_file(&rung.socket, step, file, offset, length)
+        self.make_plain(key)?;
+        self.sockets.send_file(&self.ring.get(key).socket, step, file, offset, length)
     }
 
     fn close(&mut self, key: Key, _: Owner) {

@@ -1,7 +1,10 @@
 //! What a ring knows of one connection.
 
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd};
 
+use io_uring::cqueue;
+use io_uring::types::Fd;
 use rustix::io::Errno;
 
 use super::Kind;
@@ -45,6 +48,9 @@ pub(super) struct Link<S> {
     pub(super) receiving: Receiving,
     /// It has been received from before, so it probably will be again.
     pub(super) again: bool,
+    pub(super) receives: u32,
+    /// The ring's table of files has it at the link's place.
+    pub(super) registered: bool,
     /// Somebody has asked for more than there was.
     pub(super) wanted: bool,
     /// It waits for a buffer, to be asked for again.
@@ -58,6 +64,9 @@ pub(super) struct Link<S> {
     /// Behind all that nothing more will come, or this error.
     pub(super) ended: Option<Result<(), Errno>>,
     pub(super) sending: Sending,
+    /// The kernel sends from `copy`; and the result that waits until it has let go of it.
+    pub(super) copied: bool,
+    result: Option<i32>,
     /// What is being sent, where it is not shared. It must not change while `sending` is underway.
     pub(super) copy: Vec<u8>,
     /// By direction: the kernel will tell when the socket is ready.
@@ -74,6 +83,8 @@ impl<S> Link<S> {
             closing: false,
             receiving: Receiving::Idle,
             again: false,
+            receives: 0,
+            registered: false,
             wanted: false,
             hungry: false,
             spilled: VecDeque::new(),
@@ -82,9 +93,32 @@ impl<S> Link<S> {
             received: VecDeque::new(),
             ended: None,
             sending: Sending::Idle,
+            copied: false,
+            result: None,
             copy: Vec::new(),
             polled: [false; 2],
         }
+    }
+
+    /// What operations of the link at this place name: its descriptor, or where it is registered.
+    pub(super) fn target(&self, place: u32) -> Fd
+    where
+        S: AsFd,
+    {
+        Fd(if self.registered { place as i32 } else { self.socket.as_fd().as_raw_fd() })
+    }
+
+    /// A send has been completed. Returns its result when its memory may change again: of a zero-copy
+    /// send of `copy` only when the kernel says that it has let go of it.
+    pub(super) fn sent(&mut self, result: i32, flags: u32) -> Option<i32> {
+        if cqueue::notif(flags) {
+            return self.result.take();
+        }
+        if cqueue::more(flags) && self.copied {
+            self.result = Some(result);
+            return None;
+        }
+        Some(result)
     }
 
     /// Whether it has buffers of the ring.

@@ -40,6 +40,15 @@ pub use support::{Unavailable, available};
 const HELD: usize = 4;
 /// Completions taken out at a time.
 const BATCH: usize = 256;
+/// Receives after which a connection's descriptor is registered, so that operations need not look it up
+/// and count its users. That takes a system call, and another one at the end.
+const LASTING: u32 = 32;
+
+/// Flag of a zero-copy send: tell whether the kernel copied all the same; and what then says that it
+/// did (Linux 6.2,
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h#L380>).
+const REPORT_USAGE: u16 = 1 << 3;
+const USAGE_COPIED: i32 = i32::MIN;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
@@ -49,6 +58,15 @@ pub struct Setup {
     /// of a longer datagram the rest is lost.
     pub buffers: u16,
     pub buffer_bytes: u32,
+    /// Connections whose descriptors can be registered.
+    pub files: u32,
+}
+
+/// Zero-copy sends whose memory the kernel has let go of, and of those the ones it copied after all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZeroCopy {
+    pub completed: u64,
+    pub copied: u64,
 }
 
 /// A connection of a ring.
@@ -143,6 +161,9 @@ pub struct Ring<S: AsFd> {
     holders: Vec<u32>,
     /// Links for which there was no buffer.
     hungry: VecDeque<u32>,
+    /// Places of links below this number can be registered.
+    files: u32,
+    zero_copy: ZeroCopy,
     reaped: Vec<Completion>,
 }
 
@@ -171,8 +192,15 @@ impl<S: AsFd> Ring<S> {
         }
         let pool = Pool::new(&uring, setup.buffers, setup.buffer_bytes)
             .map_err(|error| Unavailable::of(&error))?;
+        // Without a table of files the ring works as well.
+        let files = match uring.submitter().register_files_sparse(setup.files.max(1)) {
+            Ok(()) => setup.files,
+            Err(_) => 0,
+        };
         Ok(Self {
             uring,
+            files,
+            zero_copy: ZeroCopy::default(),
             pool: ManuallyDrop::new(pool),
             links: Vec::new(),
             free: Vec::new(),
@@ -275,7 +303,7 @@ impl<S: AsFd> Ring<S> {
     /// again until it is stopped.
     fn ask(&mut self, place: u32, size: usize) -> io::Result<()> {
         let link = self.link_mut(place);
-        let fd = Fd(link.socket.as_fd().as_raw_fd());
+        let fd = link.target(place);
         let entry = if link.again {
             link.receiving = Receiving::Again;
             opcode::RecvMulti::new(fd, pool::GROUP).build()
@@ -297,6 +325,23 @@ impl<S: AsFd> Ring<S> {
     /// # Errors
     /// `WouldBlock`: the kernel has been asked. Else what it says of the connection.
     pub fn send(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
+        self.send_from(key, bytes, false)
+    }
+
+    /// As [`Ring::send`], but the kernel is asked to send from the memory itself
+    /// (IORING_OP_SEND_ZC). What became of that is in [`Ring::zero_copy`] later.
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`]; EOPNOTSUPP where the protocol cannot.
+    pub fn send_zero_copy(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
+        self.send_from(key, bytes, true)
+    }
+
+    pub fn zero_copy(&self) -> ZeroCopy {
+        self.zero_copy
+    }
+
+    fn send_from(&mut self, key: &Key, bytes: &[u8], zero_copy: bool) -> io::Result<usize> {
         let place = key.0;
         let shared = self.shared.iter().find_map(|shared| within(shared, bytes));
         let link = self.link_mut(place);
@@ -313,6 +358,7 @@ impl<S: AsFd> Ring<S> {
             }
             Sending::Idle => {}
         }
+        link.copied = shared.is_none();
         let from = match shared {
             Some(from) => from,
             None => {
@@ -322,9 +368,15 @@ impl<S: AsFd> Ring<S> {
             }
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let fd = Fd(link.socket.as_fd().as_raw_fd());
+        let fd = link.target(place);
         link.outstanding += 1;
-        let entry = opcode::Send::new(fd, from, length).flags(libc::MSG_NOSIGNAL).build();
+        let entry = match zero_copy {
+            false => opcode::Send::new(fd, from, length).flags(libc::MSG_NOSIGNAL).build(),
+            true => opcode::SendZc::new(fd, from, length)
+                .flags(libc::MSG_NOSIGNAL)
+                .zc_flags(REPORT_USAGE)
+                .build(),
+        };
         self.push(entry, Kind::Send, place)?;
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -343,7 +395,7 @@ impl<S: AsFd> Ring<S> {
             return Ok(());
         }
         link.outstanding += 1;
-        let fd = Fd(link.socket.as_fd().as_raw_fd());
+        let fd = link.target(key.0);
         let entry = opcode::PollAdd::new(fd, flags as u32).build();
         self.push(entry, kind, key.0)
     }
@@ -366,6 +418,10 @@ impl<S: AsFd> Ring<S> {
     fn let_go(&mut self, place: u32) {
         let link = self.link(place);
         if link.closing && link.outstanding == 0 {
+            if link.registered {
+                // The table would keep the connection open.
+                let _ = self.uring.submitter().register_files_update(place, &[-1]);
+            }
             self.links[place as usize] = None;
             self.free.push(place);
         }
@@ -424,7 +480,12 @@ impl<S: AsFd> Ring<S> {
 
     fn push(&mut self, entry: squeue::Entry, kind: Kind, place: u32) -> io::Result<()> {
         self.outstanding += 1;
-        let entry = entry.user_data(kind.pack(place));
+        let mut entry = entry.user_data(kind.pack(place));
+        if matches!(kind, Kind::Receive | Kind::Send | Kind::PollRead | Kind::PollWrite)
+            && self.link(place).registered
+        {
+            entry = entry.flags(squeue::Flags::FIXED_FILE);
+        }
         if !self.backlog.is_empty() {
             self.backlog.push_back(entry);
             return Ok(());
@@ -578,8 +639,14 @@ impl<S: AsFd> Ring<S> {
         match kind {
             Kind::Receive => self.received(place, completion, events),
             Kind::Send => {
-                link.sending = Sending::Done(completion.result);
-                events.push(Event::Writable(token));
+                if let Some(result) = link.sent(completion.result, completion.flags) {
+                    link.sending = Sending::Done(result);
+                    events.push(Event::Writable(token));
+                }
+                if cqueue::notif(completion.flags) {
+                    self.zero_copy.completed += 1;
+                    self.zero_copy.copied += u64::from(completion.result & USAGE_COPIED != 0);
+                }
             }
             Kind::PollRead => {
                 link.polled[Direction::Read as usize] = false;
@@ -609,6 +676,12 @@ impl<S: AsFd> Ring<S> {
         }
         if link.closing {
             return;
+        }
+        link.receives = link.receives.saturating_add(1);
+        if link.receives == LASTING && place < self.files {
+            let fd = link.socket.as_fd().as_raw_fd();
+            let registered = self.uring.submitter().register_files_update(place, &[fd]);
+            link.registered = registered.is_ok();
         }
         match usize::try_from(result) {
             Ok(length) if length > 0 || link.datagrams => {

@@ -57,6 +57,6 @@ fn disabled() -> Option<u8> {
 /// # Errors
 /// Why a [`Ring`] cannot be made by this thread.
 pub fn available() -> Result<(), Unavailable> {
-    let setup = Setup { entries: 8, buffers: 1, buffer_bytes: 4096 };
+    let setup = Setup { entries: 8, buffers: 1, buffer_bytes: 4096, files: 1 };
     Ring::<std::os::fd::OwnedFd>::new(&setup).map(drop)
 }

@@ -6,7 +6,7 @@ use super::*;
 const BUFFER: usize = 4096;
 
 fn ring<S: AsFd>(buffers: u16) -> Ring<S> {
-    let setup = Setup { entries: 64, buffers, buffer_bytes: BUFFER as u32 };
+    let setup = Setup { entries: 64, buffers, buffer_bytes: BUFFER as u32, files: 100 };
     Ring::new(&setup).unwrap()
 }
 
@@ -188,6 +188,66 @@ fn a_connection_that_is_closed_with_work_under_way_is_let_go_when_it_is_over() {
     assert_eq!(key.0, 0);
     there.write_all(b"new").unwrap();
     assert_eq!(read(&mut ring, &key, 3, 10), b"new");
+}
+
+#[test]
+fn zero_copy_sends_say_what_became_of_them() {
+    let mut ring = ring(4);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut there, _) = listener.accept().unwrap();
+    let key = ring.insert(here, 1, false);
+    let shared: Arc<[u8]> = bytes(10_000).into();
+    ring.hold(shared.clone());
+    let mut got = vec![0; 10_000];
+    // From memory that stays, and from a copy, which must not change before the kernel says so.
+    for number in 1..=4u8 {
+        let mine = vec![number; 10_000];
+        let sent = if number % 2 == 0 { &shared[..] } else { &mine[..] };
+        let length = loop {
+            match ring.send_zero_copy(&key, sent) {
+                Ok(length) => break length,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            let reader = there.try_clone().unwrap();
+            let part = std::thread::spawn(move || {
+                let mut got = vec![0; 10_000];
+                (&reader).read_exact(&mut got).unwrap();
+                got
+            });
+            happen(&mut ring);
+            got = part.join().unwrap();
+        };
+        assert_eq!(length, sent.len());
+        assert_eq!(got, sent);
+    }
+    while ring.zero_copy().completed < 4 {
+        happen(&mut ring);
+    }
+    // Loopback copies.
+    assert_eq!(ring.zero_copy(), ZeroCopy { completed: 4, copied: 4 });
+}
+
+#[test]
+fn a_connection_that_lasts_is_registered_and_closed_all_the_same() {
+    let mut ring = ring(8);
+    let (key, mut there) = pair(&mut ring, 1);
+    for round in 0..3 * LASTING {
+        there.write_all(b"ping").unwrap();
+        assert_eq!(read(&mut ring, &key, 4, 100), b"ping");
+        let _ = ring.send(&key, b"pong");
+        while ring.send(&key, b"pong").is_err() {
+            happen(&mut ring);
+        }
+        assert_eq!(ring.link(key.0).registered, round + 1 >= LASTING, "round {round}");
+    }
+    let mut all = Vec::new();
+    ring.close(key);
+    while ring.outstanding > 0 {
+        happen(&mut ring);
+    }
+    there.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() as u32, 4 * 3 * LASTING);
 }
 
 #[test]

@@ -22,6 +22,8 @@ use crate::worker::{Order, Real, Worker};
 
 /// Operations that are gathered at most before they are handed over.
 const ENTRIES: u32 = 2048;
+/// Connections whose descriptors the ring knows; of more the kernel looks them up.
+const CONNECTIONS: u32 = 1 << 14;
 /// Memory of a worker to receive into: as much as stays in a core's cache beside what else is used.
 const BUFFERS_BYTES: usize = 2 << 20;
 const MOST_BUFFERS: usize = 1024;
@@ -43,7 +45,12 @@ pub(crate) fn setup(message: u64) -> Setup {
         .clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
         .next_multiple_of(64);
     let buffers = (BUFFERS_BYTES / length).min(MOST_BUFFERS).next_power_of_two();
-    Setup { entries: ENTRIES, buffers: buffers as u16, buffer_bytes: length as u32 }
+    Setup {
+        entries: ENTRIES,
+        buffers: buffers as u16,
+        buffer_bytes: length as u32,
+        files: CONNECTIONS,
+    }
 }
 
 struct Loop {
