@@ -14,6 +14,7 @@ mod doctor;
 mod document;
 mod honesty;
 mod interruption;
+mod io_uring;
 mod lab;
 mod observe;
 mod output;

@@ -16,6 +16,7 @@ use files::Files;
 
 /// Settings that move results of TCP and UDP, and the limits that clip them.
 pub const SYSCTLS: &[&str] = &[
+    "kernel.io_uring_disabled",
     "kernel.numa_balancing",
     "kernel.perf_event_paranoid",
     "kernel.unprivileged_bpf_disabled",

@@ -193,10 +193,10 @@ impl<S: AsFd> Ring<S> {
         let pool = Pool::new(&uring, setup.buffers, setup.buffer_bytes)
             .map_err(|error| Unavailable::of(&error))?;
         // Without a table of files the ring works as well.
-        let files = match uring.submitter().register_files_sparse(setup.files.max(1)) {
-            Ok(()) => setup.files,
-            Err(_) => 0,
-        };
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
+        let files = setup.files.min(most);
+        let files = uring.submitter().register_files_sparse(files).map_or(0, |()| files);
         Ok(Self {
             uring,
             files,

@@ -195,7 +195,7 @@ fn zero_copy_sends_say_what_became_of_them() {
     let mut ring = ring(4);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let here = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut there, _) = listener.accept().unwrap();
+    let (there, _) = listener.accept().unwrap();
     let key = ring.insert(here, 1, false);
     let shared: Arc<[u8]> = bytes(10_000).into();
     ring.hold(shared.clone());
