@@ -96,10 +96,12 @@ impl RingNet {
         let place = (service, owner.strand);
         if !self.listeners.contains_key(&place) {
             let mut keys = Vec::new();
+            // Clients that come again and again may run ahead of who accepts them.
+            let all = !self.sockets.reconnects(service);
             for listener in self.sockets.take_listeners(service, owner.strand) {
                 rustix::io::ioctl_fionbio(&listener, false)?;
                 let token = Token::Listener { local: owner.local };
-                keys.push(self.ring.listen(listener, token.number())?);
+                keys.push(self.ring.listen(listener, token.number(), all)?);
             }
             self.listeners.insert(place, keys);
         }

@@ -385,6 +385,11 @@ impl Sockets {
         expected
     }
 
+    /// Whether clients of a service connect more than once.
+    pub(crate) fn reconnects(&self, service: u32) -> bool {
+        self.services[service as usize].reconnects
+    }
+
     /// Whether a step's connections come to listeners of the strand's own.
     pub(crate) fn accepts_itself(&self, step: &Step) -> bool {
         let service = step.service.and_then(|reference| {

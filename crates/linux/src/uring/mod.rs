@@ -133,6 +133,8 @@ struct Watch {
     fd: OwnedFd,
     token: u64,
     accepted: VecDeque<io::Result<OwnedFd>>,
+    /// Accepts again and again.
+    all: bool,
     armed: bool,
 }
 
@@ -432,13 +434,15 @@ impl<S: AsFd> Ring<S> {
         self.push(opcode::AsyncCancel2::new(which).build(), Kind::Cancel, place)
     }
 
-    /// Accepts at a listener from now on. The listener must block, and what it accepts does too.
+    /// Accepts at a listener from now on. The listener must block, and what it accepts does too. `all`:
+    /// everybody at once, else the next one only when the one before has been taken. All at once take
+    /// descriptors before anybody wants them: as many as the queue of the listener holds.
     ///
     /// # Errors
     /// Those of io_uring_enter, where there are more operations than entries.
-    pub fn listen(&mut self, listener: OwnedFd, token: u64) -> io::Result<ListenerKey> {
+    pub fn listen(&mut self, listener: OwnedFd, token: u64, all: bool) -> io::Result<ListenerKey> {
         let accepted = VecDeque::new();
-        self.watches.push(Watch { fd: listener, token, accepted, armed: false });
+        self.watches.push(Watch { fd: listener, token, accepted, all, armed: false });
         let place = self.watches.len() as u32 - 1;
         self.arm(place, Kind::Accept)?;
         Ok(ListenerKey(place))
@@ -463,7 +467,8 @@ impl<S: AsFd> Ring<S> {
     /// Those of io_uring_enter, where there are more operations than entries; of dup.
     pub fn watch(&mut self, fd: impl AsFd, token: u64) -> io::Result<()> {
         let fd = fd.as_fd().try_clone_to_owned()?;
-        self.watches.push(Watch { fd, token, accepted: VecDeque::new(), armed: false });
+        let accepted = VecDeque::new();
+        self.watches.push(Watch { fd, token, accepted, all: true, armed: false });
         self.arm(self.watches.len() as u32 - 1, Kind::Watch)
     }
 
@@ -472,7 +477,13 @@ impl<S: AsFd> Ring<S> {
         watch.armed = true;
         let fd = Fd(watch.fd.as_raw_fd());
         let entry = match kind {
-            Kind::Accept => opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(),
+            Kind::Accept if watch.all => {
+                opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
+            }
+            Kind::Accept => {
+                let nowhere = std::ptr::null_mut();
+                opcode::Accept::new(fd, nowhere, nowhere.cast()).flags(libc::SOCK_CLOEXEC).build()
+            }
             _ => opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(),
         };
         self.push(entry, kind, place)

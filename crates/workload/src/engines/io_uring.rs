@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::uring::{Event, Setup};
 use wirecost_model::clock::Clock;
+use wirecost_model::profile::Position;
 
 use super::seats::Seats;
 use crate::doorman::receive_arrival;
@@ -17,7 +18,7 @@ use crate::hello;
 use crate::net::Interest;
 use crate::ring_net::RingNet;
 use crate::sockets::Token;
-use crate::strand::{TURN_BYTES, Turn, Wait};
+use crate::strand::{StrandError, TURN_BYTES, Turn, Wait};
 use crate::worker::{Order, Real, Worker};
 
 /// Operations that are gathered at most before they are handed over.
@@ -81,8 +82,8 @@ pub(crate) fn run(
         let due = engine.worker.keep_time(now);
         engine.seats.fire_timers(now);
         let sleep = engine.seats.sleep(now, due);
-        if engine.worker.net.submit(sleep, &mut events).is_err() {
-            // Of a ring that does not work any more the others hear by their time-outs.
+        if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
+            engine.fail(source);
             break;
         }
         for event in events.drain(..) {
@@ -93,6 +94,13 @@ pub(crate) fn run(
 }
 
 impl Loop {
+    /// Without its ring a worker can do nothing.
+    fn fail(&mut self, source: std::io::Error) {
+        let (group, strand) = self.mine.first().copied().unwrap_or_default();
+        let at = Position::default();
+        self.worker.failed(StrandError { group, strand, kind: "io_uring_enter", at, source });
+    }
+
     /// Takes all orders that have come. Returns whether to go on.
     fn obey(&mut self, orders: &Receiver<Order>) -> bool {
         loop {
