@@ -730,7 +730,7 @@ impl<S: AsFd> Ring<S> {
                 }
                 error => Err(io::Error::from_raw_os_error(-error)),
             });
-        } else if !watch.armed {
+        } else if !watch.armed && by.result >= 0 {
             // It must not fall silent. There is room: completions are being taken out.
             let _ = self.arm(place, kind);
         }
@@ -745,23 +745,29 @@ fn within(all: &Arc<[u8]>, bytes: &[u8]) -> Option<*const u8> {
     Some(all.get(offset..end)?.as_ptr())
 }
 
-impl<S: AsFd> Drop for Ring<S> {
-    fn drop(&mut self) {
-        let _ = self
-            .uring
-            .submitter()
-            .register_sync_cancel(Some(Timespec::new().sec(1)), CancelBuilder::any());
+impl<S: AsFd> Ring<S> {
+    /// Cancels all and waits for the last completion.
+    fn end(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            link.closing = true;
+        }
+        let submitter = self.uring.submitter();
+        let second = Timespec::new().sec(1);
+        let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
         let mut events = Vec::new();
         for _ in 0..10 {
-            for link in self.links.iter_mut().flatten() {
-                link.closing = true;
-            }
             self.unload();
             if self.outstanding == 0 || self.enter(1, Duration::from_secs(1)).is_err() {
-                break;
+                return;
             }
             self.reap(&mut events);
         }
+    }
+}
+
+impl<S: AsFd> Drop for Ring<S> {
+    fn drop(&mut self) {
+        self.end();
         if self.outstanding == 0 {
             // SAFETY: it is not used again, and the kernel has no operation that could write to it.
             unsafe { ManuallyDrop::drop(&mut self.pool) };

@@ -294,6 +294,25 @@ fn accept(all: bool) {
     }
 }
 
+/// What is under way when a ring is dropped ends, and is not begun again.
+#[test]
+fn a_ring_that_is_dropped_lets_go_of_all() {
+    let mut ring = ring(4);
+    let (key, mut there) = pair(&mut ring, 1);
+    let (woken, waker) = UnixStream::pair().unwrap();
+    ring.watch(&woken, 2).unwrap();
+    drop(woken);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    ring.listen(listener.into(), 3, true).unwrap();
+    assert!(ring.receive(&key, 1).is_err());
+    (&waker).write_all(b"x").unwrap();
+    while !happen(&mut ring).contains(&Event::Arrival(2)) {}
+    ring.end();
+    assert_eq!(ring.outstanding, 0);
+    drop(ring);
+    assert_eq!(there.read(&mut [0; 1]).unwrap(), 0, "its descriptors are closed");
+}
+
 #[test]
 fn more_operations_than_entries_are_all_done() {
     let mut ring = ring(16);
