@@ -751,13 +751,17 @@ impl<S: AsFd> Ring<S> {
         for link in self.links.iter_mut().flatten() {
             link.closing = true;
         }
-        let submitter = self.uring.submitter();
-        let second = Timespec::new().sec(1);
-        let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
+        let second = Duration::from_secs(1);
         let mut events = Vec::new();
         for _ in 0..10 {
+            // What has not been handed over cannot be cancelled.
             self.unload();
-            if self.outstanding == 0 || self.enter(1, Duration::from_secs(1)).is_err() {
+            if self.outstanding == 0 || self.enter(0, Duration::ZERO).is_err() {
+                return;
+            }
+            let most = Some(Timespec::from(second));
+            let _ = self.uring.submitter().register_sync_cancel(most, CancelBuilder::any());
+            if self.enter(1, second).is_err() {
                 return;
             }
             self.reap(&mut events);

@@ -307,6 +307,9 @@ fn a_ring_that_is_dropped_lets_go_of_all() {
     assert!(ring.receive(&key, 1).is_err());
     (&waker).write_all(b"x").unwrap();
     while !happen(&mut ring).contains(&Event::Arrival(2)) {}
+    // One that the kernel has not seen yet.
+    let (other, _silent) = pair(&mut ring, 4);
+    assert!(ring.receive(&other, 1).is_err());
     ring.end();
     assert_eq!(ring.outstanding, 0);
     drop(ring);
