@@ -34,5 +34,6 @@ pub mod spawn;
 pub mod sysctl;
 pub mod tcp_info;
 pub mod thread;
+pub mod uring;
 pub mod vsock;
 pub mod zerocopy;

@@ -224,3 +224,22 @@ pub fn of_range(several: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives
         place: a.place.max(b.place),
     }))
 }
+
+/// Connections, by id, of which some flowop receives in another way than by plain calls.
+pub fn unlike(
+    group: &GroupProgram,
+    protocols: &BTreeMap<u32, &'static dyn Protocol>,
+    several: &BTreeMap<u32, Receives>,
+    sinks: &[SinkPlace],
+) -> BTreeSet<u32> {
+    let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    acts.filter(|act| {
+        let protocol = protocols.get(&act.options.conn.first).copied();
+        let action = flowops::find(&act.kind).map(|flowop| {
+            chosen(flowop.action(), &act.options, protocol, of_range(several, act), sinks)
+        });
+        matches!(action, Some(Action::Receive(call)) if !call.is_plain())
+    })
+    .flat_map(|act| act.options.conn.first..=act.options.conn.last)
+    .collect()
+}

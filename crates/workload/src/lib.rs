@@ -17,6 +17,7 @@ pub mod program;
 pub mod protocols;
 mod quantiles;
 pub mod record;
+mod ring_net;
 mod route;
 #[cfg(test)]
 mod sim;

@@ -45,6 +45,10 @@ pub enum Opening {
 pub trait Net {
     type Socket;
 
+    /// Whether a send that would block is under way all the same, so that it will be done even if
+    /// the strand never asks again.
+    const DEFERS: bool = false;
+
     fn now(&mut self) -> Nanos;
 
     /// Begins to open a connection; `attempt` numbers the openings of this strand, so that they can

@@ -4,6 +4,7 @@
 //! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number.
 
 use std::io;
+use std::sync::Arc;
 
 use wirecost_model::profile::Payload;
 
@@ -18,10 +19,17 @@ pub const MAX_PIECE: usize = 16 << 20;
 /// What a worker sends from.
 #[derive(Debug)]
 pub struct Patterns {
-    /// For each payload of the program a stamp, then the pattern, which never changes: the kernel may
-    /// send from it long after the call.
-    each: Vec<Vec<u8>>,
+    /// For each payload of the program.
+    each: Vec<Pattern>,
     burst: Burst,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    /// Never changes, so that the kernel may go on reading it after a call has returned.
+    bytes: Arc<[u8]>,
+    /// A stamp with the pattern behind it, made when the first message is numbered.
+    stamped: Vec<u8>,
 }
 
 /// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
@@ -62,7 +70,10 @@ impl Patterns {
     pub fn new(payloads: &[Payload], message: u64, seed: u64) -> io::Result<Self> {
         payloads
             .iter()
-            .map(|payload| pattern(payload, message, seed))
+            .map(|payload| {
+                let bytes = pattern(payload, message, seed)?.into();
+                Ok(Pattern { bytes, stamped: Vec::new() })
+            })
             .collect::<Result<_, _>>()
             .map(|each| Self { each, burst: Burst::default() })
     }
@@ -82,7 +93,7 @@ impl Patterns {
             *before = payload;
             of_before.clone_from(wanted);
             bytes.clear();
-            let pattern = &self.each[payload as usize][STAMP..];
+            let pattern = &self.each[payload as usize].bytes;
             for &length in wanted.iter() {
                 let rest = pattern.iter().cycle().take(length.saturating_sub(STAMP));
                 bytes.extend([0; STAMP].iter().take(length).chain(rest));
@@ -97,17 +108,19 @@ impl Patterns {
         Laid { bytes, lengths: wanted, segments }
     }
 
+    /// The patterns themselves, of which every piece is a part that does not begin within a stamp.
+    pub fn shared(&self) -> impl Iterator<Item = Arc<[u8]>> {
+        self.each.iter().map(|pattern| pattern.bytes.clone())
+    }
+
     /// As much of a message as there is in one piece, from `offset` on, at most `length` bytes.
     #[inline]
     pub fn piece(&mut self, payload: u32, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
-        let bytes = &mut self.each[payload as usize];
-        let start = match stamp {
-            Some(number) if offset < STAMP as u64 => {
-                bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
-                offset as usize
-            }
-            Some(_) => place(bytes, offset - STAMP as u64),
-            None => place(bytes, offset),
+        let pattern = &mut self.each[payload as usize];
+        let (bytes, start) = match stamp {
+            Some(number) if offset < STAMP as u64 => (pattern.stamp(number), offset as usize),
+            Some(_) => (&*pattern.bytes, place(&pattern.bytes, offset - STAMP as u64)),
+            None => (&*pattern.bytes, place(&pattern.bytes, offset)),
         };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len() - start);
         &bytes[start..start + length]
@@ -134,20 +147,31 @@ impl Patterns {
     }
 }
 
+impl Pattern {
+    fn stamp(&mut self, number: u64) -> &[u8] {
+        if self.stamped.is_empty() {
+            self.stamped = vec![0; STAMP];
+            self.stamped.extend_from_slice(&self.bytes);
+        }
+        self.stamped[..STAMP].copy_from_slice(&number.to_le_bytes());
+        &self.stamped
+    }
+}
+
 #[inline]
 fn place(bytes: &[u8], offset: u64) -> usize {
-    STAMP + (offset % (bytes.len() - STAMP) as u64) as usize
+    (offset % bytes.len() as u64) as usize
 }
 
 fn pattern(payload: &Payload, message: u64, seed: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
-    let mut bytes = vec![0; STAMP];
+    let mut bytes = Vec::new();
     match payload {
-        Payload::Zero => bytes.resize(STAMP + length, 0),
+        Payload::Zero => bytes.resize(length, 0),
         Payload::Random => {
             let words = length.div_ceil(8) as u64;
             bytes.extend((0..words).flat_map(|i| draw::key(&[seed, i]).to_le_bytes()));
-            bytes.truncate(STAMP + length);
+            bytes.truncate(length);
         }
         Payload::File(path) => {
             let content = std::fs::read(path)

@@ -200,6 +200,9 @@ pub struct Step {
     /// gives up its number.
     pub reply: bool,
     pub busy: bool,
+    /// Of one that opens connections: whether some step receives of them in another way than by plain
+    /// calls, in whatever phase.
+    pub unlike: bool,
     pub service: Option<ServiceRef>,
     pub options: Arc<Options>,
     pub protocol: Option<&'static str>,
@@ -350,6 +353,7 @@ pub fn compile(
     let ids = connection_ids(group);
     let protocols = connection_protocols(group);
     let several = calls::several(group, &protocols);
+    let unlike = calls::unlike(group, &protocols, &several, sinks);
     let mut phases = Vec::new();
     let mut rows = Vec::new();
     for (number, phase) in group.phases.iter().enumerate() {
@@ -370,6 +374,8 @@ pub fn compile(
             let protocol = protocols.get(&act.options.conn.first).copied();
             let receives = calls::of_range(&several, act);
             step.action = calls::chosen(step.action, &act.options, protocol, receives, sinks);
+            let conns = act.options.conn;
+            step.unlike = unlike.range(conns.first..=conns.last).next().is_some();
             let payload = payloads.iter().position(|payload| *payload == act.options.payload);
             step.payload = payload.unwrap_or(0) as u32;
             step.row = first_rows[number] + keys.len() as u32;
@@ -608,6 +614,7 @@ fn step(
         reply: false,
         impatient: false,
         busy: options.busy,
+        unlike: false,
         service: act.service,
         options: Arc::new(options.clone()),
         protocol: protocol.map(|protocol| protocol.name()),

@@ -67,10 +67,14 @@ fn content() -> Vec<u8> {
     (0..MESSAGE).map(|_| next()).collect()
 }
 
-macro_rules! on_both_engines {
+macro_rules! on_all_engines {
     ($($test:ident),*) => {
         mod epoll {
             $(#[test] fn $test() { super::$test("epoll"); })*
+        }
+
+        mod io_uring {
+            $(#[test] fn $test() { super::$test("io_uring"); })*
         }
 
         mod threads {
@@ -79,7 +83,7 @@ macro_rules! on_both_engines {
     };
 }
 
-on_both_engines!(
+on_all_engines!(
     zerocopy,
     bytes_that_are_not_copied_are_counted,
     sinks_hold_what_was_sent,

@@ -15,6 +15,7 @@ mod document;
 mod honesty;
 mod interruption;
 mod io;
+mod io_uring;
 mod lab;
 mod native;
 mod observe;

@@ -46,7 +46,7 @@ const OPENING: u32 = 256;
 /// Read of a file at a time, where it is not the kernel that sends it.
 const FILE_PIECE: usize = 64 << 10;
 
-/// What an epoll event is about, packed into its 64 bits.
+/// What an event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
     Connection { local: u32, slot: u32 },
@@ -60,17 +60,24 @@ const SPECIAL: u32 = u32::MAX;
 
 impl Token {
     pub(crate) fn pack(self) -> epoll::EventData {
+        epoll::EventData::new_u64(self.number())
+    }
+
+    pub(crate) fn number(self) -> u64 {
         let (high, low) = match self {
             Token::Connection { local, slot } => (local, slot),
             Token::Listener { local } => (local, LISTENER),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
         };
-        epoll::EventData::new_u64(u64::from(high) << 32 | u64::from(low))
+        u64::from(high) << 32 | u64::from(low)
     }
 
     pub(crate) fn unpack(data: epoll::EventData) -> Self {
-        let data = data.u64();
+        Self::of(data.u64())
+    }
+
+    pub(crate) fn of(data: u64) -> Self {
         match ((data >> 32) as u32, data as u32) {
             (SPECIAL, 0) => Token::Inbox,
             (SPECIAL, _) => Token::Wake,
@@ -179,6 +186,20 @@ impl Socket {
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    pub(crate) fn stream(&self) -> bool {
+        self.protocol.stream()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
+    /// or the protocol wants its calls in a way of its own.
+    pub(crate) fn by_calls(&self) -> bool {
+        self.protocol.is_secure() || self.protocol.polls_before_accept()
     }
 }
 
@@ -299,7 +320,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 && !protocol.polls_before_accept() {
+            } else if self.blocking && at.len() == 1 && !protocol.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
@@ -313,6 +334,23 @@ impl Sockets {
     pub(crate) fn arrived(&mut self, arrival: Arrival) {
         let key = (arrival.hello.group, arrival.hello.strand);
         self.arrivals.entry(key).or_default().push_back(arrival);
+    }
+
+    /// Number of the run, as hellos have it.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Takes the connection out that the doorman has let in for this owner.
+    pub(crate) fn take_arrival(&mut self, owner: Owner) -> io::Result<Arrival> {
+        let arrival = match self.blocking {
+            true => self.mailbox.take(owner),
+            false => self
+                .arrivals
+                .get_mut(&(owner.group, owner.strand))
+                .and_then(|queue| take(queue, owner.id)),
+        };
+        arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {
@@ -351,6 +389,22 @@ impl Sockets {
         })
     }
 
+    /// The listeners of a strand.
+    pub(crate) fn listeners(&self, service: u32, strand: u32) -> &[OwnedFd] {
+        self.listeners.get(&(service, strand)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether only those listeners of a service may be asked to accept at which somebody stands.
+    pub(crate) fn polls_before_accept(&self, service: u32) -> bool {
+        let name = &self.services[service as usize].protocol;
+        protocols::find(name).is_some_and(|protocol| protocol.polls_before_accept())
+    }
+
+    /// Takes the listeners of a strand, for who accepts there by other means.
+    pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
+        self.listeners.remove(&(service, strand)).unwrap_or_default()
+    }
+
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
         self.settings.extend(socket.protocol.opened(&socket.fd)?);
         socket.state = State::Open;
@@ -374,18 +428,14 @@ impl Sockets {
         }
     }
 
-    fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+    /// The next connection at the strand's own listeners.
+    pub(crate) fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
         let flags = if self.blocking {
             SocketFlags::CLOEXEC
         } else {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
         };
-        let clients = &self.services[service as usize].clients;
-        let allowed: Vec<&Address> = clients
-            .iter()
-            .filter_map(|&client| self.endpoints.hosts.get(client as usize))
-            .flat_map(|host| &host.connects_from)
-            .collect();
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
         let listeners = self.listeners.get(&(service, owner.strand));
         let mut listeners: Vec<&OwnedFd> = listeners.into_iter().flatten().collect();
         if protocol(&self.services[service as usize].protocol)?.polls_before_accept() {
@@ -410,6 +460,80 @@ impl Sockets {
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
+
+    /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
+    /// that may not is counted.
+    pub(crate) fn welcomes(&mut self, service: u32, fd: &OwnedFd) -> bool {
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
+        if allowed.is_empty() {
+            return true;
+        }
+        let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
+        let expected = is_expected(from, &allowed);
+        self.strangers += u64::from(!expected);
+        expected
+    }
+
+    /// Whether clients of a service connect more than once.
+    pub(crate) fn reconnects(&self, service: u32) -> bool {
+        self.services[service as usize].reconnects
+    }
+
+    /// Whether a step's connections come to listeners of the strand's own.
+    pub(crate) fn accepts_itself(&self, step: &Step) -> bool {
+        let service = step.service.and_then(|reference| {
+            self.endpoints.hosts.get(self.host as usize)?.services.get(reference.service as usize)
+        });
+        service.is_some_and(|service| service.identity == Identity::Address)
+    }
+
+    /// Makes a connection that has been accepted one of a strand's.
+    pub(crate) fn accepted(
+        &mut self,
+        step: &Step,
+        owner: Owner,
+        fd: OwnedFd,
+        hello: Option<Hello>,
+    ) -> io::Result<Socket> {
+        let protocol = protocol(step.protocol.unwrap_or_default())?;
+        protocol.accepted(&fd, &step.options)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
+        if protocol.is_secure() {
+            if self.blocking {
+                block(&socket.fd)?;
+            }
+            let session = self.security.accept(&step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        } else {
+            self.open(&mut socket)?;
+        }
+        if let (false, Some(hello)) = (protocol.stream(), hello) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        self.note_settings(&socket, &step.options);
+        Ok(socket)
+    }
+
+    /// Counts what is only known at the end of a connection.
+    pub(crate) fn note_closed(&mut self, socket: &mut Socket) {
+        self.arrive(socket);
+        self.look_back(socket);
+        self.forget(socket);
+        self.settings.extend(socket.protocol.closing(&socket.fd));
+        if let Some(info) = socket.tcp_info() {
+            self.closed_retransmits += u64::from(info.retransmits);
+        }
+        self.closed_drops += u64::from(socket.receive_drops());
+    }
+}
+
+/// Where the clients of a service connect from, as far as they have said.
+fn allowed<'a>(service: &Service, endpoints: &'a Endpoints) -> Vec<&'a Address> {
+    let clients = service.clients.iter();
+    clients
+        .filter_map(|&client| endpoints.hosts.get(client as usize))
+        .flat_map(|host| &host.connects_from)
+        .collect()
 }
 
 /// Whether a connection from there may be one of the run's: all that is known are the addresses its
@@ -519,42 +643,13 @@ impl Net for Sockets {
 
     fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Socket> {
         let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
-        let protocol = protocol(step.protocol.unwrap_or_default())?;
-        let identity = self
-            .endpoints
-            .hosts
-            .get(self.host as usize)
-            .and_then(|host| host.services.get(service as usize))
-            .map(|service| service.identity);
-        let (fd, hello) = if identity == Some(Identity::Address) {
+        let (fd, hello) = if self.accepts_itself(step) {
             (self.accept_own(service, owner)?, None)
         } else {
-            let arrival = match self.blocking {
-                true => self.mailbox.take(owner),
-                false => self
-                    .arrivals
-                    .get_mut(&(owner.group, owner.strand))
-                    .and_then(|queue| take(queue, owner.id)),
-            };
-            let arrival = arrival.ok_or(io::ErrorKind::WouldBlock)?;
+            let arrival = self.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello))
         };
-        protocol.accepted(&fd, &step.options)?;
-        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
-        if protocol.is_secure() {
-            if self.blocking {
-                block(&socket.fd)?;
-            }
-            let session = self.security.accept(&step.options)?;
-            socket.session = Some(Box::new(RefCell::new(session)));
-        } else {
-            self.open(&mut socket)?;
-        }
-        if let (false, Some(hello)) = (protocol.stream(), hello) {
-            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
-        }
-        self.note_settings(&socket, &step.options);
-        Ok(socket)
+        self.accepted(step, owner, fd, hello)
     }
 
     #[inline]
@@ -625,8 +720,7 @@ impl Net for Sockets {
             self.io.sink_bytes += got as u64;
         }
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
-            late_greeting(socket, &buffer[..hello::LENGTH], self.run)?;
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
         }
         Ok(&self.buffer[..got.min(most)])
     }
@@ -689,14 +783,7 @@ impl Net for Sockets {
     }
 
     fn close(&mut self, mut socket: Socket, _: Owner) {
-        self.arrive(&mut socket);
-        self.look_back(&socket);
-        self.forget(&socket);
-        self.settings.extend(socket.protocol.closing(&socket.fd));
-        if let Some(info) = socket.tcp_info() {
-            self.closed_retransmits += u64::from(info.retransmits);
-        }
-        self.closed_drops += u64::from(socket.receive_drops());
+        self.note_closed(&mut socket);
     }
 }
 
@@ -791,12 +878,13 @@ impl Sockets {
     }
 }
 
-/// A hello that was repeated before its answer came: answer again; it is not traffic.
-fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<()> {
+/// A hello that was repeated before its answer came: answers again. It is not traffic, so the reading
+/// goes on as after an interruption.
+pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<io::Error> {
     if let Ok(hello) = Hello::read(bytes, run) {
         rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
-    Ok(())
+    Ok(io::ErrorKind::Interrupted.into())
 }
 
 /// Opens a file of `sendfile`.

@@ -243,8 +243,7 @@ impl Sockets {
         };
         let datagram = &received.buffer[start..start + length];
         if hello::is_greeting(datagram) {
-            late_greeting(socket, &datagram[..hello::LENGTH], self.run)?;
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(late_greeting(socket, &datagram[..hello::LENGTH], self.run)?);
         }
         self.io.received_datagrams += 1;
         Ok(&datagram[..length.min(size)])

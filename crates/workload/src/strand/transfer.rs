@@ -135,6 +135,7 @@ impl<S> Strand<S> {
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.engaged |= N::DEFERS;
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
