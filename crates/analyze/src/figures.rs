@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Datagrams, FairnessSums, FlowopCounts, FlowopKey, Setting};
+use wirecost_model::measure::{
+    Datagrams, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
+};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    Connections, Fairness, FlowopRow, Latency, Operations, PhaseRow, Tcp, Throughput, Transactions,
+    Connections, Fairness, FlowopRow, Io, Latency, Operations, PhaseRow, SeveralReceived,
+    SeveralSent, Tcp, Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -224,6 +227,34 @@ pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
     // A host may take back in the window what another counted before it.
     all.lost = all.lost.max(0);
     all
+}
+
+/// Of the whole phase: what came by completions and pipes is not known at the window's edges.
+pub(crate) fn io(windows: &[HostWindow<'_>]) -> Option<Io> {
+    let mut sum = IoCounts::default();
+    windows.iter().for_each(|w| sum.add(w.phase.io));
+    let some = |count: u64| (count > 0).then_some(count);
+    let io = Io {
+        zerocopy: some(sum.zerocopy_calls + sum.zerocopy_refused).map(|_| ZeroCopy {
+            calls: sum.zerocopy_calls,
+            completed: sum.zerocopy_completed,
+            copied: sum.zerocopy_copied,
+            copied_share: some(sum.zerocopy_completed)
+                .map(|completed| sum.zerocopy_copied as f64 / completed as f64),
+            refused: sum.zerocopy_refused,
+        }),
+        sends: some(sum.send_calls)
+            .map(|calls| SeveralSent { calls, datagrams: sum.sent_datagrams }),
+        receives: some(sum.receive_calls).map(|calls| SeveralReceived {
+            calls,
+            messages: sum.received_messages,
+            datagrams: sum.received_datagrams,
+        }),
+        discarded_bytes: some(sum.discarded_bytes),
+        spliced_bytes: some(sum.spliced_bytes),
+        sink_bytes: some(sum.sink_bytes),
+    };
+    (io != Io::default()).then_some(io)
 }
 
 pub(crate) fn fairness(windows: &[HostWindow<'_>]) -> Option<Fairness> {

@@ -19,6 +19,8 @@ const UNACCOUNTED_PERCENT: f64 = 2.0;
 const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
+/// From this share of copies on zero-copy is not what the figures are of.
+const COPIED: f64 = 0.01;
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -46,6 +48,7 @@ pub(crate) fn of(
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
+    io_options(run, windows, warnings);
     failed(outcome, warnings);
     unfinished(outcome, &mut findings);
     unverified(outcome, &mut findings.errors);
@@ -193,7 +196,9 @@ fn remedy(setting: &Setting) -> String {
         "protocol" => "MPTCP was given up on the way: something on the path changed its options, \
                        or the data"
             .to_owned(),
-        "dscp" => format!("run the agent of {host} with CAP_NET_ADMIN"),
+        "dscp" | "busy_poll" | "busy_poll.prefer" => {
+            format!("run the agent of {host} with CAP_NET_ADMIN")
+        }
         _ => format!("raise the limit of {host} or ask for {granted}"),
     }
 }
@@ -223,7 +228,58 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     }
     let lost = u64::try_from(lost).unwrap_or(0);
     if lost > 0 || receive_buffer_drops > 0 {
-        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops });
+        let joined = outcome
+            .hosts
+            .iter()
+            .filter_map(|host| window::result(host, phase))
+            .any(|r| r.io.received_datagrams > r.io.received_messages);
+        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops, joined });
+    }
+}
+
+/// Where an I/O option did not do what it is for, or makes a figure that others must not be compared
+/// with.
+fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
+    for window in windows {
+        let counts = &window.phase.io;
+        let mut no_effect = |option: &str, reason: &str| {
+            let (host, option) = (window.host.name.clone(), option.to_owned());
+            warnings.push(Warning::NoEffect { host, option, reason: reason.to_owned() });
+        };
+        if counts.polling > 0 && counts.polled == 0 {
+            no_effect(
+                "busy_poll",
+                "no packet came by a device that can be polled; loopback is none",
+            );
+        }
+        let has =
+            |name: &str| run.settings.iter().any(|s| s.name == name && s.host == window.host.name);
+        let one_each =
+            counts.received_datagrams > 0 && counts.received_messages >= counts.received_datagrams;
+        if has("gro") && one_each {
+            no_effect(
+                "gro",
+                "the kernel joined no datagrams: the sender is to use gso, or the device to do GRO \
+                 (ethtool -K DEVICE gro on)",
+            );
+        }
+    }
+    let Some(io) = &run.io else { return };
+    if let Some(share) = io.zerocopy.as_ref().and_then(|zerocopy| zerocopy.copied_share)
+        && share >= COPIED
+    {
+        warnings.push(Warning::ZeroCopyCopied { percent: share * 100.0 });
+    }
+    for window in windows.iter().filter(|window| window.phase.io.zerocopy_refused > 0) {
+        let counts = &window.phase.io;
+        warnings.push(Warning::ZeroCopyRefused {
+            host: window.host.name.clone(),
+            refused: counts.zerocopy_refused,
+            of: counts.zerocopy_calls + counts.zerocopy_refused,
+        });
+    }
+    if io.discarded_bytes.is_some() {
+        warnings.push(Warning::Discarded);
     }
 }
 

@@ -121,6 +121,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.tcp = figures::tcp(windows);
     run.datagrams = plan.datagrams.then(|| figures::datagrams(windows));
     run.fairness = figures::fairness(windows);
+    run.io = figures::io(windows);
 }
 
 fn kind(until: Until) -> WindowKind {

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cpu_list;
+pub mod datagrams;
 pub mod descriptors;
 pub mod environment;
 pub mod ethtool;
@@ -33,4 +34,6 @@ pub mod spawn;
 pub mod sysctl;
 pub mod tcp_info;
 pub mod thread;
+pub mod uring;
 pub mod vsock;
+pub mod zerocopy;

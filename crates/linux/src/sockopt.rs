@@ -24,18 +24,106 @@ pub fn set_buffers(socket: &socket2::SockRef<'_>, bytes: u64) -> io::Result<(u64
 /// # Errors
 /// Those of setsockopt(2).
 pub fn bind_address_without_port(socket: impl AsFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
+    set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// Sets an option whose value is an int.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(crate) fn set_int(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: passes a valid int that the kernel only reads.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn get_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the int is writable for `length` bytes and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &mut length,
+        )
+    };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets calls that would wait look for packets at the device themselves for so many microseconds
+/// (SO_BUSY_POLL, socket(7)), and asks the kernel to leave it to them (SO_PREFER_BUSY_POLL, since
+/// Linux 5.11). That needs CAP_NET_ADMIN; on older kernels both do.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_busy_poll(socket: impl AsFd, microseconds: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(microseconds).unwrap_or(libc::c_int::MAX);
+    set_int(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, value)?;
+    set_int(&socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, (value > 0).into())
+}
+
+/// What [`set_busy_poll`] sets: microseconds, and whether it is preferred.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn busy_poll(socket: impl AsFd) -> io::Result<(u32, bool)> {
+    let microseconds = get_int(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?;
+    let prefers = get_int(&socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL)? != 0;
+    Ok((u32::try_from(microseconds).unwrap_or(0), prefers))
+}
+
+/// `struct epoll_params`, <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/eventpoll.h#L88>.
+#[repr(C)]
+struct EpollParams {
+    busy_poll_microseconds: u32,
+    busy_poll_budget: u16,
+    prefer_busy_poll: u8,
+    pad: u8,
+}
+
+/// The same for waits on an epoll instance (EPIOCSPARAMS, since Linux 6.9), which do not look at what
+/// its sockets are set to.
+///
+/// # Errors
+/// Those of ioctl(2): `ENOTTY` before 6.9.
+pub fn set_epoll_busy_poll(epoll: impl AsFd, microseconds: u32) -> io::Result<()> {
+    let params = EpollParams {
+        busy_poll_microseconds: microseconds.min(i32::MAX as u32),
+        // What more takes needs CAP_NET_ADMIN (NAPI_POLL_WEIGHT).
+        busy_poll_budget: 64,
+        prefer_busy_poll: 1,
+        pad: 0,
+    };
+    let fd = epoll.as_fd().as_raw_fd();
+    // SAFETY: the kernel only reads the structure that the request is defined with.
+    let result = unsafe { libc::ioctl(fd, libc::EPIOCSPARAMS as _, &raw const params) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The NAPI instance that the socket's last packet came by (SO_INCOMING_NAPI_ID); none where it came
+/// by none that can be polled, as on loopback.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
+    let id = get_int(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
+    Ok(u32::try_from(id).ok().filter(|&id| id > 0))
 }
 
 /// Bytes that the socket's two buffers may hold, as the kernel counts them.

@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub bytes_acked: Option<u64>,
     /// Bytes received in order.
     pub bytes_received: Option<u64>,
+    /// Bytes in the send buffer that have never been sent.
+    pub not_sent: Option<u32>,
 }
 
 /// The rest of it that an observer wants. Counters are since the connection began.
@@ -64,6 +66,7 @@ mod offset {
     pub(super) const PACING_RATE: usize = 104;
     pub(super) const SEGS_OUT: usize = 136;
     pub(super) const SEGS_IN: usize = 140;
+    pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
     pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DATA_SEGS_OUT: usize = 156;
@@ -141,6 +144,10 @@ pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
         mss: u32_at(offset::SND_MSS),
         bytes_acked: u64_at(offset::BYTES_ACKED),
         bytes_received: u64_at(offset::BYTES_RECEIVED),
+        not_sent: bytes
+            .get(offset::NOTSENT_BYTES..offset::NOTSENT_BYTES + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_ne_bytes),
     }
 }
 

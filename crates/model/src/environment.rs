@@ -287,6 +287,16 @@ pub struct Process {
     pub quota_value: Option<String>,
     /// Most descriptors it can open.
     pub descriptors: Option<u64>,
+    pub io_uring: Option<IoUring>,
+}
+
+/// Whether a process may have rings of the kernel (io_uring).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoUring {
+    Usable,
+    /// Why not, and what to do about it.
+    Unusable(String),
 }
 
 impl Process {

@@ -71,6 +71,71 @@ pub struct Counters {
     pub datagrams: Datagrams,
 }
 
+/// What I/O options did, beside moving bytes. All zero without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct IoCounts {
+    /// Calls that sent with MSG_ZEROCOPY; those of which the kernel has said that it is done with
+    /// their pages; and of these, those whose bytes it copied all the same.
+    pub zerocopy_calls: u64,
+    pub zerocopy_completed: u64,
+    pub zerocopy_copied: u64,
+    /// Sends that were to be without a copy, and were made with one because the kernel refused.
+    pub zerocopy_refused: u64,
+    /// Of flowops that move several datagrams by a call: calls and datagrams, and messages received,
+    /// each of which may be several datagrams.
+    pub send_calls: u64,
+    pub sent_datagrams: u64,
+    pub receive_calls: u64,
+    pub received_messages: u64,
+    pub received_datagrams: u64,
+    /// Received bytes that the kernel dropped instead of copying them.
+    pub discarded_bytes: u64,
+    /// Bytes that went through a pipe.
+    pub spliced_bytes: u64,
+    /// Received bytes that were written to files.
+    pub sink_bytes: u64,
+    /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase), and
+    /// those that saw packets brought by a device.
+    pub polling: u64,
+    pub polled: u64,
+}
+
+impl IoCounts {
+    /// The fields, for what is done to each.
+    fn fields(&mut self) -> [&mut u64; 14] {
+        [
+            &mut self.zerocopy_calls,
+            &mut self.zerocopy_completed,
+            &mut self.zerocopy_copied,
+            &mut self.zerocopy_refused,
+            &mut self.send_calls,
+            &mut self.sent_datagrams,
+            &mut self.receive_calls,
+            &mut self.received_messages,
+            &mut self.received_datagrams,
+            &mut self.discarded_bytes,
+            &mut self.spliced_bytes,
+            &mut self.sink_bytes,
+            &mut self.polling,
+            &mut self.polled,
+        ]
+    }
+
+    pub fn add(&mut self, mut other: IoCounts) {
+        for (sum, more) in self.fields().into_iter().zip(other.fields()) {
+            *sum += *more;
+        }
+    }
+
+    /// What has been counted since `before`.
+    pub fn since(mut self, mut before: IoCounts) -> IoCounts {
+        for (sum, less) in self.fields().into_iter().zip(before.fields()) {
+            *sum = sum.saturating_sub(*less);
+        }
+        self
+    }
+}
+
 /// Datagrams by sequence number. All zero for stream protocols.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
@@ -207,6 +272,8 @@ pub struct PhaseResult {
     pub fairness: FairnessSums,
     /// Datagrams the kernel dropped for want of receive buffer (SO_MEMINFO).
     pub receive_buffer_drops: u64,
+    /// What I/O options did in the phase.
+    pub io: IoCounts,
     /// Messages whose content was not what the sender sent.
     pub verify_failures: u64,
     /// Strands that did not reach the end of the phase within the drain's deadline.

@@ -16,18 +16,26 @@ pub enum EngineKind {
     /// Workers with an event loop that runs many strands each.
     #[default]
     Epoll,
+    /// The same, with a ring of the kernel that takes many operations by one system call.
+    IoUring,
     /// uperf's model: a blocking thread for each strand.
     Threads,
 }
 
 impl EngineKind {
-    pub const ALL: [EngineKind; 2] = [EngineKind::Epoll, EngineKind::Threads];
+    pub const ALL: [EngineKind; 3] = [EngineKind::Epoll, EngineKind::IoUring, EngineKind::Threads];
 
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Epoll => "epoll",
+            EngineKind::IoUring => "io_uring",
             EngineKind::Threads => "threads",
         }
+    }
+
+    /// Whether a worker of it runs many strands.
+    pub fn shares_threads(self) -> bool {
+        self != EngineKind::Threads
     }
 }
 

@@ -171,6 +171,10 @@ pub struct Options {
     pub cipher: Option<Cipher>,
     /// After the handshake the kernel encrypts and decrypts.
     pub ktls: bool,
+    /// SO_BUSY_POLL, microseconds.
+    pub busy_poll: Option<u32>,
+    /// TCP_NOTSENT_LOWAT, bytes.
+    pub notsent_lowat: Option<u32>,
     /// Local address to bind the connecting side to.
     pub bind: Option<String>,
     /// Longest wait of one operation.
@@ -189,6 +193,7 @@ pub struct Options {
     pub payload: Payload,
     /// The receiver compares what arrives with what was sent.
     pub verify: bool,
+    pub io: Io,
     /// Known options that nothing executes yet, as written; `run` refuses a profile that has any.
     pub unbuilt: BTreeMap<String, String>,
 }
@@ -213,6 +218,8 @@ impl Default for Options {
             sctp: Sctp::default(),
             cipher: None,
             ktls: false,
+            busy_poll: None,
+            notsent_lowat: None,
             bind: None,
             timeout: None,
             duration: None,
@@ -223,8 +230,44 @@ impl Default for Options {
             nfiles: None,
             payload: Payload::default(),
             verify: false,
+            io: Io::default(),
             unbuilt: BTreeMap::new(),
         }
+    }
+}
+
+/// By which way of the kernel bytes come and go. The default is a call for each operation, which
+/// copies: all else does less than what most programs do, and is said in the result.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Io {
+    /// Streams: TCP_CORK while the flowop's messages of one turn are sent.
+    pub tcp_cork: bool,
+    /// Streams: MSG_ZEROCOPY.
+    pub zerocopy: bool,
+    /// Datagrams that the kernel cuts from one message (UDP_SEGMENT).
+    pub gso: Option<u32>,
+    /// The kernel joins datagrams (UDP_GRO).
+    pub gro: bool,
+    /// Messages of one sendmmsg or recvmmsg.
+    pub batch: Option<u32>,
+    /// Streams: the receiver has the kernel drop the bytes (MSG_TRUNC).
+    pub discard: bool,
+    /// Streams: bytes go through a pipe: from the receiver's socket to its sink, or from the file of
+    /// `sendfile` to the socket.
+    pub splice: bool,
+    /// Directory in which the receiver keeps what it receives.
+    pub sink: Option<String>,
+    /// Bytes of all files of `sink` at a host; one that is full is written anew from its beginning.
+    pub sink_size: Option<u64>,
+    /// Files are read and written past the page cache (O_DIRECT).
+    pub o_direct: bool,
+}
+
+impl Io {
+    /// Datagrams of one execution: those of one call.
+    pub fn datagrams(&self) -> u64 {
+        u64::from(self.gso.unwrap_or(1).max(1)) * u64::from(self.batch.unwrap_or(1).max(1))
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Run {
     /// Null for profiles without datagrams.
     pub datagrams: Option<Datagrams>,
     pub fairness: Option<Fairness>,
+    /// What the profile's I/O options did; null where it has none that does anything.
+    pub io: Option<Io>,
     pub settings: Vec<Setting>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
@@ -221,6 +223,53 @@ pub struct Tcp {
     pub rtt_samples: u64,
 }
 
+/// What I/O options did in the whole phase that the window belongs to, at both ends. Each part is null
+/// where no flowop has the option.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Io {
+    /// `zerocopy`.
+    pub zerocopy: Option<ZeroCopy>,
+    /// `gso` and `batch`, at the senders.
+    pub sends: Option<SeveralSent>,
+    /// `gro` and `batch`, at the receivers.
+    pub receives: Option<SeveralReceived>,
+    /// `discard`: received bytes that the kernel dropped instead of copying them.
+    pub discarded_bytes: Option<u64>,
+    /// `splice`: bytes that went through a pipe.
+    pub spliced_bytes: Option<u64>,
+    /// `sink`: received bytes that were written to files.
+    pub sink_bytes: Option<u64>,
+}
+
+/// Sends without a copy, and with one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ZeroCopy {
+    /// Calls with MSG_ZEROCOPY.
+    pub calls: u64,
+    /// Those of which the kernel has said that it is done with their pages.
+    pub completed: u64,
+    /// Completed calls whose bytes the kernel copied all the same.
+    pub copied: u64,
+    /// `copied` of `completed`, 0 to 1; null where none is completed.
+    pub copied_share: Option<f64>,
+    /// Sends made with a copy because the kernel refused (ENOBUFS).
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeveralSent {
+    pub calls: u64,
+    pub datagrams: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeveralReceived {
+    pub calls: u64,
+    /// Each may be several datagrams that the kernel has joined.
+    pub messages: u64,
+    pub datagrams: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fairness {
     /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
@@ -335,6 +384,7 @@ impl Run {
             tcp: None,
             datagrams: None,
             fairness: None,
+            io: None,
             settings: Vec::new(),
             hosts: Vec::new(),
             machines: Vec::new(),

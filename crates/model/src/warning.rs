@@ -17,8 +17,9 @@ pub enum Warning {
     UnaccountedCpu { host: String, percent: f64 },
     /// Programs that are not part of the run used CPU time, which is in its cost.
     ForeignCpu { host: String, percent: f64, programs: Vec<String> },
-    /// Datagrams were lost; where, as far as the hosts can tell.
-    DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64 },
+    /// Datagrams were lost; where, as far as the hosts can tell. Where datagrams came `joined`, a drop
+    /// may be of several.
+    DatagramsLost { lost: u64, sent: u64, receive_buffer_drops: u64, joined: bool },
     /// Operations failed and `canfail` let the strand go on.
     FailedOperations { failed: u64, timeouts: u64 },
     /// Strands had to be cut off at the end of a phase.
@@ -33,6 +34,14 @@ pub enum Warning {
     Fallback { host: String, wanted: String, used: String, reason: String },
     /// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
     SharedCpus { machine: String, hosts: u32, cpus: u32 },
+    /// Zero-copy that the kernel made copies for all the same.
+    ZeroCopyCopied { percent: f64 },
+    /// Sends that were to be without a copy and for which the kernel had no means left.
+    ZeroCopyRefused { host: String, refused: u64, of: u64 },
+    /// Received bytes never came to the program.
+    Discarded,
+    /// An option that was set changed nothing.
+    NoEffect { host: String, option: String, reason: String },
     /// Nothing moved in the window.
     NothingMoved,
     /// Connections that did not belong to the run were turned away.
@@ -59,6 +68,10 @@ impl Warning {
             Warning::Profile { .. } => "profile",
             Warning::Fallback { .. } => "fallback",
             Warning::SharedCpus { .. } => "shared-cpus",
+            Warning::ZeroCopyCopied { .. } => "zerocopy-copied",
+            Warning::ZeroCopyRefused { .. } => "zerocopy-refused",
+            Warning::Discarded => "discarded",
+            Warning::NoEffect { .. } => "no-effect",
             Warning::NothingMoved => "nothing-moved",
             Warning::StrangersRefused { .. } => "strangers-refused",
             Warning::MoreWorkersThanCpus { .. } => "more-workers-than-cpus",
@@ -80,12 +93,16 @@ impl Warning {
             | Warning::WindowSkew { host, .. }
             | Warning::ClockOffset { host, .. }
             | Warning::Fallback { host, .. }
+            | Warning::ZeroCopyRefused { host, .. }
+            | Warning::NoEffect { host, .. }
             | Warning::StrangersRefused { host, .. }
             | Warning::MoreWorkersThanCpus { host, .. } => name.clone_into(host),
             Warning::DatagramsLost { .. }
             | Warning::FailedOperations { .. }
             | Warning::Profile { .. }
             | Warning::SharedCpus { .. }
+            | Warning::ZeroCopyCopied { .. }
+            | Warning::Discarded
             | Warning::NothingMoved => {}
         }
         self
@@ -135,14 +152,15 @@ impl std::fmt::Display for Warning {
                  includes it: end them, or give the run CPUs of its own",
                 programs.join(", ")
             ),
-            Warning::DatagramsLost { lost, sent, receive_buffer_drops } => {
+            Warning::DatagramsLost { lost, sent, receive_buffer_drops, joined } => {
                 let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
                 write!(f, "{lost} of {sent} datagrams were lost ({share:.2}%)")?;
                 if *receive_buffer_drops > 0 {
                     write!(
                         f,
-                        ", {receive_buffer_drops} of them dropped by full receive buffers: raise \
-                         wndsz or lower the rate"
+                        ", {}{receive_buffer_drops} of them dropped by full receive buffers: raise \
+                         wndsz or lower the rate",
+                        if *joined { "at least " } else { "" }
                     )?;
                 }
                 Ok(())
@@ -176,6 +194,24 @@ impl std::fmt::Display for Warning {
                 "{hosts} hosts share the {cpus} CPUs of {machine}: the cost is known for the \
                  machine, not for each host"
             ),
+            Warning::ZeroCopyCopied { percent } => write!(
+                f,
+                "the kernel copied {percent:.0}% of what zerocopy sent: it does so on loopback, and \
+                 for devices without scatter-gather"
+            ),
+            Warning::ZeroCopyRefused { host, refused, of } => write!(
+                f,
+                "the kernel of {host} refused {refused} of {of} zerocopy sends, which were made with \
+                 a copy: on {host} raise net.core.optmem_max, or as an ordinary user the limit of \
+                 locked memory (ulimit -l)"
+            ),
+            Warning::Discarded => f.write_str(
+                "discard: received bytes were dropped in the kernel and never copied to the \
+                 receiver, as no program that uses its data can do",
+            ),
+            Warning::NoEffect { host, option, reason } => {
+                write!(f, "{option} had no effect at {host}: {reason}")
+            }
             Warning::NothingMoved => f.write_str("nothing moved in the window"),
             Warning::StrangersRefused { host, connections } => write!(
                 f,

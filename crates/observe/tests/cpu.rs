@@ -52,8 +52,15 @@ fn the_parts_of_time_add_up_to_the_wall() {
     if privilege::skip_without_tracing("the_parts_of_time_add_up_to_the_wall") {
         return;
     }
+    // Each CPU begins and ends on its own, and on a busy machine some time after the others: its wall lies between
+    // the load's and that of the whole.
+    let mut inner = 0.0;
     let before = clock::Monotonic.now();
-    let observation = watch(of_machine(), || burn(first_cpu(), 300));
+    let observation = watch(of_machine(), || {
+        let began = clock::Monotonic.now();
+        burn(first_cpu(), 300);
+        inner = seconds(clock::Monotonic.now() - began);
+    });
     let outer = seconds(clock::Monotonic.now() - before);
     let report = &observation.probes[0];
     assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
@@ -62,12 +69,12 @@ fn the_parts_of_time_add_up_to_the_wall() {
     let section = section(&observation);
     assert_eq!(section.source, "bpf");
     let wall = observation.parts[0].seconds;
-    assert!(wall < outer);
+    let may_be = inner..outer;
+    assert!(may_be.contains(&wall), "{wall} of {may_be:?}");
     for time in &section.per_cpu {
         let parts = time.idle + time.idle_loop.unwrap() + time.task + time.irq + time.softirq;
         assert!((parts - time.wall).abs() < 1e-6, "{time:?}");
-        // Each CPU begins and ends on its own, some microseconds apart.
-        assert!((time.wall - wall).abs() < 0.001 * wall.max(0.3), "{} of {wall}", time.wall);
+        assert!(may_be.contains(&time.wall), "{} of {may_be:?}", time.wall);
         let softirqs: f64 = time.softirqs.iter().map(|softirq| softirq.seconds).sum();
         assert!((softirqs - time.softirq).abs() < 1e-6);
     }
@@ -105,15 +112,20 @@ fn a_window_is_of_its_own_time_only() {
     for _ in 0..2 {
         observer.attach();
         burn(first_cpu(), 50);
+        let before = clock::Monotonic.now();
         observer.begin();
+        let began = clock::Monotonic.now();
         std::thread::sleep(Duration::from_millis(60));
+        let ended = clock::Monotonic.now();
         observer.end();
+        let may_be = seconds(ended - began)..seconds(clock::Monotonic.now() - before);
         burn(first_cpu(), 50);
         observer.detach();
         let observation = observer.take();
         let wall = observation.parts[0].seconds;
         let time = &section(&observation).per_cpu[0];
-        assert!((time.wall - wall).abs() < 0.002, "{} of {wall}", time.wall);
+        assert!(may_be.contains(&wall), "{wall} of {may_be:?}");
+        assert!(may_be.contains(&time.wall), "{} of {may_be:?}", time.wall);
     }
 }
 

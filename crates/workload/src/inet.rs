@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -41,7 +41,15 @@ pub(crate) fn socket(
             socket.set_tclass_v6(class)?;
         }
     }
+    set_busy_poll(&socket, options);
     Ok(socket)
+}
+
+/// Where it is refused, what was granted tells.
+pub(crate) fn set_busy_poll(socket: impl AsFd, options: &Options) {
+    if let Some(microseconds) = options.busy_poll {
+        let _ = sockopt::set_busy_poll(socket, microseconds);
+    }
 }
 
 /// Binds the connecting side where the profile says so.
@@ -90,6 +98,20 @@ pub(crate) fn granted(socket: &SockRef<'_>, options: &Options) -> Vec<Granted> {
                 granted: (class >> 2).to_string(),
             });
         }
+    }
+    if let (Some(asked), Ok((granted, prefers))) =
+        (options.busy_poll, sockopt::busy_poll(&**socket))
+    {
+        settings.push(Granted {
+            name: "busy_poll",
+            asked: asked.to_string(),
+            granted: granted.to_string(),
+        });
+        settings.push(Granted {
+            name: "busy_poll.prefer",
+            asked: "on".to_owned(),
+            granted: if prefers { "on" } else { "off" }.to_owned(),
+        });
     }
     settings
 }

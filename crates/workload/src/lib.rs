@@ -1,6 +1,7 @@
 //! Makes the traffic: profile languages, programs, strands, engines and protocols.
 
 pub mod builtins;
+pub mod calls;
 mod doorman;
 mod draw;
 mod engines;
@@ -16,6 +17,7 @@ pub mod program;
 pub mod protocols;
 mod quantiles;
 pub mod record;
+mod ring_net;
 mod route;
 #[cfg(test)]
 mod sim;

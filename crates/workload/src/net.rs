@@ -5,6 +5,8 @@ use std::io;
 
 use wirecost_model::clock::Nanos;
 
+use crate::calls::Unseen;
+use crate::payload::Laid;
 use crate::step::{ReceiveCall, SendCall, Step};
 
 /// Whose connection it is.
@@ -43,6 +45,10 @@ pub enum Opening {
 pub trait Net {
     type Socket;
 
+    /// Whether a send that would block is under way all the same, so that it will be done even if
+    /// the strand never asks again.
+    const DEFERS: bool = false;
+
     fn now(&mut self) -> Nanos;
 
     /// Begins to open a connection; `attempt` numbers the openings of this strand, so that they can
@@ -70,6 +76,30 @@ pub trait Net {
     /// Those of the system call.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
 
+    /// Sends a piece of a message from where it stands: all but its first `copied` bytes must stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send_zerocopy(
+        &mut self,
+        socket: &Self::Socket,
+        bytes: &[u8],
+        copied: usize,
+    ) -> io::Result<usize>;
+
+    /// Holds back part segments, or lets them go.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn cork(&mut self, socket: &Self::Socket, on: bool) -> io::Result<()>;
+
+    /// Sends datagrams by one call. Returns how many were sent, at least one.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send_several(&mut self, socket: &Self::Socket, datagrams: &Laid<'_>) -> io::Result<usize>;
+
     /// Receives at most `size` bytes of a stream, or a datagram, of which no more than `size` bytes
     /// are kept. They are lent: where they were received to is used again by the next call. `timed`
     /// says that the caller will watch the time, so the call must not block even where others do.
@@ -83,6 +113,19 @@ pub trait Net {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<&[u8]>;
+
+    /// Has the kernel do with at most `size` bytes of a stream what `call` asks for: nobody here looks
+    /// at them. Returns how many they were.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    fn pass_on(
+        &mut self,
+        socket: &Self::Socket,
+        size: usize,
+        call: Unseen,
+        timed: bool,
+    ) -> io::Result<usize>;
 
     /// Sends a piece of a file of the step.
     ///

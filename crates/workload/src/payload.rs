@@ -4,6 +4,7 @@
 //! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number.
 
 use std::io;
+use std::sync::Arc;
 
 use wirecost_model::profile::Payload;
 
@@ -15,9 +16,51 @@ pub const STAMP: usize = 8;
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
 
-/// What a worker sends from: for each payload of its program a stamp, then the pattern.
+/// What a worker sends from.
 #[derive(Debug)]
-pub struct Patterns(Vec<Vec<u8>>);
+pub struct Patterns {
+    /// For each payload of the program.
+    each: Vec<Pattern>,
+    burst: Burst,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    /// Never changes, so that the kernel may go on reading it after a call has returned.
+    bytes: Arc<[u8]>,
+    /// A stamp with the pattern behind it, made when the first message is numbered.
+    stamped: Vec<u8>,
+}
+
+/// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
+#[derive(Debug, Default)]
+struct Burst {
+    payload: u32,
+    lengths: Vec<usize>,
+    wanted: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Numbered datagrams, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Laid<'a> {
+    pub bytes: &'a [u8],
+    pub lengths: &'a [usize],
+    /// So many at a time are one message, which the kernel cuts apart.
+    pub segments: usize,
+}
+
+impl Laid<'_> {
+    /// Bytes of each message.
+    pub fn messages(&self) -> impl Iterator<Item = usize> {
+        self.lengths.chunks(self.segments.max(1)).map(|lengths| lengths.iter().sum())
+    }
+
+    /// How many datagrams so many messages are.
+    pub fn datagrams(&self, messages: usize) -> usize {
+        (messages * self.segments.max(1)).min(self.lengths.len())
+    }
+}
 
 impl Patterns {
     /// Patterns for messages of up to `message` bytes.
@@ -27,22 +70,57 @@ impl Patterns {
     pub fn new(payloads: &[Payload], message: u64, seed: u64) -> io::Result<Self> {
         payloads
             .iter()
-            .map(|payload| pattern(payload, message, seed))
+            .map(|payload| {
+                let bytes = pattern(payload, message, seed)?.into();
+                Ok(Pattern { bytes, stamped: Vec::new() })
+            })
             .collect::<Result<_, _>>()
-            .map(Self)
+            .map(|each| Self { each, burst: Burst::default() })
+    }
+
+    /// Datagrams of these lengths, numbered from `first` on.
+    pub fn lay(
+        &mut self,
+        payload: u32,
+        lengths: impl Iterator<Item = usize>,
+        first: u64,
+        segments: usize,
+    ) -> Laid<'_> {
+        let Burst { payload: before, lengths: of_before, wanted, bytes } = &mut self.burst;
+        wanted.clear();
+        wanted.extend(lengths);
+        if (*before, &*of_before) != (payload, &*wanted) {
+            *before = payload;
+            of_before.clone_from(wanted);
+            bytes.clear();
+            let pattern = &self.each[payload as usize].bytes;
+            for &length in wanted.iter() {
+                let rest = pattern.iter().cycle().take(length.saturating_sub(STAMP));
+                bytes.extend([0; STAMP].iter().take(length).chain(rest));
+            }
+        }
+        let mut at = 0;
+        for (number, &length) in (first..).zip(wanted.iter()) {
+            let width = length.min(STAMP);
+            bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
+            at += length;
+        }
+        Laid { bytes, lengths: wanted, segments }
+    }
+
+    /// The patterns themselves, of which every piece is a part that does not begin within a stamp.
+    pub fn shared(&self) -> impl Iterator<Item = Arc<[u8]>> {
+        self.each.iter().map(|pattern| pattern.bytes.clone())
     }
 
     /// As much of a message as there is in one piece, from `offset` on, at most `length` bytes.
     #[inline]
     pub fn piece(&mut self, payload: u32, offset: u64, length: u64, stamp: Option<u64>) -> &[u8] {
-        let bytes = &mut self.0[payload as usize];
-        let start = match stamp {
-            Some(number) if offset < STAMP as u64 => {
-                bytes[..STAMP].copy_from_slice(&number.to_le_bytes());
-                offset as usize
-            }
-            Some(_) => place(bytes, offset - STAMP as u64),
-            None => place(bytes, offset),
+        let pattern = &mut self.each[payload as usize];
+        let (bytes, start) = match stamp {
+            Some(number) if offset < STAMP as u64 => (pattern.stamp(number), offset as usize),
+            Some(_) => (&*pattern.bytes, place(&pattern.bytes, offset - STAMP as u64)),
+            None => (&*pattern.bytes, place(&pattern.bytes, offset)),
         };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len() - start);
         &bytes[start..start + length]
@@ -69,20 +147,31 @@ impl Patterns {
     }
 }
 
+impl Pattern {
+    fn stamp(&mut self, number: u64) -> &[u8] {
+        if self.stamped.is_empty() {
+            self.stamped = vec![0; STAMP];
+            self.stamped.extend_from_slice(&self.bytes);
+        }
+        self.stamped[..STAMP].copy_from_slice(&number.to_le_bytes());
+        &self.stamped
+    }
+}
+
 #[inline]
 fn place(bytes: &[u8], offset: u64) -> usize {
-    STAMP + (offset % (bytes.len() - STAMP) as u64) as usize
+    (offset % bytes.len() as u64) as usize
 }
 
 fn pattern(payload: &Payload, message: u64, seed: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
-    let mut bytes = vec![0; STAMP];
+    let mut bytes = Vec::new();
     match payload {
-        Payload::Zero => bytes.resize(STAMP + length, 0),
+        Payload::Zero => bytes.resize(length, 0),
         Payload::Random => {
             let words = length.div_ceil(8) as u64;
             bytes.extend((0..words).flat_map(|i| draw::key(&[seed, i]).to_le_bytes()));
-            bytes.truncate(STAMP + length);
+            bytes.truncate(length);
         }
         Payload::File(path) => {
             let content = std::fs::read(path)
@@ -145,6 +234,27 @@ mod tests {
             let flip = flip % cut.len();
             cut[flip] ^= 1;
             prop_assert!(!receiver.matches(0, &cut, 0, stamp));
+        }
+
+        /// Laid out together datagrams are what they are one by one, also when the same place held
+        /// others before.
+        #[test]
+        fn datagrams_are_the_same_one_by_one(
+            bursts in prop::collection::vec((prop::collection::vec(1usize..100, 1..6), 0u64..1 << 60), 1..4),
+        ) {
+            let mut sender = Patterns::new(&[Payload::Random], 100, 5).unwrap();
+            for (lengths, first) in bursts {
+                let laid = sender.lay(0, lengths.iter().copied(), first, 2);
+                prop_assert_eq!(laid.messages().sum::<usize>(), lengths.iter().sum::<usize>());
+                prop_assert_eq!(laid.datagrams(usize::MAX / 2), lengths.len());
+                let bytes = laid.bytes.to_vec();
+                let mut at = 0;
+                for (&length, number) in lengths.iter().zip(first..) {
+                    let alone = message(&mut sender, length as u64, Some(number), u64::MAX);
+                    prop_assert_eq!(&alone[..], &bytes[at..at + length]);
+                    at += length;
+                }
+            }
         }
 
         #[test]

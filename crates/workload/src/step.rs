@@ -13,6 +13,7 @@ use wirecost_model::profile::{
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, ServiceRef, Side};
 use wirecost_model::quantity;
 
+use crate::calls::{self, Receives, Sends, SinkPlace, Streamed, Unseen};
 use crate::draw;
 use crate::flowops;
 use crate::protocols::{self, Protocol};
@@ -38,6 +39,9 @@ pub enum SendCall {
     Write,
     Send,
     SendTo,
+    Streamed(Streamed),
+    /// Datagrams, several by one call.
+    Several(Sends),
 }
 
 /// Which system call receives.
@@ -46,6 +50,18 @@ pub enum ReceiveCall {
     Read,
     Recv,
     RecvFrom,
+    /// Bytes go on to this place of [`calls::sinks`] when they have been received.
+    Kept(u16),
+    Unseen(Unseen),
+    /// Datagrams, several by one call.
+    Several(Receives),
+}
+
+impl ReceiveCall {
+    /// Whether it only receives, and only once.
+    pub fn is_plain(self) -> bool {
+        matches!(self, ReceiveCall::Read | ReceiveCall::Recv | ReceiveCall::RecvFrom)
+    }
 }
 
 /// Bytes of each operation of a step.
@@ -184,6 +200,9 @@ pub struct Step {
     /// gives up its number.
     pub reply: bool,
     pub busy: bool,
+    /// Of one that opens connections: whether some step receives of them in another way than by plain
+    /// calls, in whatever phase.
+    pub unlike: bool,
     pub service: Option<ServiceRef>,
     pub options: Arc<Options>,
     pub protocol: Option<&'static str>,
@@ -319,7 +338,7 @@ pub struct Group {
     pub rows: Vec<Vec<FlowopKey>>,
 }
 
-/// Resolves a group; `payloads` are those of [`payloads()`]. Rows are numbered from `first_rows[phase]`, which is advanced.
+/// Resolves a group; `payloads` are those of [`payloads()`], `sinks` those of [`calls::sinks`]. Rows are numbered from `first_rows[phase]`, which is advanced.
 ///
 /// # Errors
 /// An act that nothing here executes, with what is missing.
@@ -329,10 +348,13 @@ pub fn compile(
     seed: u64,
     files: &[FileSizes],
     payloads: &[Payload],
+    sinks: &[SinkPlace],
     first_rows: &mut [u32],
 ) -> Result<Group, String> {
     let ids = connection_ids(group);
     let protocols = connection_protocols(group);
+    let several = calls::several(group, &protocols);
+    let unlike = calls::unlike(group, &protocols, &several, sinks);
     let mut phases = Vec::new();
     let mut rows = Vec::new();
     for (number, phase) in group.phases.iter().enumerate() {
@@ -350,6 +372,11 @@ pub fn compile(
             let key =
                 draw::key(&[seed, u64::from(group.group), number as u64, u64::from(act.flowop)]);
             let mut step = step(act, side, &ids, &protocols, sizes, (key, group.strands))?;
+            let protocol = protocols.get(&act.options.conn.first).copied();
+            let receives = calls::of_range(&several, act);
+            step.action = calls::chosen(step.action, &act.options, protocol, receives, sinks);
+            let conns = act.options.conn;
+            step.unlike = unlike.range(conns.first..=conns.last).next().is_some();
             let payload = payloads.iter().position(|payload| *payload == act.options.payload);
             step.payload = payload.unwrap_or(0) as u32;
             step.row = first_rows[number] + keys.len() as u32;
@@ -498,7 +525,7 @@ fn whole(steps: &[Step]) -> Option<u32> {
 
 fn gathers(steps: &[Step]) -> bool {
     let alike = |step: &Step| {
-        matches!(step.action, Action::Receive(_))
+        matches!(step.action, Action::Receive(call) if call.is_plain())
             && !(step.datagram || step.verify || step.can_fail || step.options.single_reads)
             && step.timeout.is_none()
             && (step.first, step.last) == (steps[0].first, steps[0].first)
@@ -516,7 +543,7 @@ fn connection_ids(group: &GroupProgram) -> Vec<u32> {
     ids
 }
 
-fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
+pub(crate) fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn Protocol> {
     let mut of_id = BTreeMap::new();
     for act in acts_of_group(group).filter(|act| act.service.is_some()) {
         if let Some(protocol) = act.options.protocol.as_deref().and_then(protocols::find) {
@@ -577,7 +604,7 @@ fn step(
         row: 0,
         first,
         last,
-        count: options.count.max(1) * options.repeat.max(1),
+        count: options.count.max(1) * options.repeat.max(1) * calls::datagrams(options, protocol),
         length,
         unit,
         timeout: options.timeout.map(nanos).or(default_timeout),
@@ -588,6 +615,7 @@ fn step(
         reply: false,
         impatient: false,
         busy: options.busy,
+        unlike: false,
         service: act.service,
         options: Arc::new(options.clone()),
         protocol: protocol.map(|protocol| protocol.name()),

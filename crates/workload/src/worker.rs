@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use wirecost_linux::clock::{Monotonic, thread_cpu_time};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Cut, FairnessSums, TcpSample};
+use wirecost_model::measure::{Cut, FairnessSums, IoCounts, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 
+use crate::net::Net;
 use crate::payload::Patterns;
 use crate::protocols::Granted;
 use crate::record::{Record, WorkerCounters};
@@ -103,6 +104,7 @@ pub(crate) struct WorkerReport {
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
     pub(crate) verify_failures: u64,
+    pub(crate) io: IoCounts,
     pub(crate) open: u64,
     pub(crate) failed_connections: u64,
     pub(crate) retransmits: u64,
@@ -149,13 +151,54 @@ struct Running {
     samples: Vec<TcpSample>,
     failed_before: u64,
     drops_before: u64,
+    io_before: IoCounts,
+}
+
+/// A [`Net`] of real sockets.
+pub(crate) trait Real: Net {
+    fn sockets(&self) -> &Sockets;
+
+    fn sockets_mut(&mut self) -> &mut Sockets;
+
+    /// What a strand's handle stands for.
+    fn look<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
+
+    /// What I/O options have done so far.
+    fn io(&self) -> IoCounts;
+
+    /// See [`Sockets::settle`].
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Self::Socket>)
+    where
+        Self::Socket: 'a;
+}
+
+impl Real for Sockets {
+    fn sockets(&self) -> &Sockets {
+        self
+    }
+
+    fn sockets_mut(&mut self) -> &mut Sockets {
+        self
+    }
+
+    fn look<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
+        handle
+    }
+
+    fn io(&self) -> IoCounts {
+        self.io
+    }
+
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) {
+        Sockets::settle(self, handles);
+    }
 }
 
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct Worker<N: Real = Sockets> {
     pub(crate) number: u32,
-    pub(crate) sockets: Sockets,
-    pub(crate) strands: Vec<Strand<Socket>>,
+    pub(crate) net: N,
+    pub(crate) strands: Vec<Strand<N::Socket>>,
     groups: Arc<[Group]>,
     /// Index in `groups` of each strand's group.
     group_of: Vec<u32>,
@@ -164,11 +207,11 @@ pub(crate) struct Worker {
     events: Outlet,
 }
 
-impl Worker {
-    pub(crate) fn new(number: u32, sockets: Sockets, patterns: Patterns, events: Outlet) -> Self {
+impl<N: Real> Worker<N> {
+    pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: Outlet) -> Self {
         Self {
             number,
-            sockets,
+            net,
             strands: Vec::new(),
             groups: Arc::new([]),
             group_of: Vec::new(),
@@ -185,7 +228,7 @@ impl Worker {
         groups: Arc<[Group]>,
         mine: &[(u32, u32)],
     ) {
-        self.sockets.set_endpoints(endpoints);
+        self.net.sockets_mut().set_endpoints(endpoints);
         for (local, &(group, strand)) in mine.iter().enumerate() {
             let index = groups.iter().position(|g| g.number == group);
             let slots = index.map_or(0, |index| groups[index].ids.len());
@@ -197,7 +240,7 @@ impl Worker {
 
     pub(crate) fn arrived(&mut self, arrival: Arrival) -> Option<u32> {
         let (group, strand) = (arrival.hello.group, arrival.hello.strand);
-        self.sockets.arrived(arrival);
+        self.net.sockets_mut().arrived(arrival);
         // A worker's strands of one group are in ascending order.
         self.strands
             .binary_search_by_key(&(group, strand), |s| (s.group, s.number))
@@ -255,8 +298,9 @@ impl Worker {
             end_edge: None,
             next_sample: order.window.start,
             samples: Vec::new(),
-            failed_before: self.sockets.failed_connections,
+            failed_before: self.net.sockets().failed_connections,
             drops_before: self.drops(),
+            io_before: self.net.io(),
             order,
         });
         if by_iterations {
@@ -327,14 +371,14 @@ impl Worker {
             .map(|(local, _)| local)
             .collect();
         for &local in &unfinished {
-            self.strands[local].close_all(&mut self.sockets);
+            self.strands[local].close_all(&mut self.net);
         }
         self.end(unfinished.len() as u64);
     }
 
     pub(crate) fn close_all(&mut self) {
         for strand in &mut self.strands {
-            strand.close_all(&mut self.sockets);
+            strand.close_all(&mut self.net);
         }
     }
 
@@ -348,7 +392,7 @@ impl Worker {
             return Turn::Held;
         };
         let mut context = Context {
-            net: &mut self.sockets,
+            net: &mut self.net,
             record: &mut running.record,
             patterns: &mut self.patterns,
             gate: &running.gates[group],
@@ -453,30 +497,29 @@ impl Worker {
         self.check_finished();
     }
 
+    fn open(&self) -> impl Iterator<Item = &Socket> {
+        self.strands.iter().flat_map(Strand::sockets).map(|handle| self.net.look(handle))
+    }
+
     fn drops(&self) -> u64 {
-        let open: u64 = self
-            .strands
-            .iter()
-            .flat_map(Strand::sockets)
-            .map(|socket| u64::from(socket.receive_drops()))
-            .sum();
-        open + self.sockets.closed_drops
+        let open: u64 = self.open().map(|socket| u64::from(socket.receive_drops())).sum();
+        open + self.net.sockets().closed_drops
     }
 
     fn edge(&self) -> EdgeState {
         let mut edge = EdgeState {
             at: Monotonic.now(),
             cpu: thread_cpu_time(),
-            retransmits: self.sockets.closed_retransmits,
+            retransmits: self.net.sockets().closed_retransmits,
             moved: self.strands.iter().map(|s| (s.bytes, s.completed)).collect(),
             ..EdgeState::default()
         };
-        for socket in self.strands.iter().flat_map(Strand::sockets) {
+        for socket in self.open() {
             edge.open += 1;
             edge.retransmits += socket.tcp_info().map_or(0, |info| u64::from(info.retransmits));
         }
         // Buffers are alike on connections that were opened alike; reading them all would take long.
-        let first = self.strands.iter().flat_map(Strand::sockets).take(16);
+        let first = self.open().take(16);
         let (sum, count) = first.fold((0, 0), |(sum, n), s| (sum + s.buffer_bytes(), n + 1));
         edge.buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * edge.open;
         edge
@@ -491,7 +534,8 @@ impl Worker {
         }
         running.next_sample = now + SAMPLE_INTERVAL;
         for strand in self.strands.iter().take(running.order.tcp_samples as usize) {
-            for info in strand.sockets().take(1).filter_map(Socket::tcp_info) {
+            let first = strand.sockets().take(1).map(|handle| self.net.look(handle));
+            for info in first.filter_map(Socket::tcp_info) {
                 running.samples.push(TcpSample {
                     at: now,
                     group: strand.group,
@@ -507,6 +551,7 @@ impl Worker {
     /// The phase is over for this worker.
     fn end(&mut self, unfinished: u64) {
         let drops = self.drops();
+        self.net.settle(self.strands.iter().flat_map(Strand::sockets));
         let Some(mut running) = self.running.take() else {
             return;
         };
@@ -528,8 +573,9 @@ impl Worker {
             transactions: running.record.transactions(),
             latencies: running.record.latencies(),
             verify_failures: running.record.verify_failures,
+            io: self.net.io().since(running.io_before),
             open: start.open,
-            failed_connections: self.sockets.failed_connections - running.failed_before,
+            failed_connections: self.net.sockets().failed_connections - running.failed_before,
             retransmits: end.retransmits.saturating_sub(start.retransmits),
             tcp_samples: running.samples,
             busy: seconds(end.cpu.saturating_sub(start.cpu)) / seconds(length),
@@ -537,8 +583,8 @@ impl Worker {
             drops: drops.saturating_sub(running.drops_before),
             unfinished,
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
-            strangers: self.sockets.strangers,
-            settings: self.sockets.settings.iter().cloned().collect(),
+            strangers: self.net.sockets().strangers,
+            settings: self.net.sockets().settings.iter().cloned().collect(),
         };
         self.events.send(Event::Ended(Box::new(report)));
     }

@@ -56,6 +56,7 @@ pub const ALL: &[Check] = &[
     Check { name: "accept-queue", look: settings::accept_queue },
     Check { name: "port-range", look: settings::port_range },
     Check { name: "descriptors", look: settings::descriptors },
+    Check { name: "io-uring", look: settings::io_uring },
     Check { name: "coalescing", look: device::coalescing },
     Check { name: "receive-budget", look: path::receive_budget },
     Check { name: "busy-poll", look: settings::busy_poll },

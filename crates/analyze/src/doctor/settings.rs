@@ -1,7 +1,7 @@
 //! Settings and limits that clip what a run asks for.
 
 use wirecost_model::doctor::Finding;
-use wirecost_model::environment::Environment;
+use wirecost_model::environment::{Environment, IoUring};
 
 use super::{Verdict, bytes};
 
@@ -192,6 +192,23 @@ pub(super) fn descriptors(environment: &Environment, verdict: &mut Verdict) {
             .advice("to be typed in the shell that starts wirecost, or its agent"),
         );
     }
+}
+
+pub(super) fn io_uring(environment: &Environment, verdict: &mut Verdict) {
+    let reason = match &environment.process.io_uring {
+        Some(IoUring::Usable) => return,
+        Some(IoUring::Unusable(reason)) => reason,
+        None => return verdict.unknown("whether io_uring can be used was not tried"),
+    };
+    let finding = Finding::note(
+        format!("io_uring cannot be used: {reason}"),
+        "`--engine io_uring` runs with epoll instead, and says so",
+    );
+    let name = "kernel.io_uring_disabled";
+    verdict.finding(match environment.sysctl_number(name) {
+        Some(level @ 1..) => finding.mend(set(name, 0)).undo(set(name, level)),
+        _ => finding,
+    });
 }
 
 pub(super) fn busy_poll(environment: &Environment, verdict: &mut Verdict) {

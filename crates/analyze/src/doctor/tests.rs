@@ -132,6 +132,7 @@ fn prepared() -> Environment {
             rights_hold_everywhere: Some(true),
             allowed_cpus: Some((0..4).collect()),
             descriptors: Some(1 << 20),
+            io_uring: Some(IoUring::Usable),
             ..Process::default()
         },
         sysctls: sysctls.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into(),
@@ -200,6 +201,7 @@ fn plain_vm() -> Environment {
             rights_hold_everywhere: Some(true),
             allowed_cpus: Some(vec![0, 1]),
             descriptors: Some(524_288),
+            io_uring: Some(IoUring::Usable),
             ..Process::default()
         },
         kernel: prepared.kernel,
@@ -493,6 +495,15 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
         |e| e.process.descriptors = Some(1024),
         Severity::Note,
         "prlimit --pid $$ --nofile=1048576:1048576",
+    ),
+    (
+        "io-uring",
+        |e| {
+            e.process.io_uring = Some(IoUring::Unusable("it is disabled".to_owned()));
+            set(e, "kernel.io_uring_disabled", "2");
+        },
+        Severity::Note,
+        "sysctl -w kernel.io_uring_disabled=0",
     ),
     (
         "coalescing",

@@ -41,6 +41,7 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
             .variables
             .iter()
             .filter_map(|variable| match variable.default {
+                Default::Text("") => Some(format!("{}=(none)", variable.name)),
                 Default::Text(text) => Some(format!("{}={text}", variable.name)),
                 Default::Host => None,
                 Default::Executable => Some(format!("{}=(this program)", variable.name)),

@@ -1,4 +1,4 @@
-//! Every built-in profile runs, and its figures make sense.
+//! Every built-in profile runs, on all engines, and its figures make sense.
 
 use std::collections::BTreeSet;
 
@@ -29,12 +29,16 @@ const fn known(name: &'static str, moves: Moves, open: Option<u64>) -> Known {
     Known { name, moves, open }
 }
 
-macro_rules! on_both_engines {
+macro_rules! on_all_engines {
     ($($test:ident: $name:literal, $moves:ident, $open:expr;)*) => {
         const ALL: &[Known] = &[$(known($name, Moves::$moves, $open)),*];
 
         mod epoll {
             $(#[test] fn $test() { super::runs($name, "epoll"); })*
+        }
+
+        mod io_uring {
+            $(#[test] fn $test() { super::runs($name, "io_uring"); })*
         }
 
         mod threads {
@@ -43,7 +47,7 @@ macro_rules! on_both_engines {
     };
 }
 
-on_both_engines! {
+on_all_engines! {
     stream: "stream", Tx, Some(1);
     maerts: "maerts", Rx, Some(1);
     rr: "rr", Both, Some(1);
@@ -269,7 +273,7 @@ fn turned_around() {
 
 #[test]
 fn many_connections() {
-    for engine in ["epoll", "threads"] {
+    for engine in ["epoll", "io_uring", "threads"] {
         let arguments = ["--connections", "8", "--engine", engine];
         let document = Program::short_run("@rr", &arguments).measure();
         makes_sense(&document, Known { open: Some(8), ..find("rr") });

@@ -180,8 +180,11 @@ fn a_host_that_is_300_ms_late_is_found() {
 fn faultless_hosts_are_not_accused() {
     for _ in 0..3 {
         for builtin in ["stream", "rr", "crr", "udp-stream"] {
-            let run = run(builtin, EngineKind::Epoll, Fault::None);
-            assert_eq!((run.status, run.error), (Status::Ok, None), "{builtin}");
+            for engine in [EngineKind::Epoll, EngineKind::IoUring] {
+                let run = run(builtin, engine, Fault::None);
+                let name = engine.name();
+                assert_eq!((run.status, run.error), (Status::Ok, None), "{builtin}, {name}");
+            }
         }
     }
 }

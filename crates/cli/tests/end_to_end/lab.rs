@@ -158,7 +158,7 @@ fn a_device_counts_the_same_bytes() {
     }
     let lab = Standing::up();
     let hosts = Lab::open(&lab.name).unwrap().hosts().to_vec();
-    for engine in ["epoll", "threads"] {
+    for engine in ["epoll", "io_uring", "threads"] {
         let before = [device(&hosts[0]), device(&hosts[1])];
         let document = Program::new(["run", "fixed.xml", "--quiet", "--engine", engine])
             .args([format!("--lab={}", lab.name)])

@@ -14,6 +14,8 @@ mod doctor;
 mod document;
 mod honesty;
 mod interruption;
+mod io;
+mod io_uring;
 mod lab;
 mod native;
 mod observe;

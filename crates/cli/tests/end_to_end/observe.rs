@@ -34,7 +34,7 @@ fn the_parts_of_cpu_time_add_up() {
         let wall = number(&cpu["wall"]);
         assert!((parts.iter().sum::<f64>() - wall).abs() < 1e-3 * wall, "{cpu:#}");
         // Each CPU is told the edges on its own, which another program may delay.
-        assert!((wall - seconds).abs() < 0.02 * seconds, "{wall} of {seconds}");
+        assert!((wall - seconds).abs() < 0.2 * seconds, "{wall} of {seconds}");
     }
     // Loopback delivers in softirqs.
     let net_rx = host["cpu"]["total"]["softirqs"].as_array().expect("softirqs");

@@ -33,7 +33,7 @@ fn a_phase_lasts_as_long_as_it_was_asked_to() {
 
 #[test]
 fn a_rate_is_kept() {
-    for engine in ["epoll", "threads"] {
+    for engine in ["epoll", "io_uring", "threads"] {
         let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
             .args(["--interval", "100ms", "--engine", engine])
             .file("rate.xml", &timed("duration=\"1s\" rate=\"400\""))
@@ -49,7 +49,7 @@ fn a_rate_is_kept() {
 /// A phase of iterations is counted whole.
 #[test]
 fn iterations_are_counted_to_the_last() {
-    for engine in ["epoll", "threads"] {
+    for engine in ["epoll", "io_uring", "threads"] {
         let document = Program::new(["run", "count.xml", "--quiet", "--engine", engine])
             .file("count.xml", &timed("iterations=\"500\""))
             .measure();

@@ -18,6 +18,7 @@ use files::Files;
 pub const SYSCTLS: &[&str] = &[
     "fs.file-max",
     "fs.nr_open",
+    "kernel.io_uring_disabled",
     "kernel.numa_balancing",
     "kernel.perf_event_paranoid",
     "kernel.unprivileged_bpf_disabled",

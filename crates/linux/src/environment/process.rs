@@ -1,10 +1,11 @@
 //! Rights and limits of the calling thread.
 
 use rustix::process::{Resource, getrlimit};
-use wirecost_model::environment::Process;
+use wirecost_model::environment::{IoUring, Process};
 
 use super::files::{Files, field};
 use crate::thread::allowed_cpus;
+use crate::uring;
 
 /// Names of the bits, lowest first:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/capability.h>.
@@ -66,6 +67,10 @@ pub(super) fn read(files: &Files<'_>) -> Process {
         quota_setting: quota.map(|(_, setting)| setting),
         // No limit is the largest one.
         descriptors: Some(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)),
+        io_uring: Some(match uring::available() {
+            Ok(()) => IoUring::Usable,
+            Err(reason) => IoUring::Unusable(reason.to_string()),
+        }),
     }
 }
 

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 
 use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus, Slices};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Cpu, HostRow, Latency, Run, WindowKind};
+use wirecost_model::run::{Cpu, HostRow, Io, Latency, Run, WindowKind};
 use wirecost_model::status::Status;
 
 use columns::{Table, number, text};
@@ -147,6 +147,11 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         );
         figure(out, look, "datagrams", &figures)?;
     }
+    if let Some(io) = &run.io {
+        for (label, figures) in io_figures(io) {
+            figure(out, look, label, &figures)?;
+        }
+    }
     // Of one strand it is 1 and says nothing.
     if let Some(fairness) = run.fairness.as_ref().filter(|fairness| fairness.strands > 1) {
         let figures =
@@ -154,6 +159,51 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         figure(out, look, "fairness", &figures)?;
     }
     Ok(())
+}
+
+/// What I/O options did, in the whole phase.
+fn io_figures(io: &Io) -> Vec<(&'static str, String)> {
+    let mut figures = Vec::new();
+    let each = |datagrams: u64, calls: u64| {
+        wirecost_model::units::three_digits(datagrams as f64 / calls.max(1) as f64)
+    };
+    if let Some(of) = &io.zerocopy {
+        let copied = of.copied_share.map_or_else(
+            || format!("{NOT_MEASURED} copied all the same (none is completed)"),
+            |share| {
+                format!(
+                    "{}% of {} completed ones copied all the same",
+                    percent(share * 100.0),
+                    count(of.completed)
+                )
+            },
+        );
+        let mut text = format!("{}, {copied}", counted(of.calls, "call", "calls"));
+        if of.refused > 0 {
+            text += &format!(", {} more sent with a copy", count(of.refused));
+        }
+        figures.push(("zerocopy", text));
+    }
+    if let Some(of) = &io.sends {
+        let (calls, datagrams) = (counted(of.calls, "call", "calls"), each(of.datagrams, of.calls));
+        figures.push(("sends", format!("{calls}, {datagrams} datagrams each")));
+    }
+    if let Some(of) = &io.receives {
+        let (calls, datagrams) = (counted(of.calls, "call", "calls"), each(of.datagrams, of.calls));
+        let joined = each(of.datagrams, of.messages);
+        figures
+            .push(("receives", format!("{calls}, {datagrams} datagrams each, {joined} a message")));
+    }
+    if let Some(dropped) = io.discarded_bytes {
+        figures.push(("discard", format!("{} dropped in the kernel", bytes(dropped))));
+    }
+    if let Some(spliced) = io.spliced_bytes {
+        figures.push(("splice", format!("{} through a pipe", bytes(spliced))));
+    }
+    if let Some(written) = io.sink_bytes {
+        figures.push(("sink", format!("{} written to files", bytes(written))));
+    }
+    figures
 }
 
 /// Like [`figure`], for a text that has columns of its own and is short.

@@ -39,6 +39,8 @@ const DURATION: Variable = text("duration", "10s", "length of the phase that cou
 const PROTOCOL: Variable = text("protocol", "tcp", "tcp, tls, mptcp, sctp, unix or vsock");
 const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
 const TIMEOUT: Variable = text("timeout", "1s", "wait for a response before it counts as lost");
+const OPTIONS: Variable =
+    text("options", "", "more options, as in \"zerocopy\": each flowop takes those for it");
 
 const fn text(name: &'static str, default: &'static str, help: &'static str) -> Variable {
     Variable { name, default: Default::Text(default), help }
@@ -61,49 +63,49 @@ pub static ALL: [Builtin; 37] = [
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
         source: include_str!("stream.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, size("64k")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, size("64k")],
     },
     Builtin {
         name: "maerts",
         summary: "bulk throughput backwards: read as fast as possible",
         source: include_str!("maerts.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, size("64k")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, size("64k")],
     },
     Builtin {
         name: "bidirectional",
         summary: "bulk throughput in both directions at once",
         source: include_str!("bidirectional.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, size("64k")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, size("64k")],
     },
     Builtin {
         name: "rr",
         summary: "request and response over open connections",
         source: include_str!("rr.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64")],
     },
     Builtin {
         name: "crr",
         summary: "a new connection for each request and response",
         source: include_str!("crr.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64")],
     },
     Builtin {
         name: "connect",
         summary: "open and close connections, without data",
         source: include_str!("connect.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS],
     },
     Builtin {
         name: "http-get",
         summary: "serve files: 64 bytes in, 64 KiB out, with keep-alive",
         source: include_str!("http-get.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64k")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64k")],
     },
     Builtin {
         name: "specweb",
         summary: "write 64 KiB, wait for 64 bytes, and again",
         source: include_str!("specweb.xml"),
-        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, request("64"), response("64k")],
+        variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64k")],
     },
     Builtin {
         name: "oltp",
@@ -114,6 +116,7 @@ pub static ALL: [Builtin; 37] = [
             CONNECTIONS,
             DURATION,
             PROTOCOL,
+            OPTIONS,
             text("think", "1ms", "pause between transactions"),
         ],
     },
@@ -126,6 +129,7 @@ pub static ALL: [Builtin; 37] = [
             CONNECTIONS,
             DURATION,
             PROTOCOL,
+            OPTIONS,
             size("64k"),
             Variable {
                 name: "file",
@@ -138,13 +142,13 @@ pub static ALL: [Builtin; 37] = [
         name: "udp-stream",
         summary: "datagrams as fast as possible",
         source: include_str!("udp-stream.xml"),
-        variables: &[H, CONNECTIONS, DURATION, size("1400")],
+        variables: &[H, CONNECTIONS, DURATION, OPTIONS, size("1400")],
     },
     Builtin {
         name: "udp-rr",
         summary: "request and response by datagrams",
         source: include_str!("udp-rr.xml"),
-        variables: &[H, CONNECTIONS, DURATION, request("64"), response("64"), TIMEOUT],
+        variables: &[H, CONNECTIONS, DURATION, OPTIONS, request("64"), response("64"), TIMEOUT],
     },
     // Ports of other programs' tests, with their own defaults.
     Builtin {

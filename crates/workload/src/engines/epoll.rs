@@ -172,7 +172,7 @@ impl Loop {
         } else {
             0
         };
-        let Some(poll) = self.worker.sockets.epoll() else {
+        let Some(poll) = self.worker.net.epoll() else {
             return;
         };
         let timeout = timespec(sleep);

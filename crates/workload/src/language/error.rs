@@ -123,6 +123,13 @@ pub enum LanguageErrorKind {
     RandomBackwards { min: u64, max: u64 },
     #[error("size={size} is more than the {longest} bytes that one {protocol} message can have")]
     MessageTooLong { size: u64, longest: u64, protocol: String },
+    #[error("{option} and {other} exclude each other: {why}")]
+    Contradiction { option: &'static str, other: &'static str, why: &'static str },
+    #[error(
+        "gso={segments} of size={size} is a message of {} bytes; the longest has {longest}",
+        .size * .segments
+    )]
+    TooManySegments { size: u64, segments: u64, longest: u64 },
     #[error("{what}={value} cannot be used: {reason}")]
     UnusableTime { what: &'static str, value: String, reason: Nonsense },
     #[error("count={value} is negative")]
@@ -150,6 +157,8 @@ impl LanguageErrorKind {
         match self {
             LanguageErrorKind::RandomBackwards { .. }
             | LanguageErrorKind::MessageTooLong { .. } => "size",
+            LanguageErrorKind::Contradiction { option, .. } => option,
+            LanguageErrorKind::TooManySegments { .. } => "gso",
             LanguageErrorKind::NotConnected { .. } => "conn",
             LanguageErrorKind::ProtocolNotBuilt { .. } => "protocol",
             LanguageErrorKind::OptionNotBuilt { name } => name,
@@ -273,6 +282,15 @@ impl LanguageErrorKind {
             Kind::RandomBackwards { min, max } => format!("write size=rand({max},{min})"),
             Kind::MessageTooLong { .. } => {
                 "choose a smaller one; count=... repeats a flowop to move more".to_owned()
+            }
+            Kind::Contradiction { option: "gso", .. } => {
+                "write one size, or use batch=... for several messages of different sizes".to_owned()
+            }
+            Kind::Contradiction { option, other, .. } => {
+                format!("leave out {option} or {other}")
+            }
+            Kind::TooManySegments { size, longest, .. } => {
+                format!("write gso={} or less", longest / size)
             }
             Kind::UnusableTime { reason: Nonsense::Unit('h'), .. } => {
                 "hours are not known: write seconds, as in 3600s".to_owned()

@@ -30,7 +30,7 @@ pub(super) fn read_flowop(
             options.duration = fresh.duration;
             options.conn = fresh.conn;
         }
-        read_options(reader, value, &mut options, &mut spans);
+        read_options(reader, value, &kind, &mut options, &mut spans);
     }
     for (option, span) in &spans {
         let applies = options::find(option).is_none_or(|option| option.applies_to(&kind));
@@ -56,6 +56,7 @@ fn read_kind(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
 fn read_options(
     reader: &mut Reader<'_>,
     value: &Value,
+    kind: &str,
     options: &mut Options,
     spans: &mut Vec<(&'static str, Span)>,
 ) {
@@ -66,7 +67,34 @@ fn read_options(
         let place = |from: usize, length: usize| {
             if from_variable { value.span } else { value.span_of(offset + from, length) }
         };
-        if let Some((option, span)) = read_word(reader, word, &place, from_variable, options) {
+        if !from_variable
+            && let Some(variable) = word.strip_prefix('$')
+            && let Some(list) = reader.variable(variable)
+        {
+            read_embedded(reader, &list, place(0, word.len()), kind, options, spans);
+        } else if let Some((option, span)) = read_word(reader, word, &place, from_variable, options)
+        {
+            spans.push((option.name, span));
+        }
+    }
+}
+
+/// A variable among the words of a list: its value is words of the list, and each flowop takes those
+/// that it has a use for, so that one variable can serve all flowops of a profile.
+fn read_embedded(
+    reader: &mut Reader<'_>,
+    list: &str,
+    span: Span,
+    kind: &str,
+    options: &mut Options,
+    spans: &mut Vec<(&'static str, Span)>,
+) {
+    for (_, word) in words(list) {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        if options::find(name).is_some_and(|option| !option.applies_to(kind)) {
+            continue;
+        }
+        if let Some((option, span)) = read_word(reader, word, &|_, _| span, true, options) {
             spans.push((option.name, span));
         }
     }

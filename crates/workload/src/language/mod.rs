@@ -9,6 +9,7 @@ mod convert;
 mod error;
 mod escape;
 mod flowop;
+mod io;
 mod lexer;
 mod names;
 pub mod native;

@@ -62,10 +62,7 @@ pub enum NoteKind {
     NoStrands,
     #[error("'{word}' is dropped: an option begins with a letter")]
     DroppedWord { word: String },
-    #[error(
-        "'{word}' is dropped: a variable can be a whole value (options=\"$opts\", size=$size), not \
-         one word of a list"
-    )]
+    #[error("'{word}' is dropped, as in uperf: no such variable is set")]
     DroppedVariable { word: String },
     #[error("'{value}' is taken as it stands: $ begins a variable only where it begins the value")]
     EmbeddedDollar { value: String },
@@ -139,6 +136,10 @@ pub enum NoteKind {
     UperfTimeoutWraps { value: String },
     #[error("uperf takes a UDP timeout below 1 ms for none")]
     UperfTimeoutShort,
+    #[error("{option} has no effect without sink")]
+    WithoutSink { option: &'static str },
+    #[error("{option} has no effect on {protocol}: it is for {}", .only.join(" and "))]
+    NotOfProtocol { option: &'static str, protocol: String, only: &'static [&'static str] },
     #[error("{option} has no effect on {flowop}")]
     OptionIgnored { option: &'static str, flowop: String },
     #[error(

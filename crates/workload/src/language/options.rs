@@ -94,6 +94,7 @@ const WAIT: &[&str] = &[
     "sendfilev",
 ];
 const FILE: &[&str] = &["sendfile", "sendfilev"];
+const STREAM_OR_FILE: &[&str] = &["read", "write", "send", "recv", "sendfile", "sendfilev"];
 const ANY: &[&str] = &[];
 
 const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
@@ -407,6 +408,111 @@ pub static ALL: &[OptionDef] = &[
         |o, v| o.sctp.sack_frequency = asked(v).and_then(small),
         |o| o.sctp.sack_frequency.map(u64::from),
     ),
+    OptionDef {
+        name: "notsent_lowat",
+        applies: OPEN,
+        help: "TCP_NOTSENT_LOWAT: bytes not sent yet, above which no more are taken",
+        value: ValueKind::Integer {
+            min: 1,
+            max: INT_MAX,
+            set: |o, v| o.notsent_lowat = small(v),
+            get: |o| o.notsent_lowat.map(u64::from),
+        },
+    },
+    OptionDef {
+        name: "busy_poll",
+        applies: OPEN,
+        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.busy_poll = asked(v).and_then(small),
+            get: |o| o.busy_poll.map(u64::from),
+        },
+    },
+    // By which way of the kernel bytes come and go.
+    flag(
+        "tcp_cork",
+        STREAM,
+        "the sender holds back part segments until the last of count messages",
+        |o| o.io.tcp_cork = true,
+        |o| o.io.tcp_cork,
+    ),
+    flag(
+        "zerocopy",
+        STREAM,
+        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows",
+        |o| o.io.zerocopy = true,
+        |o| o.io.zerocopy,
+    ),
+    OptionDef {
+        name: "gso",
+        applies: MOVE,
+        help: "datagrams of one message that the kernel cuts apart (UDP_SEGMENT), each of size",
+        value: ValueKind::Integer {
+            min: 0,
+            max: wirecost_linux::datagrams::MOST_SEGMENTS,
+            set: |o, v| o.io.gso = asked(v).and_then(small),
+            get: |o| o.io.gso.map(u64::from),
+        },
+    },
+    flag(
+        "gro",
+        MOVE,
+        "the receiver lets the kernel join datagrams (UDP_GRO)",
+        |o| o.io.gro = true,
+        |o| o.io.gro,
+    ),
+    OptionDef {
+        name: "batch",
+        applies: MOVE,
+        help: "messages of one call (sendmmsg, recvmmsg), so many an execution",
+        value: ValueKind::Integer {
+            min: 0,
+            max: wirecost_linux::datagrams::MOST_MESSAGES as u64,
+            set: |o, v| o.io.batch = asked(v).and_then(small),
+            get: |o| o.io.batch.map(u64::from),
+        },
+    },
+    flag(
+        "discard",
+        STREAM,
+        "the receiver's kernel drops the bytes (MSG_TRUNC) instead of copying them",
+        |o| o.io.discard = true,
+        |o| o.io.discard,
+    ),
+    flag(
+        "splice",
+        STREAM_OR_FILE,
+        "through a pipe: from the receiver's socket to its sink or nowhere, from sendfile's file",
+        |o| o.io.splice = true,
+        |o| o.io.splice,
+    ),
+    text(
+        "sink",
+        STREAM,
+        "directory where the receiver keeps what it receives, in a file for each worker",
+        |o, v| o.io.sink = filled(v),
+        |o| o.io.sink.as_deref(),
+    ),
+    OptionDef {
+        name: "sink_size",
+        applies: STREAM,
+        help: "bytes of the files of sink together, 64m without it; full ones are written anew",
+        value: ValueKind::Integer {
+            min: 1 << 20,
+            max: INT_MAX,
+            set: |o, v| o.io.sink_size = Some(v),
+            get: |o| o.io.sink_size,
+        },
+    },
+    flag(
+        "o_direct",
+        STREAM_OR_FILE,
+        "files of sink and sendfile are written and read past the page cache (O_DIRECT)",
+        |o| o.io.o_direct = true,
+        |o| o.io.o_direct,
+    ),
     // What the bytes are.
     OptionDef {
         name: "payload",
@@ -440,7 +546,7 @@ pub static ALL: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call"),
+    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call of SCTP"),
     unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
     unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
     unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use wirecost_model::profile::{Conns, Flowop, Profile, Size};
 
 use super::note::NoteKind;
-use super::options;
 use super::parse::{FlowopSpans, Reader};
+use super::{io, options};
 
 pub(super) fn note(profile: &Profile, spans: &FlowopSpans, reader: &mut Reader<'_>) {
     for group in &profile.groups {
@@ -19,6 +19,10 @@ pub(super) fn note(profile: &Profile, spans: &FlowopSpans, reader: &mut Reader<'
             let conn = flowop.options.conn.first;
             let protocol = opened.iter().rfind(|(conns, _)| conns.contains(conn));
             for (option, kind) in of_flowop(flowop, protocol.map(|(_, name)| *name)) {
+                reader.note(kind, spans.option(flowop.at, option));
+            }
+            let protocol = protocol.map(|(_, name)| *name);
+            for (option, kind) in io::idle(flowop, protocol) {
                 reader.note(kind, spans.option(flowop.at, option));
             }
         }

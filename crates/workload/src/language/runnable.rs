@@ -4,6 +4,7 @@
 use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Until};
 
 use super::error::{LanguageError, LanguageErrorKind};
+use super::io;
 use super::source::Span;
 use crate::{flowops, protocols};
 
@@ -34,7 +35,7 @@ pub fn runnable(profile: &Profile) -> Vec<LanguageError> {
     let mut errors = each_flowop(profile, incomplete);
     for group in &profile.groups {
         errors.extend(unconnected(group));
-        errors.extend(too_long(group));
+        errors.extend(unmovable(group));
     }
     let does_something = |group: &Group| {
         group.strands > 0 && group.transactions.iter().any(|t| !t.flowops.is_empty())
@@ -138,8 +139,9 @@ fn unconnected(group: &Group) -> Vec<LanguageError> {
     errors
 }
 
-/// Flowops whose message is longer than the protocol of its connection can carry.
-fn too_long(group: &Group) -> Vec<LanguageError> {
+/// Flowops whose message is longer than the protocol of its connection can carry, or whose I/O
+/// options it cannot be moved with.
+fn unmovable(group: &Group) -> Vec<LanguageError> {
     let mut opened: Vec<(Conns, &str)> = Vec::new();
     let mut errors = Vec::new();
     for flowop in group.transactions.iter().flat_map(|transaction| &transaction.flowops) {
@@ -149,15 +151,17 @@ fn too_long(group: &Group) -> Vec<LanguageError> {
             continue;
         }
         let id = options.conn.first;
-        let used = opened.iter().rfind(|(range, _)| range.contains(id));
-        if let Some((_, name)) = used
+        let used = opened.iter().rfind(|(range, _)| range.contains(id)).map(|(_, name)| *name);
+        let mut found = Vec::new();
+        io::refused(flowop, used, &mut found);
+        if let Some(name) = used
             && let Some(longest) = protocols::find(name).and_then(|p| p.longest_message())
             && let Some(size) = options.size.as_ref().map(Size::max).filter(|&size| size > longest)
         {
-            let protocol = (*name).to_owned();
-            let kind = LanguageErrorKind::MessageTooLong { size, longest, protocol };
-            errors.push(located(kind, flowop.at));
+            let protocol = name.to_owned();
+            found.push(LanguageErrorKind::MessageTooLong { size, longest, protocol });
         }
+        errors.extend(found.into_iter().map(|kind| located(kind, flowop.at)));
     }
     errors
 }

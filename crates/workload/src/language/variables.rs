@@ -69,6 +69,10 @@ pub(super) fn variables(source: &str) -> Vec<VariableUse> {
             add(name, &key, value.span.offset);
         } else if key == "options" {
             for (offset, word) in words(&value.text) {
+                if let Some(name) = word.strip_prefix('$') {
+                    add(name, &key, value.span_of(offset, 1).offset);
+                    continue;
+                }
                 let Some((option, name)) = word.split_once("=$") else {
                     continue;
                 };
@@ -94,6 +98,9 @@ mod tests {
             .into_iter()
             .map(|u| format!("{} {} {}", u.position, u.option, u.name))
             .collect();
-        assert_eq!(found, ["1:18 nthreads n", "2:43 remotehost H", "3:17 options o"]);
+        assert_eq!(
+            found,
+            ["1:18 nthreads n", "2:43 remotehost H", "2:68 options bare", "3:17 options o"]
+        );
     }
 }

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use wirecost_linux::uring::{self, Ring};
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
@@ -24,13 +25,15 @@ use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 
+use crate::calls;
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::hello;
 use crate::payload::{MAX_PIECE, Patterns};
 use crate::protocols::{self, Granted, Protocol};
 use crate::record::WorkerCounters;
-use crate::sockets::{Common, Mailbox, Sockets, Token, register};
+use crate::ring_net::{RingNet, Rung};
+use crate::sockets::{Common, Mailbox, Sockets, Token, open_source, register};
 use crate::step::{self, Group};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
@@ -158,12 +161,14 @@ impl Load {
     ///
     /// # Errors
     /// What this host lacks: descriptors, files, addresses, ports.
-    pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+    pub fn prepare(mut plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+        let fallback = fall_back(&mut plan);
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
         check_protocols(&plan.program)?;
         let files = Files::find(&plan)?;
         let placement = Placement::new(&plan, limit)?;
         let mut warnings = placement.warnings();
+        warnings.extend(fallback);
         let (mut services, doors) = Services::open(&plan, &placement)?;
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
@@ -203,7 +208,9 @@ impl Load {
         }
         let route = match plan.engine {
             EngineKind::Threads => Route::Mailbox(mailbox),
-            EngineKind::Epoll => Route::Inboxes { inboxes, worker: placement.worker_of() },
+            EngineKind::Epoll | EngineKind::IoUring => {
+                Route::Inboxes { inboxes, worker: placement.worker_of() }
+            }
         };
         let consent = services.consent();
         let doors = services.with_consent_answer(doors, &plan);
@@ -220,6 +227,7 @@ impl Load {
             files: files.sizes.clone(),
         };
         warnings.dedup();
+        let settings = calls::settings(&plan.program);
         let load = Load {
             plan,
             handles,
@@ -230,7 +238,7 @@ impl Load {
             groups: Arc::new([]),
             rows: Vec::new(),
             phase: None,
-            settings: BTreeSet::new(),
+            settings,
             warnings,
         };
         Ok((load, prepared))
@@ -249,12 +257,14 @@ impl Load {
             self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
         let mut first_rows = vec![0; phases];
         let payloads = step::payloads(&self.plan.program);
+        let sinks = calls::sinks(&self.plan.program);
         let mut groups = Vec::new();
         for group in &self.plan.program.groups {
             let side = self.plan.program.side;
             let seed = self.plan.seed;
-            let compiled = step::compile(group, side, seed, &files, &payloads, &mut first_rows)
-                .map_err(LoadError::Plan)?;
+            let compiled =
+                step::compile(group, side, seed, &files, &payloads, &sinks, &mut first_rows)
+                    .map_err(LoadError::Plan)?;
             groups.push(compiled);
         }
         self.rows = (0..phases)
@@ -413,6 +423,7 @@ impl Load {
             result.fairness.merge(&report.fairness);
             result.receive_buffer_drops += report.drops;
             result.verify_failures += report.verify_failures;
+            result.io.add(report.io);
             result.unfinished_strands += report.unfinished;
             result.buffer_bytes += report.buffer_bytes;
             strangers += report.strangers;
@@ -462,6 +473,21 @@ impl Drop for Load {
     }
 }
 
+/// Takes the engine that does without what this host does not allow.
+fn fall_back(plan: &mut Plan) -> Option<Warning> {
+    if plan.engine != EngineKind::IoUring {
+        return None;
+    }
+    let reason = uring::available().err()?.to_string();
+    let wanted = std::mem::replace(&mut plan.engine, EngineKind::Epoll);
+    Some(Warning::Fallback {
+        host: String::new(),
+        wanted: format!("engine {}", wanted.name()),
+        used: format!("engine {}", plan.engine.name()),
+        reason,
+    })
+}
+
 /// Starts one worker's thread, which announces where it listens.
 fn start_worker(
     plan: &Plan,
@@ -478,13 +504,15 @@ fn start_worker(
     let wanted = services.own_addresses(&mine);
     let common = common.clone();
     let payloads = step::payloads(&plan.program);
+    let sinks = calls::sinks(&plan.program);
+    let workers = placement.workers();
     let message = largest_message(&plan.program);
     let seed = plan.seed;
-    let epoll_engine = plan.engine == EngineKind::Epoll;
+    let engine = plan.engine;
     let mut wake = None;
     let mut doorman_end = None;
     let mut worker_end = None;
-    if epoll_engine {
+    if engine.shares_threads() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| LoadError::system("eventfd")(e.into()))?;
         wake = Some(event);
@@ -494,41 +522,58 @@ fn start_worker(
     }
     let keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
     let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
-    let run = move || {
+    let run = common.run;
+    let thread = move || {
         let set_up = || -> io::Result<_> {
             if let Some(cpu) = cpu {
                 thread::pin(cpu)?;
             }
             thread::exact_timers();
-            let (poll, kept) = if epoll_engine {
-                let kept = descriptors::own_table(&keep)?;
-                let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-                register(&poll, &kept[0], Token::Wake)?;
-                register(&poll, &kept[1], Token::Inbox)?;
-                (Some(poll), kept)
-            } else {
-                (None, Vec::new())
+            let kept = match engine.shares_threads() {
+                true => descriptors::own_table(&keep)?,
+                false => Vec::new(),
+            };
+            let poll = match engine {
+                EngineKind::Epoll => {
+                    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                    register(&poll, &kept[0], Token::Wake)?;
+                    register(&poll, &kept[1], Token::Inbox)?;
+                    Some(poll)
+                }
+                EngineKind::IoUring | EngineKind::Threads => None,
             };
             let patterns = Patterns::new(&payloads, message, seed)?;
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
-            let run = common.run;
             let mut sockets = Sockets::new(&common, poll, buffer);
+            sockets.open_sinks(&sinks, number, workers)?;
             let announced = services::listen(&mut sockets, &wanted)?;
-            let worker = Worker::new(number, sockets, patterns, outlet);
-            Ok((worker, kept, announced, run))
+            let ring = match engine {
+                EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
+                EngineKind::Epoll | EngineKind::Threads => None,
+            };
+            Ok((sockets, ring, patterns, kept, announced))
         };
         let result = set_up();
         // Only now may the other side of this function let go of the descriptors.
         let _ = sender.send(());
         match result {
-            Ok((worker, mut kept, announced, run)) => {
+            Ok((sockets, ring, patterns, mut kept, announced)) => {
                 let _ = announce.send(Ok(announced));
                 drop(announce);
-                match (kept.pop(), kept.pop()) {
-                    (Some(inbox), Some(wake)) => {
+                match (ring, kept.pop(), kept.pop()) {
+                    (Some(ring), Some(inbox), Some(wake)) => {
+                        let net = RingNet::new(sockets, ring);
+                        let worker = Worker::new(number, net, patterns, outlet);
+                        engines::io_uring::run(worker, &orders, mine, inbox, wake);
+                    }
+                    (None, Some(inbox), Some(wake)) => {
+                        let worker = Worker::new(number, sockets, patterns, outlet);
                         engines::epoll::run(worker, &orders, mine, inbox, wake, run);
                     }
-                    _ => engines::threads::run(worker, &orders, &mine),
+                    _ => {
+                        let worker = Worker::new(number, sockets, patterns, outlet);
+                        engines::threads::run(worker, &orders, &mine);
+                    }
                 }
             }
             Err(error) => {
@@ -540,7 +585,7 @@ fn start_worker(
         .name(format!("wirecost-{number}"))
         // A strand needs little stack; thousands of threads need thousands of them.
         .stack_size(256 << 10)
-        .spawn(run)
+        .spawn(thread)
         .map_err(LoadError::system(format!("thread of worker {number}")))?;
     let _ = receiver.recv();
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
@@ -577,6 +622,16 @@ fn check_protocols(program: &Program) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// A ring that knows what is sent, and what wakes its worker.
+fn ring(patterns: &Patterns, message: u64, kept: &[OwnedFd]) -> io::Result<Ring<Rung>> {
+    let mut ring = Ring::new(&engines::io_uring::setup(message)).map_err(io::Error::other)?;
+    patterns.shared().for_each(|bytes| ring.hold(bytes));
+    for (fd, token) in kept.iter().zip([Token::Wake, Token::Inbox]) {
+        ring.watch(fd, token.number())?;
+    }
+    Ok(ring)
+}
+
 /// The longest message of a program, bytes.
 fn largest_message(program: &Program) -> u64 {
     let options = step::acts(program).map(|act| &act.options);
@@ -606,6 +661,11 @@ impl Files {
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    if act.options.io.o_direct {
+                        for (path, _) in &found {
+                            open_source(path, true).map_err(LoadError::system("sendfile"))?;
+                        }
+                    }
                     if found.is_empty() {
                         let message = format!("{}: {dir} has no file to send", act.at);
                         return Err(LoadError::Plan(message));

@@ -53,7 +53,7 @@ impl Placement {
                 )));
             }
             EngineKind::Threads => (total, false),
-            EngineKind::Epoll => {
+            EngineKind::Epoll | EngineKind::IoUring => {
                 let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
                 let wanted = plan.workers.unwrap_or(cpus.len().max(1) as u32).max(1);
                 (wanted.max(least).min(total.max(1)), least > wanted)
@@ -67,7 +67,7 @@ impl Placement {
             sum += count;
         }
         let worker_of = WorkerOf { before: Arc::from(before), workers: workers.max(1) };
-        let pinned = plan.engine == EngineKind::Epoll;
+        let pinned = plan.engine.shares_threads();
         Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
     }
 

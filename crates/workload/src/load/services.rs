@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use wirecost_linux::vsock;
-use wirecost_model::plan::{Address, Endpoints, EngineKind, Identity, Plan, ServiceAddresses};
+use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses};
 use wirecost_model::profile::Options;
 use wirecost_model::program::Service;
 
@@ -45,7 +45,7 @@ pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option
     let spread = service.reconnects
         && service.port.is_none()
         && family(service) == Family::Inet
-        && plan.engine == EngineKind::Epoll;
+        && plan.engine.shares_threads();
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 

@@ -26,7 +26,11 @@ fn set(socket: &Socket, options: &Options) -> io::Result<()> {
     if options.tcp_nodelay {
         socket.set_tcp_nodelay(true)?;
     }
-    Ok(())
+    set_lowat(&SockRef::from(socket), options)
+}
+
+fn set_lowat(socket: &SockRef<'_>, options: &Options) -> io::Result<()> {
+    options.notsent_lowat.map_or(Ok(()), |bytes| socket.set_tcp_notsent_lowat(bytes))
 }
 
 /// What makes and sets sockets of TCP, or of what is built on it.
@@ -90,6 +94,8 @@ impl Protocol for Tcp {
         if options.tcp_nodelay {
             SockRef::from(socket).set_tcp_nodelay(true)?;
         }
+        set_lowat(&SockRef::from(socket), options)?;
+        inet::set_busy_poll(socket, options);
         Ok(())
     }
 
@@ -103,6 +109,13 @@ impl Protocol for Tcp {
                 granted: mss.to_string(),
             });
         }
+        if let (Some(asked), Ok(bytes)) = (options.notsent_lowat, socket.tcp_notsent_lowat()) {
+            settings.push(Granted {
+                name: "notsent_lowat",
+                asked: asked.to_string(),
+                granted: bytes.to_string(),
+            });
+        }
         if let (Some(asked), Ok(name)) = (&options.cc, socket.tcp_congestion()) {
             let granted = String::from_utf8_lossy(&name);
             settings.push(Granted {
@@ -112,5 +125,38 @@ impl Protocol for Tcp {
             });
         }
         settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_linux::tcp_info;
+
+    use super::*;
+
+    /// Bytes that a connection to somebody who does not read takes and has not sent.
+    fn not_sent(options: &Options) -> u64 {
+        let local = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let (listener, address) = Tcp.listen(&local, options).unwrap();
+        let socket = Tcp.connect(&address, options).unwrap();
+        let mut ready = [rustix::event::PollFd::new(&listener, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut ready, None).unwrap();
+        let accepted = rustix::net::accept(&listener).unwrap();
+        Tcp.accepted(&accepted, options).unwrap();
+        let mut ready = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::OUT)];
+        rustix::event::poll(&mut ready, None).unwrap();
+        while rustix::io::write(&socket, &[0; 4096]).is_ok() {}
+        tcp_info::read(&socket).unwrap().not_sent.unwrap().into()
+    }
+
+    #[test]
+    fn a_low_water_mark_keeps_the_queue_short() {
+        let mut options = Options { wndsz: Some(4 << 20), ..Options::default() };
+        let long = not_sent(&options);
+        options.notsent_lowat = Some(16 << 10);
+        let short = not_sent(&options);
+        // Up to the mark, and what the last buffer (64 KiB at most) has room for behind it.
+        assert!(short <= 80 << 10, "{short}");
+        assert!(long > 4 * short, "{long}, {short} with a mark");
     }
 }

@@ -48,7 +48,8 @@ impl Protocol for Udp {
         Ok(socket.into())
     }
 
-    fn accepted(&self, _: &OwnedFd, _: &Options) -> io::Result<()> {
+    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
+        inet::set_busy_poll(socket, options);
         Ok(())
     }
 

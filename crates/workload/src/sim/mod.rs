@@ -1,6 +1,7 @@
 //! Whole runs without a machine: the strands of all hosts against a simulated network, as the
 //! engines and the controller would run them.
 
+mod calls;
 mod datagrams;
 mod failures;
 mod mirror;
@@ -137,7 +138,9 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
     let groups: Vec<Group> = program
         .groups
         .iter()
-        .map(|group| step::compile(group, program.side, 7, files, &[], &mut first_rows).unwrap())
+        .map(|group| {
+            step::compile(group, program.side, 7, files, &[], &[], &mut first_rows).unwrap()
+        })
         .collect();
     let (mut strands, mut group_of) = (Vec::new(), Vec::new());
     for (index, group) in groups.iter().enumerate() {

@@ -5,8 +5,10 @@ use std::io;
 
 use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
 
+use crate::calls::Unseen;
 use crate::draw;
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
 use crate::protocols;
 use crate::step::{ReceiveCall, SendCall, Step};
 
@@ -59,6 +61,7 @@ struct End {
     opens: Nanos,
     closes: Nanos,
     opening: bool,
+    corked: bool,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -213,6 +216,7 @@ impl Net for SimNet {
                 opens,
                 closes: Nanos::MAX,
                 opening: other == there,
+                corked: false,
                 incoming: VecDeque::new(),
             });
         }
@@ -260,6 +264,34 @@ impl Net for SimNet {
         self.send_stream(socket, bytes)
     }
 
+    fn send_zerocopy(&mut self, socket: &usize, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        assert!(copied <= bytes.len());
+        self.send(socket, bytes, SendCall::Send)
+    }
+
+    fn cork(&mut self, &socket: &usize, on: bool) -> io::Result<()> {
+        self.spend();
+        let end = &mut self.ends[socket];
+        assert!(end.open && end.corked != on, "corked {} while it is", on);
+        end.corked = on;
+        Ok(())
+    }
+
+    fn send_several(&mut self, &socket: &usize, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.spend();
+        let messages: Vec<usize> = datagrams.messages().collect();
+        // The kernel may take fewer messages than it is given, but none in part.
+        let taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
+        let taken = datagrams.datagrams(taken);
+        let mut rest = datagrams.bytes;
+        for &length in &datagrams.lengths[..taken] {
+            let (datagram, behind) = rest.split_at(length);
+            self.send_datagram(socket, datagram);
+            rest = behind;
+        }
+        Ok(taken)
+    }
+
     fn receive(
         &mut self,
         &socket: &usize,
@@ -301,6 +333,16 @@ impl Net for SimNet {
             end.incoming.pop_front();
         }
         Ok(&self.received)
+    }
+
+    fn pass_on(
+        &mut self,
+        socket: &usize,
+        size: usize,
+        _: Unseen,
+        timed: bool,
+    ) -> io::Result<usize> {
+        self.receive(socket, size, ReceiveCall::Recv, timed).map(<[u8]>::len)
     }
 
     fn send_file(

@@ -1,6 +1,7 @@
 //! A strand: one independent actor that runs its group's steps. A small state machine that never
 //! blocks by itself; an engine lets it run until it has to wait, and remembers what for.
 
+mod calls;
 mod datagrams;
 mod opening;
 mod transfer;
@@ -14,7 +15,7 @@ use crate::net::{Interest, Net, Owner};
 use crate::payload::Patterns;
 use crate::record::Record;
 use crate::route::Place;
-use crate::step::{Action, Phase, Step};
+use crate::step::{Action, Phase, SendCall, Step};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
 /// costs little, little enough that a neighbour waits for microseconds only.
@@ -521,6 +522,10 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let result = match step.action {
+            Action::Send(SendCall::Streamed(way)) => self.send_streamed(step, phase, way, context),
+            Action::Send(SendCall::Several(sends)) => {
+                self.send_several(step, phase, sends, context)
+            }
             Action::Send(call) => self.send(step, phase, call, context),
             Action::Receive(call) => self.receive(step, phase, call, context),
             Action::SendFile => self.send_file(step, phase, context),

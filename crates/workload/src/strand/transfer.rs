@@ -135,18 +135,37 @@ impl<S> Strand<S> {
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.engaged |= N::DEFERS;
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
         };
-        context.record.sent(step.row, conn.connector, sent);
+        let connector = conn.connector;
+        self.sent(step, phase, (sent, connector), stamp.is_some(), context);
+        Ok(None)
+    }
+
+    /// So many bytes of the operation under way have been sent.
+    #[inline]
+    pub(super) fn sent<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        (sent, connector): (u64, bool),
+        stamped: bool,
+        context: &mut Context<'_, N>,
+    ) {
+        context.record.sent(step.row, connector, sent);
         self.engaged = true;
         self.bytes += sent;
         self.moved += sent;
         self.pass(step, sent);
         if self.moved >= self.length {
-            if stamp.is_some() && step.unit.is_none() {
-                self.conn()?.sent += 1;
+            if stamped
+                && step.unit.is_none()
+                && let Some(conn) = &mut self.conns[self.slot as usize]
+            {
+                conn.sent += 1;
             }
             if step.datagram {
                 context.record.counters.datagrams_sent.add(1);
@@ -155,7 +174,6 @@ impl<S> Strand<S> {
             let now = context.net.now();
             self.complete(step, phase, now, context);
         }
-        Ok(None)
     }
 
     pub(super) fn send_file<N: Net<Socket = S>>(
@@ -223,21 +241,30 @@ impl<S> Strand<S> {
             owed => owed,
         };
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let received = match context.net.receive(&conn.socket, wanted, call, step.timeout.is_some())
-        {
-            Ok([]) if wanted > 0 => {
+        let timed = step.timeout.is_some();
+        let result = match call {
+            ReceiveCall::Unseen(call) => context
+                .net
+                .pass_on(&conn.socket, wanted, call, timed)
+                .map(|passed| (passed, &[] as &[u8])),
+            call => context
+                .net
+                .receive(&conn.socket, wanted, call, timed)
+                .map(|received| (received.len(), received)),
+        };
+        let (bytes, received) = match result {
+            Ok((0, _)) if wanted > 0 => {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the other end closed the connection",
                 ));
             }
-            Ok(received) => received,
+            Ok((bytes, received)) => (bytes as u64, received),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
             }
             Err(error) => return Err(error),
         };
-        let bytes = received.len() as u64;
         context.record.received(step.row, conn.connector, bytes);
         if conn.owed > 0 {
             conn.owed -= bytes;

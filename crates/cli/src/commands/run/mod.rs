@@ -51,7 +51,8 @@ pub(crate) struct Run {
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
 
-    /// How workers wait: `epoll` runs many strands on each, `threads` is a thread for each strand.
+    /// How workers wait: `epoll` runs many strands on each; `io_uring` does so with fewer system
+    /// calls, and where the kernel forbids it with epoll; `threads` is a thread for each strand.
     #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
     engine: EngineKind,
 
@@ -138,7 +139,7 @@ enum Format {
 fn parse_engine(text: &str) -> Result<EngineKind, String> {
     EngineKind::ALL.into_iter().find(|engine| engine.name() == text).ok_or_else(|| {
         let names: Vec<&str> = EngineKind::ALL.iter().map(|engine| engine.name()).collect();
-        format!("the engines are {}", names.join(" and "))
+        format!("the engines are {}", names.join(", "))
     })
 }
 

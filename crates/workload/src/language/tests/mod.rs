@@ -1,6 +1,7 @@
 //! The languages as a whole: what uperf accepts, what only XML allows, what is refused, that printing
 //! loses nothing, and the native one.
 
+mod io;
 mod messages;
 mod native;
 mod print;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Arrivals, Cipher, Conns, Flowop, Group, Options, Payload, Position, Profile, Sctp, Size,
+    Arrivals, Cipher, Conns, Flowop, Group, Io, Options, Payload, Position, Profile, Sctp, Size,
     Transaction, Until,
 };
 
@@ -104,23 +104,37 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn io()(
+        flags in any::<[bool; 6]>(),
+        gso in of(1..=64u32),
+        batch in of(1..=1024u32),
+        sink in of(text()),
+        sink_size in of((1u64 << 20)..=i32::MAX as u64),
+    ) -> Io {
+        let [tcp_cork, zerocopy, gro, discard, splice, o_direct] = flags;
+        Io { tcp_cork, zerocopy, gso, gro, batch, discard, splice, sink, sink_size, o_direct }
+    }
+}
+
+prop_compose! {
     fn options()(
         numbers in numbers(),
         remotehost in of(text()),
         protocol in of(proptest::sample::select(protocol_names().collect::<Vec<_>>())),
-        cc in of(text()),
-        bind in of(text()),
+        (cc, bind) in (of(text()), of(text())),
         dir in of(text()),
         payload in payload(),
         sctp in sctp(),
         cipher in of(proptest::sample::select(Cipher::ALL.to_vec())),
         flags in any::<[bool; 7]>(),
+        (busy_poll, notsent_lowat) in (of(1..1000u32), of(1..1_000_000u32)),
+        io in io(),
         unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
     ) -> Options {
         let [tcp_nodelay, busy, non_blocking, canfail, verify, ktls, single_reads] = flags;
         Options {
             remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
-            sctp, cipher, ktls, single_reads,
+            sctp, cipher, ktls, single_reads, busy_poll, notsent_lowat, io,
             protocol: protocol.map(str::to_owned),
             unbuilt: unbuilt.into_values().collect(),
             ..numbers

@@ -1,5 +1,8 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+mod pipes;
+mod ways;
+
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -13,17 +16,22 @@ use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
-use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
+use wirecost_linux::{datagrams, sockopt};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
 
+use crate::calls::{self, Unseen};
 use crate::hello::{self, Hello};
 use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
 use crate::protocols::{self, Granted, Protocol};
 use crate::step::{ReceiveCall, SendCall, Step};
 use crate::tls::{Credentials, Security, Session};
+use pipes::{Pipe, Sink};
+use ways::{Brought, Ways};
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -38,7 +46,7 @@ const OPENING: u32 = 256;
 /// Read of a file at a time, where it is not the kernel that sends it.
 const FILE_PIECE: usize = 64 << 10;
 
-/// What an epoll event is about, packed into its 64 bits.
+/// What an event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
     Connection { local: u32, slot: u32 },
@@ -52,17 +60,24 @@ const SPECIAL: u32 = u32::MAX;
 
 impl Token {
     pub(crate) fn pack(self) -> epoll::EventData {
+        epoll::EventData::new_u64(self.number())
+    }
+
+    pub(crate) fn number(self) -> u64 {
         let (high, low) = match self {
             Token::Connection { local, slot } => (local, slot),
             Token::Listener { local } => (local, LISTENER),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
         };
-        epoll::EventData::new_u64(u64::from(high) << 32 | u64::from(low))
+        u64::from(high) << 32 | u64::from(low)
     }
 
     pub(crate) fn unpack(data: epoll::EventData) -> Self {
-        let data = data.u64();
+        Self::of(data.u64())
+    }
+
+    pub(crate) fn of(data: u64) -> Self {
         match ((data >> 32) as u32, data as u32) {
             (SPECIAL, 0) => Token::Inbox,
             (SPECIAL, _) => Token::Wake,
@@ -131,6 +146,7 @@ pub struct Socket {
     longest_send: usize,
     /// Whether it counts among those on their way.
     connecting: bool,
+    ways: Ways,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -171,6 +187,20 @@ impl Socket {
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
+
+    pub(crate) fn stream(&self) -> bool {
+        self.protocol.stream()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
+    /// or the protocol wants its calls in a way of its own.
+    pub(crate) fn by_calls(&self) -> bool {
+        self.protocol.is_secure() || self.protocol.polls_before_accept()
+    }
 }
 
 /// The sockets of one worker.
@@ -191,12 +221,23 @@ pub struct Sockets {
     /// What is received, until the next call.
     buffer: Vec<u8>,
     /// Open files of `sendfile`, by directory and place.
-    files: HashMap<(String, usize), OwnedFd>,
+    files: HashMap<(String, usize, bool), OwnedFd>,
     paths: Arc<HashMap<String, Vec<PathBuf>>>,
     /// What is read of them, where the kernel cannot send it by itself.
     scratch: Vec<u8>,
     security: Security,
     pub(crate) settings: BTreeSet<Granted>,
+    /// Headers of calls that move several datagrams.
+    calls: datagrams::Calls,
+    brought: Brought,
+    pipe: Option<Pipe>,
+    sinks: Vec<Sink>,
+    /// Whether any connection has `busy_poll`.
+    polls: bool,
+    /// The longest `busy_poll`, which waits on epoll keep to.
+    epoll_polls: u32,
+    /// What I/O options did.
+    pub(crate) io: IoCounts,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
     pub(crate) closed_drops: u64,
@@ -238,6 +279,13 @@ impl Sockets {
             scratch: Vec::new(),
             security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
+            calls: datagrams::Calls::default(),
+            brought: Brought::default(),
+            pipe: None,
+            sinks: Vec::new(),
+            polls: false,
+            epoll_polls: 0,
+            io: IoCounts::default(),
             closed_retransmits: 0,
             closed_drops: 0,
             strangers: 0,
@@ -272,7 +320,7 @@ impl Sockets {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
                 register(epoll, &fd, Token::Listener { local: owner.local })?;
-            } else if at.len() == 1 && !protocol.polls_before_accept() {
+            } else if self.blocking && at.len() == 1 && !protocol.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
@@ -286,6 +334,23 @@ impl Sockets {
     pub(crate) fn arrived(&mut self, arrival: Arrival) {
         let key = (arrival.hello.group, arrival.hello.strand);
         self.arrivals.entry(key).or_default().push_back(arrival);
+    }
+
+    /// Number of the run, as hellos have it.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Takes the connection out that the doorman has let in for this owner.
+    pub(crate) fn take_arrival(&mut self, owner: Owner) -> io::Result<Arrival> {
+        let arrival = match self.blocking {
+            true => self.mailbox.take(owner),
+            false => self
+                .arrivals
+                .get_mut(&(owner.group, owner.strand))
+                .and_then(|queue| take(queue, owner.id)),
+        };
+        arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox {
@@ -312,7 +377,32 @@ impl Sockets {
             false => socket2::SockRef::from(&fd).peer_addr().ok().and_then(|a| a.as_socket()),
         };
         let longest_send = protocol.longest_send(&fd);
-        Ok(Socket { fd, protocol, peer, state, session: None, longest_send, connecting: false })
+        Ok(Socket {
+            fd,
+            protocol,
+            peer,
+            state,
+            session: None,
+            longest_send,
+            connecting: false,
+            ways: Ways::default(),
+        })
+    }
+
+    /// The listeners of a strand.
+    pub(crate) fn listeners(&self, service: u32, strand: u32) -> &[OwnedFd] {
+        self.listeners.get(&(service, strand)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether only those listeners of a service may be asked to accept at which somebody stands.
+    pub(crate) fn polls_before_accept(&self, service: u32) -> bool {
+        let name = &self.services[service as usize].protocol;
+        protocols::find(name).is_some_and(|protocol| protocol.polls_before_accept())
+    }
+
+    /// Takes the listeners of a strand, for who accepts there by other means.
+    pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
+        self.listeners.remove(&(service, strand)).unwrap_or_default()
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -325,23 +415,27 @@ impl Sockets {
     }
 
     fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
+        self.polls |= options.busy_poll.is_some();
+        if let (Some(microseconds), Some(epoll)) = (options.busy_poll, &self.epoll)
+            && microseconds > self.epoll_polls
+        {
+            self.epoll_polls = microseconds;
+            // Before Linux 6.9 there is net.core.busy_poll for all of the host.
+            let _ = sockopt::set_epoll_busy_poll(epoll, microseconds);
+        }
         for setting in socket.protocol.granted(&socket.fd, options) {
             self.settings.insert(setting);
         }
     }
 
-    fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+    /// The next connection at the strand's own listeners.
+    pub(crate) fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
         let flags = if self.blocking {
             SocketFlags::CLOEXEC
         } else {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
         };
-        let clients = &self.services[service as usize].clients;
-        let allowed: Vec<&Address> = clients
-            .iter()
-            .filter_map(|&client| self.endpoints.hosts.get(client as usize))
-            .flat_map(|host| &host.connects_from)
-            .collect();
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
         let listeners = self.listeners.get(&(service, owner.strand));
         let mut listeners: Vec<&OwnedFd> = listeners.into_iter().flatten().collect();
         if protocol(&self.services[service as usize].protocol)?.polls_before_accept() {
@@ -366,6 +460,80 @@ impl Sockets {
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
+
+    /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
+    /// that may not is counted.
+    pub(crate) fn welcomes(&mut self, service: u32, fd: &OwnedFd) -> bool {
+        let allowed = allowed(&self.services[service as usize], &self.endpoints);
+        if allowed.is_empty() {
+            return true;
+        }
+        let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
+        let expected = is_expected(from, &allowed);
+        self.strangers += u64::from(!expected);
+        expected
+    }
+
+    /// Whether clients of a service connect more than once.
+    pub(crate) fn reconnects(&self, service: u32) -> bool {
+        self.services[service as usize].reconnects
+    }
+
+    /// Whether a step's connections come to listeners of the strand's own.
+    pub(crate) fn accepts_itself(&self, step: &Step) -> bool {
+        let service = step.service.and_then(|reference| {
+            self.endpoints.hosts.get(self.host as usize)?.services.get(reference.service as usize)
+        });
+        service.is_some_and(|service| service.identity == Identity::Address)
+    }
+
+    /// Makes a connection that has been accepted one of a strand's.
+    pub(crate) fn accepted(
+        &mut self,
+        step: &Step,
+        owner: Owner,
+        fd: OwnedFd,
+        hello: Option<Hello>,
+    ) -> io::Result<Socket> {
+        let protocol = protocol(step.protocol.unwrap_or_default())?;
+        protocol.accepted(&fd, &step.options)?;
+        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
+        if protocol.is_secure() {
+            if self.blocking {
+                block(&socket.fd)?;
+            }
+            let session = self.security.accept(&step.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        } else {
+            self.open(&mut socket)?;
+        }
+        if let (false, Some(hello)) = (protocol.stream(), hello) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        self.note_settings(&socket, &step.options);
+        Ok(socket)
+    }
+
+    /// Counts what is only known at the end of a connection.
+    pub(crate) fn note_closed(&mut self, socket: &mut Socket) {
+        self.arrive(socket);
+        self.look_back(socket);
+        self.forget(socket);
+        self.settings.extend(socket.protocol.closing(&socket.fd));
+        if let Some(info) = socket.tcp_info() {
+            self.closed_retransmits += u64::from(info.retransmits);
+        }
+        self.closed_drops += u64::from(socket.receive_drops());
+    }
+}
+
+/// Where the clients of a service connect from, as far as they have said.
+fn allowed<'a>(service: &Service, endpoints: &'a Endpoints) -> Vec<&'a Address> {
+    let clients = service.clients.iter();
+    clients
+        .filter_map(|&client| endpoints.hosts.get(client as usize))
+        .flat_map(|host| &host.connects_from)
+        .collect()
 }
 
 /// Whether a connection from there may be one of the run's: all that is known are the addresses its
@@ -475,42 +643,13 @@ impl Net for Sockets {
 
     fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Socket> {
         let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
-        let protocol = protocol(step.protocol.unwrap_or_default())?;
-        let identity = self
-            .endpoints
-            .hosts
-            .get(self.host as usize)
-            .and_then(|host| host.services.get(service as usize))
-            .map(|service| service.identity);
-        let (fd, hello) = if identity == Some(Identity::Address) {
+        let (fd, hello) = if self.accepts_itself(step) {
             (self.accept_own(service, owner)?, None)
         } else {
-            let arrival = match self.blocking {
-                true => self.mailbox.take(owner),
-                false => self
-                    .arrivals
-                    .get_mut(&(owner.group, owner.strand))
-                    .and_then(|queue| take(queue, owner.id)),
-            };
-            let arrival = arrival.ok_or(io::ErrorKind::WouldBlock)?;
+            let arrival = self.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello))
         };
-        protocol.accepted(&fd, &step.options)?;
-        let mut socket = self.admit(fd, protocol, owner, State::Securing)?;
-        if protocol.is_secure() {
-            if self.blocking {
-                block(&socket.fd)?;
-            }
-            let session = self.security.accept(&step.options)?;
-            socket.session = Some(Box::new(RefCell::new(session)));
-        } else {
-            self.open(&mut socket)?;
-        }
-        if let (false, Some(hello)) = (protocol.stream(), hello) {
-            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
-        }
-        self.note_settings(&socket, &step.options);
-        Ok(socket)
+        self.accepted(step, owner, fd, hello)
     }
 
     #[inline]
@@ -529,6 +668,18 @@ impl Net for Sockets {
         Ok(sent?)
     }
 
+    fn send_zerocopy(&mut self, socket: &Socket, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        self.send_zero_copy(socket, bytes, copied)
+    }
+
+    fn cork(&mut self, socket: &Socket, on: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_tcp_cork(&socket.fd, on)?)
+    }
+
+    fn send_several(&mut self, socket: &Socket, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.send_datagrams(socket, datagrams)
+    }
+
     #[inline]
     fn receive(
         &mut self,
@@ -545,15 +696,51 @@ impl Net for Sockets {
             return Ok(&self.buffer[..got]);
         }
         let got = match call {
-            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer)?,
-            ReceiveCall::RecvFrom => rustix::net::recvfrom(&socket.fd, &mut *buffer, flags)?.0,
-            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags)?.0,
+            ReceiveCall::Read if flags.is_empty() => rustix::io::read(&socket.fd, &mut *buffer),
+            ReceiveCall::RecvFrom => {
+                rustix::net::recvfrom(&socket.fd, &mut *buffer, flags).map(|(got, ..)| got)
+            }
+            ReceiveCall::Several(receives) => {
+                let wait = self.blocking && !timed;
+                return self.receive_datagram(socket, size, receives, wait);
+            }
+            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags).map(|(got, _)| got),
         };
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => {
+                if socket.ways.used() {
+                    self.read_notices(socket);
+                }
+                return Err(error.into());
+            }
+        };
+        if let ReceiveCall::Kept(sink) = call {
+            self.sinks[usize::from(sink)].write(&buffer[..got])?;
+            self.io.sink_bytes += got as u64;
+        }
         if !socket.protocol.stream() && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
-            late_greeting(socket, &buffer[..hello::LENGTH], self.run)?;
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
         }
         Ok(&self.buffer[..got.min(most)])
+    }
+
+    fn pass_on(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: Unseen,
+        timed: bool,
+    ) -> io::Result<usize> {
+        let flags = if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let passed = match call {
+            Unseen::Discarded => self.discard(socket, size, flags),
+            Unseen::Spliced(sink) => self.splice_on(socket, size, sink.map(usize::from), flags),
+        };
+        if passed.is_err() && socket.ways.used() {
+            self.read_notices(socket);
+        }
+        passed
     }
 
     fn send_file(
@@ -564,16 +751,16 @@ impl Net for Sockets {
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
+        let io = &step.options.io;
+        let direct = io.o_direct && calls::has("o_direct", Some(socket.protocol));
         let name = step.options.dir.clone().unwrap_or_default();
-        let key = (name, file);
+        let key = (name, file, direct);
         if !self.files.contains_key(&key) {
             let path =
                 self.paths.get(&key.0).and_then(|paths| paths.get(file)).ok_or_else(|| {
                     io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {}", key.0))
                 })?;
-            let opened = std::fs::File::open(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            })?;
+            let opened = open_source(path, direct)?;
             self.files.insert(key.clone(), opened.into());
         }
         if let Some(session) = &socket.session {
@@ -586,18 +773,17 @@ impl Net for Sockets {
             }
             return session.send(&socket.fd, &self.scratch);
         }
+        if direct || (io.splice && calls::has("splice", Some(socket.protocol))) {
+            let file = rustix::io::dup(&self.files[&key])?;
+            return self.splice_file(socket, &file, offset, length, direct);
+        }
         let mut at = offset;
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
         Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
     }
 
     fn close(&mut self, mut socket: Socket, _: Owner) {
-        self.arrive(&mut socket);
-        self.settings.extend(socket.protocol.closing(&socket.fd));
-        if let Some(info) = socket.tcp_info() {
-            self.closed_retransmits += u64::from(info.retransmits);
-        }
-        self.closed_drops += u64::from(socket.receive_drops());
+        self.note_closed(&mut socket);
     }
 }
 
@@ -692,12 +878,33 @@ impl Sockets {
     }
 }
 
-/// A hello that was repeated before its answer came: answer again; it is not traffic.
-fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<()> {
+/// A hello that was repeated before its answer came: answers again. It is not traffic, so the reading
+/// goes on as after an interruption.
+pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<io::Error> {
     if let Ok(hello) = Hello::read(bytes, run) {
         rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
-    Ok(())
+    Ok(io::ErrorKind::Interrupted.into())
+}
+
+/// Opens a file of `sendfile`.
+///
+/// # Errors
+/// Those of open(2), with what to do.
+pub(crate) fn open_source(path: &std::path::Path, direct: bool) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = if direct { rustix::fs::OFlags::DIRECT } else { rustix::fs::OFlags::empty() };
+    let mut options = std::fs::File::options();
+    options.read(true).custom_flags(flags.bits() as i32).open(path).map_err(|error| {
+        let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL) if direct => {
+                ": this file system does not take O_DIRECT; leave out o_direct, or send a file of \
+                 another one"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
+    })
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {

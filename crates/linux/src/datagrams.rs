@@ -1,0 +1,238 @@
+//! Several datagrams by one call: sendmmsg(2) and recvmmsg(2), and messages that the kernel cuts into
+//! datagrams (UDP_SEGMENT) or makes of them (UDP_GRO), see udp(7).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::sockopt;
+
+// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/udp.h#L32>
+const UDP_SEGMENT: libc::c_int = 103;
+const UDP_GRO: libc::c_int = 104;
+
+/// Messages of one call at most; the kernel takes no more (UIO_MAXIOV).
+pub const MOST_MESSAGES: usize = 1024;
+/// Datagrams that the kernel cuts one message into at most (UDP_MAX_SEGMENTS, 64 before Linux 6.9).
+pub const MOST_SEGMENTS: u64 = 64;
+
+/// A control message of one number; the size of a datagram in both directions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Control {
+    length: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    value: [u8; 8],
+}
+
+/// Bytes of a control message before its value.
+const HEADER: usize = 16;
+
+/// A message that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Where in the buffer it begins, and its bytes.
+    pub start: usize,
+    pub length: usize,
+    /// Bytes of each of its datagrams but the last one, which may have fewer; its length where it is
+    /// one datagram.
+    pub segment: usize,
+}
+
+/// Lets the kernel join datagrams of one sender and size into one message.
+///
+/// # Errors
+/// Those of setsockopt(2); kernels before 5.0 do not have it.
+pub fn allow_joining(socket: impl AsFd) -> io::Result<()> {
+    sockopt::set_int(socket, libc::SOL_UDP, UDP_GRO, 1)
+}
+
+/// The headers that a call needs, kept from call to call.
+#[derive(Default)]
+pub struct Calls {
+    headers: Vec<libc::mmsghdr>,
+    pieces: Vec<libc::iovec>,
+    controls: Vec<Control>,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    /// Sends messages of these lengths, which lie one behind the other in `bytes`, on a connected
+    /// socket; where `segment` says so, each cut into datagrams of that many bytes. Returns how many
+    /// messages were sent, at least one; what `bytes` has not is not.
+    ///
+    /// # Errors
+    /// Those of sendmmsg(2) where not even the first was sent.
+    pub fn send(
+        &mut self,
+        socket: impl AsFd,
+        bytes: &[u8],
+        lengths: impl Iterator<Item = usize>,
+        segment: Option<u16>,
+    ) -> io::Result<usize> {
+        self.clear();
+        let mut rest = bytes;
+        for length in lengths.take(MOST_MESSAGES) {
+            let Some(piece) = rest.split_off(..length) else { break };
+            let base = piece.as_ptr().cast_mut().cast();
+            self.pieces.push(libc::iovec { iov_base: base, iov_len: length });
+        }
+        if let Some(segment) = segment {
+            let mut value = [0; 8];
+            value[..2].copy_from_slice(&segment.to_ne_bytes());
+            let length = HEADER + size_of::<u16>();
+            self.controls.push(Control { length, level: libc::SOL_UDP, kind: UDP_SEGMENT, value });
+        }
+        for piece in &mut self.pieces {
+            let mut header = empty_header();
+            header.msg_hdr.msg_iov = piece;
+            header.msg_hdr.msg_iovlen = 1;
+            // The same for all: the kernel only reads it.
+            if let Some(control) = self.controls.first_mut() {
+                header.msg_hdr.msg_control = (&raw mut *control).cast();
+                header.msg_hdr.msg_controllen = size_of::<Control>();
+            }
+            self.headers.push(header);
+        }
+        // SAFETY: each header points to one piece of `bytes` and to at most one control message; all
+        // of them outlive the call, and the kernel reads what it sends.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_fd().as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                self.headers.len() as libc::c_uint,
+                libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Receives as many messages as are there and as `buffer` has places of `place` bytes for, into
+    /// one place each. Waits for the first where the socket blocks and `wait` says so.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2) where not even one came.
+    pub fn receive(
+        &mut self,
+        socket: impl AsFd,
+        buffer: &mut [u8],
+        place: usize,
+        wait: bool,
+        messages: &mut Vec<Message>,
+    ) -> io::Result<()> {
+        self.clear();
+        for piece in buffer.chunks_exact_mut(place.max(1)).take(MOST_MESSAGES) {
+            let base = piece.as_mut_ptr().cast();
+            self.pieces.push(libc::iovec { iov_base: base, iov_len: piece.len() });
+        }
+        self.controls.resize(self.pieces.len(), Control::default());
+        for (piece, control) in self.pieces.iter_mut().zip(&mut self.controls) {
+            let mut header = empty_header();
+            header.msg_hdr.msg_iov = piece;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = (&raw mut *control).cast();
+            header.msg_hdr.msg_controllen = size_of::<Control>();
+            self.headers.push(header);
+        }
+        let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+        // SAFETY: each header points to one piece of `buffer` and to one control message, all
+        // writable for the lengths given and alive until the call returns.
+        let got = unsafe {
+            libc::recvmmsg(
+                socket.as_fd().as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                self.headers.len() as libc::c_uint,
+                flags,
+                std::ptr::null_mut(),
+            )
+        };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        for (number, header) in self.headers[..got].iter().enumerate() {
+            let length = header.msg_len as usize;
+            let control = &self.controls[number];
+            let joined = header.msg_hdr.msg_controllen >= HEADER + size_of::<libc::c_int>()
+                && (control.level, control.kind) == (libc::SOL_UDP, UDP_GRO);
+            let [a, b, c, d, ..] = control.value;
+            let segment = i32::from_ne_bytes([a, b, c, d]);
+            let segment = usize::try_from(segment).ok().filter(|_| joined).unwrap_or(length);
+            messages.push(Message { start: number * place, length, segment: segment.max(1) });
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.headers.clear();
+        self.pieces.clear();
+        self.controls.clear();
+    }
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: all-zero is a valid mmsghdr: no name, no pieces, no control.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let (a, b) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn many_messages_by_one_call() {
+        let (sender, receiver) = pair();
+        let bytes: Vec<u8> = (0..60).collect();
+        let mut calls = Calls::default();
+        let sent = calls.send(&sender, &bytes, [10, 20, 30].into_iter(), None).unwrap();
+        assert_eq!(sent, 3);
+        let mut buffer = [0; 200];
+        let mut messages = Vec::new();
+        calls.receive(&receiver, &mut buffer, 50, true, &mut messages).unwrap();
+        let lengths: Vec<_> = messages.iter().map(|m| (m.start, m.length, m.segment)).collect();
+        assert_eq!(lengths, [(0, 10, 10), (50, 20, 20), (100, 30, 30)]);
+        assert_eq!(buffer[100..130], bytes[30..]);
+    }
+
+    /// One call makes datagrams that a receiver who knows nothing of it gets one by one, and that
+    /// one who allows it gets joined again.
+    #[test]
+    fn one_message_is_several_datagrams() {
+        let (sender, receiver) = pair();
+        let bytes: Vec<u8> = (0..250).collect();
+        let mut calls = Calls::default();
+        calls.send(&sender, &bytes, [250].into_iter(), Some(100)).unwrap();
+        let mut one = [0; 300];
+        let lengths = [(); 3].map(|()| receiver.recv(&mut one).unwrap());
+        assert_eq!(lengths, [100, 100, 50]);
+
+        allow_joining(&receiver).unwrap();
+        calls.send(&sender, &bytes, [250].into_iter(), Some(100)).unwrap();
+        let mut buffer = vec![0; 2 << 16];
+        let mut messages = Vec::new();
+        calls.receive(&receiver, &mut buffer, 1 << 16, true, &mut messages).unwrap();
+        assert_eq!(messages, [Message { start: 0, length: 250, segment: 100 }]);
+        assert_eq!(buffer[..250], bytes);
+    }
+
+    #[test]
+    fn nothing_there_would_block() {
+        let (_sender, receiver) = pair();
+        let mut messages = Vec::new();
+        let result = Calls::default().receive(&receiver, &mut [0; 10], 10, false, &mut messages);
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(messages, []);
+    }
+}

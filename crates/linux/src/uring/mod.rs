@@ -1,0 +1,787 @@
+//! Rings of the kernel (io_uring) for sockets: many operations handed over, and many completions
+//! taken, by one system call. See io_uring(7) and
+//! <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h>.
+//!
+//! What makes this safe: the kernel reads and writes memory long after the call that asked for it,
+//! so all such memory belongs to the [`Ring`], which hands it to nobody before the completion.
+//!
+//! - It receives into the ring's own buffers (see `pool`), which are lent out between a completion and
+//!   the next call.
+//! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
+//!   that stays in the connection's [`Link`].
+//! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
+//!   then its link, with the descriptor and the copy, is let go.
+//! - When the ring is dropped it cancels all and waits. Should completions stay out all the same, the
+//!   memory is leaked rather than freed.
+//!
+//! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
+
+mod link;
+mod pool;
+mod support;
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+
+use link::{Link, Piece, Receiving, Sending};
+use pool::Pool;
+pub use support::{Unavailable, available};
+
+/// What a connection may hold that nobody reads, in buffers. Beyond it the ring stops receiving for
+/// it, so that the window of the connection closes as it would without a ring.
+const HELD: usize = 4;
+/// Completions taken out at a time.
+const BATCH: usize = 256;
+/// Receives after which a connection's descriptor is registered, so that operations need not look it up
+/// and count its users. That takes a system call, and another one at the end.
+const LASTING: u32 = 32;
+
+/// Flag of a zero-copy send: tell whether the kernel copied all the same; and what then says that it
+/// did (Linux 6.2,
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h#L380>).
+const REPORT_USAGE: u16 = 1 << 3;
+const USAGE_COPIED: i32 = i32::MIN;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Operations that can wait to be submitted; more are submitted early.
+    pub entries: u32,
+    /// Buffers to receive into, and the length of each in bytes: no piece of a stream is longer, and
+    /// of a longer datagram the rest is lost.
+    pub buffers: u16,
+    pub buffer_bytes: u32,
+    /// Connections whose descriptors can be registered.
+    pub files: u32,
+}
+
+/// Zero-copy sends whose memory the kernel has let go of, and of those the ones it copied after all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZeroCopy {
+    pub completed: u64,
+    pub copied: u64,
+}
+
+/// A connection of a ring.
+#[derive(Debug)]
+pub struct Key(u32);
+
+/// A listener of a ring.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerKey(u32);
+
+/// What has happened to what a token was given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// [`Ring::receive`] has something new to say, or [`Ring::poll`] found the socket readable.
+    Readable(u64),
+    /// [`Ring::send`] has something new to say, or [`Ring::poll`] found the socket writable.
+    Writable(u64),
+    /// [`Ring::accepted`] has a connection, or a watched descriptor is readable.
+    Arrival(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Read,
+    Write,
+}
+
+/// What a completion is about: upper half of its 64 bits; the lower is the place of link or watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Kind {
+    Receive,
+    Send,
+    PollRead,
+    PollWrite,
+    Accept,
+    Watch,
+    Cancel,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] = [
+        Kind::Receive,
+        Kind::Send,
+        Kind::PollRead,
+        Kind::PollWrite,
+        Kind::Accept,
+        Kind::Watch,
+        Kind::Cancel,
+    ];
+
+    fn pack(self, place: u32) -> u64 {
+        u64::from(self as u32) << 32 | u64::from(place)
+    }
+
+    fn unpack(data: u64) -> Option<(Kind, u32)> {
+        Some((*Kind::ALL.get((data >> 32) as usize)?, data as u32))
+    }
+}
+
+/// Something that is not a connection: listeners, and descriptors that only wake.
+#[derive(Debug)]
+struct Watch {
+    fd: OwnedFd,
+    token: u64,
+    accepted: VecDeque<io::Result<OwnedFd>>,
+    /// Accepts again and again.
+    all: bool,
+    armed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Completion {
+    data: u64,
+    result: i32,
+    flags: u32,
+}
+
+/// A ring and the sockets it works for.
+pub struct Ring<S: AsFd> {
+    uring: IoUring,
+    pool: ManuallyDrop<Pool>,
+    links: Vec<Option<Link<S>>>,
+    free: Vec<u32>,
+    watches: Vec<Watch>,
+    shared: Vec<Arc<[u8]>>,
+    /// What found no room among the entries.
+    backlog: VecDeque<squeue::Entry>,
+    /// Completions that the kernel owes.
+    outstanding: usize,
+    /// The buffer whose bytes the caller has.
+    lent: Option<u16>,
+    /// Links that hold what nobody has read yet.
+    holders: Vec<u32>,
+    /// Links for which there was no buffer.
+    hungry: VecDeque<u32>,
+    /// Places of links below this number can be registered.
+    files: u32,
+    zero_copy: ZeroCopy,
+    reaped: Vec<Completion>,
+}
+
+impl<S: AsFd> std::fmt::Debug for Ring<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let open = self.links.len() - self.free.len();
+        f.debug_struct("Ring").field("links", &open).finish_non_exhaustive()
+    }
+}
+
+impl<S: AsFd> Ring<S> {
+    /// # Errors
+    /// Why this process may not have a ring.
+    pub fn new(setup: &Setup) -> Result<Self, Unavailable> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_clamp()
+            .setup_cqsize(setup.entries.saturating_mul(4))
+            .build(setup.entries)
+            .map_err(|error| Unavailable::of(&error))?;
+        if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
+            return Err(Unavailable::Missing("waiting with a time-out"));
+        }
+        let pool = Pool::new(&uring, setup.buffers, setup.buffer_bytes)
+            .map_err(|error| Unavailable::of(&error))?;
+        // Without a table of files the ring works as well.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
+        let files = setup.files.min(most);
+        let files = uring.submitter().register_files_sparse(files).map_or(0, |()| files);
+        Ok(Self {
+            uring,
+            files,
+            zero_copy: ZeroCopy::default(),
+            pool: ManuallyDrop::new(pool),
+            links: Vec::new(),
+            free: Vec::new(),
+            watches: Vec::new(),
+            shared: Vec::new(),
+            backlog: VecDeque::new(),
+            outstanding: 0,
+            lent: None,
+            holders: Vec::new(),
+            hungry: VecDeque::new(),
+            reaped: Vec::new(),
+        })
+    }
+
+    /// Lets the ring send from these bytes without copying them.
+    pub fn hold(&mut self, bytes: Arc<[u8]>) {
+        self.shared.push(bytes);
+    }
+
+    /// Takes in a connection. Its socket must block: of one that does not the kernel says at once that
+    /// an operation would. What happens to it is told with `token`.
+    pub fn insert(&mut self, socket: S, token: u64, datagrams: bool) -> Key {
+        let link = Some(Link::new(socket, token, datagrams));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.links[place as usize] = link;
+                place
+            }
+            None => {
+                self.links.push(link);
+                self.links.len() as u32 - 1
+            }
+        };
+        Key(place)
+    }
+
+    #[allow(clippy::expect_used)]
+    fn link(&self, place: u32) -> &Link<S> {
+        // A key is made by `insert` and used up by `close`.
+        self.links[place as usize].as_ref().expect("a key is of a link")
+    }
+
+    #[allow(clippy::expect_used)]
+    fn link_mut(&mut self, place: u32) -> &mut Link<S> {
+        self.links[place as usize].as_mut().expect("a key is of a link")
+    }
+
+    pub fn get(&self, key: &Key) -> &S {
+        &self.link(key.0).socket
+    }
+
+    /// The socket of a connection. It must stay the one it is: operations name its descriptor.
+    pub fn get_mut(&mut self, key: &Key) -> &mut S {
+        &mut self.link_mut(key.0).socket
+    }
+
+    /// Whether something has been received, or the kernel is asked to receive.
+    pub fn receives(&self, key: &Key) -> bool {
+        let link = self.link(key.0);
+        link.has_something() || link.receiving != Receiving::Idle
+    }
+
+    /// Takes at most `size` bytes of a stream, or a datagram, and lends them until the next call. No
+    /// bytes: the other end has closed, or the datagram has none.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing is there, and [`Event::Readable`] will tell. Else what the kernel says
+    /// of the connection.
+    pub fn receive(&mut self, key: &Key, size: usize) -> io::Result<(&S, &[u8])> {
+        self.give_back();
+        if size == 0 {
+            return Ok((self.get(key), &[]));
+        }
+        let most = self.pool.size();
+        let link = self.link_mut(key.0);
+        link.forget_spent();
+        link.wanted = !link.holds() && link.spilled.is_empty();
+        if link.wanted {
+            match link.ended.take() {
+                Some(Ok(())) => return Ok((self.get(key), &[])),
+                Some(Err(error)) => return Err(error.into()),
+                None => {}
+            }
+            if link.receiving == Receiving::Idle {
+                self.ask(key.0, size.min(most))?;
+            }
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let link = self.links[key.0 as usize].as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        if !link.spilled.is_empty() {
+            return Ok(link.take_spilled(size));
+        }
+        let Some((buffer, from, length)) = link.take(size, &mut self.lent) else {
+            return Ok((&link.socket, &[]));
+        };
+        Ok((&link.socket, self.pool.bytes(buffer, from, length)))
+    }
+
+    /// Asks the kernel to receive: once for the first time, which may be the only one; then again and
+    /// again until it is stopped.
+    fn ask(&mut self, place: u32, size: usize) -> io::Result<()> {
+        let link = self.link_mut(place);
+        let fd = link.target(place);
+        let entry = if link.again {
+            link.receiving = Receiving::Again;
+            opcode::RecvMulti::new(fd, pool::GROUP).build()
+        } else {
+            link.again = true;
+            link.receiving = Receiving::Once;
+            opcode::Recv::new(fd, std::ptr::null_mut(), size as u32)
+                .buf_group(pool::GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT)
+        };
+        link.outstanding += 1;
+        self.push(entry, Kind::Receive, place)
+    }
+
+    /// Sends bytes, or says how it went: called again with the same bytes after
+    /// [`Event::Writable`] it returns how many of them were sent.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the kernel has been asked. Else what it says of the connection.
+    pub fn send(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
+        self.send_from(key, bytes, false)
+    }
+
+    /// As [`Ring::send`], but the kernel is asked to send from the memory itself
+    /// (IORING_OP_SEND_ZC). What became of that is in [`Ring::zero_copy`] later.
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`]; EOPNOTSUPP where the protocol cannot.
+    pub fn send_zero_copy(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
+        self.send_from(key, bytes, true)
+    }
+
+    pub fn zero_copy(&self) -> ZeroCopy {
+        self.zero_copy
+    }
+
+    fn send_from(&mut self, key: &Key, bytes: &[u8], zero_copy: bool) -> io::Result<usize> {
+        let place = key.0;
+        let shared = self.shared.iter().find_map(|shared| within(shared, bytes));
+        let link = self.link_mut(place);
+        match std::mem::replace(&mut link.sending, Sending::Underway) {
+            Sending::Underway => return Err(io::ErrorKind::WouldBlock.into()),
+            // One that nobody has waited for is not this one.
+            Sending::Done(_) if link.is_another_datagram(bytes) => {}
+            Sending::Done(result) => {
+                link.sending = Sending::Idle;
+                return match usize::try_from(result) {
+                    Ok(sent) => Ok(sent),
+                    Err(_) => Err(io::Error::from_raw_os_error(-result)),
+                };
+            }
+            Sending::Idle => {}
+        }
+        link.copied = shared.is_none();
+        let from = match shared {
+            Some(from) => from,
+            None => {
+                link.copy.clear();
+                link.copy.extend_from_slice(bytes);
+                link.copy.as_ptr()
+            }
+        };
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let fd = link.target(place);
+        link.outstanding += 1;
+        let entry = match zero_copy {
+            false => opcode::Send::new(fd, from, length).flags(libc::MSG_NOSIGNAL).build(),
+            true => opcode::SendZc::new(fd, from, length)
+                .flags(libc::MSG_NOSIGNAL)
+                .zc_flags(REPORT_USAGE)
+                .build(),
+        };
+        self.push(entry, Kind::Send, place)?;
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Tells once when the socket is readable or writable, for calls that do not go through the ring.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter, where there are more operations than entries.
+    pub fn poll(&mut self, key: &Key, direction: Direction) -> io::Result<()> {
+        let (kind, flags) = match direction {
+            Direction::Read => (Kind::PollRead, libc::POLLIN),
+            Direction::Write => (Kind::PollWrite, libc::POLLOUT),
+        };
+        let link = self.link_mut(key.0);
+        if std::mem::replace(&mut link.polled[direction as usize], true) {
+            return Ok(());
+        }
+        link.outstanding += 1;
+        let fd = link.target(key.0);
+        let entry = opcode::PollAdd::new(fd, flags as u32).build();
+        self.push(entry, kind, key.0)
+    }
+
+    /// Lets go of a connection, which is closed as soon as the kernel has nothing more to do for it.
+    pub fn close(&mut self, key: Key) {
+        let place = key.0;
+        self.give_back();
+        let link = self.link_mut(place);
+        link.closing = true;
+        let under_way = link.under_way();
+        let pieces = std::mem::take(&mut link.received);
+        pieces.into_iter().filter_map(|piece| piece.buffer).for_each(|b| self.pool.provide(b));
+        for kind in under_way.into_iter().flatten() {
+            let _ = self.cancel(kind, place);
+        }
+        self.let_go(place);
+    }
+
+    fn let_go(&mut self, place: u32) {
+        let link = self.link(place);
+        if link.closing && link.outstanding == 0 {
+            if link.registered {
+                // The table would keep the connection open.
+                let _ = self.uring.submitter().register_files_update(place, &[-1]);
+            }
+            self.links[place as usize] = None;
+            self.free.push(place);
+        }
+    }
+
+    fn cancel(&mut self, kind: Kind, place: u32) -> io::Result<()> {
+        let which = CancelBuilder::user_data(kind.pack(place));
+        self.push(opcode::AsyncCancel2::new(which).build(), Kind::Cancel, place)
+    }
+
+    /// Accepts at a listener from now on. The listener must block, and what it accepts does too. `all`:
+    /// everybody at once, else the next one only when the one before has been taken. All at once take
+    /// descriptors before anybody wants them: as many as the queue of the listener holds.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter, where there are more operations than entries.
+    pub fn listen(&mut self, listener: OwnedFd, token: u64, all: bool) -> io::Result<ListenerKey> {
+        let accepted = VecDeque::new();
+        self.watches.push(Watch { fd: listener, token, accepted, all, armed: false });
+        let place = self.watches.len() as u32 - 1;
+        self.arm(place, Kind::Accept)?;
+        Ok(ListenerKey(place))
+    }
+
+    /// The next connection that has arrived.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none. Else what accept4 says.
+    pub fn accepted(&mut self, listener: ListenerKey) -> io::Result<OwnedFd> {
+        let watch = self.watches.get_mut(listener.0 as usize).ok_or(io::ErrorKind::NotFound)?;
+        let next = watch.accepted.pop_front();
+        if next.is_none() && !watch.armed {
+            self.arm(listener.0, Kind::Accept)?;
+        }
+        next.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Tells by [`Event::Arrival`] whenever more can be read of a descriptor.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter, where there are more operations than entries; of dup.
+    pub fn watch(&mut self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        let fd = fd.as_fd().try_clone_to_owned()?;
+        let accepted = VecDeque::new();
+        self.watches.push(Watch { fd, token, accepted, all: true, armed: false });
+        self.arm(self.watches.len() as u32 - 1, Kind::Watch)
+    }
+
+    fn arm(&mut self, place: u32, kind: Kind) -> io::Result<()> {
+        let watch = &mut self.watches[place as usize];
+        watch.armed = true;
+        let fd = Fd(watch.fd.as_raw_fd());
+        let entry = match kind {
+            Kind::Accept if watch.all => {
+                opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
+            }
+            Kind::Accept => {
+                let nowhere = std::ptr::null_mut();
+                opcode::Accept::new(fd, nowhere, nowhere.cast()).flags(libc::SOCK_CLOEXEC).build()
+            }
+            _ => opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(),
+        };
+        self.push(entry, kind, place)
+    }
+
+    fn push(&mut self, entry: squeue::Entry, kind: Kind, place: u32) -> io::Result<()> {
+        self.outstanding += 1;
+        let mut entry = entry.user_data(kind.pack(place));
+        if matches!(kind, Kind::Receive | Kind::Send | Kind::PollRead | Kind::PollWrite)
+            && self.link(place).registered
+        {
+            entry = entry.flags(squeue::Flags::FIXED_FILE);
+        }
+        if !self.backlog.is_empty() {
+            self.backlog.push_back(entry);
+            return Ok(());
+        }
+        // SAFETY: what the entry points to is memory of the pool or what
+        // `send` has made sure of, and its descriptor is of a link or a watch; all stay until the
+        // completion, as the module says.
+        if unsafe { self.uring.submission().push(&entry) }.is_err() {
+            self.backlog.push_back(entry);
+            self.enter(0, Duration::ZERO)?;
+            self.unload();
+        }
+        Ok(())
+    }
+
+    /// Moves what had no room to where the kernel sees it.
+    fn unload(&mut self) {
+        let mut submission = self.uring.submission();
+        while let Some(entry) = self.backlog.pop_front() {
+            // SAFETY: as in `push`.
+            if unsafe { submission.push(&entry) }.is_err() {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn enter(&self, want: usize, wait: Duration) -> io::Result<()> {
+        let time = Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos());
+        let submitter = self.uring.submitter();
+        let done = match want {
+            0 => submitter.submit(),
+            _ => submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time)),
+        };
+        match done.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(_) => Ok(()),
+            // Busy: completions have to be taken out first.
+            Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => Ok(()),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// Hands over all that has been asked for, waits for something to happen if there is a time to
+    /// wait for, and appends what has. One system call, or none where there is nothing to hand over and
+    /// nothing to wait for.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub fn submit(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        self.give_back();
+        self.tend()?;
+        self.unload();
+        let submission = self.uring.submission();
+        let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+        drop(submission);
+        let more = !self.uring.completion().is_empty() || !self.backlog.is_empty();
+        match wait {
+            Some(length) if !more => self.enter(1, length)?,
+            _ if idle => {}
+            _ => self.enter(0, Duration::ZERO)?,
+        }
+        self.reap(events);
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        if let Some(buffer) = self.lent.take() {
+            self.pool.provide(buffer);
+        }
+    }
+
+    /// Keeps buffers moving: who holds too much is stopped, and who found none asks again.
+    fn tend(&mut self) -> io::Result<()> {
+        let mut holders = std::mem::take(&mut self.holders);
+        holders.retain(|&place| self.links[place as usize].as_ref().is_some_and(Link::holds));
+        for &place in &holders {
+            let link = self.link_mut(place);
+            if link.received.len() > HELD && link.receiving == Receiving::Again {
+                link.receiving = Receiving::Stopping;
+                self.cancel(Kind::Receive, place)?;
+            }
+        }
+        if self.pool.available == 0 {
+            // Nobody would ever receive again if those who have all the buffers waited for others.
+            for place in holders.drain(..) {
+                self.spill(place)?;
+            }
+        }
+        self.holders = holders;
+        for _ in 0..self.hungry.len().min(usize::from(self.pool.available)) {
+            let Some(place) = self.hungry.pop_front() else { break };
+            let size = self.pool.size();
+            let Some(link) = self.links[place as usize].as_mut() else { continue };
+            // Another link may have the place by now.
+            if std::mem::take(&mut link.hungry) && link.receiving == Receiving::Idle {
+                self.ask(place, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what a link holds to memory of its own, and stops receiving for it.
+    fn spill(&mut self, place: u32) -> io::Result<()> {
+        let Some(link) = self.links[place as usize].as_mut() else { return Ok(()) };
+        for piece in link.received.drain(..) {
+            let bytes = match piece.buffer {
+                Some(buffer) => self.pool.bytes(buffer, piece.from, piece.length).into(),
+                None => Box::default(),
+            };
+            link.spilled.push_back(bytes);
+            piece.buffer.into_iter().for_each(|buffer| self.pool.provide(buffer));
+        }
+        if link.receiving == Receiving::Again {
+            link.receiving = Receiving::Stopping;
+            self.cancel(Kind::Receive, place)?;
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, events: &mut Vec<Event>) {
+        loop {
+            let mut reaped = std::mem::take(&mut self.reaped);
+            reaped.extend(self.uring.completion().take(BATCH).map(|entry| Completion {
+                data: entry.user_data(),
+                result: entry.result(),
+                flags: entry.flags(),
+            }));
+            let last = reaped.len() < BATCH;
+            for completion in reaped.drain(..) {
+                self.complete(completion, events);
+            }
+            self.reaped = reaped;
+            if last {
+                return;
+            }
+        }
+    }
+
+    fn complete(&mut self, completion: Completion, events: &mut Vec<Event>) {
+        let over = !cqueue::more(completion.flags);
+        self.outstanding -= usize::from(over);
+        let Some((kind, place)) = Kind::unpack(completion.data) else { return };
+        match kind {
+            Kind::Cancel => return,
+            Kind::Accept | Kind::Watch => return self.arrived(kind, place, completion, events),
+            _ => {}
+        }
+        let link = self.link_mut(place);
+        link.outstanding -= u32::from(over);
+        let token = link.token;
+        match kind {
+            Kind::Receive => self.received(place, completion, events),
+            Kind::Send => {
+                if let Some(result) = link.sent(completion.result, completion.flags) {
+                    link.sending = Sending::Done(result);
+                    events.push(Event::Writable(token));
+                }
+                if cqueue::notif(completion.flags) {
+                    self.zero_copy.completed += 1;
+                    self.zero_copy.copied += u64::from(completion.result & USAGE_COPIED != 0);
+                }
+            }
+            Kind::PollRead => {
+                link.polled[Direction::Read as usize] = false;
+                events.push(Event::Readable(token));
+            }
+            _ => {
+                link.polled[Direction::Write as usize] = false;
+                events.push(Event::Writable(token));
+            }
+        }
+        self.let_go(place);
+    }
+
+    fn received(&mut self, place: u32, completion: Completion, events: &mut Vec<Event>) {
+        let Completion { result, flags, .. } = completion;
+        let Some(link) = self.links[place as usize].as_mut() else { return };
+        if !cqueue::more(flags) {
+            link.receiving = Receiving::Idle;
+        }
+        let mut buffer = cqueue::buffer_select(flags);
+        if let Some(taken) = buffer {
+            self.pool.taken(taken);
+            if link.closing || result <= 0 {
+                self.pool.provide(taken);
+                buffer = None;
+            }
+        }
+        if link.closing {
+            return;
+        }
+        link.receives = link.receives.saturating_add(1);
+        if link.receives == LASTING && place < self.files {
+            let fd = link.socket.as_fd().as_raw_fd();
+            let registered = self.uring.submitter().register_files_update(place, &[fd]);
+            link.registered = registered.is_ok();
+        }
+        match usize::try_from(result) {
+            Ok(length) if length > 0 || link.datagrams => {
+                if !link.holds() {
+                    self.holders.push(place);
+                }
+                link.wanted = false;
+                link.received.push_back(Piece { buffer, from: 0, length });
+            }
+            Ok(_) => link.ended = Some(Ok(())),
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                // No buffer, or stopped: asked again where somebody waits for it.
+                Errno::NOBUFS | Errno::CANCELED => {
+                    if link.wanted && !std::mem::replace(&mut link.hungry, true) {
+                        self.hungry.push_back(place);
+                    }
+                    return;
+                }
+                // Whoever waits tries again.
+                Errno::INTR | Errno::AGAIN => {}
+                error => link.ended = Some(Err(error)),
+            },
+        }
+        events.push(Event::Readable(link.token));
+    }
+
+    fn arrived(&mut self, kind: Kind, place: u32, by: Completion, events: &mut Vec<Event>) {
+        let watch = &mut self.watches[place as usize];
+        watch.armed = cqueue::more(by.flags);
+        if kind == Kind::Accept {
+            watch.accepted.push_back(match by.result {
+                fd if fd >= 0 => {
+                    // SAFETY: the kernel has just opened it for us, and told nobody else.
+                    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+                }
+                error => Err(io::Error::from_raw_os_error(-error)),
+            });
+        } else if !watch.armed && by.result >= 0 {
+            // It must not fall silent. There is room: completions are being taken out.
+            let _ = self.arm(place, kind);
+        }
+        events.push(Event::Arrival(self.watches[place as usize].token));
+    }
+}
+
+/// Where `bytes` are in `all`, if they are a part of it.
+fn within(all: &Arc<[u8]>, bytes: &[u8]) -> Option<*const u8> {
+    let offset = (bytes.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
+    let end = offset.checked_add(bytes.len())?;
+    Some(all.get(offset..end)?.as_ptr())
+}
+
+impl<S: AsFd> Ring<S> {
+    /// Cancels all and waits for the last completion.
+    fn end(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            link.closing = true;
+        }
+        let second = Duration::from_secs(1);
+        let mut events = Vec::new();
+        for _ in 0..10 {
+            // What has not been handed over cannot be cancelled.
+            self.unload();
+            if self.outstanding == 0 || self.enter(0, Duration::ZERO).is_err() {
+                return;
+            }
+            let most = Some(Timespec::from(second));
+            let _ = self.uring.submitter().register_sync_cancel(most, CancelBuilder::any());
+            if self.enter(1, second).is_err() {
+                return;
+            }
+            self.reap(&mut events);
+        }
+    }
+}
+
+impl<S: AsFd> Drop for Ring<S> {
+    fn drop(&mut self) {
+        self.end();
+        if self.outstanding == 0 {
+            // SAFETY: it is not used again, and the kernel has no operation that could write to it.
+            unsafe { ManuallyDrop::drop(&mut self.pool) };
+        } else {
+            // The kernel may still use it.
+            std::mem::forget(std::mem::take(&mut self.links));
+            std::mem::forget(std::mem::take(&mut self.shared));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

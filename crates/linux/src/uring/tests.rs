@@ -1,0 +1,336 @@
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use super::*;
+
+const BUFFER: usize = 4096;
+
+fn ring<S: AsFd>(buffers: u16) -> Ring<S> {
+    let setup = Setup { entries: 64, buffers, buffer_bytes: BUFFER as u32, files: 100 };
+    Ring::new(&setup).unwrap()
+}
+
+/// A connection of the ring with this token, and its other end.
+fn pair(ring: &mut Ring<UnixStream>, token: u64) -> (Key, UnixStream) {
+    let (here, there) = UnixStream::pair().unwrap();
+    (ring.insert(here, token, false), there)
+}
+
+fn happen<S: AsFd>(ring: &mut Ring<S>) -> Vec<Event> {
+    let mut events = Vec::new();
+    ring.submit(Some(Duration::from_secs(10)), &mut events).unwrap();
+    events
+}
+
+/// Reads until so many bytes have come.
+fn read(ring: &mut Ring<UnixStream>, key: &Key, length: usize, size: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < length {
+        match ring.receive(key, size) {
+            Ok((_, bytes)) => {
+                assert!(!bytes.is_empty() && bytes.len() <= size, "{} bytes", bytes.len());
+                all.extend_from_slice(bytes);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => drop(happen(ring)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    all
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i % 251) as u8).collect()
+}
+
+#[test]
+fn a_stream_comes_as_it_was_sent_in_pieces_no_longer_than_asked_for() {
+    let mut ring = ring(8);
+    let (key, mut there) = pair(&mut ring, 7);
+    let sent = bytes(100_000);
+    for size in [100, 10_000] {
+        there.write_all(&sent).unwrap();
+        assert_eq!(read(&mut ring, &key, sent.len(), size), sent);
+    }
+    drop(there);
+    let left = loop {
+        match ring.receive(&key, 1) {
+            Ok((_, bytes)) => break bytes.len(),
+            Err(_) => assert!(happen(&mut ring).contains(&Event::Readable(7))),
+        }
+    };
+    assert_eq!(left, 0, "the other end has closed");
+}
+
+#[test]
+fn what_is_sent_is_what_was_given_even_where_the_caller_changes_it() {
+    let mut ring = ring(1);
+    let (key, mut there) = pair(&mut ring, 3);
+    let mut mine = bytes(1000);
+    assert_eq!(ring.send(&key, &mine).unwrap_err().kind(), ErrorKind::WouldBlock);
+    mine.fill(0);
+    assert_eq!(happen(&mut ring), [Event::Writable(3)]);
+    assert_eq!(ring.send(&key, &mine).unwrap(), 1000);
+    let mut got = [0; 1000];
+    there.read_exact(&mut got).unwrap();
+    assert_eq!(got[..], bytes(1000));
+    let shared: Arc<[u8]> = bytes(2000).into();
+    ring.hold(shared.clone());
+    let _ = ring.send(&key, &shared[500..1500]);
+    happen(&mut ring);
+    there.read_exact(&mut got).unwrap();
+    assert_eq!(got[..], shared[500..1500]);
+}
+
+#[test]
+fn a_full_buffer_is_waited_for_and_the_sending_goes_on() {
+    let mut ring = ring(1);
+    let (key, mut there) = pair(&mut ring, 3);
+    let shared: Arc<[u8]> = bytes(1 << 20).into();
+    ring.hold(shared.clone());
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        there.read_to_end(&mut got).unwrap();
+        got
+    });
+    let mut sent = 0;
+    while sent < shared.len() {
+        match ring.send(&key, &shared[sent..]) {
+            Ok(more) => sent += more,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                happen(&mut ring);
+            }
+        }
+    }
+    ring.close(key);
+    let mut events = Vec::new();
+    ring.submit(None, &mut events).unwrap();
+    assert_eq!(reader.join().unwrap(), shared[..]);
+}
+
+#[test]
+fn who_does_not_read_is_sent_no_more_than_a_bounded_amount() {
+    let mut ring = ring(64);
+    let (lazy, mut there) = pair(&mut ring, 1);
+    let (key, mut other) = pair(&mut ring, 2);
+    // Received from twice, it is received from again and again.
+    for _ in 0..2 {
+        there.write_all(b"x").unwrap();
+        read(&mut ring, &lazy, 1, 1);
+    }
+    assert!(ring.receive(&lazy, 1).is_err());
+    there.set_nonblocking(true).unwrap();
+    let block = bytes(BUFFER);
+    let mut taken = 0;
+    loop {
+        match there.write(&block) {
+            Ok(more) => taken += more,
+            Err(_) => {
+                // The other connection makes the ring go round meanwhile.
+                let before = ring.link(lazy.0).received.len();
+                for _ in 0..4 {
+                    other.write_all(b"y").unwrap();
+                    read(&mut ring, &key, 1, 1);
+                }
+                if ring.link(lazy.0).received.len() == before {
+                    break;
+                }
+            }
+        }
+        assert!(taken < 64 << 20, "flow control is gone");
+    }
+    assert_eq!(ring.link(lazy.0).receiving, Receiving::Idle);
+    // All of it comes when it is wanted, in order.
+    there.set_nonblocking(false).unwrap();
+    let got = read(&mut ring, &lazy, taken, usize::MAX);
+    for (number, chunk) in got.chunks_exact(BUFFER).enumerate() {
+        assert_eq!(chunk, block, "block {number}");
+    }
+}
+
+#[test]
+fn those_who_do_not_read_cannot_keep_buffers_from_those_who_do() {
+    let mut ring = ring(4);
+    let (lazy, mut there) = pair(&mut ring, 1);
+    let (key, mut other) = pair(&mut ring, 2);
+    for _ in 0..2 {
+        there.write_all(b"x").unwrap();
+        read(&mut ring, &lazy, 1, 1);
+    }
+    assert!(ring.receive(&lazy, 1).is_err());
+    let sent = bytes(10 * BUFFER);
+    there.write_all(&sent).unwrap();
+    happen(&mut ring);
+    for _ in 0..20 {
+        other.write_all(&sent).unwrap();
+        assert_eq!(read(&mut ring, &key, sent.len(), BUFFER), sent);
+    }
+    assert_eq!(read(&mut ring, &lazy, sent.len(), 1000), sent);
+}
+
+#[test]
+fn a_connection_that_is_closed_with_work_under_way_is_let_go_when_it_is_over() {
+    let mut ring = ring(4);
+    let (key, mut there) = pair(&mut ring, 1);
+    assert!(ring.receive(&key, 10).is_err());
+    let _ = ring.poll(&key, Direction::Read);
+    let mut events = Vec::new();
+    ring.submit(None, &mut events).unwrap();
+    assert_eq!(ring.outstanding, 2);
+    ring.close(key);
+    while ring.outstanding > 0 {
+        happen(&mut ring);
+    }
+    assert!(ring.links[0].is_none());
+    assert_eq!(there.read(&mut [0; 10]).unwrap(), 0, "the other end hears of it");
+    // Its place is taken by the next one, which hears nothing of it.
+    let (key, mut there) = pair(&mut ring, 2);
+    assert_eq!(key.0, 0);
+    there.write_all(b"new").unwrap();
+    assert_eq!(read(&mut ring, &key, 3, 10), b"new");
+}
+
+#[test]
+fn zero_copy_sends_say_what_became_of_them() {
+    let mut ring = ring(4);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (there, _) = listener.accept().unwrap();
+    let key = ring.insert(here, 1, false);
+    let shared: Arc<[u8]> = bytes(10_000).into();
+    ring.hold(shared.clone());
+    let mut got = vec![0; 10_000];
+    // From memory that stays, and from a copy, which must not change before the kernel says so.
+    for number in 1..=4u8 {
+        let mine = vec![number; 10_000];
+        let sent = if number % 2 == 0 { &shared[..] } else { &mine[..] };
+        let length = loop {
+            match ring.send_zero_copy(&key, sent) {
+                Ok(length) => break length,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            let reader = there.try_clone().unwrap();
+            let part = std::thread::spawn(move || {
+                let mut got = vec![0; 10_000];
+                (&reader).read_exact(&mut got).unwrap();
+                got
+            });
+            happen(&mut ring);
+            got = part.join().unwrap();
+        };
+        assert_eq!(length, sent.len());
+        assert_eq!(got, sent);
+    }
+    while ring.zero_copy().completed < 4 {
+        happen(&mut ring);
+    }
+    // Loopback copies.
+    assert_eq!(ring.zero_copy(), ZeroCopy { completed: 4, copied: 4 });
+}
+
+#[test]
+fn a_connection_that_lasts_is_registered_and_closed_all_the_same() {
+    let mut ring = ring(8);
+    let (key, mut there) = pair(&mut ring, 1);
+    for round in 0..3 * LASTING {
+        there.write_all(b"ping").unwrap();
+        assert_eq!(read(&mut ring, &key, 4, 100), b"ping");
+        let _ = ring.send(&key, b"pong");
+        while ring.send(&key, b"pong").is_err() {
+            happen(&mut ring);
+        }
+        assert_eq!(ring.link(key.0).registered, round + 1 >= LASTING, "round {round}");
+    }
+    let mut all = Vec::new();
+    ring.close(key);
+    while ring.outstanding > 0 {
+        happen(&mut ring);
+    }
+    there.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() as u32, 4 * 3 * LASTING);
+}
+
+#[test]
+fn datagrams_stay_apart_and_empty_ones_are_datagrams() {
+    let mut ring = ring(8);
+    let (here, there) = UnixDatagram::pair().unwrap();
+    let key = ring.insert(here, 1, true);
+    for round in 0..3 {
+        let sent: [&[u8]; 3] = [b"first", b"", b"third one"];
+        sent.iter().for_each(|bytes| assert_eq!(there.send(bytes).unwrap(), bytes.len()));
+        for expected in sent {
+            let got = loop {
+                match ring.receive(&key, usize::MAX) {
+                    Ok((_, bytes)) => break bytes.to_vec(),
+                    Err(_) => drop(happen(&mut ring)),
+                }
+            };
+            assert_eq!(got, expected, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn listeners_accept_all_who_come() {
+    [true, false].into_iter().for_each(accept);
+}
+
+fn accept(all: bool) {
+    let mut ring = ring::<UnixStream>(1);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let key = ring.listen(listener.into(), 9, all).unwrap();
+    let connect = || std::net::TcpStream::connect(at).unwrap();
+    let _clients: Vec<_> = (0..10).map(|_| connect()).collect();
+    // Who takes them one by one finds the others still with the kernel.
+    let mut accepted = 0;
+    while accepted < 10 {
+        assert!(happen(&mut ring).contains(&Event::Arrival(9)));
+        let waiting = ring.watches[0].accepted.len();
+        assert!(if all { waiting > 0 } else { waiting == 1 }, "{waiting} waiting");
+        while ring.accepted(key).is_ok() {
+            accepted += 1;
+        }
+    }
+}
+
+/// What is under way when a ring is dropped ends, and is not begun again.
+#[test]
+fn a_ring_that_is_dropped_lets_go_of_all() {
+    let mut ring = ring(4);
+    let (key, mut there) = pair(&mut ring, 1);
+    let (woken, waker) = UnixStream::pair().unwrap();
+    ring.watch(&woken, 2).unwrap();
+    drop(woken);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    ring.listen(listener.into(), 3, true).unwrap();
+    assert!(ring.receive(&key, 1).is_err());
+    (&waker).write_all(b"x").unwrap();
+    while !happen(&mut ring).contains(&Event::Arrival(2)) {}
+    // One that the kernel has not seen yet.
+    let (other, _silent) = pair(&mut ring, 4);
+    assert!(ring.receive(&other, 1).is_err());
+    ring.end();
+    assert_eq!(ring.outstanding, 0);
+    drop(ring);
+    assert_eq!(there.read(&mut [0; 1]).unwrap(), 0, "its descriptors are closed");
+}
+
+#[test]
+fn more_operations_than_entries_are_all_done() {
+    let mut ring = ring(16);
+    let mut pairs: Vec<_> = (0..300).map(|token| pair(&mut ring, token)).collect();
+    for (key, _) in &pairs {
+        assert!(ring.receive(key, 100).is_err());
+        assert!(ring.send(key, b"ping").is_err());
+    }
+    for (_, there) in &mut pairs {
+        there.write_all(b"pong").unwrap();
+    }
+    for (key, there) in &mut pairs {
+        assert_eq!(read(&mut ring, key, 4, 100), b"pong");
+        let mut got = [0; 4];
+        there.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"ping");
+    }
+}

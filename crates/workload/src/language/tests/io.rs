@@ -1,0 +1,107 @@
+//! I/O options: which ones exclude each other, which do nothing where they stand, and how a variable
+//! switches them.
+
+use super::*;
+
+/// Notes and refusals of a flowop on a connection of this protocol.
+#[track_caller]
+fn said(protocol: &str, flowop: &str) -> Vec<String> {
+    let connect =
+        format!("<flowop type=\"connect\" options=\"remotehost=h protocol={protocol}\"/>\n");
+    let parsed = accepted(&around(&format!("{connect}{flowop}")));
+    notes(&parsed).into_iter().chain(messages(&parsed.refusals)).collect()
+}
+
+#[track_caller]
+fn of_write(protocol: &str, options: &str) -> Vec<String> {
+    said(protocol, &format!("<flowop type=\"write\" options=\"size=1400 {options}\"/>"))
+}
+
+#[test]
+fn what_fits_is_not_remarked_on() {
+    for options in [
+        "zerocopy tcp_cork verify",
+        "discard",
+        "splice sink=/tmp",
+        "sink=/tmp sink_size=4m o_direct verify",
+        "splice",
+    ] {
+        assert_eq!(of_write("tcp", options), [] as [&str; 0], "{options}");
+    }
+    assert_eq!(of_write("udp", "gso=46 gro batch=1024 verify"), [] as [&str; 0]);
+    let file = "<flowop type=\"sendfile\" options=\"dir=/tmp splice o_direct\"/>";
+    assert_eq!(said("tcp", file), [] as [&str; 0]);
+}
+
+#[test]
+fn what_excludes_each_other_is_refused() {
+    let excluded = [
+        ("tcp", "discard verify", "discard and verify exclude each other"),
+        ("tcp", "splice verify", "splice and verify exclude each other"),
+        ("tcp", "discard splice", "discard and splice exclude each other"),
+        ("tcp", "discard sink=/tmp", "discard and sink exclude each other"),
+        ("tcp", "splice sink=/tmp o_direct", "splice and o_direct exclude each other"),
+        ("udp", "size=rand(1,9) gso=2", "gso and size exclude each other"),
+        ("udp", "gso=47", "gso=47 of size=1400 is a message of 65800 bytes; the longest has 65507"),
+    ];
+    for (protocol, options, message) in excluded {
+        let said = of_write(protocol, options);
+        assert!(said.len() == 1 && said[0].contains(message), "{options}: {said:?}");
+    }
+}
+
+#[test]
+fn what_does_nothing_is_noted() {
+    let idle = [
+        ("udp", "zerocopy", "zerocopy has no effect on udp: it is for tcp"),
+        ("unix", "discard", "discard has no effect on unix: it is for tcp"),
+        ("tcp", "gro", "gro has no effect on tcp: it is for udp"),
+        ("udp", "splice", "splice has no effect on udp: it is for tcp and unix"),
+        ("tcp", "sink_size=1m", "sink_size has no effect without sink"),
+        ("tcp", "o_direct", "o_direct has no effect without sink"),
+        ("tcp", "busy_poll=50", "busy_poll has no effect on write"),
+    ];
+    for (protocol, options, note) in idle {
+        let said = of_write(protocol, options);
+        assert!(said.len() == 1 && said[0].ends_with(note), "{options}: {said:?}");
+    }
+}
+
+#[test]
+fn a_variable_among_words_stands_for_words() {
+    let source = around(
+        "<flowop type=\"connect\" options=\"remotehost=h protocol=tcp $o\"/>\n\
+         <flowop type=\"write\" options=\"size=1 $O count=2\"/>",
+    );
+    let with = |value: &'static str| move |name: &str| (name == "o").then(|| value.to_owned());
+    let parsed = accepted_with(&source, &with("zerocopy notsent_lowat=16k size=2k"));
+    assert_eq!(notes(&parsed), [] as [&str; 0]);
+    let [connect, write] = &parsed.profile.groups[0].transactions[0].flowops[..] else {
+        panic!("{parsed:#?}");
+    };
+    assert_eq!(connect.options.notsent_lowat, Some(16384));
+    assert!(!connect.options.io.zerocopy && connect.options.size.is_none());
+    assert!(write.options.io.zerocopy && write.options.notsent_lowat.is_none());
+    // The last word of its name counts, as everywhere.
+    assert_eq!(write.options.size, Some(wirecost_model::profile::Size::Fixed(2048)));
+    assert_eq!(write.options.count, 2);
+
+    let parsed = accepted_with(&source, &with(""));
+    assert_eq!(notes(&parsed), [] as [&str; 0]);
+    assert_eq!(without_positions(parsed.profile), {
+        let plain = source.replace("$o", "").replace("$O", "");
+        without_positions(accepted(&plain).profile)
+    });
+
+    let errors = refused_with(&source, &with("zerocpy"));
+    assert_eq!(
+        messages(&errors),
+        ["4:59 unknown option 'zerocpy'", "5:38 unknown option 'zerocpy'"]
+    );
+    // As in uperf.
+    let dropped = notes(&accepted(&source));
+    assert!(
+        dropped.len() == 2 && dropped[0].contains("'$o' is dropped, as in uperf"),
+        "{dropped:?}"
+    );
+}
