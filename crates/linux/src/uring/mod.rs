@@ -8,7 +8,7 @@
 //! - It receives into the ring's own buffers (see `pool`), which are lent out between a completion and
 //!   the next call.
 //! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
-//!   that stays in the connection's [`Link`].
+//!   that stays in the connection's `Link`.
 //! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
 //!   then its link, with the descriptor and the copy, is let go.
 //! - When the ring is dropped it cancels all and waits. Should completions stay out all the same, the
