@@ -25,7 +25,7 @@ use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
 use contender::{Ask, Contender, Plan, Refusal, is_installed};
-use point::Point;
+use point::{Cpus, Placement, Point};
 use ruler::Ruler;
 use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
@@ -107,7 +107,8 @@ impl Peers {
     }
 
     fn chosen_points(&self) -> Vec<Point> {
-        point::ALL.iter().copied().filter(|p| self.is_chosen(&p.name(), p.quick)).collect()
+        let chosen = |p: &Point| self.is_chosen(&p.name(), p.quick) && cpus(p.placement).is_some();
+        point::ALL.iter().copied().filter(chosen).collect()
     }
 
     fn chosen_pairs(&self) -> Vec<&'static Pair> {
@@ -310,6 +311,7 @@ impl<'a> Bench<'a> {
             version(&contender::Line {
                 program: self.wirecost.display().to_string(),
                 args: vec!["--version".to_owned()],
+                ..Default::default()
             }),
         )];
         for contender in self.contenders.iter().filter(|found| !found.programs().is_empty()) {
@@ -334,11 +336,18 @@ impl<'a> Bench<'a> {
 }
 
 fn plan_of(contender: &dyn Contender, ask: &Ask) -> Result<Plan, String> {
-    contender.plan(ask).map_err(|refusal| match refusal {
+    let plan = contender.plan(ask).map_err(|refusal| match refusal {
         Refusal::NoSuchTest => "it has no such test".to_owned(),
         Refusal::Limit(why) => why.to_owned(),
         Refusal::Failed(why) => why,
-    })
+    })?;
+    let cpus = cpus(ask.point.placement).ok_or("this machine has too few CPUs for it")?;
+    Ok(plan.on(cpus))
+}
+
+/// Those of a placement on this machine.
+fn cpus(placement: Placement) -> Option<Cpus> {
+    placement.cpus(&wirecost_linux::thread::allowed_cpus().unwrap_or_default())
 }
 
 /// Progress, for whoever waits. Who does not listen any more needs none.
@@ -376,7 +385,11 @@ fn machine() -> Vec<(String, String)> {
             "CPUs".to_owned(),
             format!("{cpus}, {}", model.map_or("model not told", |(_, model)| model.trim())),
         ),
-        ("between".to_owned(), "127.0.0.1 and itself, both ends on the same CPUs".to_owned()),
+        (
+            "between".to_owned(),
+            "127.0.0.1 and itself, both ends on all CPUs but where a point says otherwise"
+                .to_owned(),
+        ),
     ]
 }
 

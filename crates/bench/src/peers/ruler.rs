@@ -211,10 +211,17 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::peers::point::Placement;
 
     #[test]
     fn payload_is_bytes_without_headers() {
-        let point = |kind, size| Point { kind, connections: 1, size, quick: false };
+        let point = |kind, size| Point {
+            kind,
+            connections: 1,
+            size,
+            placement: Placement::Shared,
+            quick: false,
+        };
         let traffic = Traffic { payload: 12_800.0, opened: 7.0, datagrams: 3.0 };
         assert_eq!(traffic.merit(&point(Kind::Stream, 1024)), 12_800.0);
         assert_eq!(traffic.merit(&point(Kind::Rr, 64)), 100.0);

@@ -232,7 +232,13 @@ fn against_best(
 mod tests {
     use super::*;
     use crate::peers::contender::Own;
+    use crate::peers::point::Placement;
     use crate::peers::ruler::Seen;
+
+    fn stream(connections: u32) -> Point {
+        let placement = if connections == 1 { Placement::Apart } else { Placement::Shared };
+        Point { kind: Kind::Stream, connections, size: 1024, placement, quick: true }
+    }
 
     fn series(name: &str, part: Part, merits: &[f64]) -> Series {
         let sample = |merit: &f64| {
@@ -292,7 +298,7 @@ mod tests {
 
     #[test]
     fn without_a_peer_the_threads_stand_in() {
-        let point = Point { kind: Kind::Stream, connections: 6000, size: 1024, quick: true };
+        let point = stream(6000);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),
             series("wirecost threads", Part::Reference, &[10.0; 8]),
@@ -315,7 +321,7 @@ mod tests {
 
     #[test]
     fn threads_are_held_against_iperf() {
-        let point = Point { kind: Kind::Stream, connections: 32, size: 1024, quick: true };
+        let point = stream(32);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),
             series("wirecost threads", Part::Reference, &[9.0; 8]),

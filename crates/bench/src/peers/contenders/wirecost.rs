@@ -4,8 +4,8 @@ use wirecost_model::plan::EngineKind;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
-use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Refusal};
-use crate::peers::point::{Kind, Point};
+use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Port, Refusal};
+use crate::peers::point::{Kind, Placement, Point};
 
 /// One of its engines.
 #[derive(Debug)]
@@ -56,7 +56,15 @@ impl Contender for Wirecost {
             self.engine.name(),
             ask.seconds
         );
-        Ok(Plan { server: None, client: line(ask.wirecost, &words) })
+        if ask.point.placement == Placement::Shared {
+            return Ok(Plan { server: None, client: line(ask.wirecost, &words) });
+        }
+        // With an agent for the other end each can be given its CPU, whatever the engine does with
+        // those that it has.
+        let port = ask.port;
+        let agent = line(ask.wirecost, &format!("agent --listen 127.0.0.1:{port}"));
+        let words = format!("{words} --host peer=127.0.0.1:{port}");
+        Ok(Plan { server: Some((agent, Port::Tcp(port))), client: line(ask.wirecost, &words) })
     }
 
     fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
