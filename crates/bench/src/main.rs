@@ -4,6 +4,7 @@
 mod observe;
 mod paired;
 mod peers;
+mod program;
 mod recording;
 mod scale;
 mod traffic;

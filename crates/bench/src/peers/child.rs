@@ -216,7 +216,8 @@ mod tests {
         };
         started("sleep 1000 & echo; wait").is_in_place().unwrap();
         if let [_, second, ..] = allowed[..] {
-            let script = format!("taskset -c {second} sleep 1000 & taskset -c -p {second} $$; wait");
+            let script =
+                format!("taskset -c {second} sleep 1000 & taskset -c -p {second} $$; wait");
             let error = started(&script).is_in_place().unwrap_err();
             assert!(error.contains(&format!("left CPU {}", allowed[0])), "{error}");
         }

@@ -31,6 +31,8 @@ use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
 
+use crate::program::Program;
+
 /// wirecost beside the programs that others use, and its ports of them beside their originals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Peers {
@@ -66,9 +68,8 @@ pub(crate) struct Peers {
     #[arg(long)]
     list: bool,
 
-    /// The program `wirecost`; next to this one, if not named.
-    #[arg(long)]
-    wirecost: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// One turn of a round.
@@ -116,15 +117,7 @@ impl Peers {
     }
 
     fn measure(&self) -> Result<Results, String> {
-        let wirecost = match &self.wirecost {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()
-                .map_err(|error| error.to_string())?
-                .with_file_name("wirecost"),
-        };
-        if !wirecost.is_file() {
-            return Err(format!("there is no {}: build it first, or name it", wirecost.display()));
-        }
+        let wirecost = self.program.find()?;
         let mut notes = Vec::new();
         if let Err(error) = enter_own_namespace() {
             notes.push(format!(
