@@ -3,12 +3,12 @@
 
 mod agreement;
 mod child;
-mod contender;
-mod contenders;
+pub(crate) mod contender;
+pub(crate) mod contenders;
 mod point;
-mod ruler;
-mod session;
-mod table;
+pub(crate) mod ruler;
+pub(crate) mod session;
+pub(crate) mod table;
 mod verdict;
 
 use std::fs;
@@ -19,8 +19,6 @@ use std::process::Command;
 
 use regex::Regex;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::link::Links;
-use wirecost_linux::netns::{NetNs, NetNsGuard};
 use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
@@ -31,6 +29,8 @@ use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
 
+use crate::namespace::enter_own_namespace;
+use crate::order::Order;
 use crate::program::Program;
 
 /// wirecost beside the programs that others use, and its ports of them beside their originals.
@@ -212,7 +212,7 @@ impl<'a> Bench<'a> {
     /// All rounds that there is time for; returns how many.
     fn go_round(&mut self) -> u32 {
         let begun = Monotonic.now();
-        let mut order = Order(self.settings.seed.max(1));
+        let mut order = Order::of(self.settings.seed);
         for round in 0..self.settings.rounds {
             let so_far = Monotonic.now() - begun;
             let next = so_far / u64::from(round.max(1));
@@ -344,29 +344,16 @@ fn cpus(placement: Placement) -> Option<Cpus> {
 }
 
 /// Progress, for whoever waits. Who does not listen any more needs none.
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     let _ = writeln!(io::stderr(), "{what}");
 }
 
-fn tell(what: &str, begun: Nanos) {
+pub(crate) fn tell(what: &str, begun: Nanos) {
     say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
 }
 
-/// Moves this thread, and all that it starts, into a network namespace where nobody else is.
-fn enter_own_namespace() -> Result<(), String> {
-    let name = format!("wirecost-bench-{}", std::process::id());
-    let told = |error: &dyn std::error::Error| error.to_string();
-    let namespace = NetNs::create(&name).map_err(|error| told(&error))?;
-    let links = Links::of(&namespace).map_err(|error| told(&error))?;
-    links.up("lo").map_err(|error| told(&error))?;
-    namespace.enter_current_thread().map_err(|error| told(&error))?;
-    // It lives while somebody is in it; the name is not needed any more.
-    drop(NetNsGuard::new(namespace));
-    Ok(())
-}
-
 /// What the machine is, of what the table is to say.
-fn machine() -> Vec<(String, String)> {
+pub(crate) fn machine() -> Vec<(String, String)> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = read("/proc/cpuinfo");
     let model =
@@ -420,44 +407,9 @@ impl Ports {
     }
 }
 
-/// The order of turns, by a seed.
-#[derive(Debug)]
-struct Order(u64);
-
-impl Order {
-    fn shuffle<T>(&mut self, turns: &mut [T]) {
-        for last in (1..turns.len()).rev() {
-            // xorshift64*, which is enough to be in step with nothing.
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-            turns.swap(last, (drawn % (last as u64 + 1)) as usize);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_order_is_another_each_time_and_the_same_for_a_seed() {
-        let of = |seed: u64| {
-            let mut order = Order(seed);
-            [(); 2].map(|()| {
-                let mut turns: Vec<u32> = (0..20).collect();
-                order.shuffle(&mut turns);
-                turns
-            })
-        };
-        assert_eq!(of(7), of(7));
-        assert_ne!(of(7)[0], of(7)[1]);
-        assert_ne!(of(7), of(8));
-        let mut sorted = of(7)[0].clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..20).collect::<Vec<_>>());
-    }
 
     #[test]
     fn ports_do_not_come_twice_in_a_row() {

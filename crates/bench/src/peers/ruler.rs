@@ -9,7 +9,7 @@ use wirecost_linux::clock::{Monotonic, sleep};
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_linux::{net_dev, process, process_time};
 use wirecost_model::clock::{Clock, Nanos, seconds};
-use wirecost_model::observe::{ObserveRequest, Part, ProbeStatus};
+use wirecost_model::observe::{CpuSection, ObserveRequest, Part, ProbeStatus};
 use wirecost_observe::Observer;
 
 use super::point::{Kind, Point};
@@ -166,10 +166,7 @@ impl Ruler {
         let hertz = cpu.and_then(|cpu| cpu.tsc_hz);
         // Of one CPU each, in both.
         let length = seconds(end.at.saturating_sub(begin.at)).max(f64::MIN_POSITIVE);
-        let traced = cpu.filter(|cpu| cpu.source == "bpf").map(|cpu| {
-            let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
-            (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE)
-        });
+        let traced = cpu.and_then(busy_cpus);
         let units = if point.is_bulk() { merit / 1024.0 } else { merit };
         let cost = |busy: f64| hertz.filter(|_| units > 0.0).map(|hertz| busy * hertz / units);
         Ok(Seen {
@@ -180,6 +177,12 @@ impl Ruler {
             steady: halves.0.min(halves.1) / halves.0.max(halves.1).max(f64::MIN_POSITIVE),
         })
     }
+}
+
+/// CPUs that were not halted; none where that was not traced.
+pub(crate) fn busy_cpus(cpu: &CpuSection) -> Option<f64> {
+    let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
+    (cpu.source == "bpf").then(|| (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE))
 }
 
 /// Both ends are whatever this process has started.
@@ -237,7 +240,7 @@ mod tests {
             return;
         }
         // Whoever else uses loopback would be counted too.
-        crate::peers::enter_own_namespace().unwrap();
+        crate::namespace::enter_own_namespace().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut to, _) = listener.accept().unwrap();

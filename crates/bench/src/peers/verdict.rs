@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::contender::Part;
 use super::point::{Kind, Point};
 use super::session::Sample;
-use crate::paired::{Median, median};
+use crate::paired::{Median, median, ratios};
 
 /// A contender's runs at a point, by round; none where one failed.
 #[derive(Debug, Clone)]
@@ -210,22 +210,22 @@ fn against_best(
     others: &[&Series],
     measure: Measure,
 ) -> (Option<Median>, Option<String>) {
-    let mut ratios = Vec::new();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
+    let (mut own, mut bests) = (Vec::new(), Vec::new());
     for (round, sample) in ours.samples.iter().enumerate() {
-        let Some(own) = sample.as_ref().and_then(|sample| measure.of(sample)) else { continue };
+        own.push(sample.as_ref().and_then(|sample| measure.of(sample)));
         let values = others.iter().filter_map(|series| {
             let value = measure.of(series.samples.get(round)?.as_ref()?)?;
             Some((value, series.name.as_str()))
         });
         let best = values.reduce(|a, b| if measure.better(b.0, a.0) { b } else { a });
-        if let Some((best, name)) = best.filter(|(best, _)| *best > 0.0) {
-            ratios.push(own / best);
+        bests.push(best.map(|(value, _)| value));
+        if let Some((_, name)) = best {
             *wins.entry(name).or_default() += 1;
         }
     }
     let most = wins.into_iter().max_by_key(|(_, count)| *count);
-    (median(&ratios), most.map(|(name, _)| name.to_owned()))
+    (median(&ratios(&own, &bests)), most.map(|(name, _)| name.to_owned()))
 }
 
 #[cfg(test)]
