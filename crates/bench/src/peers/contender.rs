@@ -6,6 +6,7 @@ use std::path::Path;
 use wirecost_model::plan::EngineKind;
 
 use super::contenders;
+use super::contenders::wirecost::{Joins, Wirecost};
 use super::point::{Cpus, Point};
 
 /// A program and its arguments.
@@ -31,7 +32,10 @@ impl fmt::Display for Line {
             write!(f, "taskset -c {cpu} ")?;
         }
         f.write_str(&self.program)?;
-        self.args.iter().try_for_each(|arg| write!(f, " {arg}"))
+        self.args.iter().try_for_each(|arg| match shlex::try_quote(arg) {
+            Ok(quoted) if arg.contains(char::is_whitespace) => write!(f, " {quoted}"),
+            _ => write!(f, " {arg}"),
+        })
     }
 }
 
@@ -104,6 +108,8 @@ impl Own {
 pub(crate) enum Part {
     /// An engine of ours that the targets are of.
     Ours,
+    /// Ours with several datagrams in a call, which those in the default setting do not have.
+    Joined,
     /// Our model of a thread for each connection, which stands in where no peer runs a point.
     Reference,
     Peer,
@@ -151,8 +157,9 @@ pub(crate) enum Refusal {
 
 /// All of them, ours first: each engine that there is.
 pub(crate) fn all() -> Vec<Box<dyn Contender>> {
-    let engines = EngineKind::ALL.into_iter().map(contenders::wirecost::Wirecost::new);
-    let ours = engines.map(|engine| Box::new(engine) as Box<dyn Contender>);
+    let engines = EngineKind::ALL.into_iter().map(Wirecost::new);
+    let joined = [Joins::Gso, Joins::Batch].map(Wirecost::joined);
+    let ours = engines.chain(joined).map(|ours| Box::new(ours) as Box<dyn Contender>);
     let peers: [Box<dyn Contender>; 9] = [
         Box::new(contenders::iperf3::Iperf3),
         Box::new(contenders::iperf::Iperf),

@@ -315,6 +315,9 @@ impl<'a> Bench<'a> {
             programs.push((contender.name().to_owned(), said));
         }
         let mut machine = machine();
+        let between =
+            "127.0.0.1 and itself, both ends on all CPUs but where a point says otherwise";
+        machine.push(("between".to_owned(), between.to_owned()));
         let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
         machine.push(("date".to_owned(), now[..10].to_owned()));
         machine.push((
@@ -364,11 +367,6 @@ pub(crate) fn machine() -> Vec<(String, String)> {
         (
             "CPUs".to_owned(),
             format!("{cpus}, {}", model.map_or("model not told", |(_, model)| model.trim())),
-        ),
-        (
-            "between".to_owned(),
-            "127.0.0.1 and itself, both ends on all CPUs but where a point says otherwise"
-                .to_owned(),
         ),
     ]
 }

@@ -113,7 +113,7 @@ pub(crate) static ALL: &[Point] = &[
     apart(quick(Kind::Udp, 1, 1400)),
     one_cpu(full(Kind::Udp, 1, 1400)),
     full(Kind::Udp, 32, 1400),
-    quick(Kind::Http, 32, 65536),
+    full(Kind::Http, 32, 65536),
     full(Kind::Http, 1000, 65536),
 ];
 
@@ -218,10 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_matrix_has_each_kind() {
+    fn the_quick_matrix_has_each_kind_that_is_compared() {
         let kinds = |quick: bool| -> BTreeSet<Kind> {
             ALL.iter().filter(|point| point.quick || !quick).map(|point| point.kind).collect()
         };
-        assert_eq!(kinds(true), kinds(false));
+        let shown_only = BTreeSet::from([Kind::Http]);
+        assert_eq!(kinds(true), &kinds(false) - &shown_only);
     }
 }

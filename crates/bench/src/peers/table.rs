@@ -229,6 +229,7 @@ impl Row {
         match self.series.part {
             Part::OtherServer => said.push("other server".to_owned()),
             Part::Reference => said.push("a thread for each connection".to_owned()),
+            Part::Joined => said.push("joined writes".to_owned()),
             Part::Ours | Part::Peer => {}
         }
         let failures = self.series.samples.iter().filter(|sample| sample.is_none()).count();

@@ -168,6 +168,9 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
             claims.push(of(ours, &reference, label, Measure::SetUp, Target::AtMost(1.0 / 1.5)));
         }
     }
+    for ours in ran(all, Part::Joined) {
+        claims.push(of(ours, rivals, label, Measure::Speed, Target::AtLeast(2.0)));
+    }
     // The stand-in has to be a fair one.
     let like = peers.iter().find(|series| series.name == "iperf");
     if let (Some(&threads), Some(&iperf), Kind::Stream) = (reference.first(), like, point.kind) {
@@ -317,6 +320,32 @@ mod tests {
                 (Measure::SetUp, false, Verdict::Met),
             ]
         );
+    }
+
+    #[test]
+    fn joined_datagrams_are_to_be_twice_as_many() {
+        let placement = Placement::Apart;
+        let point = Point { kind: Kind::Udp, connections: 1, size: 1400, placement, quick: true };
+        let all = [
+            series("wirecost epoll", Part::Ours, &[10.0; 8]),
+            series("wirecost epoll, gso", Part::Joined, &[30.0; 8]),
+            series("wirecost epoll, batch", Part::Joined, &[19.0; 8]),
+            series("iperf3", Part::Peer, &[10.0; 8]),
+        ];
+        let claims = claims(&point, &all);
+        let said: Vec<(&str, Target, Verdict)> = claims
+            .iter()
+            .map(|c| (c.who.as_str(), c.target, c.target.verdict(c.ratio.as_ref())))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("wirecost epoll", Target::NotBelow(1.0), Verdict::Met),
+                ("wirecost epoll, gso", Target::AtLeast(2.0), Verdict::Met),
+                ("wirecost epoll, batch", Target::AtLeast(2.0), Verdict::Missed),
+            ]
+        );
+        assert!(claims.iter().all(|claim| claim.against.contains("iperf3")), "{claims:?}");
     }
 
     #[test]
