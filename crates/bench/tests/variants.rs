@@ -30,7 +30,7 @@ fn two_settings_are_measured_side_by_side() {
         "--variant",
         "epoll=",
         "--variant",
-        "threads=--engine threads --var options='tcp_nodelay quickack'",
+        "threads=--engine threads --var options='tcp_nodelay notsent_lowat=128k'",
         "--out",
         kept.to_str().unwrap(),
         "--",
@@ -53,7 +53,7 @@ fn two_settings_are_measured_side_by_side() {
     // Of one round there is a ratio and no interval.
     assert!(row(ratios, "threads")[3].parse::<f64>().is_ok_and(|ratio| ratio > 0.0), "{ratios}");
     assert!(
-        ratios.contains("run @rr --connections 2 --engine threads --var options=tcp_nodelay"),
+        ratios.contains("run @rr --connections 2 --engine threads --var 'options=tcp_nodelay notsent_lowat=128k' --ramp"),
         "{ratios}"
     );
 }

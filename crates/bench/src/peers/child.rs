@@ -110,12 +110,19 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
-    /// The last line of its errors.
+    /// The line of its errors that says what went wrong: one that begins as such lines do, or else
+    /// the last one.
     fn complaint(&self) -> String {
         let text = fs::read(&self.stderr).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        last.map_or_else(String::new, |line| format!(": {line}"))
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let name = Path::new(&self.name).file_name().unwrap_or_default().to_string_lossy();
+        let begins = [format!("{name}:"), "error".to_owned(), "×".to_owned()];
+        let error = lines.clone().find(|line| {
+            let line = line.to_lowercase();
+            begins.iter().any(|begin| line.starts_with(begin))
+        });
+        error.or_else(|| lines.next_back()).map_or_else(String::new, |line| format!(": {line}"))
     }
 
     /// Ends it and all that it started, and waits until it is gone.
@@ -242,6 +249,9 @@ mod tests {
         assert_eq!(start(directory.path(), "echo 17").finish(far).unwrap(), "17\n");
         let error = start(directory.path(), "echo no luck >&2; exit 3").finish(far).unwrap_err();
         assert!(error.contains("3") && error.ends_with("no luck"), "{error}");
+        let script = "echo warming up >&2; echo Error: no luck >&2; echo try again >&2; exit 3";
+        let error = start(directory.path(), script).finish(far).unwrap_err();
+        assert!(error.ends_with("Error: no luck"), "{error}");
     }
 
     #[test]
