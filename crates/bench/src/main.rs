@@ -1,12 +1,16 @@
 //! Measurements that claims of speed rest on: each side by side with what it is compared to,
 //! interleaved, in one run, as a ratio with its interval.
 
+mod namespace;
 mod observe;
+mod order;
 mod paired;
 mod peers;
+mod program;
 mod recording;
 mod scale;
 mod traffic;
+mod variants;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -26,6 +30,8 @@ enum Bench {
     RecordingLoop(recording::Loop),
     /// wirecost beside the programs that others use, and its ports of them beside their originals.
     Peers(peers::Peers),
+    /// One profile in several settings.
+    Variants(variants::Variants),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Bench::Peers(bench) => bench.run(&mut io::stdout()),
+        Bench::Variants(bench) => bench.run(&mut io::stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

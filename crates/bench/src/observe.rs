@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_observe::{EmptyHooks, Observer, Set};
 
 use crate::paired::{Median, median, ratio_of_medians};
+use crate::program::Program;
 use crate::traffic::Traffic;
 
 const LOADS: [Traffic; 3] = [
@@ -44,9 +44,8 @@ pub(crate) struct Observe {
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(100..))]
     slice: u64,
 
-    /// The program `wirecost`; next to this one, if not named.
-    #[arg(long)]
-    wirecost: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// What is put in place in a slice.
@@ -100,12 +99,7 @@ struct Slice {
 
 impl Observe {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
-        let wirecost = match &self.wirecost {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()
-                .map_err(|error| error.to_string())?
-                .with_file_name("wirecost"),
-        };
+        let wirecost = self.program.find()?;
         let mut variants = Vec::new();
         for (name, _) in GOALS {
             let observer = Box::new(Observer::open(request(name)?));

@@ -36,6 +36,13 @@ fn middle(sorted: &[f64]) -> f64 {
     if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 }
 }
 
+/// Of each round that both have, the one over the other: what changes slowly on the machine has changed
+/// for both.
+pub(crate) fn ratios(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Vec<f64> {
+    let both = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?)));
+    both.filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
+}
+
 /// Ratio of two medians with its 95% interval, by drawing both samples again and again (bootstrap,
 /// with a fixed seed so that the same values give the same interval).
 pub(crate) fn ratio_of_medians(a: &[f64], b: &[f64]) -> Option<Median> {
@@ -75,6 +82,12 @@ mod tests {
         let values: Vec<f64> = (1..=40).rev().map(f64::from).collect();
         let median = median(&values).unwrap();
         assert_eq!((median.value, median.low, median.high, median.of), (20.5, 13.0, 28.0, 40));
+    }
+
+    #[test]
+    fn only_what_both_have_is_a_ratio() {
+        let ours = [Some(3.0), None, Some(1.0), Some(5.0)];
+        assert_eq!(ratios(&ours, &[Some(2.0), Some(2.0), None, Some(0.0)]), [1.5]);
     }
 
     #[test]

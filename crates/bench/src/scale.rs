@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 use wirecost_linux::process::descendants;
 
 use crate::paired::{center, median, ratio_of_medians};
+use crate::program::Program;
 
 const FEW: u32 = 100;
 const MANY: u32 = 30_000;
@@ -39,9 +40,8 @@ pub(crate) struct Scale {
     #[arg(long)]
     lab: bool,
 
-    /// The program `wirecost`; next to this one, if not named.
-    #[arg(long)]
-    wirecost: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// What one run came to.
@@ -57,12 +57,7 @@ struct Run {
 
 impl Scale {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
-        let wirecost = match &self.wirecost {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()
-                .map_err(|error| error.to_string())?
-                .with_file_name("wirecost"),
-        };
+        let wirecost = self.program.find()?;
         let clients = if self.lab { CLIENTS } else { 1 };
         let folder = std::env::temp_dir().join(format!("wirecost-scale-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

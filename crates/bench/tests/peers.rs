@@ -6,31 +6,14 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
-use std::path::{Path, PathBuf};
+mod built;
+
 use std::process::{Command, Output};
 
-const BENCH: &str = env!("CARGO_BIN_EXE_wirecost-bench");
-
-/// The program of the same build; it is built where only this package is tested.
-fn wirecost() -> PathBuf {
-    let program = Path::new(BENCH).with_file_name("wirecost");
-    if !program.is_file() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--locked", "--package", "wirecost"]);
-        assert!(build.status().unwrap().success());
-    }
-    program
-}
+use built::{BENCH, row, wirecost};
 
 fn bench(args: &[&str]) -> Output {
     Command::new(BENCH).arg("peers").args(args).output().unwrap()
-}
-
-/// Cells of the row that begins so.
-fn row<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
-    let line = text.lines().find(|line| line.starts_with(&format!("| {start} |")));
-    let line = line.unwrap_or_else(|| panic!("no row of {start} in\n{text}"));
-    line.split('|').map(str::trim).collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use wirecost_model::run::Run;
 
 use super::contender::{Line, Plan};
 use super::contenders::{iperf, iperf3, neper, netperf, qperf, sockperf, wirecost};
-use crate::paired::{Median, median};
+use crate::paired::{Median, median, ratios};
 
 /// What both tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,13 +295,14 @@ impl Agreement {
     pub(crate) fn of(rounds: &[(Option<f64>, Option<f64>)]) -> Option<Self> {
         let both: Vec<(f64, f64)> =
             rounds.iter().filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?))).collect();
-        let ratios: Vec<f64> = both.iter().map(|(ours, theirs)| ours / theirs).collect();
+        let (own, of_theirs): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
+        let ratio = median(&ratios(&own, &of_theirs));
         let theirs: Vec<f64> = both.iter().map(|(_, theirs)| *theirs).collect();
         let lowest = theirs.iter().copied().reduce(f64::min)?;
         let highest = theirs.iter().copied().reduce(f64::max)?;
         let ours = crate::paired::center(&both.iter().map(|(ours, _)| *ours).collect::<Vec<_>>())?;
         let theirs = crate::paired::center(&theirs)?;
-        Some(Self { ours, theirs, lowest, highest, ratio: median(&ratios) })
+        Some(Self { ours, theirs, lowest, highest, ratio })
     }
 
     /// Whether ours is where runs of the original are.

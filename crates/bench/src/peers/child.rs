@@ -7,8 +7,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use wirecost_linux::clock::{Monotonic, sleep};
+use wirecost_linux::cpu_list::parse_list;
 use wirecost_linux::process::{ProcessId, descendants};
-use wirecost_linux::spawn::end_with_parent;
+use wirecost_linux::spawn::{end_with_parent, pin_on_spawn};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
 
 use super::contender::{Line, Port};
@@ -22,6 +23,7 @@ const PATIENCE: Nanos = 2 * SECOND;
 #[derive(Debug)]
 pub(crate) struct Running {
     name: String,
+    cpu: Option<u32>,
     child: Child,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -42,8 +44,22 @@ impl Running {
         command.args(&line.args).stdin(Stdio::null());
         command.stdout(open(&stdout)?).stderr(open(&stderr)?);
         end_with_parent(&mut command);
+        pin_on_spawn(&mut command, line.cpu.as_slice());
         let child = command.spawn().map_err(|error| format!("{}: {error}", line.program))?;
-        Ok(Self { name: line.program.clone(), child, stdout, stderr })
+        Ok(Self { name: line.program.clone(), cpu: line.cpu, child, stdout, stderr })
+    }
+
+    /// Sees that it is where it was placed: a program may choose its CPUs itself.
+    ///
+    /// # Errors
+    /// When a thread of it, or of what it has started, may run elsewhere.
+    pub(crate) fn is_in_place(&self) -> Result<(), String> {
+        let Some(cpu) = self.cpu else { return Ok(()) };
+        let all = std::iter::once(self.child.id()).chain(descendants(self.child.id()));
+        let may_run_on = all.flat_map(cpus_of_threads).find(|cpus| *cpus != [cpu]);
+        may_run_on.map_or(Ok(()), |cpus| {
+            Err(format!("{} left CPU {cpu}: a thread of it may run on {cpus:?}", self.name))
+        })
     }
 
     /// How it ended, if it has.
@@ -94,12 +110,19 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
-    /// The last line of its errors.
+    /// The line of its errors that says what went wrong: one that begins as such lines do, or else
+    /// the last one.
     fn complaint(&self) -> String {
         let text = fs::read(&self.stderr).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        last.map_or_else(String::new, |line| format!(": {line}"))
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let name = Path::new(&self.name).file_name().unwrap_or_default().to_string_lossy();
+        let begins = [format!("{name}:"), "error".to_owned(), "×".to_owned()];
+        let error = lines.clone().find(|line| {
+            let line = line.to_lowercase();
+            begins.iter().any(|begin| line.starts_with(begin))
+        });
+        error.or_else(|| lines.next_back()).map_or_else(String::new, |line| format!(": {line}"))
     }
 
     /// Ends it and all that it started, and waits until it is gone.
@@ -131,6 +154,16 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// CPUs that each thread of a process may run on (proc_pid_status(5)).
+fn cpus_of_threads(pid: u32) -> Vec<Vec<u32>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let allowed = threads.filter_map(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        parse_list(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
+    });
+    allowed.collect()
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -168,9 +201,33 @@ mod tests {
     use super::*;
 
     fn start(directory: &Path, script: &str) -> Running {
-        let line =
-            Line { program: "sh".to_owned(), args: vec!["-c".to_owned(), script.to_owned()] };
+        start_on(None, directory, script)
+    }
+
+    fn start_on(cpu: Option<u32>, directory: &Path, script: &str) -> Running {
+        let args = vec!["-c".to_owned(), script.to_owned()];
+        let line = Line { program: "sh".to_owned(), args, cpu };
         Running::start(&line, directory, "test").unwrap()
+    }
+
+    #[test]
+    fn who_leaves_its_cpu_is_told() {
+        let allowed = wirecost_linux::thread::allowed_cpus().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let started = |script: &str| {
+            let mut running = start_on(Some(allowed[0]), directory.path(), script);
+            let wrote =
+                || fs::read(directory.path().join("test.out")).is_ok_and(|text| !text.is_empty());
+            running.until(Monotonic.now() + 60 * SECOND, "before it began", wrote).unwrap();
+            running
+        };
+        started("sleep 1000 & echo; wait").is_in_place().unwrap();
+        if let [_, second, ..] = allowed[..] {
+            let script =
+                format!("taskset -c {second} sleep 1000 & taskset -c -p {second} $$; wait");
+            let error = started(&script).is_in_place().unwrap_err();
+            assert!(error.contains(&format!("left CPU {}", allowed[0])), "{error}");
+        }
     }
 
     #[test]
@@ -192,6 +249,9 @@ mod tests {
         assert_eq!(start(directory.path(), "echo 17").finish(far).unwrap(), "17\n");
         let error = start(directory.path(), "echo no luck >&2; exit 3").finish(far).unwrap_err();
         assert!(error.contains("3") && error.ends_with("no luck"), "{error}");
+        let script = "echo warming up >&2; echo Error: no luck >&2; echo try again >&2; exit 3";
+        let error = start(directory.path(), script).finish(far).unwrap_err();
+        assert!(error.ends_with("Error: no luck"), "{error}");
     }
 
     #[test]

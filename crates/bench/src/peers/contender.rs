@@ -6,27 +6,36 @@ use std::path::Path;
 use wirecost_model::plan::EngineKind;
 
 use super::contenders;
-use super::point::Point;
+use super::contenders::wirecost::{Joins, Wirecost};
+use super::point::{Cpus, Point};
 
 /// A program and its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Line {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
+    /// The only CPU that it may run on; none for any.
+    pub(crate) cpu: Option<u32>,
 }
 
 impl Line {
     /// Of words with blanks between them; none of them holds one.
     pub(crate) fn of(words: &str) -> Self {
         let mut words = words.split_ascii_whitespace().map(str::to_owned);
-        Self { program: words.next().unwrap_or_default(), args: words.collect() }
+        Self { program: words.next().unwrap_or_default(), args: words.collect(), cpu: None }
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(cpu) = self.cpu {
+            write!(f, "taskset -c {cpu} ")?;
+        }
         f.write_str(&self.program)?;
-        self.args.iter().try_for_each(|arg| write!(f, " {arg}"))
+        self.args.iter().try_for_each(|arg| match shlex::try_quote(arg) {
+            Ok(quoted) if arg.contains(char::is_whitespace) => write!(f, " {quoted}"),
+            _ => write!(f, " {arg}"),
+        })
     }
 }
 
@@ -42,6 +51,17 @@ pub(crate) enum Port {
 pub(crate) struct Plan {
     pub(crate) server: Option<(Line, Port)>,
     pub(crate) client: Line,
+}
+
+impl Plan {
+    /// The same with each end on its CPU.
+    pub(crate) fn on(mut self, cpus: Cpus) -> Self {
+        if let Some((server, _)) = &mut self.server {
+            server.cpu = cpus.server;
+        }
+        self.client.cpu = cpus.client;
+        self
+    }
 }
 
 /// What is asked of a contender.
@@ -88,6 +108,8 @@ impl Own {
 pub(crate) enum Part {
     /// An engine of ours that the targets are of.
     Ours,
+    /// Ours with several datagrams in a call, which those in the default setting do not have.
+    Joined,
     /// Our model of a thread for each connection, which stands in where no peer runs a point.
     Reference,
     Peer,
@@ -135,8 +157,9 @@ pub(crate) enum Refusal {
 
 /// All of them, ours first: each engine that there is.
 pub(crate) fn all() -> Vec<Box<dyn Contender>> {
-    let engines = EngineKind::ALL.into_iter().map(contenders::wirecost::Wirecost::new);
-    let ours = engines.map(|engine| Box::new(engine) as Box<dyn Contender>);
+    let engines = EngineKind::ALL.into_iter().map(Wirecost::new);
+    let joined = [Joins::Gso, Joins::Batch].map(Wirecost::joined);
+    let ours = engines.chain(joined).map(|ours| Box::new(ours) as Box<dyn Contender>);
     let peers: [Box<dyn Contender>; 9] = [
         Box::new(contenders::iperf3::Iperf3),
         Box::new(contenders::iperf::Iperf),
@@ -164,7 +187,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::peers::point;
+    use crate::peers::point::{self, Placement};
 
     #[test]
     fn names_are_unique() {
@@ -191,6 +214,31 @@ mod tests {
             let parts: Vec<Part> = plans.map(|contender| contender.part()).collect();
             assert!(parts.contains(&Part::Ours), "{}", point.name());
             assert!(parts.contains(&Part::Reference), "{}", point.name());
+        }
+    }
+
+    #[test]
+    fn where_an_end_can_be_placed_all_have_two() {
+        let directory = tempfile::tempdir().unwrap();
+        let wirecost = PathBuf::from("wirecost");
+        let placed = point::ALL.iter().filter(|point| point.placement != Placement::Shared);
+        for point in placed {
+            let ask = Ask {
+                point: *point,
+                port: 10_000,
+                seconds: 2,
+                open_ends: 0,
+                scratch: directory.path(),
+                wirecost: &wirecost,
+            };
+            for contender in all() {
+                let Ok(plan) = contender.plan(&ask) else { continue };
+                let plan = plan.on(Cpus { client: Some(3), server: Some(5) });
+                assert_eq!(plan.client.cpu, Some(3));
+                let server = plan.server.map(|(server, _)| server.to_string());
+                let server = server.unwrap_or_else(|| panic!("{} has one", contender.name()));
+                assert!(server.starts_with("taskset -c 5 "), "{server}");
+            }
         }
     }
 

@@ -3,12 +3,12 @@
 
 mod agreement;
 mod child;
-mod contender;
-mod contenders;
+pub(crate) mod contender;
+pub(crate) mod contenders;
 mod point;
-mod ruler;
-mod session;
-mod table;
+pub(crate) mod ruler;
+pub(crate) mod session;
+pub(crate) mod table;
 mod verdict;
 
 use std::fs;
@@ -19,17 +19,19 @@ use std::process::Command;
 
 use regex::Regex;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::link::Links;
-use wirecost_linux::netns::{NetNs, NetNsGuard};
 use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
 use contender::{Ask, Contender, Plan, Refusal, is_installed};
-use point::Point;
+use point::{Cpus, Placement, Point};
 use ruler::Ruler;
 use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
+
+use crate::namespace::enter_own_namespace;
+use crate::order::Order;
+use crate::program::Program;
 
 /// wirecost beside the programs that others use, and its ports of them beside their originals.
 #[derive(Debug, clap::Args)]
@@ -66,9 +68,8 @@ pub(crate) struct Peers {
     #[arg(long)]
     list: bool,
 
-    /// The program `wirecost`; next to this one, if not named.
-    #[arg(long)]
-    wirecost: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// One turn of a round.
@@ -107,7 +108,8 @@ impl Peers {
     }
 
     fn chosen_points(&self) -> Vec<Point> {
-        point::ALL.iter().copied().filter(|p| self.is_chosen(&p.name(), p.quick)).collect()
+        let chosen = |p: &Point| self.is_chosen(&p.name(), p.quick) && cpus(p.placement).is_some();
+        point::ALL.iter().copied().filter(chosen).collect()
     }
 
     fn chosen_pairs(&self) -> Vec<&'static Pair> {
@@ -115,15 +117,7 @@ impl Peers {
     }
 
     fn measure(&self) -> Result<Results, String> {
-        let wirecost = match &self.wirecost {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()
-                .map_err(|error| error.to_string())?
-                .with_file_name("wirecost"),
-        };
-        if !wirecost.is_file() {
-            return Err(format!("there is no {}: build it first, or name it", wirecost.display()));
-        }
+        let wirecost = self.program.find()?;
         let mut notes = Vec::new();
         if let Err(error) = enter_own_namespace() {
             notes.push(format!(
@@ -218,7 +212,7 @@ impl<'a> Bench<'a> {
     /// All rounds that there is time for; returns how many.
     fn go_round(&mut self) -> u32 {
         let begun = Monotonic.now();
-        let mut order = Order(self.settings.seed.max(1));
+        let mut order = Order::of(self.settings.seed);
         for round in 0..self.settings.rounds {
             let so_far = Monotonic.now() - begun;
             let next = so_far / u64::from(round.max(1));
@@ -310,6 +304,7 @@ impl<'a> Bench<'a> {
             version(&contender::Line {
                 program: self.wirecost.display().to_string(),
                 args: vec!["--version".to_owned()],
+                ..Default::default()
             }),
         )];
         for contender in self.contenders.iter().filter(|found| !found.programs().is_empty()) {
@@ -320,6 +315,9 @@ impl<'a> Bench<'a> {
             programs.push((contender.name().to_owned(), said));
         }
         let mut machine = machine();
+        let between =
+            "127.0.0.1 and itself, both ends on all CPUs but where a point says otherwise";
+        machine.push(("between".to_owned(), between.to_owned()));
         let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
         machine.push(("date".to_owned(), now[..10].to_owned()));
         machine.push((
@@ -334,37 +332,31 @@ impl<'a> Bench<'a> {
 }
 
 fn plan_of(contender: &dyn Contender, ask: &Ask) -> Result<Plan, String> {
-    contender.plan(ask).map_err(|refusal| match refusal {
+    let plan = contender.plan(ask).map_err(|refusal| match refusal {
         Refusal::NoSuchTest => "it has no such test".to_owned(),
         Refusal::Limit(why) => why.to_owned(),
         Refusal::Failed(why) => why,
-    })
+    })?;
+    let cpus = cpus(ask.point.placement).ok_or("this machine has too few CPUs for it")?;
+    Ok(plan.on(cpus))
+}
+
+/// Those of a placement on this machine.
+fn cpus(placement: Placement) -> Option<Cpus> {
+    placement.cpus(&wirecost_linux::thread::allowed_cpus().unwrap_or_default())
 }
 
 /// Progress, for whoever waits. Who does not listen any more needs none.
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     let _ = writeln!(io::stderr(), "{what}");
 }
 
-fn tell(what: &str, begun: Nanos) {
+pub(crate) fn tell(what: &str, begun: Nanos) {
     say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
 }
 
-/// Moves this thread, and all that it starts, into a network namespace where nobody else is.
-fn enter_own_namespace() -> Result<(), String> {
-    let name = format!("wirecost-bench-{}", std::process::id());
-    let told = |error: &dyn std::error::Error| error.to_string();
-    let namespace = NetNs::create(&name).map_err(|error| told(&error))?;
-    let links = Links::of(&namespace).map_err(|error| told(&error))?;
-    links.up("lo").map_err(|error| told(&error))?;
-    namespace.enter_current_thread().map_err(|error| told(&error))?;
-    // It lives while somebody is in it; the name is not needed any more.
-    drop(NetNsGuard::new(namespace));
-    Ok(())
-}
-
 /// What the machine is, of what the table is to say.
-fn machine() -> Vec<(String, String)> {
+pub(crate) fn machine() -> Vec<(String, String)> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = read("/proc/cpuinfo");
     let model =
@@ -376,7 +368,6 @@ fn machine() -> Vec<(String, String)> {
             "CPUs".to_owned(),
             format!("{cpus}, {}", model.map_or("model not told", |(_, model)| model.trim())),
         ),
-        ("between".to_owned(), "127.0.0.1 and itself, both ends on the same CPUs".to_owned()),
     ]
 }
 
@@ -414,44 +405,9 @@ impl Ports {
     }
 }
 
-/// The order of turns, by a seed.
-#[derive(Debug)]
-struct Order(u64);
-
-impl Order {
-    fn shuffle<T>(&mut self, turns: &mut [T]) {
-        for last in (1..turns.len()).rev() {
-            // xorshift64*, which is enough to be in step with nothing.
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-            turns.swap(last, (drawn % (last as u64 + 1)) as usize);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_order_is_another_each_time_and_the_same_for_a_seed() {
-        let of = |seed: u64| {
-            let mut order = Order(seed);
-            [(); 2].map(|()| {
-                let mut turns: Vec<u32> = (0..20).collect();
-                order.shuffle(&mut turns);
-                turns
-            })
-        };
-        assert_eq!(of(7), of(7));
-        assert_ne!(of(7)[0], of(7)[1]);
-        assert_ne!(of(7), of(8));
-        let mut sorted = of(7)[0].clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..20).collect::<Vec<_>>());
-    }
 
     #[test]
     fn ports_do_not_come_twice_in_a_row() {

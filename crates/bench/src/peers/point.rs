@@ -17,6 +17,40 @@ pub(crate) enum Kind {
     Http,
 }
 
+/// Which CPUs the two ends have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// All, both, as the scheduler and the programs like it.
+    Shared,
+    /// One each, so that what a single connection carries passes from CPU to CPU, as between hosts.
+    Apart,
+    /// The same one, where what was written is still in the cache when it is read.
+    OneCpu,
+}
+
+/// A CPU for each end; none for any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cpus {
+    pub(crate) client: Option<u32>,
+    pub(crate) server: Option<u32>,
+}
+
+impl Placement {
+    /// Of those that are allowed, as `wirecost run` shares them out to two hosts of a machine; none
+    /// where there are too few.
+    pub(crate) fn cpus(self, allowed: &[u32]) -> Option<Cpus> {
+        let first = allowed.first().copied();
+        match self {
+            Placement::Shared => Some(Cpus::default()),
+            Placement::OneCpu => first.map(|_| Cpus { client: first, server: first }),
+            Placement::Apart if allowed.len() < 2 => None,
+            Placement::Apart => {
+                Some(Cpus { client: first, server: allowed.get(allowed.len() / 2).copied() })
+            }
+        }
+    }
+}
+
 /// One set of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Point {
@@ -24,25 +58,39 @@ pub(crate) struct Point {
     pub(crate) connections: u32,
     /// Bytes of one write, request, response, datagram or file.
     pub(crate) size: u32,
+    pub(crate) placement: Placement,
     /// Whether `make bench` takes it, which has a quarter of an hour.
     pub(crate) quick: bool,
 }
 
 const fn quick(kind: Kind, connections: u32, size: u32) -> Point {
-    Point { kind, connections, size, quick: true }
+    Point { kind, connections, size, placement: Placement::Shared, quick: true }
 }
 
 const fn full(kind: Kind, connections: u32, size: u32) -> Point {
-    Point { kind, connections, size, quick: false }
+    Point { quick: false, ..quick(kind, connections, size) }
+}
+
+/// What a single connection is measured as: the scheduler would place one contender so and the next
+/// one otherwise.
+const fn apart(point: Point) -> Point {
+    Point { placement: Placement::Apart, ..point }
+}
+
+const fn one_cpu(point: Point) -> Point {
+    Point { placement: Placement::OneCpu, ..point }
 }
 
 /// Requests and responses, bytes.
 const SMALL: u32 = 64;
 
 pub(crate) static ALL: &[Point] = &[
-    full(Kind::Stream, 1, 1024),
-    full(Kind::Stream, 1, 8192),
-    quick(Kind::Stream, 1, 65536),
+    apart(full(Kind::Stream, 1, 1024)),
+    one_cpu(full(Kind::Stream, 1, 1024)),
+    apart(full(Kind::Stream, 1, 8192)),
+    one_cpu(full(Kind::Stream, 1, 8192)),
+    apart(quick(Kind::Stream, 1, 65536)),
+    one_cpu(full(Kind::Stream, 1, 65536)),
     quick(Kind::Stream, 32, 1024),
     full(Kind::Stream, 32, 8192),
     full(Kind::Stream, 32, 65536),
@@ -52,30 +100,38 @@ pub(crate) static ALL: &[Point] = &[
     quick(Kind::Stream, 6000, 1024),
     full(Kind::Stream, 6000, 8192),
     full(Kind::Stream, 6000, 65536),
-    quick(Kind::Rr, 1, SMALL),
+    apart(quick(Kind::Rr, 1, SMALL)),
+    one_cpu(full(Kind::Rr, 1, SMALL)),
     quick(Kind::Rr, 32, SMALL),
     full(Kind::Rr, 1000, SMALL),
-    full(Kind::Crr, 1, SMALL),
+    apart(full(Kind::Crr, 1, SMALL)),
+    one_cpu(full(Kind::Crr, 1, SMALL)),
     quick(Kind::Crr, 32, SMALL),
     full(Kind::Crr, 1000, SMALL),
-    full(Kind::Udp, 1, 64),
-    quick(Kind::Udp, 1, 1400),
+    apart(full(Kind::Udp, 1, 64)),
+    one_cpu(full(Kind::Udp, 1, 64)),
+    apart(quick(Kind::Udp, 1, 1400)),
+    one_cpu(full(Kind::Udp, 1, 1400)),
     full(Kind::Udp, 32, 1400),
-    quick(Kind::Http, 32, 65536),
+    full(Kind::Http, 32, 65536),
     full(Kind::Http, 1000, 65536),
 ];
 
 impl Point {
-    /// As `--points` matches it: `stream-32x1k`, `rr-1000`.
+    /// As `--points` matches it: `stream-32x1k`, `rr-1000`, `rr-1-one-cpu`.
     pub(crate) fn name(&self) -> String {
         let connections = self.connections;
         let size = binary(u64::from(self.size));
-        match self.kind {
+        let name = match self.kind {
             Kind::Stream => format!("stream-{connections}x{size}"),
             Kind::Rr => format!("rr-{connections}"),
             Kind::Crr => format!("crr-{connections}"),
             Kind::Udp => format!("udp-{connections}x{size}"),
             Kind::Http => format!("http-{connections}"),
+        };
+        match self.placement {
+            Placement::Shared | Placement::Apart => name,
+            Placement::OneCpu => format!("{name}-one-cpu"),
         }
     }
 
@@ -86,7 +142,7 @@ impl Point {
             1 => "1 connection".to_owned(),
             many => format!("{many} connections"),
         };
-        match self.kind {
+        let title = match self.kind {
             Kind::Stream => format!("stream, {connections}, writes of {size}"),
             Kind::Rr => format!("request and response of {size}, {connections}"),
             Kind::Crr => {
@@ -94,6 +150,11 @@ impl Point {
             }
             Kind::Udp => format!("datagrams of {size}, {connections}, one call each"),
             Kind::Http => format!("files of {size} with keep-alive, {connections}"),
+        };
+        match self.placement {
+            Placement::Shared => title,
+            Placement::Apart => format!("{title}, a CPU for each end"),
+            Placement::OneCpu => format!("{title}, both ends on one CPU"),
         }
     }
 
@@ -127,13 +188,41 @@ mod tests {
         let names: BTreeSet<String> = ALL.iter().map(Point::name).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(names.contains("stream-6000x8k") && names.contains("udp-1x1400"));
+        assert!(names.contains("rr-1-one-cpu"));
     }
 
     #[test]
-    fn the_quick_matrix_has_each_kind() {
+    fn a_single_connection_has_its_place_in_both_ways() {
+        for point in ALL.iter().filter(|point| point.connections == 1) {
+            let other = match point.placement {
+                Placement::Apart => Placement::OneCpu,
+                Placement::OneCpu => Placement::Apart,
+                Placement::Shared => panic!("{} is placed by nobody", point.name()),
+            };
+            let is_other =
+                |of: &&Point| Point { placement: other, quick: of.quick, ..*point } == **of;
+            assert_eq!(ALL.iter().filter(is_other).count(), 1, "{}", point.name());
+        }
+    }
+
+    #[test]
+    fn the_ends_are_apart_where_there_are_two_cpus() {
+        let of = |placement: Placement, allowed: &[u32]| {
+            placement.cpus(allowed).map(|cpus| (cpus.client, cpus.server))
+        };
+        assert_eq!(of(Placement::Apart, &[0, 1]), Some((Some(0), Some(1))));
+        assert_eq!(of(Placement::Apart, &[2, 3, 6, 7]), Some((Some(2), Some(6))));
+        assert_eq!(of(Placement::Apart, &[5]), None);
+        assert_eq!(of(Placement::OneCpu, &[5, 6]), Some((Some(5), Some(5))));
+        assert_eq!(of(Placement::Shared, &[5]), Some((None, None)));
+    }
+
+    #[test]
+    fn the_quick_matrix_has_each_kind_that_is_compared() {
         let kinds = |quick: bool| -> BTreeSet<Kind> {
             ALL.iter().filter(|point| point.quick || !quick).map(|point| point.kind).collect()
         };
-        assert_eq!(kinds(true), kinds(false));
+        let shown_only = BTreeSet::from([Kind::Http]);
+        assert_eq!(kinds(true), &kinds(false) - &shown_only);
     }
 }

@@ -9,7 +9,7 @@ use wirecost_linux::clock::{Monotonic, sleep};
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_linux::{net_dev, process, process_time};
 use wirecost_model::clock::{Clock, Nanos, seconds};
-use wirecost_model::observe::{ObserveRequest, Part, ProbeStatus};
+use wirecost_model::observe::{CpuSection, ObserveRequest, Part, ProbeStatus};
 use wirecost_observe::Observer;
 
 use super::point::{Kind, Point};
@@ -18,6 +18,8 @@ use super::point::{Kind, Point};
 /// the Ethernet header was taken off:
 /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/loopback.c#L67>.
 const TCP_HEADERS: u64 = 20 + 32;
+/// The same of a message of datagrams, which passes `lo` in one piece however many it is cut into.
+const UDP_HEADERS: u64 = 20 + 8;
 
 /// Counters of this namespace.
 #[derive(Debug, Clone)]
@@ -52,11 +54,17 @@ impl Counters {
         let time = seconds(self.at.saturating_sub(before.at)).max(f64::MIN_POSITIVE);
         let grown = |name: &str| self.protocols.since(&before.protocols, name).unwrap_or(0) as f64;
         let packets = self.packets.saturating_sub(before.packets);
-        let payload = self.bytes.saturating_sub(before.bytes).saturating_sub(packets * TCP_HEADERS);
+        let bytes = self.bytes.saturating_sub(before.bytes);
+        let without = |headers: u64| bytes.saturating_sub(packets * headers) as f64 / time;
+        // The kernel counts as one what the receiver lets it join, among those that were received
+        // and those that were dropped alike; so these tell the part, and `lo` how much it is of.
+        let received = grown("Udp.InDatagrams");
+        let dropped = grown("Udp.InErrors") + grown("Udp.NoPorts");
+        let part = received / (received + dropped).max(1.0);
         Traffic {
-            payload: payload as f64 / time,
+            payload: without(TCP_HEADERS),
             opened: grown("Tcp.PassiveOpens") / time,
-            datagrams: grown("Udp.InDatagrams") / time,
+            in_datagrams: without(UDP_HEADERS) * part,
         }
     }
 }
@@ -68,8 +76,8 @@ pub(crate) struct Traffic {
     payload: f64,
     /// Connections accepted.
     opened: f64,
-    /// Datagrams that somebody received.
-    datagrams: f64,
+    /// Bytes of datagrams that somebody received, without headers.
+    in_datagrams: f64,
 }
 
 impl Traffic {
@@ -79,7 +87,7 @@ impl Traffic {
             Kind::Stream | Kind::Http => self.payload,
             Kind::Rr => self.payload / (2.0 * f64::from(point.size)),
             Kind::Crr => self.opened,
-            Kind::Udp => self.datagrams * f64::from(point.size),
+            Kind::Udp => self.in_datagrams,
         }
     }
 }
@@ -166,10 +174,7 @@ impl Ruler {
         let hertz = cpu.and_then(|cpu| cpu.tsc_hz);
         // Of one CPU each, in both.
         let length = seconds(end.at.saturating_sub(begin.at)).max(f64::MIN_POSITIVE);
-        let traced = cpu.filter(|cpu| cpu.source == "bpf").map(|cpu| {
-            let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
-            (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE)
-        });
+        let traced = cpu.and_then(busy_cpus);
         let units = if point.is_bulk() { merit / 1024.0 } else { merit };
         let cost = |busy: f64| hertz.filter(|_| units > 0.0).map(|hertz| busy * hertz / units);
         Ok(Seen {
@@ -180,6 +185,12 @@ impl Ruler {
             steady: halves.0.min(halves.1) / halves.0.max(halves.1).max(f64::MIN_POSITIVE),
         })
     }
+}
+
+/// CPUs that were not halted; none where that was not traced.
+pub(crate) fn busy_cpus(cpu: &CpuSection) -> Option<f64> {
+    let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
+    (cpu.source == "bpf").then(|| (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE))
 }
 
 /// Both ends are whatever this process has started.
@@ -208,14 +219,23 @@ fn clocks(before: &std::collections::BTreeMap<u32, Nanos>) -> Clocks {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use wirecost_linux::datagrams::{Calls, allow_joining};
 
     use super::*;
+    use crate::peers::point::Placement;
 
     #[test]
     fn payload_is_bytes_without_headers() {
-        let point = |kind, size| Point { kind, connections: 1, size, quick: false };
-        let traffic = Traffic { payload: 12_800.0, opened: 7.0, datagrams: 3.0 };
+        let point = |kind, size| Point {
+            kind,
+            connections: 1,
+            size,
+            placement: Placement::Shared,
+            quick: false,
+        };
+        let traffic = Traffic { payload: 12_800.0, opened: 7.0, in_datagrams: 4200.0 };
         assert_eq!(traffic.merit(&point(Kind::Stream, 1024)), 12_800.0);
         assert_eq!(traffic.merit(&point(Kind::Rr, 64)), 100.0);
         assert_eq!(traffic.merit(&point(Kind::Crr, 64)), 7.0);
@@ -230,7 +250,7 @@ mod tests {
             return;
         }
         // Whoever else uses loopback would be counted too.
-        crate::peers::enter_own_namespace().unwrap();
+        crate::namespace::enter_own_namespace().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut to, _) = listener.accept().unwrap();
@@ -247,5 +267,49 @@ mod tests {
         assert_eq!((traffic.payload * length).round() as usize, BYTES + 2 * 8);
         assert_eq!((traffic.opened * length).round(), 1.0);
         assert_eq!(after.open_ends() - before.open_ends(), 2);
+    }
+
+    #[test]
+    fn joined_datagrams_count_as_what_they_hold() {
+        const MESSAGES: u64 = 100;
+        const DATAGRAMS: u64 = 40;
+        const SIZE: u64 = 1000;
+        let test = "ruler::joined_datagrams_count_as_what_they_hold";
+        if wirecost_linux::privilege::skip_without_namespaces(test) {
+            return;
+        }
+        crate::namespace::enter_own_namespace().unwrap();
+        for joins in [false, true] {
+            let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+            to.set_nonblocking(true).unwrap();
+            if joins {
+                allow_joining(&to).unwrap();
+            }
+            let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+            from.connect(to.local_addr().unwrap()).unwrap();
+            let before = Counters::read().unwrap();
+            let message = vec![1; (DATAGRAMS * SIZE) as usize];
+            for _ in 0..MESSAGES {
+                let lengths = std::iter::once(message.len());
+                Calls::default().send(&from, &message, lengths, Some(SIZE as u16)).unwrap();
+            }
+            // More than the receiver has a buffer for: some are dropped.
+            let mut received = 0;
+            let counted = MESSAGES * if joins { 1 } else { DATAGRAMS };
+            let after = loop {
+                while let Ok(length) = to.recv(&mut [0; 1 << 16]) {
+                    received += length;
+                }
+                let now = Counters::read().unwrap();
+                let since = |name: &str| now.protocols.since(&before.protocols, name).unwrap();
+                if since("Udp.InDatagrams") + since("Udp.InErrors") == counted {
+                    break now;
+                }
+            };
+            let length = seconds(after.at - before.at);
+            let measured = after.since(&before).in_datagrams * length;
+            assert_eq!(measured.round() as usize, received, "{joins}");
+            assert!((received as u64) < MESSAGES * DATAGRAMS * SIZE, "none was dropped");
+        }
     }
 }

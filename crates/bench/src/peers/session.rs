@@ -23,7 +23,7 @@ const MOVING: u64 = 100;
 pub(crate) struct Sample {
     pub(crate) seen: Seen,
     /// Seconds from the start of the client to when all connections were open; none where they
-    /// come and go.
+    /// come and go, and of a single one, which many programs open beside one that controls.
     pub(crate) set_up: Option<f64>,
     pub(crate) own: Own,
 }
@@ -75,7 +75,7 @@ pub(crate) fn measure(
         let connected = || Counters::read().is_ok_and(|now| now.open_ends() >= wanted);
         client.until(deadline, "before all were connected", connected)?;
     }
-    let set_up = connections.map(|_| seconds(Monotonic.now() - started));
+    let set_up = connections.filter(|n| *n > 1).map(|_| seconds(Monotonic.now() - started));
     client.until(deadline, "before its traffic began", || {
         Counters::read().is_ok_and(|now| now.packets > before.packets + MOVING)
     })?;
@@ -83,6 +83,8 @@ pub(crate) fn measure(
     ruler.attach();
     sleep((begun + LEAD).saturating_sub(Monotonic.now()));
     let seen = ruler.look(point, window, || client.ended().is_none())?;
+    client.is_in_place()?;
+    server.as_ref().map_or(Ok(()), Running::is_in_place)?;
     let time = Nanos::from(ask.seconds_from_start()) * SECOND;
     let written = client.finish(Monotonic.now() + time + LIMIT + connecting)?;
     drop(server);

@@ -229,6 +229,7 @@ impl Row {
         match self.series.part {
             Part::OtherServer => said.push("other server".to_owned()),
             Part::Reference => said.push("a thread for each connection".to_owned()),
+            Part::Joined => said.push("joined writes".to_owned()),
             Part::Ours | Part::Peer => {}
         }
         let failures = self.series.samples.iter().filter(|sample| sample.is_none()).count();
@@ -265,8 +266,12 @@ fn write_claim(out: &mut String, point: &Point, claim: &Claim) -> std::fmt::Resu
 fn ratio_text(ratio: Option<&Median>) -> (String, String) {
     ratio.map_or_else(
         || ("-".to_owned(), "fewer than 6 rounds".to_owned()),
-        |of| (format!("{:.3}", of.value), format!("{:.3} to {:.3}", of.low, of.high)),
+        |of| (format!("{:.3}", of.value), interval_text(of)),
     )
+}
+
+pub(crate) fn interval_text(of: &Median) -> String {
+    format!("{:.3} to {:.3}", of.low, of.high)
 }
 
 fn merit_text(point: &Point, merit: f64) -> String {
@@ -289,6 +294,6 @@ fn text_of(plan: &Plan) -> String {
 }
 
 /// What may stand in a cell of a table.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "/").replace(['\n', '\r'], " ")
 }

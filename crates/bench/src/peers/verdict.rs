@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::contender::Part;
 use super::point::{Kind, Point};
 use super::session::Sample;
-use crate::paired::{Median, median};
+use crate::paired::{Median, median, ratios};
 
 /// A contender's runs at a point, by round; none where one failed.
 #[derive(Debug, Clone)]
@@ -168,6 +168,9 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
             claims.push(of(ours, &reference, label, Measure::SetUp, Target::AtMost(1.0 / 1.5)));
         }
     }
+    for ours in ran(all, Part::Joined) {
+        claims.push(of(ours, rivals, label, Measure::Speed, Target::AtLeast(2.0)));
+    }
     // The stand-in has to be a fair one.
     let like = peers.iter().find(|series| series.name == "iperf");
     if let (Some(&threads), Some(&iperf), Kind::Stream) = (reference.first(), like, point.kind) {
@@ -210,29 +213,35 @@ fn against_best(
     others: &[&Series],
     measure: Measure,
 ) -> (Option<Median>, Option<String>) {
-    let mut ratios = Vec::new();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
+    let (mut own, mut bests) = (Vec::new(), Vec::new());
     for (round, sample) in ours.samples.iter().enumerate() {
-        let Some(own) = sample.as_ref().and_then(|sample| measure.of(sample)) else { continue };
+        own.push(sample.as_ref().and_then(|sample| measure.of(sample)));
         let values = others.iter().filter_map(|series| {
             let value = measure.of(series.samples.get(round)?.as_ref()?)?;
             Some((value, series.name.as_str()))
         });
         let best = values.reduce(|a, b| if measure.better(b.0, a.0) { b } else { a });
-        if let Some((best, name)) = best.filter(|(best, _)| *best > 0.0) {
-            ratios.push(own / best);
+        bests.push(best.map(|(value, _)| value));
+        if let Some((_, name)) = best {
             *wins.entry(name).or_default() += 1;
         }
     }
     let most = wins.into_iter().max_by_key(|(_, count)| *count);
-    (median(&ratios), most.map(|(name, _)| name.to_owned()))
+    (median(&ratios(&own, &bests)), most.map(|(name, _)| name.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::peers::contender::Own;
+    use crate::peers::point::Placement;
     use crate::peers::ruler::Seen;
+
+    fn stream(connections: u32) -> Point {
+        let placement = if connections == 1 { Placement::Apart } else { Placement::Shared };
+        Point { kind: Kind::Stream, connections, size: 1024, placement, quick: true }
+    }
 
     fn series(name: &str, part: Part, merits: &[f64]) -> Series {
         let sample = |merit: &f64| {
@@ -292,7 +301,7 @@ mod tests {
 
     #[test]
     fn without_a_peer_the_threads_stand_in() {
-        let point = Point { kind: Kind::Stream, connections: 6000, size: 1024, quick: true };
+        let point = stream(6000);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),
             series("wirecost threads", Part::Reference, &[10.0; 8]),
@@ -314,8 +323,34 @@ mod tests {
     }
 
     #[test]
+    fn joined_datagrams_are_to_be_twice_as_many() {
+        let placement = Placement::Apart;
+        let point = Point { kind: Kind::Udp, connections: 1, size: 1400, placement, quick: true };
+        let all = [
+            series("wirecost epoll", Part::Ours, &[10.0; 8]),
+            series("wirecost epoll, gso", Part::Joined, &[30.0; 8]),
+            series("wirecost epoll, batch", Part::Joined, &[19.0; 8]),
+            series("iperf3", Part::Peer, &[10.0; 8]),
+        ];
+        let claims = claims(&point, &all);
+        let said: Vec<(&str, Target, Verdict)> = claims
+            .iter()
+            .map(|c| (c.who.as_str(), c.target, c.target.verdict(c.ratio.as_ref())))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("wirecost epoll", Target::NotBelow(1.0), Verdict::Met),
+                ("wirecost epoll, gso", Target::AtLeast(2.0), Verdict::Met),
+                ("wirecost epoll, batch", Target::AtLeast(2.0), Verdict::Missed),
+            ]
+        );
+        assert!(claims.iter().all(|claim| claim.against.contains("iperf3")), "{claims:?}");
+    }
+
+    #[test]
     fn threads_are_held_against_iperf() {
-        let point = Point { kind: Kind::Stream, connections: 32, size: 1024, quick: true };
+        let point = stream(32);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),
             series("wirecost threads", Part::Reference, &[9.0; 8]),

@@ -128,8 +128,15 @@ fn configuration(directory: &str, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers::point::Placement;
 
-    const POINT: Point = Point { kind: Kind::Http, connections: 32, size: 65536, quick: true };
+    const POINT: Point = Point {
+        kind: Kind::Http,
+        connections: 32,
+        size: 65536,
+        placement: Placement::Shared,
+        quick: true,
+    };
 
     #[test]
     fn requests_are_counted_as_bytes_of_files() {

@@ -1,22 +1,56 @@
 //! wirecost itself, called as a user would.
 
+use wirecost_linux::datagrams::MOST_SEGMENTS;
 use wirecost_model::plan::EngineKind;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
-use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Refusal};
-use crate::peers::point::{Kind, Point};
+use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Port, Refusal};
+use crate::peers::point::{Kind, Placement, Point};
 
 /// One of its engines.
 #[derive(Debug)]
 pub(crate) struct Wirecost {
     engine: EngineKind,
+    joins: Option<Joins>,
     name: String,
+}
+
+/// How several datagrams go in one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// One message that the kernel cuts apart as late as it can, and hands to the receiver uncut.
+    Gso,
+    /// Messages of their own.
+    Batch,
+}
+
+impl Joins {
+    fn options(self, size: u32) -> String {
+        match self {
+            // As many as the kernel cuts, and as fit into a message over IPv4.
+            Joins::Gso => {
+                let datagrams = (65_507 / u64::from(size.max(1))).clamp(1, MOST_SEGMENTS);
+                format!("options=gso={datagrams} gro")
+            }
+            Joins::Batch => format!("options=batch={MOST_SEGMENTS}"),
+        }
+    }
 }
 
 impl Wirecost {
     pub(crate) fn new(engine: EngineKind) -> Self {
-        Self { engine, name: format!("wirecost {}", engine.name()) }
+        Self { engine, joins: None, name: format!("wirecost {}", engine.name()) }
+    }
+
+    /// The default engine with calls that send and receive more than one datagram.
+    pub(crate) fn joined(joins: Joins) -> Self {
+        let how = match joins {
+            Joins::Gso => "gso",
+            Joins::Batch => "batch",
+        };
+        let name = format!("wirecost epoll, {how}");
+        Self { engine: EngineKind::Epoll, joins: Some(joins), name }
     }
 }
 
@@ -26,9 +60,10 @@ impl Contender for Wirecost {
     }
 
     fn part(&self) -> Part {
-        match self.engine {
-            EngineKind::Threads => Part::Reference,
-            _ => Part::Ours,
+        match (self.joins, self.engine) {
+            (Some(_), _) => Part::Joined,
+            (None, EngineKind::Threads) => Part::Reference,
+            (None, _) => Part::Ours,
         }
     }
 
@@ -42,7 +77,10 @@ impl Contender for Wirecost {
     }
 
     fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
-        let Point { kind, connections, size, .. } = ask.point;
+        let Point { kind, connections, size, placement, .. } = ask.point;
+        if self.joins.is_some() && kind != Kind::Udp {
+            return Err(Refusal::NoSuchTest);
+        }
         let profile = match kind {
             Kind::Stream => format!("@stream --var size={size}"),
             Kind::Rr => format!("@rr --var request={size} --var response={size}"),
@@ -56,7 +94,19 @@ impl Contender for Wirecost {
             self.engine.name(),
             ask.seconds
         );
-        Ok(Plan { server: None, client: line(ask.wirecost, &words) })
+        let mut client = line(ask.wirecost, &words);
+        if let Some(joins) = self.joins {
+            client.args.extend(["--var".to_owned(), joins.options(size)]);
+        }
+        if placement == Placement::Shared {
+            return Ok(Plan { server: None, client });
+        }
+        // With an agent for the other end each can be given its CPU, whatever the engine does with
+        // those that it has.
+        let port = ask.port;
+        let agent = line(ask.wirecost, &format!("agent --listen 127.0.0.1:{port}"));
+        client.args.extend(["--host".to_owned(), format!("peer=127.0.0.1:{port}")]);
+        Ok(Plan { server: Some((agent, Port::Tcp(port))), client })
     }
 
     fn own(&self, point: &Point, written: &str) -> Result<Own, String> {

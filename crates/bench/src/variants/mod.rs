@@ -1,0 +1,263 @@
+//! `variants`: one profile in several settings, in turn. docs/bench.md tells what is compared.
+
+mod table;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos, SECOND};
+use wirecost_model::run::Run;
+
+use crate::namespace::enter_own_namespace;
+use crate::order::Order;
+use crate::peers::contender::{Line, Plan};
+use crate::peers::contenders::wirecost;
+use crate::peers::{machine, ruler, say, session, tell};
+use crate::program::Program;
+use table::Table;
+
+/// Time before the window, milliseconds.
+const RAMP: u32 = 500;
+/// What the other phases of a profile may take together.
+const OTHER_PHASES: Nanos = 60 * SECOND;
+
+/// One profile in several settings, interleaved: throughput or transactions, CPU time and latency of
+/// each, and their ratios to the first.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Variants {
+    /// A file, or a built-in profile of `wirecost list`.
+    #[arg(value_name = "PROFILE|@BUILTIN")]
+    profile: String,
+
+    /// A setting and the arguments of `wirecost run` that make it, as a shell reads them; at least two,
+    /// of which the first is the base.
+    #[arg(long = "variant", value_name = "NAME='ARGS'", required = true, value_parser = parse)]
+    variants: Vec<Variant>,
+
+    /// Arguments of `wirecost run` that all have.
+    #[arg(last = true, value_name = "ARGS")]
+    common: Vec<String>,
+
+    /// Rounds: in each, every variant has its turn. Fewer than six have no interval.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Length of a window, seconds.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    window: u32,
+
+    /// Seed of the order.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Keep the tables in this file too, as Markdown.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    program: Program,
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Variant {
+    name: String,
+    args: Vec<String>,
+}
+
+fn parse(text: &str) -> Result<Variant, String> {
+    let (name, args) = text.split_once('=').ok_or("it has no `=` after its name")?;
+    let name = name.trim();
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let args = shlex::split(args).ok_or("a quotation mark has no other")?;
+    Ok(Variant { name: name.to_owned(), args })
+}
+
+/// What one run came to, a second of its window.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Sample {
+    /// Bytes of payload, received.
+    payload: f64,
+    transactions: f64,
+    /// Whether all payload goes the same way.
+    one_way: bool,
+    /// CPUs that were not halted, traced; of all machines of the run.
+    busy: Option<f64>,
+    /// Cycles of the TSC in a second of a CPU.
+    hertz: Option<f64>,
+    /// Microseconds.
+    p50: Option<f64>,
+    p99: Option<f64>,
+    warnings: Vec<String>,
+}
+
+impl Sample {
+    fn of(run: &Run) -> Self {
+        let rates = run.throughput.as_ref();
+        let observed = || run.observe.iter().flat_map(|observe| &observe.hosts);
+        let cpus = || observed().filter_map(|host| host.cpu.as_ref());
+        let busy: Option<Vec<f64>> = cpus().map(ruler::busy_cpus).collect();
+        Self {
+            payload: rates.map_or(0.0, |rates| rates.bits_per_second / 8.0),
+            transactions: run.transactions.as_ref().map_or(0.0, |done| done.per_second),
+            one_way: rates.is_some_and(|rates| (rates.tx_bytes == 0) != (rates.rx_bytes == 0)),
+            busy: busy
+                .filter(|of_hosts| !of_hosts.is_empty())
+                .map(|of_hosts| of_hosts.iter().sum()),
+            hertz: cpus().find_map(|cpu| cpu.tsc_hz),
+            p50: run.latency_us.as_ref().map(|latency| latency.p50),
+            p99: run.latency_us.as_ref().map(|latency| latency.p99),
+            warnings: run.warnings.iter().map(|warning| warning.code.clone()).collect(),
+        }
+    }
+}
+
+/// A variant's runs, by round; none where one failed.
+#[derive(Debug, Clone)]
+struct Series {
+    name: String,
+    line: String,
+    samples: Vec<Option<Sample>>,
+    /// The last message of a run that failed.
+    failed: Option<String>,
+}
+
+/// Who has failed so often and never run is left out of the rounds that follow.
+const GIVEN_UP: usize = 2;
+
+impl Series {
+    fn is_given_up(&self) -> bool {
+        self.samples.len() >= GIVEN_UP && self.samples.iter().all(Option::is_none)
+    }
+}
+
+impl Variants {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
+        let told = |error: io::Error| error.to_string();
+        if self.variants.len() < 2 {
+            return Err("there is nothing to compare: name two variants at least".to_owned());
+        }
+        let names = || self.variants.iter().map(|variant| variant.name.as_str());
+        if let Some(twice) = names().find(|name| names().filter(|other| other == name).count() > 1)
+        {
+            return Err(format!("two variants are called {twice}"));
+        }
+        let wirecost = self.program.find()?;
+        let mut notes = Vec::new();
+        // Agents elsewhere are not to be reached from there.
+        if !self.has_hosts_elsewhere()
+            && let Err(error) = enter_own_namespace()
+        {
+            notes.push(format!("not in a network namespace of its own ({error})"));
+        }
+        if self.rounds < 6 {
+            notes.push(format!("{} rounds: an interval takes six", self.rounds));
+        }
+        let series = self.go_round(&wirecost)?;
+        let mut facts = machine();
+        facts.push(("measured".to_owned(), self.measured()));
+        let table = Table { facts, notes, series };
+        let markdown = table.markdown();
+        out.write_all(markdown.as_bytes()).map_err(told)?;
+        if let Some(path) = &self.out {
+            fs::write(path, &markdown).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        match table.series.iter().find(|series| series.samples.iter().all(Option::is_none)) {
+            None => Ok(()),
+            Some(series) => Err(format!(
+                "{} never ran: {}",
+                series.name,
+                series.failed.as_deref().unwrap_or("no round")
+            )),
+        }
+    }
+
+    fn has_hosts_elsewhere(&self) -> bool {
+        let is_host = |arg: &String| arg == "--host" || arg.starts_with("--host=");
+        self.common.iter().chain(self.variants.iter().flat_map(|v| &v.args)).any(is_host)
+    }
+
+    fn measured(&self) -> String {
+        format!("{} rounds, windows of {} s, seed {}", self.rounds, self.window, self.seed)
+    }
+
+    fn go_round(&self, wirecost: &Path) -> Result<Vec<Series>, String> {
+        let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let begun = Monotonic.now();
+        let lines: Vec<Line> = self.variants.iter().map(|v| self.line(wirecost, v)).collect();
+        let mut all: Vec<Series> = (self.variants.iter().zip(&lines))
+            .map(|(variant, line)| Series {
+                name: variant.name.clone(),
+                line: line.to_string(),
+                samples: Vec::new(),
+                failed: None,
+            })
+            .collect();
+        let mut order = Order::of(self.seed);
+        for round in 0..self.rounds {
+            let mut turns: Vec<usize> = (0..all.len()).collect();
+            order.shuffle(&mut turns);
+            for turn in turns {
+                if all[turn].is_given_up() {
+                    continue;
+                }
+                let plan = Plan { server: None, client: lines[turn].clone() };
+                let time = Nanos::from(self.window) * SECOND + OTHER_PHASES;
+                let sample = session::run(&plan, scratch.path(), time)
+                    .and_then(|written| Ok(Sample::of(&wirecost::read(&written)?)));
+                let series = &mut all[turn];
+                if let Err(why) = &sample {
+                    say(&format!("{}: {why}", series.name));
+                    series.failed = Some(why.clone());
+                }
+                series.samples.push(sample.ok());
+            }
+            tell(&format!("round {} of {}", round + 1, self.rounds), begun);
+        }
+        Ok(all)
+    }
+
+    /// As a user would call it, with the probe that traces CPU time.
+    fn line(&self, wirecost: &Path, variant: &Variant) -> Line {
+        let ours =
+            format!("--ramp {RAMP}ms --duration {}s --observe cpu --quiet --json -", self.window);
+        let mut args = vec!["run".to_owned(), self.profile.clone()];
+        args.extend(self.common.iter().chain(&variant.args).cloned());
+        args.extend(ours.split(' ').map(str::to_owned));
+        Line { program: wirecost.display().to_string(), args, cpu: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_a_name_and_words_of_a_shell() {
+        let variant =
+            parse("single reads=--var options='single_reads nodelay' --workers 1").unwrap();
+        assert_eq!(variant.name, "single reads");
+        assert_eq!(variant.args, ["--var", "options=single_reads nodelay", "--workers", "1"]);
+        assert_eq!(parse("base=").unwrap().args, [""; 0]);
+        assert!(parse("base").unwrap_err().contains("`=`"));
+        assert!(parse("=--workers 1").unwrap_err().contains("name"));
+        assert!(parse("base=--var 'x").unwrap_err().contains("quotation"));
+    }
+
+    #[test]
+    fn who_has_never_run_is_left_out() {
+        let of = |samples: Vec<Option<Sample>>| Series {
+            name: String::new(),
+            line: String::new(),
+            samples,
+            failed: None,
+        };
+        assert!(of(vec![None, None]).is_given_up());
+        assert!(!of(vec![None]).is_given_up());
+        assert!(!of(vec![None, Some(Sample::default()), None]).is_given_up());
+    }
+}
