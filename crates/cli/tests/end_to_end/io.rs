@@ -332,13 +332,17 @@ fn a_variable_switches_options_of_built_ins() {
 
 #[test]
 fn a_file_system_without_o_direct_is_named() {
-    // A file of the kernel's own that has a size.
-    let file = "dir=/sys/kernel/mm/transparent_hugepage/enabled";
+    // A file of the kernel's own that has its true size.
+    let file = "dir=/sys/kernel/notes";
     let flowop = format!("<flowop type=\"sendfile\" options=\"{file} o_direct\"/>");
     let finished = program("epoll", &profile("tcp", "", &flowop)).finish();
     assert_ne!(finished.code, 0, "{finished}");
     let said = finished.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("does not take O_DIRECT"), "{finished}");
+    assert!(said.contains(" 5:1: sendfile of /sys/"), "{finished}");
+    // TLS reads the file as ever.
+    let document = good(&program("epoll", &profile("tls", "", &flowop)).finish());
+    assert!(document.has_warning("profile"), "{:#}", document.value());
 
     let finished = program("epoll", &writes("sink=/no/such/place")).finish();
     assert_ne!(finished.code, 0, "{finished}");

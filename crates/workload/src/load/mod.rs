@@ -647,6 +647,7 @@ impl Files {
         let mut paths: HashMap<String, Vec<PathBuf>> = HashMap::new();
         let mut sizes = Vec::new();
         for group in &plan.program.groups {
+            let protocols = step::connection_protocols(group);
             for (number, phase) in group.phases.iter().enumerate() {
                 for act in phase.iter().flat_map(|phase| &phase.acts) {
                     if act.kind != "sendfile" {
@@ -656,14 +657,15 @@ impl Files {
                         LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
                     })?;
                     let mut found = Vec::new();
-                    walk(PathBuf::from(&dir), &mut found)
-                        .map_err(LoadError::system(format!("sendfile of {dir}")))?;
+                    let here = || LoadError::system(format!("{}: sendfile of {dir}", act.at));
+                    walk(PathBuf::from(&dir), &mut found).map_err(here())?;
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-                    if act.options.io.o_direct {
+                    let protocol = protocols.get(&act.options.conn.first).copied();
+                    if act.options.io.o_direct && calls::has("o_direct", protocol) {
                         for (path, _) in &found {
-                            open_source(path, true).map_err(LoadError::system("sendfile"))?;
+                            open_source(path, true).map_err(here())?;
                         }
                     }
                     if found.is_empty() {
