@@ -17,6 +17,7 @@
 //! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
 
 mod link;
+mod napi;
 mod pool;
 mod support;
 
@@ -215,6 +216,16 @@ impl<S: AsFd> Ring<S> {
             hungry: VecDeque::new(),
             reaped: Vec::new(),
         })
+    }
+
+    /// Lets waits of the ring look for packets at the devices of its sockets themselves, for so many
+    /// microseconds (IORING_REGISTER_NAPI, since Linux 6.9); they do not look at what a socket is set
+    /// to. Returns for how many they did so far.
+    ///
+    /// # Errors
+    /// Those of io_uring_register(2): `EINVAL` before 6.9.
+    pub fn busy_poll(&self, microseconds: u32) -> io::Result<u32> {
+        napi::register(&self.uring, microseconds)
     }
 
     /// Lets the ring send from these bytes without copying them.
