@@ -237,8 +237,11 @@ impl Net for RingNet {
             return self.sockets.send_zerocopy(socket, bytes, copied);
         }
         // What changes goes alone; the ring would copy the rest with it.
+        if copied == bytes.len() {
+            return self.ring.send(key, bytes);
+        }
         if copied > 0 {
-            return self.ring.send(key, &bytes[..copied]);
+            return self.ring.send_first(key, &bytes[..copied]);
         }
         if *refused {
             let sent = self.ring.send(key, bytes)?;
@@ -251,7 +254,10 @@ impl Net for RingNet {
                 self.sockets.io.zerocopy_calls += 1;
                 Ok(sent)
             }
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {
+            // The second where the limit of locked memory is reached.
+            Err(error)
+                if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
+            {
                 self.ring.get_mut(key).refused = true;
                 self.ring.send(key, bytes)
             }
