@@ -256,6 +256,9 @@ impl Load {
             connects_from: Vec::new(),
             files: files.sizes.clone(),
         };
+        if plan.engine == EngineKind::IoUring {
+            warnings.extend(beside_the_ring(&plan.program));
+        }
         warnings.dedup();
         let settings = calls::settings(&plan.program);
         let load = Load {
@@ -622,6 +625,20 @@ fn protocols_of(program: &Program) -> impl Iterator<Item = (&'static dyn Protoco
     step::acts(program).filter_map(|act| {
         let protocol = protocols::find(act.options.protocol.as_deref()?)?;
         Some((protocol, &act.options))
+    })
+}
+
+/// Protocols whose bytes do not go through a ring, which a comparison of engines must not hide.
+fn beside_the_ring(program: &Program) -> impl Iterator<Item = Warning> {
+    let names: BTreeSet<_> = protocols_of(program)
+        .filter(|(protocol, _)| protocol.by_calls())
+        .map(|(protocol, _)| protocol.name())
+        .collect();
+    names.into_iter().map(|name| Warning::Fallback {
+        host: String::new(),
+        wanted: "engine io_uring".to_owned(),
+        used: format!("a system call for each read and write of {name}"),
+        reason: "the ring only tells when; compare it with epoll, whose calls they are".to_owned(),
     })
 }
 

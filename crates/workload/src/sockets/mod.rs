@@ -196,10 +196,9 @@ impl Socket {
         matches!(self.state, State::Open)
     }
 
-    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
-    /// or the protocol wants its calls in a way of its own.
+    /// See [`Protocol::by_calls`].
     pub(crate) fn by_calls(&self) -> bool {
-        self.protocol.is_secure() || self.protocol.polls_before_accept()
+        self.protocol.by_calls()
     }
 }
 
