@@ -198,10 +198,13 @@ fn two_observers_do_not_disturb_each_other() {
             assert!((parts - time.wall).abs() < 1e-6, "{time:?}");
         }
     }
-    // The one window is within the other.
+    // The one window is within the other. Both read the clock at each transition, one after the other, so
+    // that each transition gives or takes some nanoseconds.
     for (whole, part) in section(&outer).per_cpu.iter().zip(&section(&inner).per_cpu) {
-        assert!(part.task <= whole.task + 1e-4, "{part:?} of {whole:?}");
-        assert!(part.softirq <= whole.softirq + 1e-4, "{part:?} of {whole:?}");
+        assert!(part.wall < whole.wall, "{part:?} of {whole:?}");
+        let apart = 0.02 * whole.wall;
+        assert!(part.task <= whole.task + apart, "{part:?} of {whole:?}");
+        assert!(part.softirq <= whole.softirq + apart, "{part:?} of {whole:?}");
         assert!(part.switches <= whole.switches);
     }
 }
