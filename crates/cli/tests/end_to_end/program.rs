@@ -304,9 +304,11 @@ impl Finished {
         Program { command: self.command, home: self.home, mark: self.mark }
     }
 
-    /// Whether no thread of the run had a CPU in a whole window, as happens where others want them all.
+    /// Whether a host of the run had no CPU in a whole window, as happens where others want them all: the
+    /// result says so.
     fn was_starved(&self) -> bool {
-        self.code == 4 && self.document().text("/error") == "nothing moved in the window"
+        let says = ["nothing moved in the window", "did not cut its counters at both edges"];
+        self.code == 4 && says.iter().any(|says| self.document().text("/error").contains(says))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

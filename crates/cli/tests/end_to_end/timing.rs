@@ -29,22 +29,26 @@ fn a_phase_lasts_as_long_as_it_was_asked_to() {
     }
 }
 
+/// What is due while the machine has no CPU for it comes later, or beyond the end of the window: so no
+/// more may come than was due, always, and as many, when nothing is in the way.
 #[test]
 fn a_rate_is_kept() {
+    const ATTEMPTS: u32 = 5;
     for engine in ["epoll", "io_uring", "threads"] {
-        let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
-            .args(["--interval", "100ms", "--engine", engine])
-            .file("rate.xml", &timed("iterations=\"401\" rate=\"400\""))
-            .measure();
-        // Of each of two strands: the last begins a second after the first, or has waited for a CPU, which
-        // is part of its latency.
-        assert_eq!(document.count("/transactions/count"), 802);
-        let took = document.number("/window/seconds");
-        let latest = document.number("/latency_us/max") / 1e6;
-        assert!(
-            (1.0..1.1 + latest).contains(&took),
-            "{engine}: {took} s instead of 1 s, {latest} s late"
-        );
+        let kept = (0..ATTEMPTS).any(|_| {
+            let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
+                .args(["--interval", "100ms", "--engine", engine])
+                .file("rate.xml", &timed("duration=\"1s\" rate=\"400\""))
+                .measure();
+            // Of each of two strands. What was late when the window began has its latency from when it was due.
+            let count = document.count("/transactions/count");
+            let late = document.number("/latency_us/max") / 1e6 + document.skew();
+            let most = 800.0 * (document.number("/window/seconds") + late) + 2.0;
+            assert!(count as f64 <= most, "{engine}: {count} of at most {most}");
+            let per_second = document.number("/transactions/per_second");
+            count.abs_diff(800) <= 8 && (per_second - 800.0).abs() <= 8.0
+        });
+        assert!(kept, "{engine}: not 800 a second in any of {ATTEMPTS} attempts");
     }
 }
 
