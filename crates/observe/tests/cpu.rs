@@ -101,6 +101,27 @@ fn a_known_load_is_found_on_its_cpu_and_with_its_process() {
 }
 
 #[test]
+fn the_way_into_and_out_of_a_halt_is_no_idle_time() {
+    if privilege::skip_without_tracing("the_way_into_and_out_of_a_halt_is_no_idle_time") {
+        return;
+    }
+    let cpu = first_cpu();
+    let part = Part { cpus: Some(vec![cpu]), ..of_machine() };
+    let observation = watch(part, || {
+        let sleeper = std::thread::spawn(move || {
+            thread::pin(cpu).expect("the CPU is there");
+            (0..100).for_each(|_| std::thread::sleep(Duration::from_micros(500)));
+        });
+        sleeper.join().expect("the thread ends");
+    });
+    let time = &section(&observation).per_cpu[0];
+    // Where others keep it busy it does not halt.
+    assert_eq!(time.idle > 0.0, time.idle_loop.expect("told") > 0.0, "{time:?}");
+    // The thread has come and gone each time, and somebody else in between.
+    assert!(time.switches >= Some(200), "{time:?}");
+}
+
+#[test]
 fn a_window_is_of_its_own_time_only() {
     if privilege::skip_without_tracing("a_window_is_of_its_own_time_only") {
         return;
