@@ -78,7 +78,7 @@ pub fn parse(text: &str) -> Vec<Line> {
             }
             let source = source.trim().to_owned();
             let name = match source.parse::<u32>() {
-                Ok(_) => handlers(rest).to_owned(),
+                Ok(_) => handlers(rest),
                 Err(_) => rest.trim_end().to_owned(),
             };
             Some(Line { source, counts, name })
@@ -90,7 +90,7 @@ pub fn parse(text: &str) -> Vec<Line> {
 /// it is triggered, the handlers. x86 writes `PCI-MSI 524289-edge      eth0-TxRx-0`, ARM
 /// `GICv3  30 Level     arch_timer`:
 /// <https://elixir.bootlin.com/linux/v6.12/source/kernel/irq/proc.c#L463>.
-fn handlers(text: &str) -> &str {
+fn handlers(text: &str) -> String {
     const TRIGGERS: [&str; 5] = ["edge", "level", "fasteoi", "simple", "per_cpu"];
     let mut place = 0;
     for word in text.split_inclusive(char::is_whitespace) {
@@ -98,10 +98,11 @@ fn handlers(text: &str) -> &str {
         let word = word.trim_end().to_ascii_lowercase();
         let kind = word.rsplit_once('-').map_or(word.as_str(), |(_, kind)| kind);
         if TRIGGERS.contains(&kind) {
-            return text[place..].trim();
+            return text[place..].trim().to_owned();
         }
     }
-    text.trim()
+    // Of a kind that is not known all of it, without the columns' padding.
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The driver of each interrupt that belongs to a device of the PCI bus, by number. A virtio device
@@ -206,7 +207,8 @@ mod tests {
             ),
             ("GICv3  30 Level     arch_timer", "arch_timer"),
             ("ITS-MSI 16384 Edge      nvme0q0", "nvme0q0"),
-            ("xen-dyn    -event     vif0-q0-rx", "xen-dyn    -event     vif0-q0-rx"),
+            ("xen-dyn    -event     vif0-q0-rx", "xen-dyn -event vif0-q0-rx"),
+            ("  SIGALRM      hr timer", "SIGALRM hr timer"),
             ("PCI-MSIX-0000:00:03.0   2-edge", ""),
             ("", ""),
         ] {

@@ -101,6 +101,27 @@ fn a_known_load_is_found_on_its_cpu_and_with_its_process() {
 }
 
 #[test]
+fn the_way_into_and_out_of_a_halt_is_no_idle_time() {
+    if privilege::skip_without_tracing("the_way_into_and_out_of_a_halt_is_no_idle_time") {
+        return;
+    }
+    let cpu = first_cpu();
+    let part = Part { cpus: Some(vec![cpu]), ..of_machine() };
+    let observation = watch(part, || {
+        let sleeper = std::thread::spawn(move || {
+            thread::pin(cpu).expect("the CPU is there");
+            (0..100).for_each(|_| std::thread::sleep(Duration::from_micros(500)));
+        });
+        sleeper.join().expect("the thread ends");
+    });
+    let time = &section(&observation).per_cpu[0];
+    // Where others keep it busy it does not halt.
+    assert_eq!(time.idle > 0.0, time.idle_loop.expect("told") > 0.0, "{time:?}");
+    // The thread has come and gone each time, and somebody else in between.
+    assert!(time.switches >= Some(200), "{time:?}");
+}
+
+#[test]
 fn a_window_is_of_its_own_time_only() {
     if privilege::skip_without_tracing("a_window_is_of_its_own_time_only") {
         return;
@@ -165,8 +186,10 @@ fn task_time_is_divided_as_it_was_used() {
     let found = (split.usr * split.samples as f64).round() as u64;
     // 99.9%.
     let (low, high) = proportion::wilson(found, split.samples, 3.29);
-    // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell.
-    let (low, high) = (low - 0.01, high + 0.01);
+    // The clock of the thread leaves out what a hypervisor took; a sampler cannot tell. What was not sampled
+    // may have been of either.
+    let known = (split.samples as f64 / (997.0 * section.total.task)).min(1.0);
+    let (low, high) = (low * known - 0.01, high * known + 1.0 - known + 0.01);
     assert!(low <= range.1 && range.0 <= high, "{low}..{high}, and is {range:?}");
 }
 
@@ -198,10 +221,13 @@ fn two_observers_do_not_disturb_each_other() {
             assert!((parts - time.wall).abs() < 1e-6, "{time:?}");
         }
     }
-    // The one window is within the other.
+    // The one window is within the other. Both read the clock at each transition, one after the other, so
+    // that each transition gives or takes some nanoseconds.
     for (whole, part) in section(&outer).per_cpu.iter().zip(&section(&inner).per_cpu) {
-        assert!(part.task <= whole.task + 1e-4, "{part:?} of {whole:?}");
-        assert!(part.softirq <= whole.softirq + 1e-4, "{part:?} of {whole:?}");
+        assert!(part.wall < whole.wall, "{part:?} of {whole:?}");
+        let apart = 0.02 * whole.wall;
+        assert!(part.task <= whole.task + apart, "{part:?} of {whole:?}");
+        assert!(part.softirq <= whole.softirq + apart, "{part:?} of {whole:?}");
         assert!(part.switches <= whole.switches);
     }
 }

@@ -10,8 +10,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use wirecost_linux::privilege;
 use wirecost_model::observe::{FunctionsSection, ObserveRequest, Part, ProbeStatus};
 use wirecost_observe::Observer;
@@ -35,14 +36,19 @@ fn sampled(load: impl FnOnce()) -> FunctionsSection {
     observation.parts.remove(0).functions.expect("a section")
 }
 
-/// Runs both ends until both have used so much time, or one has ended.
+/// Runs both ends until the process has used so much more time of CPUs, however long others make it wait,
+/// or one has ended.
 fn both(for_: Duration, one: impl Fn() -> bool + Sync, other: impl Fn() -> bool + Sync) {
     let over = AtomicBool::new(false);
-    let end = Instant::now() + for_;
+    let used = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    };
+    let end = used() + for_;
     let until = |step: &(dyn Fn() -> bool + Sync)| {
         let mut goes_on = true;
         while goes_on {
-            goes_on = step() && !over.load(Ordering::Relaxed) && Instant::now() < end;
+            goes_on = step() && !over.load(Ordering::Relaxed) && used() < end;
         }
         over.store(true, Ordering::Relaxed);
     };

@@ -140,10 +140,13 @@ fn differences() -> Vec<((String, u32), u64, [u64; 2])> {
             }
         }
         let total = &row.total;
-        let histogram: u64 = total.histogram_ns.as_ref().expect("a histogram").iter().sum();
-        assert_eq!(histogram, total.count);
+        let histogram = total.histogram_ns.as_ref().expect("a histogram");
+        assert_eq!(histogram.iter().sum::<u64>(), total.count);
         let (average, max) = (total.average_us.expect("timed"), total.max_us.expect("timed"));
         assert!(average <= max, "{row:?}");
+        // By powers of two, so the longest is in the last that has any.
+        let longest = (max * 1e3).round() as u64;
+        assert_eq!(histogram.len(), longest.max(1).ilog2() as usize + 1, "{row:?}");
         assert!(total.in_idle.expect("timed") <= total.seconds.expect("timed"), "{row:?}");
     }
     let unmatched = section.unmatched.expect("traced");
@@ -168,6 +171,14 @@ fn times_are_those_of_the_cpus() {
     let near = |a: f64, b: f64| (a - b).abs() <= 0.01 * a.max(b) + edges;
     assert!(near(sum(&section.softirqs), cpu.total.softirq), "{:?}", cpu.total);
     assert!(near(sum(&section.interrupts), cpu.total.irq), "{:?}", cpu.total);
+    for row in &section.softirqs {
+        let of_cpus = cpu.total.softirqs.iter().find(|softirq| softirq.vector == row.source);
+        let (traced, of_cpus) = (row.total.seconds.expect("timed"), of_cpus.expect("it").seconds);
+        assert!(near(traced, of_cpus), "{of_cpus} of {row:?}");
+        // No datagram is delivered in less.
+        let least = if row.source == "net_rx" { 1e-7 * row.total.count as f64 } else { 0.0 };
+        assert!(traced >= least && row.total.count > 0, "{row:?}");
+    }
     let in_idle =
         |rows: &[InterruptRow]| rows.iter().filter_map(|row| row.total.in_idle).sum::<f64>();
     let idle = in_idle(&section.softirqs) + in_idle(&section.interrupts);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use two_hosts::{DEVICE, Watched, World, in_three_attempts, pump};
 use wirecost_linux::clock::{self, Monotonic};
+use wirecost_linux::datagrams::Calls;
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 use wirecost_model::clock::{Clock, Nanos, SECOND};
@@ -146,6 +147,39 @@ fn datagrams_are_counted_to_the_last_one() {
         assert_eq!(received(b).bytes, 4999 * (101 + 8 + 20));
         assert_eq!(share(a, Drainer::Writer), 100.0, "{:?}", a.drained);
         assert_eq!(a.drained[0].contexts[0].context, "write");
+    });
+}
+
+/// A packet is at the cap when one segment more would be too much for the device.
+#[test]
+fn packets_at_the_cap_are_told_from_those_below() {
+    const SEGMENT: usize = 1023;
+    // 65 segments and headers are more than 64 KiB, 63 are not.
+    const FULL: (usize, u64) = (64, 7);
+    const BELOW: (usize, u64) = (62, 11);
+    if skip("packets_at_the_cap_are_told_from_those_below") {
+        return;
+    }
+    in_three_attempts(|| {
+        let world = World::new();
+        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let watched = world.observe(&["segments"], || {
+            for (segments, packets) in [FULL, BELOW] {
+                let bytes = vec![7; segments * SEGMENT];
+                for _ in 0..packets {
+                    let length = std::iter::once(bytes.len());
+                    Calls::default().send(&from, &bytes, length, Some(SEGMENT as u16)).unwrap();
+                }
+            }
+        });
+        let sent = &device(watched.of_a()).sent;
+        let segments = FULL.0 as u64 * FULL.1 + BELOW.0 as u64 * BELOW.1;
+        assert_eq!((sent.packets, sent.segments), (FULL.1 + BELOW.1, segments), "{sent:?}");
+        assert_eq!(sent.packets_at_cap, FULL.1, "{sent:?}");
+        let share = FULL.1 as f64 * 100.0 / (FULL.1 + BELOW.1) as f64;
+        assert!((sent.percent_at_cap.unwrap() - share).abs() < 1e-9, "{sent:?}");
     });
 }
 

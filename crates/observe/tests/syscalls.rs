@@ -98,6 +98,9 @@ fn every_call_is_counted_and_every_byte() {
         for row in [getppid, pread] {
             assert_eq!(row.histogram_ns.iter().sum::<u64>(), row.count);
             assert!(row.average_us > 0.0 && row.average_us <= row.max_us, "{row:?}");
+            // By powers of two, so the longest is in the last that has any.
+            let longest = (row.max_us * 1e3).round() as u64;
+            assert_eq!(row.histogram_ns.len(), longest.max(1).ilog2() as usize + 1, "{row:?}");
         }
         // A part of another process has its own table, one of all has more.
         if let Some(second) = observation.parts.get(1) {

@@ -133,7 +133,10 @@ fn loss_is_found_with_its_kinds() {
     in_three_attempts(|| {
         let world = World::new();
         world.a.send_single_segments();
-        let (mut client, mut server) = world.connect(|_| (), |_| ());
+        // A window that does not grow: an acknowledgement with a new one is no duplicate, and how soon a
+        // large buffer is read depends on who else uses the CPUs.
+        let (mut client, mut server) =
+            world.connect(|_| (), |socket| socket.set_recv_buffer_size(131_072).unwrap());
         lose_one_of(&Socket::from(server.try_clone().unwrap()), 50);
         let capture = world.a.run(|| Capture::open(world.a.address));
         let watched = world.observe(&["tcp"], || carry(&mut client, &mut server, 5_000_011));
@@ -145,10 +148,12 @@ fn loss_is_found_with_its_kinds() {
         assert!(a.retransmits.fast_segments.unwrap() > 0, "{:?}", a.retransmits);
         assert!(a.recoveries.fast.unwrap() > 0);
         assert!(section(watched.of_b()).out_of_order_packets.unwrap() > 10);
+        let missed = watched.observation.probes[0].cost.recursion_misses;
         let near = |figure: u64, captured: u64| {
+            let apart = 3 + captured / 100;
             assert!(
-                figure.abs_diff(captured) <= 3 + captured / 100,
-                "{figure} of {captured}: {seen:?}"
+                (captured.saturating_sub(apart + missed)..=captured + apart).contains(&figure),
+                "{figure} of {captured}, {missed} missed: {seen:?}"
             );
         };
         near(resent, seen.segments_resent);

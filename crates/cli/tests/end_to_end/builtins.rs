@@ -131,7 +131,7 @@ fn the_list_is_whole() {
 /// none has to be lost.
 fn makes_sense(document: &Document, known: Known) {
     let seconds = document.number("/window/seconds");
-    assert!((seconds - 0.5).abs() <= 0.1, "window of {seconds} s");
+    document.lasts(0.5);
     assert_eq!(document.text("/window/kind"), "duration");
 
     let (tx, rx) = (document.count("/throughput/tx_bytes"), document.count("/throughput/rx_bytes"));
@@ -177,7 +177,7 @@ fn makes_sense(document: &Document, known: Known) {
     close(document.sum("/intervals", "tx_bytes"), tx as f64);
     close(document.sum("/intervals", "rx_bytes"), rx as f64);
     close(document.sum("/intervals", "transactions"), transactions as f64);
-    assert!(document.list("/intervals").len() >= 4);
+    assert!(document.list("/intervals").len() >= 4 || document.has_warning("lost-intervals"));
 
     let headline: Vec<&Value> =
         document.list("/phases").iter().filter(|row| row["headline"] == true).collect();

@@ -64,6 +64,26 @@ impl Document {
         self.list(path).iter().map(|row| row[member].as_f64().expect("a number")).sum()
     }
 
+    /// Seconds by which an edge of a window may have been off, as the document itself warns; what is less
+    /// than 10 ms it does not tell.
+    pub(crate) fn skew(&self) -> f64 {
+        let warnings = self.list("/warnings").iter().filter(|w| w["code"] == "window-skew");
+        let told = warnings.map(|warning| {
+            let message = warning["message"].as_str().expect("a message");
+            let (_, rest) = message.split_once("was off by ").expect("by how much");
+            let (number, _) = rest.split_once(" ms").expect("milliseconds");
+            number.parse::<f64>().expect("a number") / 1e3
+        });
+        told.fold(0.010, f64::max)
+    }
+
+    /// The window is as long as it was asked to be, but for what the document warns of.
+    #[track_caller]
+    pub(crate) fn lasts(&self, asked: f64) {
+        let (seconds, skew) = (self.number("/window/seconds"), self.skew());
+        assert!((seconds - asked).abs() <= 2.0 * skew, "{seconds} s for {asked}, {skew} s off");
+    }
+
     pub(crate) fn has_warning(&self, code: &str) -> bool {
         self.list("/warnings").iter().any(|warning| warning["code"] == code)
     }

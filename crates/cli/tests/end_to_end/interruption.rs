@@ -7,7 +7,7 @@ use crate::program::{Program, Running, namespaces_of, processes, signal_to, unti
 use wirecost_linux::privilege::skip_without_namespaces;
 
 /// A long run whose traffic moves.
-fn under_way(arguments: &[&str]) -> Running {
+pub(crate) fn under_way(arguments: &[&str]) -> Running {
     let mut running = Program::new(["run", "@stream", "--duration", "1h", "--ramp", "0s"])
         .args(["--interval", "50ms", "--format", "uperf", "--json", "run.json"])
         .args(arguments)
@@ -17,7 +17,7 @@ fn under_way(arguments: &[&str]) -> Running {
     running
 }
 
-fn is_interrupted(running: Running) {
+pub(crate) fn is_interrupted(running: Running) {
     let finished = running.wait();
     let document = finished.document();
     assert_eq!((finished.code, document.text("/status")), (130, "interrupted"), "{finished}");

@@ -352,9 +352,10 @@ fn calls_are_as_few_as_said() {
         let row = calls.iter().find(|row| row["name"] == name);
         row.map_or(0, |row| row["count"].as_u64().expect("a count"))
     };
-    // The window of the probe and that of the counters begin and end within a call or so.
+    // The window of the probe and that of the counters do not begin and end at once. With one of the two
+    // options it would be 16 or 2.
     let (sent, traced) = (document.count("/datagrams/sent") as f64, count("sendmmsg") as f64);
-    assert!((sent / traced / 32.0 - 1.0).abs() < 0.1, "{sent} datagrams, {traced} calls");
+    assert!((24.0..48.0).contains(&(sent / traced)), "{sent} datagrams, {traced} calls");
 }
 
 #[test]

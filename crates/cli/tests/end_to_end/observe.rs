@@ -1,9 +1,13 @@
 //! What is watched while traffic runs, by `wirecost run` and by `wirecost observe`.
 
+use std::time::Instant;
+
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 
 use crate::document::Document;
+use crate::interruption::{is_interrupted, under_way};
 use crate::program::{Finished, Program, is_a_source_of_cycles};
 
 fn named<'a>(document: &'a Document, list: &str, name: &str) -> &'a Value {
@@ -23,6 +27,7 @@ fn the_parts_of_cpu_time_add_up() {
     if skip_without_tracing("the_parts_of_cpu_time_add_up") {
         return;
     }
+    let began = Instant::now();
     let document = Program::short_run("@stream", &[]).measure();
     assert_eq!(named(&document, "/observe/probes", "cpu")["status"], "ready");
     let host = document.at("/observe/hosts/0");
@@ -33,8 +38,9 @@ fn the_parts_of_cpu_time_add_up() {
         let parts = ["idle", "idle_loop", "task", "irq", "softirq"].map(|part| number(&cpu[part]));
         let wall = number(&cpu["wall"]);
         assert!((parts.iter().sum::<f64>() - wall).abs() < 1e-3 * wall, "{cpu:#}");
-        // Each CPU is told the edges on its own, which another program may delay.
-        assert!((wall - seconds).abs() < 0.2 * seconds, "{wall} of {seconds}");
+        // Each CPU is told the edges on its own: of the first before, of the last after the window's.
+        let may_be = seconds - 1e-6..began.elapsed().as_secs_f64();
+        assert!(may_be.contains(&wall), "{wall} of {may_be:?}");
     }
     // Loopback delivers in softirqs.
     let net_rx = host["cpu"]["total"]["softirqs"].as_array().expect("softirqs");
@@ -49,16 +55,20 @@ fn the_parts_of_cpu_time_add_up() {
 #[test]
 fn each_result_carries_what_observing_cost() {
     let arguments = ["run", "@stream", "--duration", "2s", "--interval", "200ms", "--quiet"];
+    let began = Instant::now();
     let document = Program::new(arguments).measure();
     assert_eq!(document.text("/observe/cost/metric"), "bits_per_second");
     let cost = |name: &str| document.number(&format!("/observe/cost/{name}"));
     assert!((cost("observed") / cost("unobserved") - cost("ratio")).abs() < 1e-9);
     assert!(cost("interval/0") <= cost("ratio") && cost("ratio") <= cost("interval/1"));
-    // Two times of a tenth of the window.
-    assert!((cost("unobserved_seconds") - 0.4).abs() < 0.1, "{}", cost("unobserved_seconds"));
     // The time beside the window is not in it.
-    assert!((document.number("/window/seconds") - 2.0).abs() < 0.1);
-    assert!((document.sum("/intervals", "seconds") - 2.0).abs() < 0.1);
+    document.lasts(2.0);
+    let beside = cost("unobserved_seconds");
+    let others = began.elapsed().as_secs_f64() - document.number("/window/seconds");
+    assert!(beside > 0.0 && beside < others, "{beside} s of {others} s");
+    let (window, intervals) =
+        (document.number("/window/seconds"), document.sum("/intervals", "seconds"));
+    assert!((window - intervals).abs() < 1e-6, "{window} s, {intervals} s");
 }
 
 #[test]
@@ -69,18 +79,21 @@ fn a_phase_of_iterations_is_watched_to_its_end() {
             <transaction iterations="1">
               <flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/>
             </transaction>
-            <transaction iterations="5003">
+            <transaction iterations="20011">
               <flowop type="write" options="size=64"/>
               <flowop type="read" options="size=64"/>
             </transaction>
           </group>
         </profile>"#;
     let program = Program::new(["run", "pings.xml", "--quiet", "--observe", "cpu"]);
+    let began = Instant::now();
     let document = program.file("pings.xml", iterations).measure();
-    assert_eq!(document.count("/transactions/count"), 5003);
+    let elapsed = began.elapsed().as_secs_f64();
+    assert_eq!(document.count("/transactions/count"), 20_011);
     let (watched, window) =
         (document.number("/observe/hosts/0/seconds"), document.number("/window/seconds"));
-    assert!((watched - window).abs() < 0.1 + 0.2 * window, "{watched} of {window}");
+    // When the phase ends nobody knows beforehand, so the observer may be told late.
+    assert!(watched > 0.5 * window && watched < elapsed, "{watched} of {window} of {elapsed}");
     assert!(document.text("/observe/cost_reason").contains("too short"));
 }
 
@@ -158,8 +171,8 @@ fn the_doctor_knows_what_is_missing_without_rights() {
 
 #[test]
 fn a_host_is_observed_while_others_make_the_traffic() {
-    let load = ["run", "@stream", "--observe", "none", "--ramp", "0s", "--duration", "4s"];
-    let traffic = Program::new(load).start();
+    let traffic = under_way(&["--observe", "none"]);
+    let began = Instant::now();
     let arguments =
         ["observe", "--for", "1s", "--dev", "lo", "--json", "run.json", "--out", "kept"];
     let program = Program::new(arguments);
@@ -175,10 +188,11 @@ fn a_host_is_observed_while_others_make_the_traffic() {
     // What loopback sends it receives.
     let (rx, tx) = (document.number("/devices/0/rx_bytes"), document.number("/devices/0/tx_bytes"));
     assert!(rx > 1e6 && (rx - tx).abs() < 0.01 * tx, "{rx} received, {tx} sent");
-    assert!((document.number("/seconds") - 1.0).abs() < 0.2);
+    let (seconds, elapsed) = (document.number("/seconds"), began.elapsed().as_secs_f64());
+    assert!(seconds > 0.9 && seconds < elapsed, "{seconds} of {elapsed}");
     assert!(finished.stdout.contains("cycles/KByte"), "{finished}");
-    let traffic = traffic.wait();
-    assert_eq!(traffic.code, 0, "{traffic}");
+    traffic.signal(Signal::INT);
+    is_interrupted(traffic);
 }
 
 #[test]

@@ -3,16 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use tempfile::TempDir;
 use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::{skip, skip_without_namespaces};
 use wirecost_linux::{ktls, sysctl};
 
 use crate::document::Document;
+use crate::guest::Guest;
 use crate::program::{BINARY, Program};
 
 /// Of each of two strands: so many transactions, which move so much each way.
@@ -194,21 +192,13 @@ fn mptcp_for_each_request() {
 }
 
 /// What a kernel under `scripts/uml` did: every run's document, and its TLS counters at the end.
-struct Guest {
-    directory: TempDir,
+struct Runs {
+    guest: Guest,
 }
 
-impl Guest {
+impl Runs {
     /// Runs the exact profile on all engines. `None` where User-Mode Linux is not installed.
-    fn run(test: &str, module: &str, open: &str) -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let installed = |name: &str| std::env::split_paths(&path).any(|d| d.join(name).is_file());
-        if !["linux.uml", "modprobe", "ip"].into_iter().all(installed) {
-            skip(test, "needs packages user-mode-linux, kmod and iproute2");
-            return None;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("exact.xml"), exact(open)).unwrap();
+    fn of(test: &str, module: &str, open: &str) -> Option<Self> {
         let runs: String = ENGINES
             .map(|engine| {
                 format!(
@@ -218,31 +208,15 @@ impl Guest {
             })
             .concat();
         let script = format!("{runs}cat /proc/net/tls_stat >tls_stat 2>/dev/null; exit 0");
-        let uml = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/uml");
-        let done = Command::new(uml)
-            .arg(directory.path())
-            .args([module, "bash", "-c", &script])
-            .output()
-            .unwrap();
-        let guest = Self { directory };
-        let said = ["console", "stdout", "stderr"].map(|name| guest.read(name));
-        assert!(done.status.success(), "{}: {done:?}\n{}", done.status, said.join("\n"));
-        Some(guest)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.file(name)).unwrap_or_default()
+        let guest = Guest::run(test, module, &[("exact.xml", &exact(open))], &script)?;
+        Some(Self { guest })
     }
 
     /// Of each engine.
     fn documents(&self, protocol: &str) -> [Document; 3] {
         ENGINES.map(|engine| {
             let name = format!("{engine}.json");
-            let document = Document::valid(serde_json::from_str(&self.read(&name)).unwrap());
+            let document = Document::valid(self.guest.json(&name));
             is_exact_by(&document, engine, protocol);
             document
         })
@@ -250,7 +224,7 @@ impl Guest {
 
     /// A counter of /proc/net/tls_stat.
     fn tls(&self, name: &str) -> u64 {
-        let text = self.read("tls_stat");
+        let text = self.guest.read("tls_stat");
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
         line.trim().parse().unwrap()
     }
@@ -260,8 +234,8 @@ impl Guest {
 fn sctp_moves_what_is_sent() {
     // A window of less than two of loopback's packets makes SCTP wait for timers.
     let open = "protocol=sctp wndsz=200k sctp_nodelay sctp_rto_max=2000 sctp_out_streams=3";
-    let Some(guest) = Guest::run("sctp_moves_what_is_sent", "sctp", open) else { return };
-    for document in guest.documents("sctp") {
+    let Some(runs) = Runs::of("sctp_moves_what_is_sent", "sctp", open) else { return };
+    for document in runs.documents("sctp") {
         // TCP_INFO tells nothing of SCTP.
         assert!(document.is_null("/tcp"));
         assert_eq!(setting(&document, "wndsz.send").len(), 2);
@@ -271,10 +245,10 @@ fn sctp_moves_what_is_sent() {
 #[test]
 fn vsock_moves_what_is_sent() {
     let module = "vsock_loopback";
-    let Some(guest) = Guest::run("vsock_moves_what_is_sent", module, "protocol=vsock") else {
+    let Some(runs) = Runs::of("vsock_moves_what_is_sent", module, "protocol=vsock") else {
         return;
     };
-    for document in guest.documents("vsock") {
+    for document in runs.documents("vsock") {
         assert!(document.is_null("/tcp"));
     }
 }
@@ -282,22 +256,22 @@ fn vsock_moves_what_is_sent() {
 #[test]
 fn the_kernel_encrypts_what_ktls_is_asked_for() {
     let test = "the_kernel_encrypts_what_ktls_is_asked_for";
-    let Some(guest) = Guest::run(test, "tls", "protocol=tls ktls") else { return };
-    for document in guest.documents("tls") {
+    let Some(runs) = Runs::of(test, "tls", "protocol=tls ktls") else { return };
+    for document in runs.documents("tls") {
         let granted = |host: &str| (host.to_owned(), "send, receive".to_owned());
         assert_eq!(setting(&document, "ktls"), [granted("master"), granted("peer")]);
     }
     // Two strands, two ends each, three engines.
-    assert_eq!((guest.tls("TlsTxSw"), guest.tls("TlsRxSw")), (12, 12));
-    assert_eq!(guest.tls("TlsDecryptError"), 0);
+    assert_eq!((runs.tls("TlsTxSw"), runs.tls("TlsRxSw")), (12, 12));
+    assert_eq!(runs.tls("TlsDecryptError"), 0);
 }
 
 /// The kernel under User-Mode Linux is older than what event loops poll devices by.
 #[test]
 fn waits_that_cannot_look_at_devices_are_told() {
     let test = "waits_that_cannot_look_at_devices_are_told";
-    let Some(guest) = Guest::run(test, "tls", "protocol=tcp busy_poll=50") else { return };
-    let [epoll, io_uring, threads] = guest.documents("tcp");
+    let Some(runs) = Runs::of(test, "tls", "protocol=tcp busy_poll=50") else { return };
+    let [epoll, io_uring, threads] = runs.documents("tcp");
     for (document, waits) in [(epoll, &["0", "0"][..]), (io_uring, &["0", "0"]), (threads, &[])] {
         let of = |name| -> Vec<String> {
             setting(&document, name).into_iter().map(|(_, granted)| granted).collect()

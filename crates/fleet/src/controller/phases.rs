@@ -358,3 +358,21 @@ impl Controller<'_> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_the_window_is_a_tenth_of_it_on_either_side() {
+        let ms = |from: u64, to: u64| (from * MILLISECOND, to * MILLISECOND);
+        let of = |start: u64, from, to| beside(start * MILLISECOND, ms(from, to));
+        assert_eq!(of(5_000, 6_000, 8_000), [ms(5_700, 5_900), ms(8_100, 8_300)]);
+        // At most half a second, and at most what the ramp leaves.
+        assert_eq!(of(5_000, 9_000, 69_000), [ms(8_400, 8_900), ms(69_100, 69_600)]);
+        assert_eq!(of(5_000, 5_450, 15_450), [ms(5_200, 5_350), ms(15_550, 15_700)]);
+        // Too short to say anything.
+        assert_eq!(of(5_000, 6_000, 6_999), []);
+        assert_eq!(of(5_000, 5_399, 15_399), []);
+    }
+}

@@ -32,6 +32,10 @@ impl Files<'_> {
         parse_list(&self.text(path)?)
     }
 
+    pub(crate) fn lockdown(&self) -> Option<String> {
+        self.text("sys/kernel/security/lockdown").as_deref().and_then(chosen)
+    }
+
     pub(crate) fn kernel(&self) -> Kernel {
         Kernel {
             release: self.text("proc/sys/kernel/osrelease"),
@@ -46,7 +50,7 @@ impl Files<'_> {
                 .text("sys/kernel/mm/transparent_hugepage/enabled")
                 .as_deref()
                 .and_then(chosen),
-            lockdown: self.text("sys/kernel/security/lockdown").as_deref().and_then(chosen),
+            lockdown: self.lockdown(),
             security_modules: self
                 .text("sys/kernel/security/lsm")
                 .map(|text| text.split(',').map(ToOwned::to_owned).collect()),

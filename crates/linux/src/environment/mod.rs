@@ -76,6 +76,13 @@ pub fn virtual_machine() -> Option<bool> {
     files::is_virtual(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 
+/// What kernel lockdown keeps even from root: `none`, `integrity` or `confidentiality`
+/// (kernel_lockdown(7)). `None` where the kernel has it not, or does not show it.
+#[must_use]
+pub fn lockdown() -> Option<String> {
+    Files { root: Path::new("/") }.lockdown()
+}
+
 /// The surroundings of the calling thread: its host, its network namespace and its rights.
 #[must_use]
 pub fn read() -> Environment {

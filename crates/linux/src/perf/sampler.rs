@@ -114,6 +114,8 @@ impl AsFd for CpuSampler {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::{clock, privilege, thread};
 
@@ -151,14 +153,23 @@ mod tests {
             burn(50);
             assert_eq!(own(&mut sampler), 0);
             sampler.start().unwrap();
-            burn(500);
+            let began = Instant::now();
+            let mut found = 0;
+            for _ in 0..50 {
+                burn(10);
+                found += own(&mut sampler);
+            }
             sampler.stop().unwrap();
-            let found = own(&mut sampler);
+            found += own(&mut sampler);
+            let most = began.elapsed().as_secs_f64() * 997.0 + 1.0;
             burn(50);
             assert_eq!(own(&mut sampler), 0);
-            assert_eq!(sampler.lost(), 0);
-            // 498 of this thread, and some of others of this process.
-            assert!(found >= 400, "{found}");
+            // 498 of this thread, and some of others of this process: all that the CPU did if it did nothing
+            // else. What another program of the machine keeps from being drained in time is told as lost, and
+            // a hypervisor that takes the CPU away takes samples with it.
+            let told = found + sampler.lost();
+            assert!(told >= 250 && found > 0, "{found} of {told}");
+            assert!(found as f64 <= most, "{found} of {most}");
         })
         .join()
         .unwrap();
@@ -188,7 +199,8 @@ mod tests {
                 burn(20);
             }
             sampler.stop().unwrap();
-            assert_eq!(sampler.lost(), lost);
+            // Others may have filled it meanwhile.
+            assert!(sampler.lost() >= lost);
         })
         .join()
         .unwrap();

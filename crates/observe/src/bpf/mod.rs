@@ -9,6 +9,7 @@ use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput,
 };
+use wirecost_linux::environment::lockdown;
 use wirecost_linux::privilege::{TRACING, missing};
 use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -43,6 +44,11 @@ pub enum BpfError {
     NoBtf,
     #[error("BPF programs may not be loaded here: run as root, or with CAP_BPF and CAP_PERFMON")]
     NotPermitted,
+    #[error(
+        "kernel lockdown (confidentiality) keeps kernel memory from BPF programs: boot with \
+         lockdown=integrity or without"
+    )]
+    LockedDown,
     /// The log is what libbpf and the verifier said.
     #[error("the BPF object {object} was not loaded: {reason}{}", excerpt(log))]
     Load { object: &'static str, reason: String, log: String },
@@ -50,6 +56,26 @@ pub enum BpfError {
     Attach { program: String, reason: String },
     #[error("the BPF map {map} cannot be read: {reason}")]
     Map { map: String, reason: String },
+}
+
+/// Why an object was not loaded, by who `may` load and what lockdown there is.
+fn refused(
+    object: &'static str,
+    error: &libbpf_rs::Error,
+    log: String,
+    may: bool,
+    lockdown: Option<&str>,
+) -> BpfError {
+    // The verifier says no with the same error.
+    let denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+    // To the verifier a helper that is locked away is one that does not exist:
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/trace/bpf_trace.c#L1440
+    let locked = denied || log.contains("probe_read_kernel");
+    match lockdown {
+        _ if denied && !may => BpfError::NotPermitted,
+        Some("confidentiality") if locked => BpfError::LockedDown,
+        _ => BpfError::Load { object, reason: error.to_string(), log },
+    }
 }
 
 /// The end of the verifier's log, which says what it did not like.
@@ -116,16 +142,10 @@ impl Loaded {
         let begin = Instant::now();
         let result = Self::open_and_load(compiled, options, &btf);
         result
-            .map_err(|error| match error.kind() {
-                // The verifier says no with the same error.
-                libbpf_rs::ErrorKind::PermissionDenied if !missing(TRACING).is_empty() => {
-                    BpfError::NotPermitted
-                }
-                _ => BpfError::Load {
-                    object: compiled.name,
-                    reason: error.to_string(),
-                    log: std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner)),
-                },
+            .map_err(|error| {
+                let log = std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner));
+                let may = missing(TRACING).is_empty();
+                refused(compiled.name, &error, log, may, lockdown().as_deref())
             })
             .map(|(object, absent, missing)| Self {
                 object,
@@ -364,6 +384,7 @@ pub(crate) fn possible_cpus() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
     use wirecost_linux::privilege;
 
     use super::*;
@@ -377,6 +398,34 @@ mod tests {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("the BPF object refused was not loaded"), "{error}");
         assert!(error.contains("map_value_or_null"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_help() {
+        let denied = || {
+            libbpf_rs::Error::from(std::io::Error::from_raw_os_error(Errno::PERM.raw_os_error()))
+        };
+        let invalid = || {
+            libbpf_rs::Error::from(std::io::Error::from_raw_os_error(Errno::INVAL.raw_os_error()))
+        };
+        let helper = "program of this type cannot use helper bpf_probe_read_kernel#113";
+        let told = |error: &libbpf_rs::Error, log: &str, may, lockdown| {
+            refused("segments", error, log.to_owned(), may, lockdown).to_string()
+        };
+        for lockdown in [None, Some("none"), Some("integrity"), Some("confidentiality")] {
+            // Who has no rights needs them first.
+            assert!(told(&denied(), "", false, lockdown).contains("run as root"));
+            let closed = lockdown == Some("confidentiality");
+            for text in
+                [told(&denied(), "", true, lockdown), told(&invalid(), helper, true, lockdown)]
+            {
+                assert_eq!(text.contains("lockdown=integrity"), closed, "{text}");
+                assert_eq!(text.contains("segments was not loaded"), !closed, "{text}");
+            }
+            // What is wrong for another reason keeps it.
+            let text = told(&invalid(), "R1 invalid mem access", true, lockdown);
+            assert!(text.contains("invalid mem access"), "{text}");
+        }
     }
 
     #[test]

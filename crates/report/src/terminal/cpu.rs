@@ -41,7 +41,9 @@ fn traced(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -> i
     let row = |name: String, time: &CpuTime| {
         let (rx, tx) = (softirq(time, &["net_rx"]), softirq(time, &["net_tx"]));
         let timers = softirq(time, &timers);
-        let per_second = time.switches as f64 / time.wall.max(f64::MIN_POSITIVE);
+        let per_second = |switches: u64| {
+            super::count((switches as f64 / time.wall.max(f64::MIN_POSITIVE)).round() as u64)
+        };
         vec![
             name,
             percent(share(time.task, time)),
@@ -52,7 +54,7 @@ fn traced(out: &mut dyn Write, section: &CpuSection, of: &str, look: &Look) -> i
             percent((share(time.softirq, time) - rx - tx - timers).max(0.0)),
             time.idle_loop.map_or(NOT_MEASURED.to_owned(), |idle| percent(share(idle, time))),
             percent(share(time.idle, time)),
-            super::count(per_second.round() as u64),
+            time.switches.map_or(NOT_MEASURED.to_owned(), per_second),
         ]
     };
     for time in &section.per_cpu {

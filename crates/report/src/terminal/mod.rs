@@ -443,7 +443,8 @@ fn observe(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
                     "; what was faster in the window was so for another reason"
                 }
                 Some((low, high)) if low <= 1.0 && high >= 1.0 => "; no difference shows",
-                _ => "",
+                Some(_) => "",
+                None => "; of so few intervals, which is no more than a guess",
             };
             format!(
                 "observing cost {}{interval} of throughput, against {against} just before and \

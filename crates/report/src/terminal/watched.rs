@@ -28,10 +28,11 @@ pub fn write(out: &mut dyn Write, document: &Watched, look: &Look) -> io::Result
         );
         figure(out, look, "CPU", &shares)?;
     }
-    if let Some(cost) = document.cycles_per_kbyte {
-        let text = format!("{} cycles/KByte of the device's bytes", cycles(cost));
-        figure(out, look, "cost", &text)?;
-    }
+    let cost = match (document.cycles_per_kbyte, &document.cycles_reason) {
+        (Some(cost), _) => format!("{} cycles/KByte of the device's bytes", cycles(cost)),
+        (None, reason) => format!("not known: {}", reason.as_deref().unwrap_or("not measured")),
+    };
+    figure(out, look, "cost", &cost)?;
     let sources = [&document.cpu_source, &document.cycles_source];
     let explained: Vec<&str> =
         sources.into_iter().flatten().map(|source| explain(source)).collect();

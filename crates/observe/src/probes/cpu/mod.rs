@@ -209,7 +209,7 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         softirqs,
         in_ksoftirqd: Some(slot::SOFTIRQS_IN_KSOFTIRQD.map(time).sum()),
         in_idle: Some(time(slot::IRQ_IN_IDLE) + slot::SOFTIRQS_IN_IDLE.map(time).sum::<f64>()),
-        switches: spent.switches,
+        switches: Some(spent.switches),
         steal: None,
     }
 }
@@ -262,7 +262,9 @@ fn sum(all: &[CpuTime]) -> CpuTime {
         total.task += time.task;
         total.irq += time.irq;
         total.softirq += time.softirq;
-        total.switches += time.switches;
+        if let Some(switches) = time.switches {
+            *total.switches.get_or_insert(0) += switches;
+        }
         add(&mut total.idle_loop, time.idle_loop);
         add(&mut total.in_ksoftirqd, time.in_ksoftirqd);
         add(&mut total.in_idle, time.in_idle);
