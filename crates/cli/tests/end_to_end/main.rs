@@ -10,6 +10,7 @@
 mod agents;
 mod builtins;
 mod connections;
+mod crypto;
 mod doctor;
 mod document;
 mod honesty;
@@ -24,4 +25,5 @@ mod program;
 mod protocols;
 mod refusals;
 mod scale;
+mod threads;
 mod timing;
