@@ -59,12 +59,15 @@ pub(crate) fn of(
 fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
     for window in windows {
         let workers = window.phase.workers.iter();
-        for worker in workers.filter(|worker| worker.busy >= SATURATED) {
+        for (worker, busy) in workers.filter_map(|worker| Some((worker, worker.busy?))) {
+            if busy < SATURATED {
+                continue;
+            }
             warnings.push(Warning::SaturatedWorker {
                 host: window.host.name.clone(),
                 worker: worker.worker,
                 cpu: worker.cpu,
-                busy: worker.busy,
+                busy,
             });
         }
     }

@@ -7,6 +7,7 @@
 
 mod conservation;
 mod cpu;
+mod crypto;
 pub mod doctor;
 mod figures;
 mod findings;
@@ -45,6 +46,7 @@ pub struct RunMeta {
 /// stay those of the first.
 pub fn add_pass(document: &mut Run, pass: Run, probes: &[String]) {
     observed::add_pass(document, pass, probes);
+    document.crypto = document.crypto.is_some().then(|| crypto::of(document));
 }
 
 /// The document of a run, of whatever its hosts got to report.
@@ -75,6 +77,8 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.machines = hosts::machines(outcome, &windows);
     run.observe = observed::section(outcome, &windows);
     observed::spread_cost(&mut run);
+    let encrypts = outcome.phases.iter().any(|plan| plan.encrypts);
+    run.crypto = encrypts.then(|| crypto::of(&run));
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 

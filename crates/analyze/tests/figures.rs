@@ -313,7 +313,7 @@ fn warnings_name_what_spoils_the_run() {
     host.clock_error = 250_000;
     host.settings[0].granted = "32768".to_owned();
     host.warnings.push(Warning::StrangersRefused { host: "client".to_owned(), connections: 1 });
-    host.phases[0].workers.push(WorkerUse { worker: 1, cpu: Some(1), busy: 0.97 });
+    host.phases[0].workers.push(WorkerUse { worker: 1, cpu: Some(1), busy: Some(0.97) });
     for cut in &mut host.phases[0].cuts {
         if let Some(cpu) = &mut cut.cpu {
             // Steal of 10% and as much in no column at all.

@@ -9,7 +9,7 @@ use wirecost_model::observe::{
     ProbeReport, ProbeStatus, ProcessTime, UsrSys,
 };
 use wirecost_model::outcome::{Outcome, PhaseObservation};
-use wirecost_model::run::Run;
+use wirecost_model::run::{CryptoShare, Run};
 use wirecost_model::status::Status;
 
 /// Seconds of a window as the probes cut it: a little off the load's 5 s.
@@ -278,4 +278,63 @@ fn a_further_pass_adds_what_is_missing_and_changes_no_figure() {
     assert_eq!(observe.passes.len(), 2);
     assert_eq!((observe.passes[0].headline, observe.passes[1].headline), (true, false));
     assert_eq!(observe.passes[1].bits_per_second, Some(1.0));
+}
+
+/// Both hosts on CPUs of their own; a quarter of the client's samples were in ciphers, of the server's
+/// none.
+#[test]
+fn the_share_of_ciphers_is_told_where_the_profile_encrypts() {
+    let mut client = seen("client", &["client"], &[0]);
+    let crypto = LayerShare {
+        layer: "crypto".to_owned(),
+        share: 0.25,
+        interval: (0.2, 0.3),
+        cycles_per_kbyte: None,
+    };
+    let copy = LayerShare { layer: "copy".to_owned(), share: 1.0, ..crypto.clone() };
+    let functions = |layer| FunctionsSection {
+        samples: 400,
+        layers: vec![layer],
+        ..FunctionsSection::default()
+    };
+    client.functions = Some(functions(crypto));
+    let mut server = seen("server", &["server"], &[1]);
+    server.functions = Some(functions(copy));
+    let mut outcome = observed(one_machine(true), vec![client, server]);
+    assert_eq!(analyze(&outcome).crypto, None);
+    outcome.phases[0].encrypts = true;
+    let run = analyze(&outcome);
+    let all = run.hosts[0].cycles_per_kbyte.unwrap();
+    let shares = run.crypto.unwrap().shares;
+    let hosts = vec!["client".to_owned()];
+    let share =
+        CryptoShare { hosts, share: 0.25, interval: (0.2, 0.3), cycles_per_kbyte: Some(all / 4.0) };
+    assert_eq!(shares[0], share);
+    assert_eq!((shares[1].share, shares[1].cycles_per_kbyte), (0.0, Some(0.0)));
+    assert!(shares[1].interval.1 > 0.0 && shares[1].interval.1 < 0.01);
+    assert_eq!(shares.len(), 2);
+}
+
+#[test]
+fn without_samples_the_share_of_ciphers_is_not_known() {
+    let mut outcome = one_machine(false);
+    outcome.phases[0].encrypts = true;
+    let mut reports = Vec::new();
+    for (functions, says) in [
+        (None, "take --observe standard"),
+        (Some(ProbeStatus::No), "CAP_PERFMON"),
+        (Some(ProbeStatus::Ready), "no busy CPU"),
+    ] {
+        if let Some(status) = functions {
+            let reason = Some("needs CAP_PERFMON".to_owned());
+            reports = vec![ProbeReport { reason, ..report("functions", status) }];
+        }
+        let mut seen =
+            observed(outcome.clone(), vec![seen("client", &["client", "server"], &[0, 1])]);
+        seen.observations[0].observation.probes.append(&mut reports);
+        let crypto = analyze(&seen).crypto.unwrap();
+        assert_eq!(crypto.shares, []);
+        let reason = crypto.reason.unwrap();
+        assert!(reason.contains(says), "{reason}");
+    }
 }

@@ -22,6 +22,31 @@ pub fn thread_cpu_time() -> Nanos {
     from_timespec(clock_gettime(ClockId::ThreadCPUTime))
 }
 
+/// The clock of one thread's CPU time, which all threads of its process can read.
+///
+/// The kernel brings the time of a running thread up to now when it is asked:
+/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/time/posix-cpu-timers.c#L357>.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// That of the calling thread; `None` where the C library has none.
+    pub fn own() -> Option<Self> {
+        let mut id = 0;
+        // SAFETY: the calling thread is there, and `id` is a place for one number.
+        let error = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut id) };
+        (error == 0).then_some(Self(id))
+    }
+
+    /// CPU time of the thread so far; `None` once it has ended.
+    pub fn now(self) -> Option<Nanos> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a place for one time; of a clock that is gone there is an error.
+        let error = unsafe { libc::clock_gettime(self.0, &raw mut time) };
+        (error == 0).then(|| time.tv_sec as Nanos * SECOND + time.tv_nsec as Nanos)
+    }
+}
+
 /// Sleeps until the monotonic clock shows `instant`.
 ///
 /// # Errors
@@ -68,5 +93,26 @@ mod tests {
         let due = Monotonic.now() + 2_000_000;
         sleep_until(due).unwrap();
         assert!(Monotonic.now() >= due);
+    }
+
+    #[test]
+    fn the_clock_of_a_thread_is_read_from_another_until_it_has_ended() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            while thread_cpu_time() < 3_000_000 {}
+            tell.send((ThreadClock::own().unwrap(), thread_cpu_time())).unwrap();
+            ended.recv().unwrap_err();
+        });
+        let (clock, before) = told.recv().unwrap();
+        let mine = thread_cpu_time();
+        let time = clock.now().unwrap();
+        assert!(time >= before && before >= 3_000_000, "{time} {before}");
+        // It sleeps, whatever this thread does.
+        while thread_cpu_time() < mine + 20_000_000 {}
+        assert!(clock.now().unwrap() - time < 10_000_000);
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(clock.now(), None);
     }
 }

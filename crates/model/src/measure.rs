@@ -205,8 +205,9 @@ pub struct WorkerUse {
     pub worker: u32,
     /// CPU it is pinned to; `None` if it is not.
     pub cpu: Option<u32>,
-    /// CPU time of its thread over the window's length, 0 to 1.
-    pub busy: f64,
+    /// CPU time of its thread over the window's length, 0 to 1; `None` where too little of the window
+    /// was measured.
+    pub busy: Option<f64>,
 }
 
 /// Sums over strands from which Jain's fairness index follows: (sum x)^2 / (n * sum x^2).

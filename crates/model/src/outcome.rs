@@ -40,6 +40,8 @@ pub struct PhasePlan {
     pub headline: bool,
     /// Whether any flow of the phase uses datagrams, which may be lost without fault of ours.
     pub datagrams: bool,
+    /// Whether any flow of the profile is encrypted.
+    pub encrypts: bool,
 }
 
 /// One host's part.

@@ -57,7 +57,8 @@ pub struct Plan {
     pub program: Program,
     /// Where this host accepts; none if it is not known and the wildcard address must do.
     pub data_address: Option<IpAddr>,
-    /// Connections a worker samples with TCP_INFO.
+    /// Connections that a worker samples with TCP_INFO; where each has a thread of its own, those that
+    /// a host samples.
     pub tcp_samples: u32,
 }
 

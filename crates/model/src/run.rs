@@ -45,6 +45,8 @@ pub struct Run {
     pub fairness: Option<Fairness>,
     /// What the profile's I/O options did; null where it has none that does anything.
     pub io: Option<Io>,
+    /// What ciphers cost; null for profiles that do not encrypt.
+    pub crypto: Option<Crypto>,
     pub settings: Vec<Setting>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
@@ -270,6 +272,28 @@ pub struct SeveralReceived {
     pub datagrams: u64,
 }
 
+/// The layer `crypto` of the probe `functions`: ciphers, hashes and random numbers, in the kernel and in
+/// user space. The rest of TLS (records, handshakes) is a layer of its own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Crypto {
+    /// Of each host that has CPUs of its own; of those that share CPUs, once for all.
+    pub shares: Vec<CryptoShare>,
+    /// Why there are none.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CryptoShare {
+    /// Whose CPUs were sampled.
+    pub hosts: Vec<String>,
+    /// Of the busy time of these CPUs in the window, 0 to 1.
+    pub share: f64,
+    /// 95% interval of `share`.
+    pub interval: (f64, f64),
+    /// Null where the cost of these hosts is not known.
+    pub cycles_per_kbyte: Option<f64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fairness {
     /// Jain's index over the master's strands, by bytes (by transactions where no bytes move).
@@ -385,6 +409,7 @@ impl Run {
             datagrams: None,
             fairness: None,
             io: None,
+            crypto: None,
             settings: Vec::new(),
             hosts: Vec::new(),
             machines: Vec::new(),

@@ -2,7 +2,7 @@
 
 mod fixtures;
 
-use wirecost_model::run::Run;
+use wirecost_model::run::{Crypto, CryptoShare, Run};
 use wirecost_report::terminal::{self, Look};
 
 fn shown(run: &Run, look: Look) -> String {
@@ -62,4 +62,24 @@ fn what_was_not_measured_is_a_dash_with_its_reason() {
     let client = text.lines().find(|line| line.contains("client")).unwrap();
     assert_eq!(client.matches(" -").count(), 7, "{client}");
     assert!(text.contains("- client, server: its CPUs are shared"));
+}
+
+#[test]
+fn the_share_of_ciphers_has_an_interval_or_a_reason() {
+    let shown =
+        |crypto| shown(&Run { crypto: Some(crypto), ..fixtures::loopback() }, Look::plain(120));
+    let share = |host: &str, cycles_per_kbyte| CryptoShare {
+        hosts: vec![host.to_owned()],
+        share: 0.3812,
+        interval: (0.35, 0.4129),
+        cycles_per_kbyte,
+    };
+    let one = shown(Crypto { shares: vec![share("a", Some(414.4))], reason: None });
+    let line = "\n  crypto        38.1% of busy CPU time (35.0% to 41.3%), 414 cycles/KByte\n";
+    assert!(one.contains(line), "{one}");
+    let two = shown(Crypto { shares: vec![share("a", None), share("b", None)], reason: None });
+    let figures = "38.1% of busy CPU time (35.0% to 41.3%)";
+    assert!(two.contains(&format!("\n  crypto        a: {figures}; b: {figures}\n")), "{two}");
+    let none = shown(Crypto { shares: Vec::new(), reason: Some("nobody looked".to_owned()) });
+    assert!(none.contains("\n  crypto        - of busy CPU time (nobody looked)\n"), "{none}");
 }

@@ -16,15 +16,15 @@ pub const STAMP: usize = 8;
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
 
-/// What a worker sends from.
-#[derive(Debug)]
+/// What a worker sends from. A clone shares the bytes.
+#[derive(Debug, Clone)]
 pub struct Patterns {
     /// For each payload of the program.
     each: Vec<Pattern>,
     burst: Burst,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pattern {
     /// Never changes, so that the kernel may go on reading it after a call has returned.
     bytes: Arc<[u8]>,
@@ -33,7 +33,7 @@ struct Pattern {
 }
 
 /// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Burst {
     payload: u32,
     lengths: Vec<usize>,

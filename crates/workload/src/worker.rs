@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use wirecost_linux::clock::{Monotonic, thread_cpu_time};
-use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Cut, FairnessSums, IoCounts, TcpSample};
+use wirecost_model::measure::{Cut, Edge, FairnessSums, IoCounts, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 
@@ -66,6 +66,8 @@ pub(crate) enum Event {
     Failed(StrandError),
     /// Of the thread that cuts the counters.
     Cut(Cut),
+    /// Of the same, at an edge of the window.
+    Clocks(Clocks),
 }
 
 /// Called when there is news; it must not block.
@@ -97,6 +99,19 @@ impl Outlet {
     }
 }
 
+/// What the CPU-time clocks of all workers showed at an edge of the window; none where one is gone.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    pub(crate) edge: Edge,
+    pub(crate) of_workers: Vec<Option<ClockReading>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClockReading {
+    pub(crate) at: Nanos,
+    pub(crate) cpu: Nanos,
+}
+
 /// What a worker counted in a phase, beyond its counters.
 #[derive(Debug)]
 pub(crate) struct WorkerReport {
@@ -109,7 +124,6 @@ pub(crate) struct WorkerReport {
     pub(crate) failed_connections: u64,
     pub(crate) retransmits: u64,
     pub(crate) tcp_samples: Vec<TcpSample>,
-    pub(crate) busy: f64,
     pub(crate) fairness: FairnessSums,
     pub(crate) drops: u64,
     pub(crate) unfinished: u64,
@@ -121,8 +135,6 @@ pub(crate) struct WorkerReport {
 /// What is known at an edge of the window.
 #[derive(Debug, Default)]
 struct EdgeState {
-    at: Nanos,
-    cpu: Nanos,
     retransmits: u64,
     /// Bytes, and transactions, of each strand.
     moved: Vec<(u64, u64)>,
@@ -296,7 +308,7 @@ impl<N: Real> Worker<N> {
             finish_time: 0,
             start_edge: None,
             end_edge: None,
-            next_sample: order.window.start,
+            next_sample: if order.tcp_samples > 0 { order.window.start } else { Nanos::MAX },
             samples: Vec::new(),
             failed_before: self.net.sockets().failed_connections,
             drops_before: self.drops(),
@@ -508,8 +520,6 @@ impl<N: Real> Worker<N> {
 
     fn edge(&self) -> EdgeState {
         let mut edge = EdgeState {
-            at: Monotonic.now(),
-            cpu: thread_cpu_time(),
             retransmits: self.net.sockets().closed_retransmits,
             moved: self.strands.iter().map(|s| (s.bytes, s.completed)).collect(),
             ..EdgeState::default()
@@ -557,7 +567,6 @@ impl<N: Real> Worker<N> {
         };
         let start = running.start_edge.take().unwrap_or_default();
         let end = running.end_edge.take().unwrap_or_else(|| self.edge());
-        let length = end.at.saturating_sub(start.at).max(1);
         let mut fairness = FairnessSums::default();
         for (local, after) in end.moved.iter().enumerate() {
             let before = start.moved.get(local).copied().unwrap_or((0, 0));
@@ -578,7 +587,6 @@ impl<N: Real> Worker<N> {
             failed_connections: self.net.sockets().failed_connections - running.failed_before,
             retransmits: end.retransmits.saturating_sub(start.retransmits),
             tcp_samples: running.samples,
-            busy: seconds(end.cpu.saturating_sub(start.cpu)) / seconds(length),
             fairness,
             drops: drops.saturating_sub(running.drops_before),
             unfinished,

@@ -164,6 +164,7 @@ impl Traffic {
                 ramp_seconds: self.ramp,
                 headline: true,
                 datagrams: false,
+                encrypts: false,
             }],
             hosts: hosts
                 .into_iter()
@@ -299,7 +300,7 @@ impl Traffic {
                 cwnd: 10,
                 retransmits: 0,
             }],
-            workers: vec![WorkerUse { worker: 0, cpu: Some(0), busy: 0.5 }],
+            workers: vec![WorkerUse { worker: 0, cpu: Some(0), busy: Some(0.5) }],
             fairness: fairness(self.connections),
             buffer_bytes: self.buffer_bytes,
             ..PhaseResult::default()

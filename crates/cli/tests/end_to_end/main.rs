@@ -10,6 +10,7 @@
 mod agents;
 mod builtins;
 mod connections;
+mod crypto;
 mod doctor;
 mod document;
 mod guest;
@@ -26,4 +27,5 @@ mod program;
 mod protocols;
 mod refusals;
 mod scale;
+mod threads;
 mod timing;

@@ -12,7 +12,7 @@ use wirecost_model::outcome::{PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Pause, Profile, Transaction, Until};
 use wirecost_model::status::Status;
 use wirecost_workload::limits::{Counts, agree, may_wait};
-use wirecost_workload::protocols;
+use wirecost_workload::protocols::{self, Protocol};
 
 use super::{Controller, DRAIN, SET_UP, STALL, Seat, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
@@ -58,7 +58,8 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
                 until,
                 ramp_seconds: if timed { seconds(ramp) } else { 0.0 },
                 headline: false,
-                datagrams: uses_datagrams(profile),
+                datagrams: uses(profile, |protocol| !protocol.stream()),
+                encrypts: uses(profile, |protocol| protocol.is_secure()),
             }
         })
         .collect();
@@ -100,14 +101,14 @@ fn longest<'a>(transactions: impl Iterator<Item = &'a Transaction>) -> Until {
     })
 }
 
-fn uses_datagrams(profile: &Profile) -> bool {
+fn uses(profile: &Profile, such: impl Fn(&dyn Protocol) -> bool) -> bool {
     profile
         .groups
         .iter()
         .flat_map(|g| &g.transactions)
         .flat_map(|t| &t.flowops)
         .filter_map(|flowop| flowop.options.protocol.as_deref().and_then(protocols::find))
-        .any(|protocol| !protocol.stream())
+        .any(such)
 }
 
 /// The longest time for which the profile itself may keep every strand from making progress.

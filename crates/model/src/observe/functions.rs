@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::proportion::Proportion;
+
+/// The layer whose share of the cost is told where a profile encrypts.
+pub const CRYPTO: &str = "crypto";
+
 /// One layer of the way that data takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerShare {
@@ -61,6 +66,21 @@ pub struct FunctionsSection {
 }
 
 impl FunctionsSection {
+    /// The share of a layer, also of one in which no sample was, which is then 0 and so is its cost.
+    /// `None` where there are no samples.
+    #[must_use]
+    pub fn layer(&self, name: &str) -> Option<LayerShare> {
+        let nowhere = || {
+            let Proportion { share, interval } = Proportion::of(0, self.samples);
+            // What is known of one layer is known of all.
+            let known = self.layers.first().and_then(|layer| layer.cycles_per_kbyte);
+            let cycles_per_kbyte = known.map(|_| 0.0);
+            LayerShare { layer: name.to_owned(), share, interval, cycles_per_kbyte }
+        };
+        let found = self.layers.iter().find(|layer| layer.layer == name).cloned();
+        (self.samples > 0).then(|| found.unwrap_or_else(nowhere))
+    }
+
     /// Fills in what each layer and function costs, from the cost of the host that was sampled: its
     /// busy cycles are divided as the busy samples are.
     pub fn with_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
@@ -130,6 +150,26 @@ mod tests {
         assert_eq!(FoldedStacks::parse("\n\n"), Ok(FoldedStacks::default()));
         assert_eq!(FoldedStacks::parse("a;b 1\na;c\n"), Err(2));
         assert_eq!(FoldedStacks::parse(" 7\n"), Err(1));
+    }
+
+    #[test]
+    fn a_layer_without_samples_has_a_share_where_there_are_others() {
+        let copy = LayerShare {
+            layer: "copy".to_owned(),
+            share: 1.0,
+            interval: (0.9, 1.0),
+            cycles_per_kbyte: Some(7.0),
+        };
+        let section = FunctionsSection {
+            samples: 100,
+            layers: vec![copy.clone()],
+            ..FunctionsSection::default()
+        };
+        assert_eq!(section.layer("copy"), Some(copy));
+        let none = section.layer(CRYPTO).unwrap();
+        assert_eq!((none.share, none.interval.0, none.cycles_per_kbyte), (0.0, 0.0, Some(0.0)));
+        assert!(0.03 < none.interval.1 && none.interval.1 < 0.04, "{none:?}");
+        assert_eq!(FunctionsSection::default().layer(CRYPTO), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 
 use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus, Slices};
 use wirecost_model::program::Side;
-use wirecost_model::run::{Cpu, HostRow, Io, Latency, Run, WindowKind};
+use wirecost_model::run::{Cpu, Crypto, HostRow, Io, Latency, Run, WindowKind};
 use wirecost_model::status::Status;
 
 use columns::{Table, number, text};
@@ -152,6 +152,9 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
             figure(out, look, label, &figures)?;
         }
     }
+    if let Some(crypto) = &run.crypto {
+        figure(out, look, "crypto", &crypto_figures(crypto))?;
+    }
     // Of one strand it is 1 and says nothing.
     if let Some(fairness) = run.fairness.as_ref().filter(|fairness| fairness.strands > 1) {
         let figures =
@@ -159,6 +162,26 @@ fn headline(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
         figure(out, look, "fairness", &figures)?;
     }
     Ok(())
+}
+
+/// The share of ciphers in the cost, with its interval.
+fn crypto_figures(crypto: &Crypto) -> String {
+    if let Some(reason) = &crypto.reason {
+        return format!("{NOT_MEASURED} of busy CPU time ({reason})");
+    }
+    let each = crypto.shares.iter().map(|of| {
+        let [share, low, high] =
+            [of.share, of.interval.0, of.interval.1].map(|x| percent(x * 100.0));
+        let cost = of
+            .cycles_per_kbyte
+            .map_or_else(String::new, |per_kbyte| format!(", {} cycles/KByte", cycles(per_kbyte)));
+        let figures = format!("{share}% of busy CPU time ({low}% to {high}%){cost}");
+        match crypto.shares.len() {
+            1 => figures,
+            _ => format!("{}: {figures}", of.hosts.join(", ")),
+        }
+    });
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// What I/O options did, in the whole phase.

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use wirecost_linux::clock::ThreadClock;
 use wirecost_linux::uring::{self, Ring};
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
@@ -38,7 +39,7 @@ use crate::step::{self, Group};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
-use cutter::Cutter;
+use cutter::{Cutter, Workers};
 use placement::Placement;
 use services::{Announced, Services};
 
@@ -114,6 +115,14 @@ struct Handle {
     wake: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     cpu: Option<u32>,
+    clock: Option<ThreadClock>,
+}
+
+/// What a worker says once it is ready.
+struct Started {
+    worker: u32,
+    clock: Option<ThreadClock>,
+    listens: Announced,
 }
 
 impl Handle {
@@ -212,6 +221,7 @@ impl Load {
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
+        let patterns = shared_patterns(&plan)?;
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -223,8 +233,8 @@ impl Load {
                 &placement,
                 &common,
                 &services,
-                announce.clone(),
-                outlet.clone(),
+                patterns.clone(),
+                (announce.clone(), outlet.clone()),
             )?;
             handles.0.push(handle);
             inboxes.extend(inbox);
@@ -234,7 +244,9 @@ impl Load {
             let said = announced
                 .recv_timeout(Duration::from_secs(60))
                 .map_err(|_| LoadError::Plan("a worker did not start".to_owned()))?;
-            services.announced(said.map_err(LoadError::of_worker)?);
+            let started = said.map_err(LoadError::of_worker)?;
+            handles.0[started.worker as usize].clock = started.clock;
+            services.announced(started.listens);
         }
         let route = match plan.engine {
             EngineKind::Threads => Route::Mailbox(mailbox),
@@ -324,20 +336,25 @@ impl Load {
         let counters: Vec<Arc<WorkerCounters>> =
             self.handles.0.iter().map(|_| Arc::new(WorkerCounters::new(rows.len()))).collect();
         let cutter = Cutter::start(
-            counters.clone(),
-            rows.len(),
+            Workers {
+                counters: counters.clone(),
+                clocks: self.handles.0.iter().map(|handle| handle.clock).collect(),
+                rows: rows.len(),
+            },
             schedule.clone(),
             self.plan.interval,
             self.outlet.clone(),
         );
-        for (handle, counters) in self.handles.0.iter().zip(&counters) {
+        for (number, (handle, counters)) in (0u32..).zip(self.handles.0.iter().zip(&counters)) {
+            // A thread of each connection's own: not all of them.
+            let samples = self.plan.engine.shares_threads() || number < self.plan.tcp_samples;
             handle.order(Order::Phase(PhaseOrder {
                 phase: schedule.phase,
                 start: schedule.start,
                 window: window.clone(),
                 end,
                 counters: counters.clone(),
-                tcp_samples: self.plan.tcp_samples,
+                tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
             }));
         }
         let started = self
@@ -381,6 +398,7 @@ impl Load {
             };
             match event {
                 Event::Cut(cut) => return Some(LoadEvent::Cut(phase.cutter.keep(cut))),
+                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
                 Event::Held { worker, started } => {
                     phase.held[worker as usize] = true;
                     for (group, strand, count) in started {
@@ -420,13 +438,14 @@ impl Load {
             phase.cutter.cut_now(Edge::WindowEnd);
         }
         phase.cutter.cut_now(Edge::PhaseEnd);
-        let late = self.events.try_iter().filter_map(|event| match event {
-            Event::Cut(cut) => Some(cut),
-            _ => None,
-        });
-        for cut in late {
-            phase.cutter.keep(cut);
+        for late in self.events.try_iter() {
+            match late {
+                Event::Cut(cut) => drop(phase.cutter.keep(cut)),
+                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
+                Event::Held { .. } | Event::Ended(_) | Event::Failed(_) => {}
+            }
         }
+        let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.cutter.busy(n)).collect();
         let mut result = PhaseResult {
             phase: phase.schedule.phase,
             cuts: phase.cutter.finish(),
@@ -439,7 +458,8 @@ impl Load {
             ..PhaseResult::default()
         };
         let (mut retransmits, mut strangers) = (0, 0);
-        for (handle, report) in self.handles.0.iter().zip(phase.reports.into_iter().flatten()) {
+        let workers = self.handles.0.iter().zip(busy);
+        for ((handle, busy), report) in workers.zip(phase.reports.into_iter().flatten()) {
             result.transactions.merge(&report.transactions);
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
                 sum.latency.merge(latency);
@@ -448,11 +468,7 @@ impl Load {
             result.connections_failed += report.failed_connections;
             retransmits += report.retransmits;
             result.tcp_samples.extend(report.tcp_samples);
-            result.workers.push(WorkerUse {
-                worker: report.worker,
-                cpu: handle.cpu,
-                busy: report.busy,
-            });
+            result.workers.push(WorkerUse { worker: report.worker, cpu: handle.cpu, busy });
             result.fairness.merge(&report.fairness);
             result.receive_buffer_drops += report.drops;
             result.verify_failures += report.verify_failures;
@@ -516,6 +532,17 @@ impl Drop for Handles {
     }
 }
 
+/// Where each strand has a thread, all send from the same bytes: thousands of copies would cost time to
+/// make and leave no cache. Other workers are few, and make theirs where they run.
+fn shared_patterns(plan: &Plan) -> Result<Option<Patterns>, LoadError> {
+    if plan.engine.shares_threads() {
+        return Ok(None);
+    }
+    let message = largest_message(&plan.program);
+    let patterns = Patterns::new(&step::payloads(&plan.program), message, plan.seed);
+    patterns.map(Some).map_err(LoadError::system("worker"))
+}
+
 /// Starts one worker's thread, which announces where it listens.
 fn start_worker(
     plan: &Plan,
@@ -523,8 +550,8 @@ fn start_worker(
     placement: &Placement,
     common: &Common,
     services: &Services,
-    announce: Sender<io::Result<Announced>>,
-    outlet: Outlet,
+    patterns: Option<Patterns>,
+    (announce, outlet): (Sender<io::Result<Started>>, Outlet),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
     let (orders_to, orders) = channel();
     let cpu = placement.cpu(number);
@@ -570,7 +597,10 @@ fn start_worker(
                 }
                 EngineKind::IoUring | EngineKind::Threads => None,
             };
-            let patterns = Patterns::new(&payloads, message, seed)?;
+            let patterns = match patterns {
+                Some(shared) => shared,
+                None => Patterns::new(&payloads, message, seed)?,
+            };
             let ring = match engine {
                 EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
                 EngineKind::Epoll | EngineKind::Threads => None,
@@ -578,15 +608,16 @@ fn start_worker(
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let mut sockets = Sockets::new(&common, poll, buffer);
             sockets.open_sinks(&sinks, number, workers)?;
-            let announced = services::listen(&mut sockets, &wanted)?;
-            Ok((sockets, ring, patterns, kept, announced))
+            let listens = services::listen(&mut sockets, &wanted)?;
+            let started = Started { worker: number, clock: ThreadClock::own(), listens };
+            Ok((sockets, ring, patterns, kept, started))
         };
         let result = set_up();
         // Only now may the other side of this function let go of the descriptors.
         let _ = sender.send(());
         match result {
-            Ok((sockets, ring, patterns, mut kept, announced)) => {
-                let _ = announce.send(Ok(announced));
+            Ok((sockets, ring, patterns, mut kept, started)) => {
+                let _ = announce.send(Ok(started));
                 drop(announce);
                 match (ring, kept.pop(), kept.pop()) {
                     (Some(ring), Some(inbox), Some(wake)) => {
@@ -615,8 +646,12 @@ fn start_worker(
         .stack_size(256 << 10)
         .spawn(thread)
         .map_err(LoadError::system(format!("thread of worker {number}")))?;
-    let _ = receiver.recv();
-    let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu };
+    // One after the other only where there is something to let go of: thousands of threads that were
+    // waited for one by one would each wait for their turn on a CPU, too.
+    if engine.shares_threads() {
+        let _ = receiver.recv();
+    }
+    let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu, clock: None };
     Ok((handle, doorman_end))
 }
 

@@ -88,10 +88,18 @@ impl Placement {
 
     /// (group, strand) of a worker's strands, ascending.
     pub(super) fn strands(&self, worker: u32) -> Vec<(u32, u32)> {
+        let first = |group| {
+            // Workers take turns, and this is the one whose turn the group's first strand is.
+            let turn = self.worker_of.strand(group, 0);
+            (worker + self.workers - turn) % self.workers
+        };
         self.strands
             .iter()
-            .flat_map(|&(group, count)| (0..count).map(move |strand| (group, strand)))
-            .filter(|&(group, strand)| self.worker_of.strand(group, strand) == worker)
+            .filter(|_| worker < self.workers)
+            .flat_map(|&(group, count)| {
+                let own = (first(group)..count).step_by(self.workers as usize);
+                own.map(move |strand| (group, strand))
+            })
             .collect()
     }
 

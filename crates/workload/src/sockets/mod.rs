@@ -97,33 +97,43 @@ pub(crate) struct Arrival {
 /// Where the doorman leaves connections for threads that share its descriptor table.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    arrivals: Mutex<HashMap<(u32, u32), VecDeque<Arrival>>>,
-    arrived: Condvar,
+    boxes: Mutex<HashMap<(u32, u32), Pigeonhole>>,
+}
+
+/// Of one strand, by group and number. Each has a bell of its own: thousands of threads that all woke
+/// for every arrival would have time for nothing else.
+#[derive(Debug, Default)]
+struct Pigeonhole {
+    arrivals: VecDeque<Arrival>,
+    arrived: Arc<Condvar>,
 }
 
 impl Mailbox {
     pub(crate) fn put(&self, arrival: Arrival) {
         let key = (arrival.hello.group, arrival.hello.strand);
-        if let Ok(mut arrivals) = self.arrivals.lock() {
-            arrivals.entry(key).or_default().push_back(arrival);
-        }
-        self.arrived.notify_all();
+        let Ok(mut boxes) = self.boxes.lock() else { return };
+        let of_strand = boxes.entry(key).or_default();
+        of_strand.arrivals.push_back(arrival);
+        let arrived = of_strand.arrived.clone();
+        drop(boxes);
+        arrived.notify_all();
     }
 
     fn take(&self, owner: Owner) -> Option<Arrival> {
-        let mut arrivals = self.arrivals.lock().ok()?;
-        take(arrivals.get_mut(&(owner.group, owner.strand))?, owner.id)
+        let mut boxes = self.boxes.lock().ok()?;
+        take(&mut boxes.get_mut(&(owner.group, owner.strand))?.arrivals, owner.id)
     }
 
     /// Waits until this connection of a strand is there, or a while.
     pub(crate) fn wait(&self, (group, strand): (u32, u32), id: u32, at_most: Duration) {
-        if let Ok(arrivals) = self.arrivals.lock() {
-            let missing = |arrivals: &mut HashMap<(u32, u32), VecDeque<Arrival>>| {
-                let queue = arrivals.get(&(group, strand));
-                !queue.into_iter().flatten().any(|arrival| arrival.hello.id == id)
-            };
-            drop(self.arrived.wait_timeout_while(arrivals, at_most, missing));
-        }
+        let key = (group, strand);
+        let Ok(mut boxes) = self.boxes.lock() else { return };
+        let arrived = boxes.entry(key).or_default().arrived.clone();
+        let missing = |boxes: &mut HashMap<(u32, u32), Pigeonhole>| {
+            let queue = boxes.get(&key).map(|of_strand| &of_strand.arrivals);
+            !queue.into_iter().flatten().any(|arrival| arrival.hello.id == id)
+        };
+        drop(arrived.wait_timeout_while(boxes, at_most, missing));
     }
 }
 

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use wirecost_model::observe::CRYPTO;
+
 use crate::sampler::Frame;
 
 /// A layer and what is in it.
@@ -23,10 +25,9 @@ pub(crate) struct Layer {
 
 pub(crate) const APPLICATION: &str = "application";
 pub(crate) const OBSERVER: &str = "observer";
-const CRYPTO: &str = "crypto";
+const TLS: &str = "TLS";
 
-/// All of user space is the first, what a program calls in libraries included; but for what is told
-/// by [`USER_CRYPTO`] and [`USER_CRYPTO_LIBRARIES`].
+/// All of user space is the first, what a program calls in libraries included; but for [`LIBRARIES`].
 pub(crate) const ALL: &[Layer] = &[
     Layer {
         name: APPLICATION,
@@ -376,15 +377,20 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: CRYPTO,
-        holds: "ciphers, hashes and random numbers, TLS in the kernel; in user space the libraries of TLS",
+        holds: "ciphers, hashes and random numbers, in the kernel and in the libraries of user space",
         functions: "
             add_interrupt_randomness add_timer_randomness aead_* aes* blake2s* chacha* credit_*
             crng_* crypto_* extract_*entropy* fast_mix gcm_* generic_gcm* get_rand* get_random_*
             ghash* hsiphash* mix_* poly1305* prandom_* random_* rdrand* scatterwalk_* sha1_*
-            sha256_* simd_* siphash* skcipher_* tls_* urandom_*",
+            sha256_* sha512_* simd_* siphash* skcipher_* urandom_*",
         modules: "
-            aesni_intel chacha20poly1305 gcm ghash_clmulni_intel ghash_generic libaes libchacha*
-            tls",
+            aesni_intel chacha20poly1305 gcm ghash_clmulni_intel ghash_generic libaes libchacha*",
+    },
+    Layer {
+        name: TLS,
+        holds: "records and handshakes without their ciphers: kTLS, and the libraries of user space",
+        functions: "tls_*",
+        modules: "tls",
     },
     Layer {
         name: "processes",
@@ -455,15 +461,33 @@ pub(crate) const ALL: &[Layer] = &[
     },
 ];
 
-/// Functions of user space that are of the layer `crypto`: of rustls, ring, AWS-LC and others that a
-/// program has in itself. What the compiler has put into a caller is told by the caller's name.
-const USER_CRYPTO: &str = "
-    <ring::* <rustls::* aead_* aes_* aesni_* aws_lc_* chacha20_* ChaCha20_* EVP_* gcm_* ghash_*
-    poly1305_* ring::* ring_core_* rustls::* sha256_block_* sha512_block_* SSL_* vpaes_*";
+/// What in user space is not of the layer `application`.
+struct Library {
+    layer: &'static str,
+    /// Functions that a program has in itself. What the compiler has put into a caller is told by the
+    /// caller's name.
+    functions: &'static str,
+    /// Shared libraries all of whose functions are of the layer, however a path to them begins.
+    files: &'static str,
+}
 
-/// Libraries all of whose functions are, however a path to them begins.
-const USER_CRYPTO_LIBRARIES: &str =
-    "libcrypto.so* libgnutls.so* libmbedcrypto.so* libnettle.so* libssl.so*";
+const LIBRARIES: &[Library] = &[
+    // ring, AWS-LC and OpenSSL. Their assembler has names of its own below those that are exported.
+    Library {
+        layer: CRYPTO,
+        functions: "
+            <ring::* ChaCha20_* EVP_* aead_* aes_* aesni_* aws_lc_* bn_mul4x_* bn_mulx4x_*
+            bn_post4x_* bn_postx4x_* bn_sqr8x_* bn_sqrx8x_* chacha20_* ecp_nistz256_* fe4_* gcm_*
+            ghash_* inline_x25519_* nistz384_* poly1305_* poly_hash_* ring::* ring_core_*
+            sha256_block_* sha512_block_* vpaes_*",
+        files: "libcrypto.so* libgcrypt.so* libhogweed.so* libmbedcrypto.so* libnettle.so*",
+    },
+    Library {
+        layer: TLS,
+        functions: "<rustls::* <webpki::* SSL_* rustls::* webpki::*",
+        files: "libgnutls.so* libmbedtls.so* libssl.so*",
+    },
+];
 
 /// Helpers that everything calls: their caller decides.
 ///
@@ -555,16 +579,19 @@ fn fits_one(patterns: &'static str, name: &str) -> bool {
     })
 }
 
-fn is_user_crypto(frame: &Frame) -> bool {
+/// The layer of a function of user space.
+fn of_user_space(frame: &Frame) -> &'static str {
     let file = frame.module.rsplit('/').next().unwrap_or_default();
-    fits_one(USER_CRYPTO_LIBRARIES, file) || fits_one(USER_CRYPTO, bare(&frame.name))
+    let name = bare(&frame.name);
+    let holds =
+        |library: &&Library| fits_one(library.files, file) || fits_one(library.functions, name);
+    LIBRARIES.iter().find(holds).map_or(APPLICATION, |library| library.layer)
 }
 
 /// The verdict of a function, and whether all that it calls is tracing.
 pub(crate) fn classify(frame: &Frame) -> (Verdict, bool) {
     if !frame.kernel {
-        let layer = if is_user_crypto(frame) { CRYPTO } else { APPLICATION };
-        return (Verdict::Layer(index(layer)), false);
+        return (Verdict::Layer(index(of_user_space(frame))), false);
     }
     let name = bare(&frame.name);
     let tracing = fits_one(TRACING, name);
@@ -628,8 +655,10 @@ mod tests {
             ("__napi_poll", "NAPI/GRO"),
             ("tcp_gro_receive", "NAPI/GRO"),
             ("sock_def_readable", "socket"),
-            ("tls_sw_sendmsg", CRYPTO),
+            ("tls_sw_sendmsg", TLS),
             ("crypto_aead_encrypt", CRYPTO),
+            ("aes_gcm_enc_update_vaes_avx10_256", CRYPTO),
+            ("__poly1305_block", CRYPTO),
             ("try_to_wake_up", "scheduler"),
             ("_raw_spin_lock_bh", "locks"),
             ("read_tsc", "timers"),
@@ -672,13 +701,17 @@ mod tests {
         let user = |name: &str, module: &str| {
             classify(&Frame { name: name.to_owned(), module: module.to_owned(), kernel: false }).0
         };
-        for (name, module) in [
-            ("ring_core_0_17_14__aes_hw_ctr32_encrypt_blocks", "wirecost"),
-            ("ring::aead::aes_gcm::seal", "wirecost"),
-            ("<rustls::conn::ConnectionCore<T>>::deframe", "wirecost"),
-            ("anything", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"),
+        for (name, module, layer) in [
+            ("ring_core_0_17_14__aes_gcm_enc_update_vaes_avx2", "wirecost", CRYPTO),
+            ("_aesni_ctr32_ghash_6x", "wirecost", CRYPTO),
+            ("__ecp_nistz256_mul_montx", "wirecost", CRYPTO),
+            ("ring::aead::algorithm::aes_gcm_seal", "wirecost", CRYPTO),
+            ("anything", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", CRYPTO),
+            ("rustls::record_layer::RecordLayer::encrypt_outgoing", "wirecost", TLS),
+            ("<rustls::conn::ConnectionCore<T>>::deframe", "wirecost", TLS),
+            ("anything", "/usr/lib/x86_64-linux-gnu/libssl.so.3", TLS),
         ] {
-            assert_eq!(user(name, module), Verdict::Layer(index(CRYPTO)), "{name}");
+            assert_eq!(user(name, module), Verdict::Layer(index(layer)), "{name}");
         }
         assert_eq!(user("strings_of", "wirecost"), Verdict::Layer(index(APPLICATION)));
         let user = Frame { name: "tcp_x".to_owned(), module: "app".to_owned(), kernel: false };
@@ -733,8 +766,15 @@ mod tests {
                 let _ = write!(text, "\nModules: {}\n", list(layer.modules));
             }
         }
-        let _ = write!(text, "\n**crypto**, in user space: {}\n", list(USER_CRYPTO));
-        let _ = write!(text, "\nLibraries: {}\n", list(USER_CRYPTO_LIBRARIES));
+        for library in LIBRARIES {
+            let _ = write!(
+                text,
+                "\n**{}**, in user space: {}\n\nLibraries: {}\n",
+                library.layer,
+                list(library.functions),
+                list(library.files)
+            );
+        }
         let _ = write!(text, "\n**Left to the caller**: {}\n", list(CALLER));
         let _ = write!(text, "\n**Under these all is tracing**: {}\n", list(TRACING));
         text

@@ -1,0 +1,88 @@
+//! The engine that has a thread for each strand, with more of them than there are CPUs for.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use wirecost_fleet::controller::{self, Settings};
+use wirecost_fleet::host::AgentHost;
+use wirecost_model::clock::MILLISECOND;
+use wirecost_model::measure::Edge;
+use wirecost_model::outcome::{HostOutcome, Outcome};
+use wirecost_model::plan::EngineKind;
+use wirecost_model::status::Status;
+
+use crate::honesty::{agent_command, member, profile};
+use crate::program::Program;
+
+fn run(engine: EngineKind, strands: u32) -> Outcome {
+    let settings = Settings {
+        engine,
+        workers: None,
+        interval: 100 * MILLISECOND,
+        ramp: 100 * MILLISECOND,
+        timeout: Some(Duration::from_secs(50)),
+        seed: 1,
+        token: format!("{}-threads-{engine:?}", std::process::id()),
+        tcp_samples: 4,
+        probes: Vec::new(),
+    };
+    let mut profile = profile("stream");
+    profile.groups[0].strands = strands;
+    let members = ["master", "peer"]
+        .map(|name| member(AgentHost::spawn(name, agent_command()).unwrap()))
+        .into();
+    let stop = AtomicBool::new(false);
+    controller::run(&profile, members, &settings, &stop, &mut ())
+}
+
+/// No thread is busy for longer than there is time, nor are all of a host for longer than its CPUs are
+/// there; and somebody did the work.
+#[track_caller]
+fn is_possible(host: &HostOutcome, threads: usize) {
+    let phase = &host.phases[1];
+    assert_eq!(phase.workers.len(), threads);
+    let at = |edge| phase.cut(edge).unwrap().at;
+    assert!(at(Edge::WindowEnd) > at(Edge::WindowStart));
+    let busy: Vec<f64> = phase.workers.iter().filter_map(|worker| worker.busy).collect();
+    assert!(busy.iter().all(|busy| (0.0..=1.0).contains(busy)), "{busy:?}");
+    let all: f64 = busy.iter().sum();
+    // Each clock has a window of its own, of which this one may read the last a little later.
+    assert!(0.0 < all && all < 1.2 * host.cpus.len() as f64, "{all} on {:?}", host.cpus);
+    assert!(busy.len() * 2 > threads, "{} of {threads}", busy.len());
+}
+
+#[test]
+fn hundreds_of_threads_are_not_busier_than_the_cpus() {
+    const STRANDS: u32 = 600;
+    let outcome = run(EngineKind::Threads, STRANDS);
+    assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
+    for host in &outcome.hosts {
+        is_possible(host, STRANDS as usize);
+        // Where each connection has a thread, not all of them ask how it is.
+        let mut sampled: Vec<u32> =
+            host.phases[1].tcp_samples.iter().map(|sample| sample.strand).collect();
+        sampled.sort_unstable();
+        sampled.dedup();
+        assert!(sampled.iter().all(|&strand| strand < 4), "{sampled:?}");
+    }
+}
+
+#[test]
+fn few_workers_are_not_busier_than_the_cpus() {
+    for engine in [EngineKind::Epoll, EngineKind::IoUring] {
+        let outcome = run(engine, 8);
+        assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
+        for host in &outcome.hosts {
+            is_possible(host, host.workers as usize);
+        }
+    }
+}
+
+/// So many that they have no addresses of their own: one thread accepts for all.
+#[test]
+fn thousands_of_threads_behind_shared_addresses() {
+    let arguments = ["--engine", "threads", "--connections", "4200", "--observe", "none"];
+    let document = Program::short_run("@rr", &arguments).measure();
+    assert_eq!(document.count("/connections/open"), 4200);
+    assert!(!document.has_warning("saturated-worker"));
+}
