@@ -1,22 +1,24 @@
-//! Whatever the bytes: reading a profile never panics, every place it names is in the text, and a
-//! profile that is printed and read again is the same.
+//! Whatever the bytes: reading a profile, in the language that they begin like, never panics, every
+//! place it names is in the text, and a profile that is printed and read again is the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use wirecost_model::profile::{Position, Profile};
-use wirecost_workload::language::{Language, Span, parse, print};
+use wirecost_workload::language::{Language, Span, unsayable};
 
 fuzz_target!(|bytes: &[u8]| {
     let source = String::from_utf8_lossy(bytes);
-    let lookup = |name: &str| match name.len() {
-        0 => None,
-        1 => Some("7".to_owned()),
-        2 => Some(String::new()),
-        3 => Some("tcp".to_owned()),
-        _ => Some("size=4k conn=$a dir=/A b".to_owned()),
+    let language = Language::of("", &source);
+    let lookup = |name: &str| match (name.len(), language) {
+        (0, _) => None,
+        (1, _) => Some("7".to_owned()),
+        (2, _) => Some(String::new()),
+        (3, _) => Some("tcp".to_owned()),
+        (_, Language::Xml) => Some("size=4k conn=$a dir=/A b".to_owned()),
+        (_, Language::Toml) => Some("${x} 64k".to_owned()),
     };
-    let _ = Language::Xml.variables(&source);
-    match parse(&source, &lookup) {
+    let _ = language.variables(&source);
+    match language.parse(&source, &lookup) {
         Err(errors) => {
             assert!(!errors.is_empty());
             for error in errors {
@@ -31,8 +33,13 @@ fuzz_target!(|bytes: &[u8]| {
             for refusal in &parsed.refusals {
                 in_text(&source, refusal.span);
             }
-            let printed = print(&parsed.profile);
-            match parse(&printed, &|_: &str| None) {
+            for lost in
+                Language::ALL.into_iter().flat_map(|to| unsayable(&parsed.profile, to, &source))
+            {
+                in_text(&source, lost.span);
+            }
+            let printed = language.print(&parsed.profile);
+            match language.parse(&printed, &|_: &str| None) {
                 Ok(again) => assert_eq!(
                     without_positions(parsed.profile),
                     without_positions(again.profile),

@@ -196,6 +196,11 @@ fn remedy(setting: &Setting) -> String {
         "protocol" => "MPTCP was given up on the way: something on the path changed its options, \
                        or the data"
             .to_owned(),
+        "busy_poll.waits" => {
+            "the waits of epoll and io_uring look at devices since Linux 6.9; before, take \
+             --engine threads, or set net.core.busy_poll for epoll"
+                .to_owned()
+        }
         "dscp" | "busy_poll" | "busy_poll.prefer" => {
             format!("run the agent of {host} with CAP_NET_ADMIN")
         }

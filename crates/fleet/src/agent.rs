@@ -363,8 +363,9 @@ impl<S: Duplex> Session<S> {
 fn status_of(error: &LoadError) -> Status {
     match error {
         LoadError::Plan(_) => Status::Usage,
-        LoadError::System { .. } | LoadError::Protocol { .. } | LoadError::NoConsent { .. } => {
-            Status::Peer
-        }
+        LoadError::System { .. }
+        | LoadError::Protocol { .. }
+        | LoadError::NoConsent { .. }
+        | LoadError::NoRing(_) => Status::Peer,
     }
 }

@@ -129,7 +129,10 @@ pub fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<(
 /// Those of the stream; `UnexpectedEof` when it has ended; `InvalidData` for what is no message.
 pub fn read<T: for<'de> Deserialize<'de>>(stream: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
+    stream.read_exact(&mut length).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => ended(),
+        _ => error,
+    })?;
     let length = u32::from_le_bytes(length);
     if length > LONGEST {
         let message = "what came is not a message of wirecost";
@@ -139,9 +142,13 @@ pub fn read<T: for<'de> Deserialize<'de>>(stream: &mut impl Read) -> io::Result<
     let mut body = Vec::new();
     stream.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() < length as usize {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        return Err(ended());
     }
     Ok(serde_json::from_slice(&body)?)
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "its connection has ended")
 }
 
 #[cfg(test)]
@@ -161,7 +168,10 @@ mod tests {
     fn a_stranger_is_no_message() {
         let answer: io::Result<Order> = read(&mut b"GET / HTTP/1.1\r\n\r\n".as_slice());
         assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::InvalidData);
-        let short: io::Result<Order> = read(&mut b"\x10\0\0\0{".as_slice());
-        assert_eq!(short.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        for short in [&b"\x10\0\0\0{"[..], b"\x10"] {
+            let error = read::<Order>(&mut &*short).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(error.to_string(), "its connection has ended");
+        }
     }
 }

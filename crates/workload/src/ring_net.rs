@@ -43,11 +43,13 @@ pub(crate) struct RingNet {
     ring: Ring<Rung>,
     /// By service and strand. None where the ring only tells that somebody stands there.
     listeners: HashMap<(u32, u32), Vec<ListenerKey>>,
+    /// The longest `busy_poll` that the ring has been told of, microseconds.
+    busy_poll: u32,
 }
 
 impl RingNet {
     pub(crate) fn new(sockets: Sockets, ring: Ring<Rung>) -> Self {
-        Self { sockets, ring, listeners: HashMap::new() }
+        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0 }
     }
 
     /// See [`Ring::submit`].
@@ -84,6 +86,11 @@ impl RingNet {
     fn insert(&mut self, socket: Socket, owner: Owner, plain: bool) -> Key {
         let token = Token::Connection { local: owner.local, slot: owner.slot };
         let datagrams = !socket.stream();
+        if self.busy_poll < self.sockets.busy_poll() {
+            self.busy_poll = self.sockets.busy_poll();
+            let set = self.ring.busy_poll(self.busy_poll).is_ok();
+            self.sockets.note_waits(set);
+        }
         self.ring.insert(Rung { socket, plain, refused: false }, token.number(), datagrams)
     }
 
@@ -230,8 +237,11 @@ impl Net for RingNet {
             return self.sockets.send_zerocopy(socket, bytes, copied);
         }
         // What changes goes alone; the ring would copy the rest with it.
+        if copied == bytes.len() {
+            return self.ring.send(key, bytes);
+        }
         if copied > 0 {
-            return self.ring.send(key, &bytes[..copied]);
+            return self.ring.send_first(key, &bytes[..copied]);
         }
         if *refused {
             let sent = self.ring.send(key, bytes)?;
@@ -244,7 +254,10 @@ impl Net for RingNet {
                 self.sockets.io.zerocopy_calls += 1;
                 Ok(sent)
             }
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {
+            // The second where the limit of locked memory is reached.
+            Err(error)
+                if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
+            {
                 self.ring.get_mut(key).refused = true;
                 self.ring.send(key, bytes)
             }

@@ -154,6 +154,46 @@ fn zerocopy_without_memory_for_notices_copies_and_says_so() {
     assert!(document.has_warning("zerocopy-refused"));
 }
 
+/// What an ordinary user may not lock in memory is copied: each message alone is more than that.
+/// The rings themselves are within it.
+#[test]
+fn zerocopy_beyond_the_limit_of_locked_memory_copies_and_says_so() {
+    const LONG: usize = 8 << 20;
+    let options = format!("size={LONG} count=3 zerocopy");
+    let text = profile("tcp", "", &format!("<flowop type=\"write\" options=\"{options}\"/>"));
+    for engine in ["epoll", "io_uring", "threads"] {
+        let arguments = ["run", "io.xml", "--quiet", "--engine", engine, "--json", "run.json"];
+        let program = Program::unprivileged_within("ulimit -l 4096", &arguments);
+        let document = good(&program.args(["--workers", "1"]).file("io.xml", &text).finish());
+        assert!(!document.has_warning("fallback"), "{:#}", document.at("/warnings"));
+        moved(&document, 3 * LONG);
+        assert!(document.count("/io/zerocopy/refused") >= 3, "{engine}: {:#}", document.at("/io"));
+        assert!(document.has_warning("zerocopy-refused"), "{engine}");
+    }
+}
+
+/// A number is no segment of its own.
+#[test]
+fn numbers_of_zerocopy_go_with_their_messages() {
+    for engine in ["epoll", "io_uring"] {
+        let segments = ["verify", "verify zerocopy"].map(|options| {
+            let flowops = format!(
+                "<flowop type=\"write\" options=\"size=1000 {options}\"/>\n\
+                 <flowop type=\"read\" options=\"size=1\"/>\n"
+            );
+            let space = Space::new();
+            space.inside(|| {
+                let text = profile("tcp", "tcp_nodelay", &flowops.repeat(100));
+                moved(&good(&program(engine, &text).finish()), 100 * 1001);
+                segments_sent()
+            })
+        });
+        let [plain, zerocopy] = segments;
+        // A segment each would be a hundred more.
+        assert!(zerocopy < plain + 50, "{engine}: {plain} segments, {zerocopy} with zerocopy");
+    }
+}
+
 fn bytes_that_are_not_copied_are_counted(engine: &str) {
     for (option, member) in [("discard", "discarded_bytes"), ("splice", "spliced_bytes")] {
         let document = good(&program(engine, &writes(option)).finish());
@@ -332,13 +372,17 @@ fn a_variable_switches_options_of_built_ins() {
 
 #[test]
 fn a_file_system_without_o_direct_is_named() {
-    // A file of the kernel's own that has a size.
-    let file = "dir=/sys/kernel/mm/transparent_hugepage/enabled";
+    // A file of the kernel's own that has its true size.
+    let file = "dir=/sys/kernel/notes";
     let flowop = format!("<flowop type=\"sendfile\" options=\"{file} o_direct\"/>");
     let finished = program("epoll", &profile("tcp", "", &flowop)).finish();
     assert_ne!(finished.code, 0, "{finished}");
     let said = finished.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("does not take O_DIRECT"), "{finished}");
+    assert!(said.contains(" 5:1: sendfile of /sys/"), "{finished}");
+    // TLS reads the file as ever.
+    let document = good(&program("epoll", &profile("tls", "", &flowop)).finish());
+    assert!(document.has_warning("profile"), "{:#}", document.value());
 
     let finished = program("epoll", &writes("sink=/no/such/place")).finish();
     assert_ne!(finished.code, 0, "{finished}");

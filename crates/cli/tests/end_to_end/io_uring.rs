@@ -111,6 +111,22 @@ fn where_rings_are_forbidden_epoll_runs_and_the_result_says_why() {
     }
 }
 
+/// A small ring would fit, those of all workers do not: that is only known when they are made.
+#[test]
+fn where_rings_have_no_memory_epoll_runs_and_the_result_says_why() {
+    let arguments = ["run", "@rr", "--duration", "200ms", "--ramp", "0s", "--engine", "io_uring"];
+    let finished = Program::unprivileged_within("ulimit -l 128", &arguments)
+        .args(["--quiet", "--json", "run.json"])
+        .finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let document = finished.document();
+    assert!(document.count("/transactions/count") > 0);
+    let fallbacks = document.list("/warnings").iter().filter(|w| w["code"] == "fallback");
+    let told: Vec<_> = fallbacks.filter_map(|w| w["message"].as_str()).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|text| text.contains("ulimit -l")), "{told:?}");
+}
+
 #[test]
 fn the_doctor_says_where_rings_are_forbidden() {
     let forbidden = without_rings(Program::new(["doctor", "--json", "run.json"]));

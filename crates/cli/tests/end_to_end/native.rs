@@ -77,7 +77,7 @@ fn profiles_are_converted_either_way() {
     let toml = Program::new(["check", "@oltp", "--to", "toml", "--var", "think=3ms"]).finish();
     assert_eq!(toml.code, 0, "{toml}");
     assert!(toml.stdout.contains("remotehost = \"${h}\""), "{toml}");
-    assert!(toml.stderr.contains("connections, duration, protocol, think"), "{toml}");
+    assert!(toml.stderr.contains("connections, duration, options, protocol, think"), "{toml}");
     let xml = Program::new(["check", "oltp.toml", "--to", "xml"])
         .file("oltp.toml", &toml.stdout)
         .finish();

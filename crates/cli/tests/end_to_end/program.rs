@@ -107,13 +107,19 @@ impl Program {
 
     /// As a user without any rights, who has a copy of the program for that.
     pub(crate) fn unprivileged(arguments: &[&str]) -> Self {
+        Self::unprivileged_within("ulimit -S -c 0", arguments)
+    }
+
+    /// The same within limits that a shell sets.
+    pub(crate) fn unprivileged_within(limits: &str, arguments: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         const NOBODY: u32 = 65534;
         let mut program = Self::new(arguments);
         let copy = program.home.path().join("wirecost");
         fs::copy(BINARY, &copy).expect("a copy of the program");
-        let mut command = Command::new(&copy);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")]).arg(&copy);
         command.args(arguments);
         for (name, value) in program.command.get_envs() {
             command.env(name, value.unwrap_or_default());

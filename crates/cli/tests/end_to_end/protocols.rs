@@ -20,6 +20,8 @@ const TIMES: u64 = 60;
 const REQUEST: u64 = 100_000;
 const RESPONSE: u64 = 300;
 
+const ENGINES: [&str; 3] = ["epoll", "io_uring", "threads"];
+
 /// A profile whose bytes are known, and compared with what was sent.
 fn exact(open: &str) -> String {
     format!(
@@ -42,6 +44,19 @@ fn is_exact(document: &Document) {
     assert!(document.number("/phases/1/bits_per_second") > 0.0);
 }
 
+/// Exact, by the engine that was asked for. Of a ring that cannot move the protocol's bytes each host
+/// says so; none says that it had no ring.
+#[track_caller]
+fn is_exact_by(document: &Document, engine: &str, protocol: &str) {
+    is_exact(document);
+    let warnings = document.list("/warnings").iter().filter(|w| w["code"] == "fallback");
+    let told: Vec<_> = warnings.filter_map(|w| w["message"].as_str()).collect();
+    let beside = engine == "io_uring" && !["tcp", "vsock"].contains(&protocol);
+    assert_eq!(told.len(), if beside { 2 } else { 0 }, "{engine}: {told:?}");
+    let said = format!("used a system call for each read and write of {protocol} instead of");
+    assert!(told.iter().all(|text| text.contains(&said)), "{told:?}");
+}
+
 #[track_caller]
 fn setting(document: &Document, name: &str) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -50,16 +65,17 @@ fn setting(document: &Document, name: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn tls_on_both_engines_and_with_every_cipher() {
+fn tls_on_all_engines_and_with_every_cipher() {
     for (engine, cipher, suite) in [
         ("epoll", "", "TLS_AES_256_GCM_SHA384"),
         ("epoll", "cipher=chacha20", "TLS_CHACHA20_POLY1305_SHA256"),
+        ("io_uring", "", "TLS_AES_256_GCM_SHA384"),
         ("threads", "cipher=aes128", "TLS_AES_128_GCM_SHA256"),
     ] {
         let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
             .file("exact.xml", &exact(&format!("protocol=tls {cipher}")))
             .measure();
-        is_exact(&document);
+        is_exact_by(&document, engine, "tls");
         let granted = |host: &str| (host.to_owned(), suite.to_owned());
         assert_eq!(setting(&document, "cipher"), [granted("master"), granted("peer")]);
     }
@@ -71,16 +87,21 @@ fn tls_behind_shared_addresses() {
     let profile = exact("protocol=tls conn=1..5")
         .replace("size=", "conn=1..5 size=")
         .replace("\"disconnect\"", "\"disconnect\" options=\"conn=1..5\"");
-    let document =
-        Program::new(["run", "exact.xml", "--quiet"]).file("exact.xml", &profile).measure();
-    assert_eq!(document.sum("/phases", "tx_bytes"), (5 * 2 * TIMES * REQUEST) as f64);
+    for engine in ["epoll", "io_uring"] {
+        let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
+            .file("exact.xml", &profile)
+            .measure();
+        assert_eq!(document.sum("/phases", "tx_bytes"), (5 * 2 * TIMES * REQUEST) as f64);
+    }
 }
 
 #[test]
 fn tls_for_each_request_and_from_files() {
-    for profile in ["@crr", "@sendfile"] {
+    let both = |profile| ["epoll", "io_uring"].map(|engine| (profile, engine));
+    for (profile, engine) in ["@crr", "@sendfile"].into_iter().flat_map(both) {
         let file = concat!("file=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut program = Program::short_run(profile, &["--var", "protocol=tls"]);
+        let arguments = ["--var", "protocol=tls", "--engine", engine];
+        let mut program = Program::short_run(profile, &arguments);
         if profile == "@sendfile" {
             program = program.args(["--var", file]);
         }
@@ -143,13 +164,13 @@ fn mptcp_between_two_hosts_is_no_tcp() {
     let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
     let namespaces: Vec<NetNs> =
         lab.hosts().iter().map(|host| NetNs::open(&host.namespace).unwrap()).collect();
-    for engine in ["epoll", "threads"] {
+    for engine in ENGINES {
         let before = namespaces[1].run(mptcp_counters).unwrap();
         let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
             .args([format!("--lab={}", lab.name())])
             .file("exact.xml", &exact("protocol=mptcp"))
             .measure();
-        is_exact(&document);
+        is_exact_by(&document, engine, "mptcp");
         assert!(document.at("/tcp/retransmits").is_u64());
         let after = namespaces[1].run(mptcp_counters).unwrap();
         let more = |name: &str| after[name] - before[name];
@@ -164,7 +185,7 @@ fn mptcp_for_each_request() {
     if without_mptcp("mptcp_for_each_request") {
         return;
     }
-    for engine in ["epoll", "threads"] {
+    for engine in ENGINES {
         let arguments = ["--var", "protocol=mptcp", "--engine", engine];
         let document = Program::short_run("@crr", &arguments).measure();
         assert!(document.count("/transactions/count") > 0);
@@ -178,7 +199,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Runs the exact profile on both engines. `None` where User-Mode Linux is not installed.
+    /// Runs the exact profile on all engines. `None` where User-Mode Linux is not installed.
     fn run(test: &str, module: &str, open: &str) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed = |name: &str| std::env::split_paths(&path).any(|d| d.join(name).is_file());
@@ -188,7 +209,7 @@ impl Guest {
         }
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("exact.xml"), exact(open)).unwrap();
-        let runs: String = ["epoll", "threads"]
+        let runs: String = ENGINES
             .map(|engine| {
                 format!(
                     "timeout 60 '{BINARY}' run exact.xml --var h=127.0.0.1 --engine {engine} \
@@ -217,10 +238,12 @@ impl Guest {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
-    fn documents(&self) -> [Document; 2] {
-        ["epoll.json", "threads.json"].map(|name| {
-            let document = Document::valid(serde_json::from_str(&self.read(name)).unwrap());
-            is_exact(&document);
+    /// Of each engine.
+    fn documents(&self, protocol: &str) -> [Document; 3] {
+        ENGINES.map(|engine| {
+            let name = format!("{engine}.json");
+            let document = Document::valid(serde_json::from_str(&self.read(&name)).unwrap());
+            is_exact_by(&document, engine, protocol);
             document
         })
     }
@@ -238,7 +261,7 @@ fn sctp_moves_what_is_sent() {
     // A window of less than two of loopback's packets makes SCTP wait for timers.
     let open = "protocol=sctp wndsz=200k sctp_nodelay sctp_rto_max=2000 sctp_out_streams=3";
     let Some(guest) = Guest::run("sctp_moves_what_is_sent", "sctp", open) else { return };
-    for document in guest.documents() {
+    for document in guest.documents("sctp") {
         // TCP_INFO tells nothing of SCTP.
         assert!(document.is_null("/tcp"));
         assert_eq!(setting(&document, "wndsz.send").len(), 2);
@@ -251,7 +274,7 @@ fn vsock_moves_what_is_sent() {
     let Some(guest) = Guest::run("vsock_moves_what_is_sent", module, "protocol=vsock") else {
         return;
     };
-    for document in guest.documents() {
+    for document in guest.documents("vsock") {
         assert!(document.is_null("/tcp"));
     }
 }
@@ -260,11 +283,29 @@ fn vsock_moves_what_is_sent() {
 fn the_kernel_encrypts_what_ktls_is_asked_for() {
     let test = "the_kernel_encrypts_what_ktls_is_asked_for";
     let Some(guest) = Guest::run(test, "tls", "protocol=tls ktls") else { return };
-    for document in guest.documents() {
+    for document in guest.documents("tls") {
         let granted = |host: &str| (host.to_owned(), "send, receive".to_owned());
         assert_eq!(setting(&document, "ktls"), [granted("master"), granted("peer")]);
     }
-    // Two strands, two ends each, two engines.
-    assert_eq!((guest.tls("TlsTxSw"), guest.tls("TlsRxSw")), (8, 8));
+    // Two strands, two ends each, three engines.
+    assert_eq!((guest.tls("TlsTxSw"), guest.tls("TlsRxSw")), (12, 12));
     assert_eq!(guest.tls("TlsDecryptError"), 0);
+}
+
+/// The kernel under User-Mode Linux is older than what event loops poll devices by.
+#[test]
+fn waits_that_cannot_look_at_devices_are_told() {
+    let test = "waits_that_cannot_look_at_devices_are_told";
+    let Some(guest) = Guest::run(test, "tls", "protocol=tcp busy_poll=50") else { return };
+    let [epoll, io_uring, threads] = guest.documents("tcp");
+    for (document, waits) in [(epoll, &["0", "0"][..]), (io_uring, &["0", "0"]), (threads, &[])] {
+        let of = |name| -> Vec<String> {
+            setting(&document, name).into_iter().map(|(_, granted)| granted).collect()
+        };
+        assert_eq!(of("busy_poll"), ["50", "50"]);
+        assert_eq!(of("busy_poll.waits"), waits);
+        let remedy = "look at devices since Linux 6.9";
+        let told = document.list("/warnings").iter().filter_map(|w| w["message"].as_str());
+        assert_eq!(told.filter(|text| text.contains(remedy)).count(), waits.len());
+    }
 }

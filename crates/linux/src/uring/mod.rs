@@ -17,6 +17,7 @@
 //! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
 
 mod link;
+mod napi;
 mod pool;
 mod support;
 
@@ -92,6 +93,15 @@ pub enum Event {
 pub enum Direction {
     Read,
     Write,
+}
+
+/// How bytes are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Copied,
+    /// With a copy, and more of the message follows.
+    First,
+    ZeroCopy,
 }
 
 /// What a completion is about: upper half of its 64 bits; the lower is the place of link or watch.
@@ -217,6 +227,16 @@ impl<S: AsFd> Ring<S> {
         })
     }
 
+    /// Lets waits of the ring look for packets at the devices of its sockets themselves, for so many
+    /// microseconds (IORING_REGISTER_NAPI, since Linux 6.9); they do not look at what a socket is set
+    /// to. Returns for how many they did so far.
+    ///
+    /// # Errors
+    /// Those of io_uring_register(2): `EINVAL` before 6.9.
+    pub fn busy_poll(&self, microseconds: u32) -> io::Result<u32> {
+        napi::register(&self.uring, microseconds)
+    }
+
     /// Lets the ring send from these bytes without copying them.
     pub fn hold(&mut self, bytes: Arc<[u8]>) {
         self.shared.push(bytes);
@@ -327,23 +347,33 @@ impl<S: AsFd> Ring<S> {
     /// # Errors
     /// `WouldBlock`: the kernel has been asked. Else what it says of the connection.
     pub fn send(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
-        self.send_from(key, bytes, false)
+        self.send_from(key, bytes, How::Copied)
+    }
+
+    /// As [`Ring::send`] of the beginning of a message, whose rest follows at once: the kernel waits
+    /// for it before it fills a segment up (MSG_MORE).
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`].
+    pub fn send_first(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
+        self.send_from(key, bytes, How::First)
     }
 
     /// As [`Ring::send`], but the kernel is asked to send from the memory itself
     /// (IORING_OP_SEND_ZC). What became of that is in [`Ring::zero_copy`] later.
     ///
     /// # Errors
-    /// Those of [`Ring::send`]; EOPNOTSUPP where the protocol cannot.
+    /// Those of [`Ring::send`]; EOPNOTSUPP where the protocol cannot; ENOMEM where more memory would be
+    /// locked than RLIMIT_MEMLOCK allows.
     pub fn send_zero_copy(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
-        self.send_from(key, bytes, true)
+        self.send_from(key, bytes, How::ZeroCopy)
     }
 
     pub fn zero_copy(&self) -> ZeroCopy {
         self.zero_copy
     }
 
-    fn send_from(&mut self, key: &Key, bytes: &[u8], zero_copy: bool) -> io::Result<usize> {
+    fn send_from(&mut self, key: &Key, bytes: &[u8], how: How) -> io::Result<usize> {
         let place = key.0;
         let shared = self.shared.iter().find_map(|shared| within(shared, bytes));
         let link = self.link_mut(place);
@@ -372,9 +402,11 @@ impl<S: AsFd> Ring<S> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let fd = link.target(place);
         link.outstanding += 1;
-        let entry = match zero_copy {
-            false => opcode::Send::new(fd, from, length).flags(libc::MSG_NOSIGNAL).build(),
-            true => opcode::SendZc::new(fd, from, length)
+        let copied = |flags| opcode::Send::new(fd, from, length).flags(flags).build();
+        let entry = match how {
+            How::Copied => copied(libc::MSG_NOSIGNAL),
+            How::First => copied(libc::MSG_NOSIGNAL | libc::MSG_MORE),
+            How::ZeroCopy => opcode::SendZc::new(fd, from, length)
                 .flags(libc::MSG_NOSIGNAL)
                 .zc_flags(REPORT_USAGE)
                 .build(),

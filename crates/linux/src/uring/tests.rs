@@ -334,3 +334,12 @@ fn more_operations_than_entries_are_all_done() {
         assert_eq!(&got, b"ping");
     }
 }
+
+#[test]
+fn waits_look_at_devices_for_as_long_as_they_are_told_to() {
+    let ring = ring::<UnixStream>(1);
+    match ring.busy_poll(50) {
+        Ok(before) => assert_eq!((before, ring.busy_poll(70).unwrap()), (0, 50)),
+        Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::INVAL), "{error}"),
+    }
+}

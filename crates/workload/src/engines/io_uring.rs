@@ -4,7 +4,7 @@
 //! by one system call. So the more connections are busy, the less of a call each operation costs.
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 
 use rustix::io::Errno;
 use wirecost_linux::clock::Monotonic;
@@ -18,7 +18,7 @@ use crate::hello;
 use crate::net::Interest;
 use crate::ring_net::RingNet;
 use crate::sockets::Token;
-use crate::strand::{StrandError, TURN_BYTES, Turn, Wait};
+use crate::strand::{StrandError, TURN_BYTES, Turn};
 use crate::worker::{Order, Real, Worker};
 
 /// Operations that are gathered at most before they are handed over.
@@ -74,7 +74,7 @@ pub(crate) fn run(
     let run = worker.net.sockets().run();
     let mut engine = Loop { worker, seats: Seats::default(), mine, inbox, wake, run };
     let mut events = Vec::new();
-    while engine.obey(orders) {
+    while engine.seats.obey(orders, &mut engine.worker, &engine.mine) {
         for _ in 0..engine.seats.ready().min(ROUND) {
             engine.run_next();
         }
@@ -99,39 +99,6 @@ impl Loop {
         let (group, strand) = self.mine.first().copied().unwrap_or_default();
         let at = Position::default();
         self.worker.failed(StrandError { group, strand, kind: "io_uring_enter", at, source });
-    }
-
-    /// Takes all orders that have come. Returns whether to go on.
-    fn obey(&mut self, orders: &Receiver<Order>) -> bool {
-        loop {
-            match orders.try_recv() {
-                Ok(Order::Connect { endpoints, groups }) => {
-                    self.worker.connect(endpoints, groups, &self.mine);
-                    self.seats.reset(self.mine.len());
-                }
-                Ok(Order::Phase(order)) => {
-                    // Whoever was to run in the phase before must not begin this one early.
-                    self.seats.reset(self.mine.len());
-                    let start = order.start;
-                    self.worker.begin(order);
-                    for local in self.seats.all() {
-                        if self.worker.takes_part(local) {
-                            let on = Interest::Nothing;
-                            self.seats.sit(local, Wait { slot: 0, on, until: Some(start) });
-                        }
-                    }
-                }
-                Ok(Order::Finish(limits)) => {
-                    self.worker.finish(&limits);
-                    for local in self.seats.all() {
-                        self.seats.queue(local);
-                    }
-                }
-                Ok(Order::CutOff) => self.worker.cut_off(),
-                Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => return false,
-            }
-        }
     }
 
     fn run_next(&mut self) {

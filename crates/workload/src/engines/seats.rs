@@ -2,11 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use wirecost_model::clock::{Nanos, SECOND};
 
 use crate::net::Interest;
 use crate::strand::Wait;
+use crate::worker::{Order, Real, Worker};
 
 /// No sleep is longer: orders come by an event, so this only bounds the damage of a lost one.
 const LONGEST_SLEEP: Nanos = SECOND;
@@ -25,15 +27,50 @@ pub(super) struct Seats {
 }
 
 impl Seats {
+    /// Has the worker do all orders that have come, and seats its strands accordingly. Returns whether
+    /// to go on.
+    pub(super) fn obey<N: Real>(
+        &mut self,
+        orders: &Receiver<Order>,
+        worker: &mut Worker<N>,
+        mine: &[(u32, u32)],
+    ) -> bool {
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Connect { endpoints, groups }) => {
+                    worker.connect(endpoints, groups, mine);
+                    self.reset(mine.len());
+                }
+                Ok(Order::Phase(order)) => {
+                    // Whoever was to run in the phase before must not begin this one early.
+                    self.reset(mine.len());
+                    let start = order.start;
+                    worker.begin(order);
+                    for local in self.all().filter(|&local| worker.takes_part(local)) {
+                        let on = Interest::Nothing;
+                        self.sit(local, Wait { slot: 0, on, until: Some(start) });
+                    }
+                }
+                Ok(Order::Finish(limits)) => {
+                    worker.finish(&limits);
+                    self.all().for_each(|local| self.queue(local));
+                }
+                Ok(Order::CutOff) => worker.cut_off(),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
     /// Seats for so many strands, none of which is ready or waits.
-    pub(super) fn reset(&mut self, strands: usize) {
+    fn reset(&mut self, strands: usize) {
         self.timers.clear();
         self.ready.clear();
         self.seats.clear();
         self.seats.resize(strands, Seat::default());
     }
 
-    pub(super) fn all(&self) -> std::ops::Range<u32> {
+    fn all(&self) -> std::ops::Range<u32> {
         0..self.seats.len() as u32
     }
 

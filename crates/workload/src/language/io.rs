@@ -13,8 +13,13 @@ pub(super) fn refused(flowop: &Flowop, protocol: Option<&str>, found: &mut Vec<L
     let options = &flowop.options;
     let io = &options.io;
     let moves_file = flowop.kind.starts_with("sendfile");
+    // What the protocol leaves out contradicts nothing.
+    let acts = |option| {
+        let of = calls::protocols_of(option);
+        protocol.zip(of).is_none_or(|(protocol, of)| of.contains(&protocol))
+    };
     let mut contradicts = |there: bool, option: &'static str, other: &'static str, why| {
-        if there {
+        if there && acts(option) && acts(other) {
             found.push(LanguageErrorKind::Contradiction { option, other, why });
         }
     };

@@ -441,7 +441,7 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "zerocopy",
         STREAM,
-        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows",
+        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows; numbers of verify with one",
         |o| o.io.zerocopy = true,
         |o| o.io.zerocopy,
     ),

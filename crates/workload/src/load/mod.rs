@@ -60,12 +60,22 @@ pub enum LoadError {
     Protocol { protocol: String, reason: String },
     #[error("{address} has not agreed to receive: {reason}")]
     NoConsent { address: String, reason: String },
+    #[error("io_uring: {0}")]
+    NoRing(uring::Unavailable),
 }
 
 impl LoadError {
     fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let act = act.into();
         move |source| LoadError::System { act, source }
+    }
+
+    /// What a worker says that could not start.
+    fn of_worker(error: io::Error) -> Self {
+        match error.downcast() {
+            Ok(unavailable) => LoadError::NoRing(unavailable),
+            Err(error) => LoadError::system("worker")(error),
+        }
     }
 }
 
@@ -129,7 +139,7 @@ struct Phase {
 /// The load of one host.
 pub struct Load {
     plan: Plan,
-    handles: Vec<Handle>,
+    handles: Handles,
     outlet: Outlet,
     events: Receiver<Event>,
     /// Dropping it removes the paths of Unix sockets.
@@ -144,7 +154,7 @@ pub struct Load {
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Load").field("workers", &self.handles.len()).finish_non_exhaustive()
+        f.debug_struct("Load").field("workers", &self.handles.0.len()).finish_non_exhaustive()
     }
 }
 
@@ -161,14 +171,34 @@ impl Load {
     ///
     /// # Errors
     /// What this host lacks: descriptors, files, addresses, ports.
-    pub fn prepare(mut plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
-        let fallback = fall_back(&mut plan);
+    pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+        if plan.engine != EngineKind::IoUring {
+            return Self::start_workers(plan, notify);
+        }
+        // Whether there is memory for all its rings is only known when they have been made.
+        match Self::start_workers(plan.clone(), notify.clone()) {
+            Err(LoadError::NoRing(reason)) => {
+                let used = EngineKind::Epoll;
+                let (mut load, prepared) =
+                    Self::start_workers(Plan { engine: used, ..plan }, notify)?;
+                load.warnings.push(Warning::Fallback {
+                    host: String::new(),
+                    wanted: format!("engine {}", EngineKind::IoUring.name()),
+                    used: format!("engine {}", used.name()),
+                    reason: reason.to_string(),
+                });
+                Ok((load, prepared))
+            }
+            done => done,
+        }
+    }
+
+    fn start_workers(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
         check_protocols(&plan.program)?;
         let files = Files::find(&plan)?;
         let placement = Placement::new(&plan, limit)?;
         let mut warnings = placement.warnings();
-        warnings.extend(fallback);
         let (mut services, doors) = Services::open(&plan, &placement)?;
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
@@ -182,7 +212,7 @@ impl Load {
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
-        let mut handles = Vec::new();
+        let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
         let (outlet, events) = Outlet::new(notify);
@@ -196,15 +226,15 @@ impl Load {
                 announce.clone(),
                 outlet.clone(),
             )?;
-            handles.push(handle);
+            handles.0.push(handle);
             inboxes.extend(inbox);
         }
         drop(announce);
-        for _ in 0..handles.len() {
+        for _ in 0..handles.0.len() {
             let said = announced
                 .recv_timeout(Duration::from_secs(60))
                 .map_err(|_| LoadError::Plan("a worker did not start".to_owned()))?;
-            services.announced(said.map_err(LoadError::system("worker"))?);
+            services.announced(said.map_err(LoadError::of_worker)?);
         }
         let route = match plan.engine {
             EngineKind::Threads => Route::Mailbox(mailbox),
@@ -219,13 +249,16 @@ impl Load {
             .transpose()
             .map_err(LoadError::system("doorman"))?;
         let prepared = Prepared {
-            workers: handles.len() as u32,
+            workers: handles.0.len() as u32,
             services: services.addresses(),
             certificate,
             consent,
             connects_from: Vec::new(),
             files: files.sizes.clone(),
         };
+        if plan.engine == EngineKind::IoUring {
+            warnings.extend(beside_the_ring(&plan.program));
+        }
         warnings.dedup();
         let settings = calls::settings(&plan.program);
         let load = Load {
@@ -274,7 +307,7 @@ impl Load {
             .collect();
         self.groups = groups.into();
         let endpoints = Arc::new(endpoints);
-        for handle in &self.handles {
+        for handle in &self.handles.0 {
             let (endpoints, groups) = (endpoints.clone(), self.groups.clone());
             handle.order(Order::Connect { endpoints, groups });
         }
@@ -289,7 +322,7 @@ impl Load {
             None => (schedule.start..Nanos::MAX, 0),
         };
         let counters: Vec<Arc<WorkerCounters>> =
-            self.handles.iter().map(|_| Arc::new(WorkerCounters::new(rows.len()))).collect();
+            self.handles.0.iter().map(|_| Arc::new(WorkerCounters::new(rows.len()))).collect();
         let cutter = Cutter::start(
             counters.clone(),
             rows.len(),
@@ -297,7 +330,7 @@ impl Load {
             self.plan.interval,
             self.outlet.clone(),
         );
-        for (handle, counters) in self.handles.iter().zip(&counters) {
+        for (handle, counters) in self.handles.0.iter().zip(&counters) {
             handle.order(Order::Phase(PhaseOrder {
                 phase: schedule.phase,
                 start: schedule.start,
@@ -318,9 +351,9 @@ impl Load {
             schedule,
             rows,
             cutter,
-            held: vec![false; self.handles.len()],
+            held: vec![false; self.handles.0.len()],
             started,
-            reports: self.handles.iter().map(|_| None).collect(),
+            reports: self.handles.0.iter().map(|_| None).collect(),
             told: false,
         });
     }
@@ -328,14 +361,14 @@ impl Load {
     /// Lets every strand end after that many transactions (by group and strand).
     pub fn finish(&self, limits: Limits) {
         let limits = Arc::new(limits);
-        for handle in &self.handles {
+        for handle in &self.handles.0 {
             handle.order(Order::Finish(limits.clone()));
         }
     }
 
     /// Ends the phase now; what is under way is cut off and counted as unfinished.
     pub fn cut_off(&self) {
-        for handle in &self.handles {
+        for handle in &self.handles.0 {
             handle.order(Order::CutOff);
         }
     }
@@ -406,7 +439,7 @@ impl Load {
             ..PhaseResult::default()
         };
         let (mut retransmits, mut strangers) = (0, 0);
-        for (handle, report) in self.handles.iter().zip(phase.reports.into_iter().flatten()) {
+        for (handle, report) in self.handles.0.iter().zip(phase.reports.into_iter().flatten()) {
             result.transactions.merge(&report.transactions);
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
                 sum.latency.merge(latency);
@@ -451,41 +484,36 @@ impl Load {
     }
 
     pub fn workers(&self) -> u32 {
-        self.handles.len() as u32
+        self.handles.0.len() as u32
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
+        // Nobody comes any more when the workers end.
         self.doorman = None;
-        for handle in &mut self.handles {
+    }
+}
+
+/// The workers, which have ended when this is dropped.
+#[derive(Default)]
+struct Handles(Vec<Handle>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        for handle in &mut self.0 {
             let (orders, _) = channel();
             handle.orders = orders;
             if let Some(wake) = &handle.wake {
                 let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
             }
         }
-        for handle in &mut self.handles {
+        for handle in &mut self.0 {
             if let Some(thread) = handle.thread.take() {
                 let _ = thread.join();
             }
         }
     }
-}
-
-/// Takes the engine that does without what this host does not allow.
-fn fall_back(plan: &mut Plan) -> Option<Warning> {
-    if plan.engine != EngineKind::IoUring {
-        return None;
-    }
-    let reason = uring::available().err()?.to_string();
-    let wanted = std::mem::replace(&mut plan.engine, EngineKind::Epoll);
-    Some(Warning::Fallback {
-        host: String::new(),
-        wanted: format!("engine {}", wanted.name()),
-        used: format!("engine {}", plan.engine.name()),
-        reason,
-    })
 }
 
 /// Starts one worker's thread, which announces where it listens.
@@ -543,14 +571,14 @@ fn start_worker(
                 EngineKind::IoUring | EngineKind::Threads => None,
             };
             let patterns = Patterns::new(&payloads, message, seed)?;
-            let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
-            let mut sockets = Sockets::new(&common, poll, buffer);
-            sockets.open_sinks(&sinks, number, workers)?;
-            let announced = services::listen(&mut sockets, &wanted)?;
             let ring = match engine {
                 EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
                 EngineKind::Epoll | EngineKind::Threads => None,
             };
+            let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
+            let mut sockets = Sockets::new(&common, poll, buffer);
+            sockets.open_sinks(&sinks, number, workers)?;
+            let announced = services::listen(&mut sockets, &wanted)?;
             Ok((sockets, ring, patterns, kept, announced))
         };
         let result = set_up();
@@ -597,6 +625,20 @@ fn protocols_of(program: &Program) -> impl Iterator<Item = (&'static dyn Protoco
     step::acts(program).filter_map(|act| {
         let protocol = protocols::find(act.options.protocol.as_deref()?)?;
         Some((protocol, &act.options))
+    })
+}
+
+/// Protocols whose bytes do not go through a ring, which a comparison of engines must not hide.
+fn beside_the_ring(program: &Program) -> impl Iterator<Item = Warning> {
+    let names: BTreeSet<_> = protocols_of(program)
+        .filter(|(protocol, _)| protocol.by_calls())
+        .map(|(protocol, _)| protocol.name())
+        .collect();
+    names.into_iter().map(|name| Warning::Fallback {
+        host: String::new(),
+        wanted: "engine io_uring".to_owned(),
+        used: format!("a system call for each read and write of {name}"),
+        reason: "the ring only tells when; compare it with epoll, whose calls they are".to_owned(),
     })
 }
 
@@ -647,6 +689,7 @@ impl Files {
         let mut paths: HashMap<String, Vec<PathBuf>> = HashMap::new();
         let mut sizes = Vec::new();
         for group in &plan.program.groups {
+            let protocols = step::connection_protocols(group);
             for (number, phase) in group.phases.iter().enumerate() {
                 for act in phase.iter().flat_map(|phase| &phase.acts) {
                     if act.kind != "sendfile" {
@@ -656,14 +699,15 @@ impl Files {
                         LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
                     })?;
                     let mut found = Vec::new();
-                    walk(PathBuf::from(&dir), &mut found)
-                        .map_err(LoadError::system(format!("sendfile of {dir}")))?;
+                    let here = || LoadError::system(format!("{}: sendfile of {dir}", act.at));
+                    walk(PathBuf::from(&dir), &mut found).map_err(here())?;
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-                    if act.options.io.o_direct {
+                    let protocol = protocols.get(&act.options.conn.first).copied();
+                    if act.options.io.o_direct && calls::has("o_direct", protocol) {
                         for (path, _) in &found {
-                            open_source(path, true).map_err(LoadError::system("sendfile"))?;
+                            open_source(path, true).map_err(here())?;
                         }
                     }
                     if found.is_empty() {

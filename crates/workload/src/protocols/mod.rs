@@ -94,6 +94,12 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
+    /// or the protocol wants its calls in a way of its own. The ring only tells when to make them.
+    fn by_calls(&self) -> bool {
+        self.is_secure() || self.polls_before_accept()
+    }
+
     /// Looks at a connection that has just come about, on either side, and says what is to be known.
     ///
     /// # Errors

@@ -196,10 +196,9 @@ impl Socket {
         matches!(self.state, State::Open)
     }
 
-    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
-    /// or the protocol wants its calls in a way of its own.
+    /// See [`Protocol::by_calls`].
     pub(crate) fn by_calls(&self) -> bool {
-        self.protocol.is_secure() || self.protocol.polls_before_accept()
+        self.protocol.by_calls()
     }
 }
 
@@ -232,10 +231,8 @@ pub struct Sockets {
     brought: Brought,
     pipe: Option<Pipe>,
     sinks: Vec<Sink>,
-    /// Whether any connection has `busy_poll`.
-    polls: bool,
-    /// The longest `busy_poll`, which waits on epoll keep to.
-    epoll_polls: u32,
+    /// The longest `busy_poll` of a connection, microseconds, which an event loop's waits keep to.
+    busy_poll: u32,
     /// What I/O options did.
     pub(crate) io: IoCounts,
     /// Of connections that are closed.
@@ -283,8 +280,7 @@ impl Sockets {
             brought: Brought::default(),
             pipe: None,
             sinks: Vec::new(),
-            polls: false,
-            epoll_polls: 0,
+            busy_poll: 0,
             io: IoCounts::default(),
             closed_retransmits: 0,
             closed_drops: 0,
@@ -415,17 +411,28 @@ impl Sockets {
     }
 
     fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
-        self.polls |= options.busy_poll.is_some();
-        if let (Some(microseconds), Some(epoll)) = (options.busy_poll, &self.epoll)
-            && microseconds > self.epoll_polls
-        {
-            self.epoll_polls = microseconds;
-            // Before Linux 6.9 there is net.core.busy_poll for all of the host.
-            let _ = sockopt::set_epoll_busy_poll(epoll, microseconds);
+        if let Some(microseconds) = options.busy_poll.filter(|&longer| longer > self.busy_poll) {
+            self.busy_poll = microseconds;
+            if let Some(epoll) = &self.epoll {
+                let set = sockopt::set_epoll_busy_poll(epoll, microseconds).is_ok();
+                self.note_waits(set);
+            }
         }
         for setting in socket.protocol.granted(&socket.fd, options) {
             self.settings.insert(setting);
         }
+    }
+
+    /// The longest `busy_poll` so far, microseconds; 0 without.
+    pub(crate) fn busy_poll(&self) -> u32 {
+        self.busy_poll
+    }
+
+    /// Whether an event loop's waits keep to the longest `busy_poll`.
+    pub(crate) fn note_waits(&mut self, set: bool) {
+        let asked = self.busy_poll.to_string();
+        let granted = if set { asked.clone() } else { "0".to_owned() };
+        self.settings.insert(Granted { name: "busy_poll.waits", asked, granted });
     }
 
     /// The next connection at the strand's own listeners.

@@ -174,7 +174,7 @@ impl Sockets {
         if socket.ways.used() {
             self.read_notices(socket);
         }
-        if self.polls {
+        if self.busy_poll > 0 {
             self.io.polling += 1;
             let by_device = matches!(sockopt::napi_id(&socket.fd), Ok(Some(_)));
             self.io.polled += u64::from(by_device);

@@ -67,6 +67,29 @@ fn what_does_nothing_is_noted() {
     }
 }
 
+/// What the protocol has no use for is left out, and what is left out contradicts nothing.
+#[test]
+fn what_the_protocol_leaves_out_is_noted_and_excludes_nothing() {
+    let left_out = [
+        ("tls", "discard verify", &["discard"][..]),
+        ("udp", "splice verify", &["splice"]),
+        ("unix", "discard splice", &["discard"]),
+        ("unix", "discard sink=/tmp", &["discard"]),
+        ("tls", "splice sink=/tmp o_direct", &["splice", "sink", "o_direct"]),
+    ];
+    for (protocol, options, names) in left_out {
+        let mut said = of_write(protocol, options);
+        assert_eq!(said.len(), names.len(), "{options}: {said:?}");
+        for name in names {
+            said.retain(|note| !note.contains(&format!("{name} has no effect on {protocol}")));
+        }
+        assert_eq!(said, [] as [&str; 0], "{options}");
+    }
+    // What acts excludes as ever.
+    let said = of_write("unix", "splice sink=/tmp o_direct");
+    assert!(said.len() == 1 && said[0].contains("exclude each other"), "{said:?}");
+}
+
 #[test]
 fn a_variable_among_words_stands_for_words() {
     let source = around(
