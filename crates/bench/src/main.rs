@@ -3,11 +3,11 @@
 
 mod namespace;
 mod observe;
-mod order;
 mod paired;
 mod peers;
 mod program;
 mod recording;
+mod rounds;
 mod scale;
 mod traffic;
 mod variants;

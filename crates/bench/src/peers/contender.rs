@@ -190,6 +190,15 @@ mod tests {
     use crate::peers::point::{self, Placement};
 
     #[test]
+    fn a_line_can_be_typed_again() {
+        let mut line = Line { cpu: Some(3), ..Line::of("wirecost run @stream --var size=1k") };
+        assert_eq!(line.to_string(), "taskset -c 3 wirecost run @stream --var size=1k");
+        line.args.push("options=gso=4 gro".to_owned());
+        let words = shlex::split(&line.to_string()).unwrap();
+        assert_eq!(words.last(), Some(&"options=gso=4 gro".to_owned()));
+    }
+
+    #[test]
     fn names_are_unique() {
         let all = all();
         let names: BTreeSet<&str> = all.iter().map(|contender| contender.name()).collect();

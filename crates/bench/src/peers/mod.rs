@@ -30,8 +30,8 @@ use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
 
 use crate::namespace::enter_own_namespace;
-use crate::order::Order;
 use crate::program::Program;
+use crate::rounds::Order;
 
 /// wirecost beside the programs that others use, and its ports of them beside their originals.
 #[derive(Debug, clap::Args)]

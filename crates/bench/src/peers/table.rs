@@ -11,6 +11,7 @@ use super::point::{Kind, Point};
 use super::session::Sample;
 use super::verdict::{Claim, Series, claims};
 use crate::paired::{Median, center, median};
+use crate::rounds::{failures, is_given_up};
 
 /// From here on others on the machine have shown in a row.
 const OTHERS: f64 = 0.05;
@@ -184,13 +185,9 @@ impl PointResult {
     }
 }
 
-/// Who has failed so often at a point and never run is left out of the rounds that follow.
-const GIVEN_UP: usize = 2;
-
 impl Row {
     pub(crate) fn is_given_up(&self) -> bool {
-        let samples = &self.series.samples;
-        samples.len() >= GIVEN_UP && samples.iter().all(Option::is_none)
+        is_given_up(&self.series.samples)
     }
 
     fn write(&self, out: &mut String, point: &Point) -> std::fmt::Result {
@@ -232,11 +229,7 @@ impl Row {
             Part::Joined => said.push("joined writes".to_owned()),
             Part::Ours | Part::Peer => {}
         }
-        let failures = self.series.samples.iter().filter(|sample| sample.is_none()).count();
-        if let (1.., Some(why)) = (failures, &self.failed) {
-            let end = if self.is_given_up() { ", then left out" } else { "" };
-            said.push(format!("failed {failures} times{end}: {why}"));
-        }
+        said.extend(failures(&self.series.samples, self.failed.as_deref()));
         match count(|sample| sample.seen.others > OTHERS) {
             0 => {}
             runs => said.push(format!("others used CPUs in {runs} runs")),

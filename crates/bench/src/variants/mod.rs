@@ -11,11 +11,11 @@ use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::run::Run;
 
 use crate::namespace::enter_own_namespace;
-use crate::order::Order;
 use crate::peers::contender::{Line, Plan};
 use crate::peers::contenders::wirecost;
 use crate::peers::{machine, ruler, say, session, tell};
 use crate::program::Program;
+use crate::rounds::{Order, is_given_up};
 use table::Table;
 
 /// Time before the window, milliseconds.
@@ -126,15 +126,6 @@ struct Series {
     failed: Option<String>,
 }
 
-/// Who has failed so often and never run is left out of the rounds that follow.
-const GIVEN_UP: usize = 2;
-
-impl Series {
-    fn is_given_up(&self) -> bool {
-        self.samples.len() >= GIVEN_UP && self.samples.iter().all(Option::is_none)
-    }
-}
-
 impl Variants {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
         let told = |error: io::Error| error.to_string();
@@ -202,7 +193,7 @@ impl Variants {
             let mut turns: Vec<usize> = (0..all.len()).collect();
             order.shuffle(&mut turns);
             for turn in turns {
-                if all[turn].is_given_up() {
+                if is_given_up(&all[turn].samples) {
                     continue;
                 }
                 let plan = Plan { server: None, client: lines[turn].clone() };
@@ -246,18 +237,5 @@ mod tests {
         assert!(parse("base").unwrap_err().contains("`=`"));
         assert!(parse("=--workers 1").unwrap_err().contains("name"));
         assert!(parse("base=--var 'x").unwrap_err().contains("quotation"));
-    }
-
-    #[test]
-    fn who_has_never_run_is_left_out() {
-        let of = |samples: Vec<Option<Sample>>| Series {
-            name: String::new(),
-            line: String::new(),
-            samples,
-            failed: None,
-        };
-        assert!(of(vec![None, None]).is_given_up());
-        assert!(!of(vec![None]).is_given_up());
-        assert!(!of(vec![None, Some(Sample::default()), None]).is_given_up());
     }
 }

@@ -8,6 +8,7 @@ use wirecost_model::units::{decimal, three_digits};
 use super::{Sample, Series};
 use crate::paired::{center, median, ratios};
 use crate::peers::table::{cell, interval_text};
+use crate::rounds::failures;
 
 /// All that was measured.
 pub(super) struct Table {
@@ -75,11 +76,7 @@ impl Series {
 
     fn remarks(&self) -> String {
         let mut said = Vec::new();
-        let failures = self.samples.iter().filter(|sample| sample.is_none()).count();
-        if let (1.., Some(why)) = (failures, &self.failed) {
-            let end = if self.is_given_up() { ", then left out" } else { "" };
-            said.push(format!("failed {failures} times{end}: {why}"));
-        }
+        said.extend(failures(&self.samples, self.failed.as_deref()));
         if self.samples.iter().flatten().any(|sample| sample.busy.is_none()) {
             said.push("CPU time was not traced".to_owned());
         }

@@ -139,3 +139,40 @@ pub(crate) fn read(written: &str) -> Result<Run, String> {
         other => Err(run.error.unwrap_or_else(|| format!("{other:?}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::peers::point;
+
+    fn options(joins: Joins, size: u32) -> Option<String> {
+        let mut points = point::ALL.iter().filter(|point| point.kind == Kind::Udp);
+        let point = points.find(|point| point.size == size).unwrap();
+        let wirecost = Path::new("wirecost");
+        let (port, seconds, open_ends, scratch) = (10_000, 2, 0, Path::new("."));
+        let ask = Ask { point: *point, port, seconds, open_ends, scratch, wirecost };
+        let args = Wirecost::joined(joins).plan(&ask).unwrap().client.args;
+        args.into_iter().find(|arg| arg.starts_with("options="))
+    }
+
+    #[test]
+    fn a_message_is_no_larger_than_ipv4_and_the_kernel_allow() {
+        assert_eq!(options(Joins::Gso, 1400).unwrap(), "options=gso=46 gro");
+        assert_eq!(options(Joins::Gso, 64).unwrap(), "options=gso=64 gro");
+        assert_eq!(options(Joins::Batch, 1400).unwrap(), "options=batch=64");
+    }
+
+    #[test]
+    fn only_datagrams_are_joined() {
+        let directory = Path::new(".");
+        for point in point::ALL.iter().filter(|point| point.kind != Kind::Udp) {
+            let (port, seconds, open_ends) = (10_000, 2, 0);
+            let (scratch, wirecost) = (directory, Path::new("wirecost"));
+            let ask = Ask { point: *point, port, seconds, open_ends, scratch, wirecost };
+            let plan = Wirecost::joined(Joins::Gso).plan(&ask);
+            assert_eq!(plan, Err(Refusal::NoSuchTest), "{}", point.name());
+        }
+    }
+}

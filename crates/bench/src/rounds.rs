@@ -1,4 +1,4 @@
-//! The order in which what is compared has its turns: another in each round.
+//! Rounds in which everything that is compared has its turn: in which order, and who is left out.
 
 /// The order of turns, by a seed.
 #[derive(Debug)]
@@ -23,9 +23,36 @@ impl Order {
     }
 }
 
+/// Who has failed so often and never run is left out of the rounds that follow.
+const GIVEN_UP: usize = 2;
+
+/// Whether it is of no use to try again; of samples by round, none where one failed.
+pub(crate) fn is_given_up<T>(samples: &[Option<T>]) -> bool {
+    samples.len() >= GIVEN_UP && samples.iter().all(Option::is_none)
+}
+
+/// How often it failed, and why the last time.
+pub(crate) fn failures<T>(samples: &[Option<T>], why: Option<&str>) -> Option<String> {
+    let count = samples.iter().filter(|sample| sample.is_none()).count();
+    let end = if is_given_up(samples) { ", then left out" } else { "" };
+    why.filter(|_| count > 0).map(|why| format!("failed {count} times{end}: {why}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_never_run_is_left_out() {
+        assert!(is_given_up::<()>(&[None, None]));
+        assert!(!is_given_up::<()>(&[None]));
+        assert!(!is_given_up(&[None, Some(()), None]));
+        assert_eq!(
+            failures::<()>(&[None, None], Some("no luck")).unwrap(),
+            "failed 2 times, then left out: no luck"
+        );
+        assert_eq!(failures(&[Some(())], None), None);
+    }
 
     #[test]
     fn the_order_is_another_each_time_and_the_same_for_a_seed() {
