@@ -593,6 +593,10 @@ fn block(fd: &OwnedFd) -> io::Result<()> {
 impl Net for Sockets {
     type Socket = Socket;
 
+    fn has_begun_to_send(&self, socket: &Socket) -> bool {
+        socket.session.as_ref().is_some_and(|session| session.borrow().holds_unsent())
+    }
+
     #[inline]
     fn now(&mut self) -> Nanos {
         Monotonic.now()
