@@ -49,6 +49,12 @@ pub trait Net {
     /// the strand never asks again.
     const DEFERS: bool = false;
 
+    /// Whether a send on this connection that would block has been sent in part all the same, as the
+    /// first records of a piece that is encrypted.
+    fn has_begun_to_send(&self, _: &Self::Socket) -> bool {
+        Self::DEFERS
+    }
+
     fn now(&mut self) -> Nanos;
 
     /// Begins to open a connection; `attempt` numbers the openings of this strand, so that they can

@@ -600,6 +600,10 @@ fn block(fd: &OwnedFd) -> io::Result<()> {
 impl Net for Sockets {
     type Socket = Socket;
 
+    fn has_begun_to_send(&self, socket: &Socket) -> bool {
+        socket.session.as_ref().is_some_and(|session| session.borrow().holds_unsent())
+    }
+
     #[inline]
     fn now(&mut self) -> Nanos {
         Monotonic.now()
@@ -937,4 +941,44 @@ fn at_address(error: io::Error, address: &Address) -> io::Error {
         _ => "",
     };
     io::Error::new(error.kind(), format!("{address}: {error}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(strand: u32) -> Arrival {
+        let hello = Hello { run: 1, group: 0, strand, id: 7, cookie: 0 };
+        Arrival { hello, socket: std::fs::File::open("/dev/null").unwrap().into() }
+    }
+
+    fn owner(strand: u32) -> Owner {
+        Owner { group: 0, strand, local: 0, slot: 0, id: 7 }
+    }
+
+    /// How often the calling thread has gone to sleep.
+    fn sleeps() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn an_arrival_wakes_its_own_strand_only() {
+        let mailbox = Arc::new(Mailbox::default());
+        let of_thread = mailbox.clone();
+        let waiting = std::thread::spawn(move || {
+            let before = sleeps();
+            of_thread.wait((0, 1), 7, Duration::from_secs(3600));
+            sleeps() - before
+        });
+        for _ in 0..20_000 {
+            mailbox.put(arrival(2));
+            assert!(mailbox.take(owner(2)).is_some());
+        }
+        mailbox.put(arrival(1));
+        let slept = waiting.join().unwrap();
+        assert!(slept < 50, "{slept}");
+        assert!(mailbox.take(owner(1)).is_some());
+    }
 }

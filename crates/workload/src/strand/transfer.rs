@@ -135,7 +135,8 @@ impl<S> Strand<S> {
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.engaged |= N::DEFERS;
+                let begun = context.net.has_begun_to_send(&conn.socket);
+                self.engaged |= begun;
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
@@ -200,6 +201,8 @@ impl<S> Strand<S> {
                 }
                 Ok(sent) => sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let begun = context.net.has_begun_to_send(&conn.socket);
+                    self.engaged |= begun;
                     return Ok(Some(self.no_room(step, context)?));
                 }
                 Err(error) => return Err(error),
