@@ -90,13 +90,13 @@ fn without_btf_the_other_sources_are_left_and_named() {
     let measure = |command: &str, to: &str| {
         format!("timeout 60 '{BINARY}' {command} --json {to}.json >{to} || exit\n")
     };
-    let run = "run @stream --quiet --ramp 200ms --duration 1s --observe";
+    let run = "run @stream --quiet --ramp 200ms";
     let script = [
-        measure(&format!("{run} standard"), "standard"),
-        measure(&format!("{run} full"), "full"),
+        measure(&format!("{run} --duration 1s --observe standard"), "standard"),
+        measure(&format!("{run} --duration 1s --observe full"), "full"),
         // The traffic that is observed ends with the guest.
-        format!("'{BINARY}' {run} none --duration 60s >/dev/null &\n"),
-        "until grep -q ' 01 ' /proc/net/tcp; do sleep 0.01; done\n".to_owned(),
+        format!("'{BINARY}' {run} --duration 60s --observe none >/dev/null &\n"),
+        "until grep -q ' 01 ' /proc/net/tcp; do kill -0 $! || exit; sleep 0.01; done\n".to_owned(),
         measure("observe --for 1s", "observed"),
         measure("doctor", "doctor"),
     ];
