@@ -14,7 +14,7 @@ use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 
 /// Both ends must speak the same version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// No message is longer: a plan for a million strands takes some tens of megabytes, the cuts of an
 /// hour at 10 ms some 130.

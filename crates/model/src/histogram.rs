@@ -79,31 +79,33 @@ impl Histogram {
 
 /// Counts latencies where each instruction matters: into the buckets of a [`Histogram`], which it
 /// becomes at the end.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Recorder {
-    /// Of bucket `b` (values from 2^(b+7), the first from 0) each half is cut into 128 parts.
-    counts: Vec<u64>,
+    /// Of bucket `b` (values from 2^(b+7), the first from 0) each half is cut into 128 parts. There is
+    /// a place for every value, so none need be checked; memory that is not counted in is not used.
+    counts: Box<[u64; PLACES]>,
 }
 
 /// Two significant digits take 2^8 parts up to twice that value.
-const PART_BITS: u32 = 8;
+const PART_BITS: u32 = u8::BITS;
+const PLACES: usize = ((u64::BITS - PART_BITS + 2) as usize) << (PART_BITS - 1);
+
+impl Default for Recorder {
+    fn default() -> Self {
+        match vec![0; PLACES].into_boxed_slice().try_into() {
+            Ok(counts) => Self { counts },
+            Err(_) => unreachable!("it was made of this length"),
+        }
+    }
+}
 
 impl Recorder {
     /// Counts one latency.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
-        let shift = (nanos | ((1 << PART_BITS) - 1)).ilog2() - (PART_BITS - 1);
-        let place = ((shift as usize) << (PART_BITS - 1)) + (nanos >> shift) as usize;
-        match self.counts.get_mut(place) {
-            Some(count) => *count += 1,
-            None => self.grow(place),
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self, place: usize) {
-        self.counts.resize((place + 1).next_power_of_two(), 0);
-        self.counts[place] += 1;
+        let shift = (nanos | u64::from(u8::MAX)).ilog2() - (PART_BITS - 1);
+        let part = (nanos >> shift) as u8;
+        self.counts[((shift as usize) << (PART_BITS - 1)) + usize::from(part)] += 1;
     }
 
     /// What has been counted.

@@ -25,14 +25,11 @@ impl Count {
     }
 }
 
-/// Counters of one worker in one phase. Aligned so that no two workers share a cache line.
+/// Counters of one worker in one phase.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {
-    pub tx_sent: Count,
-    pub tx_received: Count,
-    pub rx_sent: Count,
-    pub rx_received: Count,
+    /// Transactions of several operations.
     pub transactions: Count,
     pub datagrams_sent: Count,
     pub datagrams_received: Count,
@@ -41,21 +38,34 @@ pub struct WorkerCounters {
     /// Numbers that were never sent, because the strand had to catch up.
     pub skipped: Count,
     pub late: Count,
-    pub rows: Vec<RowCounters>,
+    pub rows: Box<[Arc<RowCounters>]>,
+    /// Rows of operations that are a transaction each, so that these are not counted again.
+    whole: Vec<u32>,
 }
 
-/// Counters of one flowop.
+/// Counters of one flowop. Aligned, as those of the worker are, so that no two workers share a cache
+/// line.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct RowCounters {
     pub done: Count,
     pub failed: Count,
     pub timeouts: Count,
-    pub bytes: Count,
+    /// Bytes that acceptors, and that connectors, have moved.
+    sent: [Count; 2],
+    received: [Count; 2],
 }
 
 impl WorkerCounters {
-    pub fn new(rows: usize) -> Self {
-        Self { rows: (0..rows).map(|_| RowCounters::default()).collect(), ..Self::default() }
+    /// `whole`: rows of operations that are a transaction each.
+    pub fn new(rows: usize, whole: Vec<u32>) -> Self {
+        Self { rows: (0..rows).map(|_| Arc::default()).collect(), whole, ..Self::default() }
+    }
+
+    /// Transactions that are complete.
+    pub fn transactions(&self) -> u64 {
+        let whole = self.whole.iter().filter_map(|&row| self.rows.get(row as usize));
+        self.transactions.get() + whole.map(|row| row.done.get()).sum::<u64>()
     }
 }
 
@@ -67,11 +77,19 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
         let Bytes { tx_sent, tx_received, rx_sent, rx_received } = &mut sum.bytes;
         // Receivers first: what they have was sent before, so a cut never shows more received than
         // sent by the order of reading alone.
-        *tx_received += worker.tx_received.get();
-        *rx_received += worker.rx_received.get();
-        *tx_sent += worker.tx_sent.get();
-        *rx_sent += worker.rx_sent.get();
-        sum.transactions += worker.transactions.get();
+        for (row, counters) in sum.flowops.iter_mut().zip(&worker.rows) {
+            let [acceptors, connectors] = counters.received.each_ref().map(Count::get);
+            *tx_received += acceptors;
+            *rx_received += connectors;
+            row.bytes += acceptors + connectors;
+        }
+        for (row, counters) in sum.flowops.iter_mut().zip(&worker.rows) {
+            let [acceptors, connectors] = counters.sent.each_ref().map(Count::get);
+            *rx_sent += acceptors;
+            *tx_sent += connectors;
+            row.bytes += acceptors + connectors;
+        }
+        sum.transactions += worker.transactions();
         let Datagrams { sent, received, late, .. } = &mut sum.datagrams;
         *received += worker.datagrams_received.get();
         *sent += worker.datagrams_sent.get();
@@ -82,7 +100,6 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
             row.done += counters.done.get();
             row.failed += counters.failed.get();
             row.timeouts += counters.timeouts.get();
-            row.bytes += counters.bytes.get();
         }
     }
     sum.datagrams.lost = gaps as i64 - not_lost as i64;
@@ -95,23 +112,30 @@ pub struct Record {
     pub counters: Arc<WorkerCounters>,
     /// Beginning and length of the window: only what ends within goes into the histograms.
     window: (Nanos, Nanos),
+    /// Latencies of transactions of several operations.
     transactions: Recorder,
-    latencies: Vec<Recorder>,
-    /// Rows of operations that are a transaction each.
-    whole: Vec<u32>,
+    rows: Box<[Row]>,
     pub verify_failures: u64,
 }
 
+/// Of one flowop; together, so that it is looked up once.
+#[derive(Debug)]
+struct Row {
+    counters: Arc<RowCounters>,
+    latencies: Recorder,
+}
+
 impl Record {
-    /// `whole`: rows of operations that are a transaction each. Their latencies are recorded once.
-    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>, whole: Vec<u32>) -> Self {
-        let rows = counters.rows.len();
+    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>) -> Self {
+        let row = |counters: &Arc<RowCounters>| Row {
+            counters: counters.clone(),
+            latencies: Recorder::default(),
+        };
         Self {
+            rows: counters.rows.iter().map(row).collect(),
             counters,
             window: (window.start, window.end.saturating_sub(window.start)),
             transactions: Recorder::default(),
-            latencies: vec![Recorder::default(); rows],
-            whole,
             verify_failures: 0,
         }
     }
@@ -122,13 +146,24 @@ impl Record {
         end.wrapping_sub(self.window.0) < self.window.1
     }
 
+    #[inline]
+    pub fn sent(&self, row: u32, connector: bool, bytes: u64) {
+        self.rows[row as usize].counters.sent[usize::from(connector)].add(bytes);
+    }
+
+    #[inline]
+    pub fn received(&self, row: u32, connector: bool, bytes: u64) {
+        self.rows[row as usize].counters.received[usize::from(connector)].add(bytes);
+    }
+
     /// An operation is complete.
     #[inline]
     pub fn done(&mut self, row: u32, start: Nanos, end: Nanos) {
-        let row = row as usize;
-        self.counters.rows[row].done.add(1);
-        if self.counts(end) {
-            self.latencies[row].record(end.wrapping_sub(start));
+        let counts = self.counts(end);
+        let row = &mut self.rows[row as usize];
+        row.counters.done.add(1);
+        if counts {
+            row.latencies.record(end.wrapping_sub(start));
         }
     }
 
@@ -147,18 +182,12 @@ impl Record {
         }
     }
 
-    /// A transaction that is one operation is complete, which is recorded already.
-    #[inline]
-    pub fn whole_transaction(&self) {
-        self.counters.transactions.add(1);
-    }
-
     /// Latencies of transactions in the window.
     pub fn transactions(&self) -> Histogram {
         let mut all = self.transactions.histogram();
-        for &row in &self.whole {
-            if let Some(latencies) = self.latencies.get(row as usize) {
-                all.merge(&latencies.histogram());
+        for &row in &self.counters.whole {
+            if let Some(row) = self.rows.get(row as usize) {
+                all.merge(&row.latencies.histogram());
             }
         }
         all
@@ -166,20 +195,37 @@ impl Record {
 
     /// Latencies of operations in the window, by row.
     pub fn latencies(&self) -> Vec<Histogram> {
-        self.latencies.iter().map(Recorder::histogram).collect()
+        self.rows.iter().map(|row| row.latencies.histogram()).collect()
     }
+}
 
-    #[inline]
-    pub fn sent(&self, row: u32, connector: bool, bytes: u64) {
-        let counters = &*self.counters;
-        if connector { &counters.tx_sent } else { &counters.rx_sent }.add(bytes);
-        counters.rows[row as usize].bytes.add(bytes);
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    #[inline]
-    pub fn received(&self, row: u32, connector: bool, bytes: u64) {
-        let counters = &*self.counters;
-        if connector { &counters.rx_received } else { &counters.tx_received }.add(bytes);
-        counters.rows[row as usize].bytes.add(bytes);
+    /// Bytes by way are the sum over rows; an operation that is a transaction is counted as both.
+    #[test]
+    fn what_rows_count_adds_up() {
+        let counters = Arc::new(WorkerCounters::new(2, vec![0]));
+        let mut record = Record::new(counters.clone(), 10..20);
+        for (start, end) in [(5, 9), (9, 10), (15, 19), (19, 20)] {
+            record.sent(0, true, 100);
+            record.done(0, start, end);
+        }
+        record.sent(1, false, 7);
+        record.received(1, true, 50);
+        record.received(1, false, 3);
+        record.done(1, 10, 12);
+        record.transaction(8, 12);
+        record.failed(1, true);
+
+        let sum = sum([&*counters], 2);
+        assert_eq!(sum.bytes, Bytes { tx_sent: 400, tx_received: 3, rx_sent: 7, rx_received: 50 });
+        let row = |done, bytes, failed| FlowopCounts { done, bytes, failed, timeouts: failed };
+        assert_eq!(sum.flowops, [row(4, 400, 0), row(1, 60, 1)]);
+        assert_eq!(sum.transactions, 5);
+        // Only those that ended in the window are timed.
+        assert_eq!(record.latencies().iter().map(Histogram::count).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(record.transactions().count(), 3);
     }
 }

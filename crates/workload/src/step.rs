@@ -338,6 +338,11 @@ pub struct Group {
     pub rows: Vec<Vec<FlowopKey>>,
 }
 
+/// Rows of operations that are a transaction each, in a phase of a host's groups.
+pub fn whole_rows(groups: &[Group], phase: usize) -> Vec<u32> {
+    groups.iter().filter_map(|group| group.phases.get(phase)?.as_ref()?.whole).collect()
+}
+
 /// Resolves a group; `payloads` are those of [`payloads()`], `sinks` those of [`calls::sinks`]. Rows are numbered from `first_rows[phase]`, which is advanced.
 ///
 /// # Errors

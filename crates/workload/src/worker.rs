@@ -295,11 +295,9 @@ impl<N: Real> Worker<N> {
             strand.enter(order.start, limit);
             mixed |= !by_iterations && limit > 0;
         }
-        let of_phase = |group: &Group| group.phases.get(order.phase as usize)?.as_ref()?.whole;
-        let whole = self.groups.iter().filter_map(of_phase).collect();
         self.running = Some(Running {
             gates,
-            record: Record::new(order.counters.clone(), order.window.clone(), whole),
+            record: Record::new(order.counters.clone(), order.window.clone()),
             held: false,
             mixed,
             finishing: false,

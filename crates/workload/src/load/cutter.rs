@@ -275,7 +275,7 @@ mod tests {
     /// Strands begin at the instant of the first cuts, and may be done before these are made.
     #[test]
     fn what_moved_before_the_first_cuts_were_made_is_counted() {
-        let counters = Arc::new(WorkerCounters::new(1));
+        let counters = Arc::new(WorkerCounters::new(1, Vec::new()));
         counters.rows[0].done.add(7);
         let (outlet, events) = Outlet::new(Arc::new(|| {}));
         let start = Monotonic.now() - 1_000_000;

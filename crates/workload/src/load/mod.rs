@@ -333,8 +333,10 @@ impl Load {
             Some((from, to)) => (from..to, schedule.end().unwrap_or(to)),
             None => (schedule.start..Nanos::MAX, 0),
         };
+        let whole = step::whole_rows(&self.groups, schedule.phase as usize);
+        let of_worker = || Arc::new(WorkerCounters::new(rows.len(), whole.clone()));
         let counters: Vec<Arc<WorkerCounters>> =
-            self.handles.0.iter().map(|_| Arc::new(WorkerCounters::new(rows.len()))).collect();
+            self.handles.0.iter().map(|_| of_worker()).collect();
         let cutter = Cutter::start(
             Workers {
                 counters: counters.clone(),

@@ -192,9 +192,8 @@ impl Host {
             }
         }
         let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
-        let whole = self.groups.iter().filter_map(|group| group.phases[phase].as_ref()?.whole);
-        let whole = whole.collect();
-        let record = Record::new(Arc::new(WorkerCounters::new(rows)), window, whole);
+        let whole = step::whole_rows(&self.groups, phase);
+        let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window);
         self.running = Some(Running { gates, record, held: None, ended: false });
     }
 

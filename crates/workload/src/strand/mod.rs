@@ -379,9 +379,8 @@ impl<S> Strand<S> {
         }
         // Of a mix another host may have had all.
         if !self.failed && (self.engaged || !phase.mixed) {
-            if phase.whole.is_some() {
-                context.record.whole_transaction();
-            } else {
+            // One that is an operation has been recorded as that.
+            if phase.whole.is_none() {
                 let latency = end.saturating_sub(self.transaction_start + self.thought);
                 context.record.transaction(latency, end);
             }
