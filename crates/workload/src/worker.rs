@@ -262,7 +262,7 @@ impl<N: Real> Worker<N> {
 
     fn phase_of(&self, local: u32) -> Option<Arc<Phase>> {
         let running = self.running.as_ref()?;
-        let group = &self.groups[self.group_of[local as usize] as usize];
+        let group = self.groups.get(*self.group_of.get(local as usize)? as usize)?;
         group.phases.get(running.order.phase as usize)?.clone()
     }
 

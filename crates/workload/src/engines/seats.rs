@@ -42,8 +42,9 @@ impl Seats {
                     self.reset(mine.len());
                 }
                 Ok(Order::Phase(order)) => {
-                    // Whoever was to run in the phase before must not begin this one early.
-                    self.reset(mine.len());
+                    // Whoever was to run in the phase before must not begin this one early; and who has
+                    // not connected, as its peer did not agree, has no strands.
+                    self.reset(worker.strands.len());
                     let start = order.start;
                     worker.begin(order);
                     for local in self.all().filter(|&local| worker.takes_part(local)) {
