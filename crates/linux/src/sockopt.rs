@@ -27,6 +27,17 @@ pub fn bind_address_without_port(socket: impl AsFd) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
+/// Has a stream called readable only when so many bytes are there, or it has ended, or the kernel wants
+/// the memory (SO_RCVLOWAT). TCP takes at most half of the receive buffer:
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp.c#L1758>.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_low_water(socket: impl AsFd, bytes: u64) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
+}
+
 /// Sets an option whose value is an int.
 ///
 /// # Errors

@@ -120,6 +120,15 @@ pub trait Net {
         timed: bool,
     ) -> io::Result<&[u8]>;
 
+    /// Has a wait for the connection to be readable go on until so many bytes are there or it has ended.
+    /// Returns the mark that is set, which is 1 where waits heed none.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn low_water(&mut self, _: &Self::Socket, _: u64) -> io::Result<u64> {
+        Ok(1)
+    }
+
     /// Has the kernel do with at most `size` bytes of a stream what `call` asks for: nobody here looks
     /// at them. Returns how many they were.
     ///

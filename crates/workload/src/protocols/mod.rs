@@ -94,6 +94,11 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// Whether a wait for bytes can be for many of them (SO_RCVLOWAT).
+    fn has_low_water(&self) -> bool {
+        false
+    }
+
     /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
     /// or the protocol wants its calls in a way of its own. The ring only tells when to make them.
     fn by_calls(&self) -> bool {

@@ -66,6 +66,10 @@ impl Protocol for Tcp {
         "tcp"
     }
 
+    fn has_low_water(&self) -> bool {
+        true
+    }
+
     fn help(&self) -> &'static str {
         "TCP"
     }

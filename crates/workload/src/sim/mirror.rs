@@ -306,3 +306,25 @@ fn who_only_receives_takes_what_there_is() {
     assert!(single.receives >= reads(&single) as usize);
     assert!(gathered.receives * 2 < reads(&gathered) as usize, "{}", gathered.receives);
 }
+
+#[test]
+fn who_waits_for_much_does_not_wait_for_long() {
+    let weather = Weather { buffer: 1 << 20, piece: 100_000, ..Weather::default() };
+    let settings = Settings { weather, ramp: 0, stall: None };
+    // The mark that the fast phase comes to would take seconds in the slow one.
+    let slow = Transaction {
+        arrivals: Some(Arrivals::Even(1000.0)),
+        ..lasting(400 * MILLISECOND, vec![transfer("write", 100)])
+    };
+    let phases = vec![
+        times(1, vec![connect("tcp", "a", 0)]),
+        lasting(200 * MILLISECOND, vec![transfer("write", 30_000)]),
+        slow,
+        times(3, vec![transfer("write", 10)]),
+    ];
+    let outcome = run(&profile(1, phases), &settings);
+    check_conserved(&outcome);
+    let about = 8 * MILLISECOND..21 * MILLISECOND;
+    assert!(about.contains(&outcome.longest_unread), "{}", outcome.longest_unread);
+    assert!(outcome.drain[..3].iter().all(|drain| *drain < 5 * MILLISECOND), "{:?}", outcome.drain);
+}

@@ -65,6 +65,7 @@ pub(crate) struct Outcome {
     pub(crate) discarded: usize,
     /// Calls that received something.
     pub(crate) receives: usize,
+    pub(crate) longest_unread: Nanos,
     /// How long the phases took beyond their window.
     pub(crate) drain: Vec<Nanos>,
     pub(crate) turns: usize,
@@ -111,6 +112,7 @@ pub(crate) fn run(profile: &Profile, settings: &Settings) -> Outcome {
     }
     sim.outcome.discarded = sim.net.discarded;
     sim.outcome.receives = sim.net.receives;
+    sim.outcome.longest_unread = sim.net.longest_unread;
     sim.outcome
 }
 

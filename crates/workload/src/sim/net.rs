@@ -62,6 +62,7 @@ struct End {
     closes: Nanos,
     opening: bool,
     corked: bool,
+    low_water: usize,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -79,6 +80,8 @@ pub(crate) struct SimNet {
     received: Vec<u8>,
     /// Calls that received something.
     pub(crate) receives: usize,
+    /// How long bytes of a stream were there before they were received, at most.
+    pub(crate) longest_unread: Nanos,
     /// Bytes of streams that were thrown away unread.
     pub(crate) discarded: usize,
 }
@@ -94,6 +97,7 @@ impl SimNet {
             arrived: BTreeMap::new(),
             received: Vec::new(),
             receives: 0,
+            longest_unread: 0,
             discarded: 0,
         }
     }
@@ -120,8 +124,14 @@ impl SimNet {
         }
         match on {
             Interest::Readable => {
+                let there = end.incoming.iter().take_while(|(at, _)| *at <= self.now);
                 end.closes <= self.now
-                    || end.incoming.front().is_some_and(|(at, _)| *at <= self.now)
+                    || if end.datagram {
+                        there.count() > 0
+                    } else {
+                        let bytes: usize = there.map(|(_, bytes)| bytes.len()).sum();
+                        bytes >= end.low_water.min(self.weather.buffer / 2).max(1)
+                    }
             }
             Interest::Writable => end.closes <= self.now || self.space(end.other) > 0,
             Interest::Arrival | Interest::Nothing => false,
@@ -217,6 +227,7 @@ impl Net for SimNet {
                 closes: Nanos::MAX,
                 opening: other == there,
                 corked: false,
+                low_water: 1,
                 incoming: VecDeque::new(),
             });
         }
@@ -307,7 +318,7 @@ impl Net for SimNet {
         if !end.datagram && size == 0 {
             return Ok(&[]);
         }
-        let Some((_, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
+        let Some((at, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
             return if !end.datagram && end.closes <= now && end.incoming.is_empty() {
                 Ok(&[])
             } else {
@@ -315,6 +326,7 @@ impl Net for SimNet {
             };
         };
         self.receives += 1;
+        self.longest_unread = self.longest_unread.max(now - *at);
         if end.datagram {
             bytes.truncate(size);
             self.received = std::mem::take(bytes);
@@ -333,6 +345,14 @@ impl Net for SimNet {
             end.incoming.pop_front();
         }
         Ok(&self.received)
+    }
+
+    fn low_water(&mut self, &socket: &usize, bytes: u64) -> io::Result<u64> {
+        self.spend();
+        let end = &mut self.ends[socket];
+        assert!(end.open && !end.datagram, "of a stream that is open");
+        end.low_water = bytes as usize;
+        Ok(bytes)
     }
 
     fn pass_on(

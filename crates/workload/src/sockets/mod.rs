@@ -746,6 +746,15 @@ impl Net for Sockets {
         Ok(&self.buffer[..got.min(most)])
     }
 
+    fn low_water(&mut self, socket: &Socket, bytes: u64) -> io::Result<u64> {
+        // A call that blocks heeds the mark as well, and would go on when nobody may any more.
+        if self.blocking || !socket.protocol.has_low_water() {
+            return Ok(1);
+        }
+        sockopt::set_low_water(&socket.fd, bytes)?;
+        Ok(bytes)
+    }
+
     fn pass_on(
         &mut self,
         socket: &Socket,

@@ -3,6 +3,7 @@
 
 mod calls;
 mod datagrams;
+mod gathering;
 mod opening;
 mod transfer;
 
@@ -10,6 +11,7 @@ use std::io;
 
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
 
+use self::gathering::Gathering;
 use crate::draw;
 use crate::net::{Interest, Net, Owner};
 use crate::payload::Patterns;
@@ -93,6 +95,7 @@ pub struct StrandError {
 struct Conn<S> {
     socket: S,
     connector: bool,
+    gathering: Gathering,
     /// Bytes still to come of messages that a time-out has given up, and the row they belong to.
     owed: u64,
     owed_row: u32,

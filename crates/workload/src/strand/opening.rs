@@ -4,6 +4,7 @@ use std::io;
 
 use wirecost_model::clock::MILLISECOND;
 
+use super::gathering::Gathering;
 use super::{Conn, Context, Strand, Turn};
 use crate::net::{Interest, Net, Opening};
 use crate::step::{Phase, Step};
@@ -90,8 +91,16 @@ impl<S> Strand<S> {
     }
 
     pub(super) fn opened(&mut self, socket: S, connector: bool) {
-        self.conns[self.slot as usize] =
-            Some(Conn { socket, connector, owed: 0, owed_row: 0, sent: 0, received: 0, passed: 0 });
+        self.conns[self.slot as usize] = Some(Conn {
+            socket,
+            connector,
+            gathering: Gathering::new(),
+            owed: 0,
+            owed_row: 0,
+            sent: 0,
+            received: 0,
+            passed: 0,
+        });
     }
 
     pub(super) fn close<N: Net<Socket = S>>(

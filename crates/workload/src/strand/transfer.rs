@@ -264,7 +264,7 @@ impl<S> Strand<S> {
             }
             Ok((bytes, received)) => (bytes as u64, received),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+                return Ok(Some(self.await_bytes(step, phase, context)?));
             }
             Err(error) => return Err(error),
         };
@@ -282,6 +282,7 @@ impl<S> Strand<S> {
         self.engaged = true;
         self.bytes += bytes;
         if phase.gathers {
+            self.conn()?.gathering.received(bytes);
             self.ahead = bytes;
             self.received_at = context.net.now();
             self.take(step, phase, left, context);
@@ -297,6 +298,26 @@ impl<S> Strand<S> {
             self.complete(step, phase, now, context);
         }
         Ok(None)
+    }
+
+    /// Waits for something to be received; who only receives, for much.
+    fn await_bytes<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Turn> {
+        let gathers = phase.gathers && !context.gate.closed;
+        let now = if gathers { context.net.now() } else { 0 };
+        let conn = self.conn()?;
+        let mut mark = if gathers { conn.gathering.next(now) } else { 1 };
+        if mark != conn.gathering.mark() {
+            mark = context.net.low_water(&conn.socket, mark)?;
+        }
+        match conn.gathering.set(mark) {
+            None => self.wait_or_time_out(step, Interest::Readable, context),
+            until => Ok(self.wait(Interest::Readable, until)),
+        }
     }
 
     /// Gives the operation under way its part of what has been received.
