@@ -319,17 +319,15 @@ impl<'a> Controller<'a> {
     /// Decides which CPUs each host uses, and whether they are its own.
     fn share_cpus(&mut self) {
         let machines: Vec<String> = self.seats.iter().map(|s| s.facts.boot_id.clone()).collect();
+        let strands = self.seats.iter().map(|seat| strands(&seat.program)).max().unwrap_or(0);
         for (number, seat) in self.seats.iter_mut().enumerate() {
             let on_machine = machines.iter().filter(|m| **m == machines[number]).count();
             let place = machines[..number].iter().filter(|m| **m == machines[number]).count();
             seat.owns_cpus = seat.member.owns_cpus || on_machine == 1;
             if seat.member.cpus.is_empty() {
-                // Hosts that share CPUs begin at different ones, so that the two ends of a single
-                // flow do not meet on one.
                 let mut cpus = seat.facts.cpus.clone();
-                let begin = place * cpus.len() / on_machine.max(1);
-                let begin = begin.min(cpus.len());
-                cpus.rotate_left(begin);
+                let first = first_cpu(cpus.len(), place, on_machine, strands);
+                cpus.rotate_left(first);
                 seat.cpus = cpus;
             } else {
                 seat.cpus = seat.member.cpus.clone();
@@ -606,4 +604,31 @@ fn parts(here: &[&Seat]) -> Vec<Part> {
 
 fn is_environment(notice: &Notice) -> bool {
     matches!(notice, Notice::Environment(_))
+}
+
+/// Strands of all groups.
+fn strands(program: &Program) -> u64 {
+    program.groups.iter().map(|group| u64::from(group.strands)).sum()
+}
+
+/// Which of the CPUs that hosts share a host begins with: each with others, so that the two ends of a
+/// single flow do not meet on one (ADR 0005). Where there are flows for every CPU all begin with
+/// the same: each flow then stays on one, where a scheduler would take it as well.
+fn first_cpu(cpus: usize, place: usize, hosts: usize, strands: u64) -> usize {
+    if strands >= cpus as u64 { 0 } else { (place * cpus / hosts.max(1)).min(cpus) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_few_flows_are_apart_and_those_of_many_together() {
+        let of = |strands| [0, 1].map(|place| first_cpu(4, place, 2, strands));
+        assert_eq!(of(1), [0, 2]);
+        assert_eq!(of(3), [0, 2]);
+        assert_eq!(of(4), [0, 0]);
+        assert_eq!([0, 1, 2].map(|place| first_cpu(2, place, 3, 1)), [0, 0, 1]);
+        assert_eq!(first_cpu(1, 1, 2, 0), 0);
+    }
 }

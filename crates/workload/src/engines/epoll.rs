@@ -19,8 +19,10 @@ use crate::strand::{TURN_BYTES, Turn};
 use crate::worker::{Order, Worker};
 
 const EVENTS: usize = 512;
-/// What all that are ready may move together before the first has its next turn: a few milliseconds.
-const ROUND_BYTES: i64 = 16 << 20;
+/// What all that are ready may move together before the first has its next turn: a quarter of a second at
+/// most. The longer a turn, the less of it goes to fetching a connection that has left the caches
+/// (ADR 0017).
+const ROUND_BYTES: i64 = 512 << 20;
 /// Less would be spent on switching.
 const LEAST_TURN: i64 = 16 << 10;
 /// Turns before the loop looks at the clock and at events: thousands of ready strands would else keep
