@@ -113,7 +113,7 @@ impl RingNet {
             let all = !self.sockets.reconnects(service);
             for listener in self.sockets.take_listeners(service, owner.strand) {
                 rustix::io::ioctl_fionbio(&listener, false)?;
-                let token = Token::Listener { local: owner.local };
+                let token = Token::Listener { local: owner.local, number: 0 };
                 keys.push(self.ring.listen(listener, token.number(), all)?);
             }
             self.listeners.insert(place, keys);
@@ -140,7 +140,7 @@ impl RingNet {
     fn accept_polled(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
         let place = (service, owner.strand);
         if !self.listeners.contains_key(&place) {
-            let token = Token::Listener { local: owner.local };
+            let token = Token::Listener { local: owner.local, number: 0 };
             for listener in self.sockets.listeners(service, owner.strand) {
                 self.ring.watch(listener, token.number())?;
             }

@@ -267,6 +267,7 @@ impl<N: Real> Worker<N> {
     }
 
     pub(crate) fn begin(&mut self, order: PhaseOrder) {
+        self.net.sockets_mut().begin();
         let by_iterations = order.end == 0;
         let until = |group: &Group| {
             let phase = group.phases.get(order.phase as usize)?.as_ref()?;

@@ -101,7 +101,10 @@ impl Loop {
                         }
                     }
                 }
-                Token::Listener { local } => self.seats.wake(local, None, Interest::Arrival),
+                Token::Listener { local, number } => {
+                    self.worker.net.called(number);
+                    self.seats.wake(local, None, Interest::Arrival);
+                }
                 Token::Inbox => {
                     while let Ok(arrival) = receive_arrival(&self.inbox, self.run) {
                         if let Some(local) = self.worker.arrived(arrival) {

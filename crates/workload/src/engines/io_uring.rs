@@ -131,7 +131,7 @@ impl Loop {
         };
         match Token::of(token) {
             Token::Connection { local, slot } => self.seats.wake(local, Some(slot), on),
-            Token::Listener { local } => self.seats.wake(local, None, on),
+            Token::Listener { local, .. } => self.seats.wake(local, None, on),
             Token::Inbox => {
                 while let Ok(arrival) = receive_arrival(&self.inbox, self.run) {
                     if let Some(local) = self.worker.arrived(arrival) {

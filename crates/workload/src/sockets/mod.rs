@@ -49,13 +49,21 @@ const FILE_PIECE: usize = 64 << 10;
 /// What an event is about, packed into its 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
-    Connection { local: u32, slot: u32 },
-    Listener { local: u32 },
+    Connection {
+        local: u32,
+        slot: u32,
+    },
+    /// `number`: among the listeners of its worker.
+    Listener {
+        local: u32,
+        number: u32,
+    },
     Inbox,
     Wake,
 }
 
-const LISTENER: u32 = u32::MAX;
+/// From here on the lower half is no slot, but the number of a listener.
+const LISTENER: u32 = 1 << 31;
 const SPECIAL: u32 = u32::MAX;
 
 impl Token {
@@ -66,7 +74,7 @@ impl Token {
     pub(crate) fn number(self) -> u64 {
         let (high, low) = match self {
             Token::Connection { local, slot } => (local, slot),
-            Token::Listener { local } => (local, LISTENER),
+            Token::Listener { local, number } => (local, LISTENER | number),
             Token::Inbox => (SPECIAL, 0),
             Token::Wake => (SPECIAL, 1),
         };
@@ -81,8 +89,8 @@ impl Token {
         match ((data >> 32) as u32, data as u32) {
             (SPECIAL, 0) => Token::Inbox,
             (SPECIAL, _) => Token::Wake,
-            (local, LISTENER) => Token::Listener { local },
-            (local, slot) => Token::Connection { local, slot },
+            (local, low) if low < LISTENER => Token::Connection { local, slot: low },
+            (local, low) => Token::Listener { local, number: low & !LISTENER },
         }
     }
 }
@@ -212,6 +220,16 @@ impl Socket {
     }
 }
 
+/// Connections of a flowop whose settings a worker reads: five calls each, as many as connecting takes.
+const SETTINGS_READ: u32 = 256;
+
+/// The listeners of one strand for a service, which have numbers one after the other.
+#[derive(Debug)]
+struct Listeners {
+    fds: Vec<OwnedFd>,
+    first: u32,
+}
+
 /// The sockets of one worker.
 #[derive(Debug)]
 pub struct Sockets {
@@ -224,7 +242,9 @@ pub struct Sockets {
     endpoints: Arc<Endpoints>,
     /// Listeners of strands that have addresses of their own, by service and strand; several where
     /// connections are spread over addresses.
-    listeners: HashMap<(u32, u32), Vec<OwnedFd>>,
+    listeners: HashMap<(u32, u32), Listeners>,
+    /// By number of the listener: somebody may stand there.
+    called: Vec<bool>,
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
     mailbox: Arc<Mailbox>,
     /// What is received, until the next call.
@@ -236,6 +256,8 @@ pub struct Sockets {
     scratch: Vec<u8>,
     security: Security,
     pub(crate) settings: BTreeSet<Granted>,
+    /// Connections of each row of the phase whose settings have been read.
+    settings_read: HashMap<u32, u32>,
     /// Headers of calls that move several datagrams.
     calls: datagrams::Calls,
     brought: Brought,
@@ -278,6 +300,7 @@ impl Sockets {
             services: common.services.clone(),
             endpoints: Arc::default(),
             listeners: HashMap::new(),
+            called: Vec::new(),
             arrivals: HashMap::new(),
             mailbox: common.mailbox.clone(),
             buffer: vec![0; buffer],
@@ -286,6 +309,7 @@ impl Sockets {
             scratch: Vec::new(),
             security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
+            settings_read: HashMap::new(),
             calls: datagrams::Calls::default(),
             brought: Brought::default(),
             pipe: None,
@@ -320,20 +344,30 @@ impl Sockets {
     ) -> io::Result<Vec<Address>> {
         let described = &self.services[service as usize];
         let protocol = protocol(&described.protocol)?;
+        let first = self.called.len() as u32;
         let mut bound = Vec::new();
         let mut fds = Vec::new();
         for address in at {
             let (fd, address) = protocol.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
-                register(epoll, &fd, Token::Listener { local: owner.local })?;
+                let number = self.called.len() as u32;
+                register(epoll, &fd, Token::Listener { local: owner.local, number })?;
             } else if self.blocking && at.len() == 1 && !protocol.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
             fds.push(fd);
+            self.called.push(true);
         }
-        self.listeners.insert((service, owner.strand), fds);
+        self.listeners.insert((service, owner.strand), Listeners { fds, first });
         Ok(bound)
+    }
+
+    /// The event loop has heard of somebody at a listener. It hears of each once.
+    pub(crate) fn called(&mut self, number: u32) {
+        if let Some(called) = self.called.get_mut(number as usize) {
+            *called = true;
+        }
     }
 
     /// Takes in a connection that came by the inbox.
@@ -397,7 +431,7 @@ impl Sockets {
 
     /// The listeners of a strand.
     pub(crate) fn listeners(&self, service: u32, strand: u32) -> &[OwnedFd] {
-        self.listeners.get(&(service, strand)).map_or(&[], Vec::as_slice)
+        self.listeners.get(&(service, strand)).map_or(&[], |listeners| &listeners.fds)
     }
 
     /// Whether only those listeners of a service may be asked to accept at which somebody stands.
@@ -408,7 +442,7 @@ impl Sockets {
 
     /// Takes the listeners of a strand, for who accepts there by other means.
     pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
-        self.listeners.remove(&(service, strand)).unwrap_or_default()
+        self.listeners.remove(&(service, strand)).map(|listeners| listeners.fds).unwrap_or_default()
     }
 
     fn open(&mut self, socket: &mut Socket) -> io::Result<()> {
@@ -420,7 +454,19 @@ impl Sockets {
         Ok(())
     }
 
-    fn note_settings(&mut self, socket: &Socket, options: &wirecost_model::profile::Options) {
+    /// A phase begins, whose rows are others.
+    pub(crate) fn begin(&mut self) {
+        self.settings_read.clear();
+    }
+
+    /// Reads what was granted of what a step asks for. Connections of one step are alike, so not of all.
+    fn note_settings(&mut self, socket: &Socket, step: &Step) {
+        let read = self.settings_read.entry(step.row).or_default();
+        if *read >= SETTINGS_READ {
+            return;
+        }
+        *read += 1;
+        let options = &step.options;
         if let Some(microseconds) = options.busy_poll.filter(|&longer| longer > self.busy_poll) {
             self.busy_poll = microseconds;
             if let Some(epoll) = &self.epoll {
@@ -453,12 +499,19 @@ impl Sockets {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
         };
         let allowed = allowed(&self.services[service as usize], &self.endpoints);
-        let listeners = self.listeners.get(&(service, owner.strand));
-        let mut listeners: Vec<&OwnedFd> = listeners.into_iter().flatten().collect();
+        let Some(Listeners { fds, first }) = self.listeners.get(&(service, owner.strand)) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let numbered = (*first as usize..).zip(fds);
+        let mut listeners: Vec<(usize, &OwnedFd)> = match &self.epoll {
+            // Of several addresses somebody stands at one, and asking the others takes a call each.
+            Some(_) => numbered.filter(|(number, _)| self.called[*number]).collect(),
+            None => numbered.collect(),
+        };
         if protocol(&self.services[service as usize].protocol)?.polls_before_accept() {
             keep_ready(&mut listeners, if self.blocking { nanos(BLOCKED) } else { 0 })?;
         }
-        for listener in listeners {
+        for (number, listener) in listeners {
             // Until it is empty: the event that told of a stranger tells of who came behind, too.
             loop {
                 match rustix::net::acceptfrom_with(listener, flags) {
@@ -474,6 +527,7 @@ impl Sockets {
                     Err(error) => return Err(error.into()),
                 }
             }
+            self.called[number] = false;
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -527,7 +581,7 @@ impl Sockets {
         if let (false, Some(hello)) = (protocol.stream(), hello) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
-        self.note_settings(&socket, &step.options);
+        self.note_settings(&socket, step);
         Ok(socket)
     }
 
@@ -580,9 +634,9 @@ pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> io::Resu
 }
 
 /// Keeps the listeners at which somebody stands; waits so long for one.
-fn keep_ready(listeners: &mut Vec<&OwnedFd>, at_most: Nanos) -> io::Result<()> {
+fn keep_ready(listeners: &mut Vec<(usize, &OwnedFd)>, at_most: Nanos) -> io::Result<()> {
     let mut fds: Vec<PollFd<'_>> =
-        listeners.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+        listeners.iter().map(|(_, fd)| PollFd::new(*fd, PollFlags::IN)).collect();
     rustix::event::poll(&mut fds, Some(&timespec(at_most)))?;
     let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
     listeners.retain(|_| ready.next().unwrap_or_default());
@@ -646,7 +700,7 @@ impl Net for Sockets {
             let session = self.security.connect(reference.host, certificate, &step.options)?;
             socket.session = Some(Box::new(RefCell::new(session)));
         }
-        self.note_settings(&socket, &step.options);
+        self.note_settings(&socket, step);
         socket.connecting = true;
         self.opening += 1;
         Ok(socket)
