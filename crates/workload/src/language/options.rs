@@ -272,7 +272,7 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "single_reads",
         STREAM,
-        "one call for each read; else a peer that only receives takes what there is in one",
+        "one call for each read; else a peer that only receives waits for much and takes it in one",
         |o| o.single_reads = true,
         |o| o.single_reads,
     ),
