@@ -104,7 +104,7 @@ pub(crate) static ALL: &[Pair] = &[
         of: "iperf",
         programs: &["iperf"],
         figure: Figure::Throughput,
-        quick: true,
+        quick: false,
         options: "--connections 4 --engine threads",
         plan: |port, seconds| iperf::plan(port, false, &format!("-P 4 -t {seconds}")),
         read: iperf::sent,
@@ -177,7 +177,7 @@ pub(crate) static ALL: &[Pair] = &[
         of: "sockperf-tcp",
         programs: &["sockperf"],
         figure: Figure::Transactions,
-        quick: true,
+        quick: false,
         options: "--var protocol=tcp --var size=1400 --engine threads",
         plan: |port, seconds| {
             sockperf::plan(port, true, "throughput", &format!("-m 1400 -t {seconds}"))
@@ -199,7 +199,7 @@ pub(crate) static ALL: &[Pair] = &[
         of: "qperf",
         programs: &["qperf"],
         figure: Figure::RoundTrip,
-        quick: true,
+        quick: false,
         options: THREADS,
         plan: |port, seconds| qperf::plan(port, "tcp_lat", &format!("-t {seconds}")),
         read: qperf::round_trip,
