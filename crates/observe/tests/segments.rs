@@ -119,6 +119,14 @@ fn a_stream_is_counted_as_the_interface_and_tcp_count_it() {
     });
 }
 
+/// A socket of a, and the one of b that it sends to.
+fn datagrams(world: &World) -> (UdpSocket, UdpSocket) {
+    let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+    let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    (from, to)
+}
+
 #[test]
 fn datagrams_are_counted_to_the_last_one() {
     if skip("datagrams_are_counted_to_the_last_one") {
@@ -126,9 +134,7 @@ fn datagrams_are_counted_to_the_last_one() {
     }
     in_three_attempts(|| {
         let world = World::new();
-        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
-        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
-        from.connect(to.local_addr().unwrap()).unwrap();
+        let (from, to) = datagrams(&world);
         let watched = world.observe(&["segments"], || {
             let mut buffer = [0; 200];
             to.set_read_timeout(Some(LOST)).unwrap();
@@ -162,9 +168,7 @@ fn packets_at_the_cap_are_told_from_those_below() {
     }
     in_three_attempts(|| {
         let world = World::new();
-        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
-        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
-        from.connect(to.local_addr().unwrap()).unwrap();
+        let (from, _to) = datagrams(&world);
         let watched = world.observe(&["segments"], || {
             for (segments, packets) in [FULL, BELOW] {
                 let bytes = vec![7; segments * SEGMENT];
@@ -285,9 +289,7 @@ fn slices_of_a_window_tell_what_the_whole_does() {
     }
     in_three_attempts(|| {
         let world = World::new();
-        let to = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
-        let from = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
-        from.connect(to.local_addr().unwrap()).unwrap();
+        let (from, to) = datagrams(&world);
         let probes = vec!["interrupts:sliced".to_owned(), "segments:sliced".to_owned()];
         let parts = vec![world.a.part("a")];
         let mut observer = Observer::open(ObserveRequest { probes, parts });

@@ -122,19 +122,24 @@ pub(crate) fn profile(builtin: &str) -> Profile {
     profile
 }
 
-/// A run on loopback of which the peer has a fault.
-fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
-    let settings = Settings {
+/// Of a short run without probes; `name` is of no other that this process makes.
+pub(crate) fn settings(engine: EngineKind, name: &str) -> Settings {
+    Settings {
         engine,
         workers: None,
         interval: 100 * MILLISECOND,
         ramp: 100 * MILLISECOND,
         timeout: Some(Duration::from_secs(50)),
         seed: 1,
-        token: format!("{}-{builtin}-{fault:?}", std::process::id()),
+        token: format!("{}-{name}", std::process::id()),
         tcp_samples: 4,
         probes: Vec::new(),
-    };
+    }
+}
+
+/// A run on loopback of which the peer has a fault.
+fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
+    let settings = settings(engine, &format!("{builtin}-{fault:?}"));
     let members = vec![member(agent("master")), member(Faulty { agent: agent("peer"), fault })];
     let stop = AtomicBool::new(false);
     let outcome = controller::run(&profile(builtin), members, &settings, &stop, &mut ());

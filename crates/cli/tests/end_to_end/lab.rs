@@ -4,7 +4,6 @@ use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::Value;
 use wirecost_analyze::RunMeta;
@@ -14,13 +13,12 @@ use wirecost_fleet::wire::Order;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
-use wirecost_model::clock::MILLISECOND;
 use wirecost_model::plan::EngineKind;
 use wirecost_model::status::Status;
 use wirecost_workload::language;
 
 use crate::connections::{Totals, established};
-use crate::honesty::{agent_command, member};
+use crate::honesty::{agent_command, member, settings};
 use crate::program::{BINARY, Program, is_a_source_of_cycles, sources};
 
 #[test]
@@ -229,17 +227,7 @@ fn tcp_counts_the_same_bytes() {
             member.owns_cpus = host.owns_cpus;
             member
         });
-        let settings = Settings {
-            engine,
-            workers: None,
-            interval: 100 * MILLISECOND,
-            ramp: 0,
-            timeout: Some(Duration::from_secs(50)),
-            seed: 1,
-            token: "tcp_counts_the_same_bytes".to_owned(),
-            tcp_samples: 4,
-            probes: Vec::new(),
-        };
+        let settings = Settings { ramp: 0, ..settings(engine, "tcp_counts_the_same_bytes") };
         let stop = AtomicBool::new(false);
         let outcome = controller::run(&profile, members.collect(), &settings, &stop, &mut ());
         let meta = RunMeta {

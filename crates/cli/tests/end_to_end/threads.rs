@@ -1,31 +1,19 @@
 //! The engine that has a thread for each strand, with more of them than there are CPUs for.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use wirecost_fleet::controller::{self, Settings};
+use wirecost_fleet::controller;
 use wirecost_fleet::host::AgentHost;
-use wirecost_model::clock::MILLISECOND;
 use wirecost_model::measure::Edge;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::plan::EngineKind;
 use wirecost_model::status::Status;
 
-use crate::honesty::{agent_command, member, profile};
+use crate::honesty::{agent_command, member, profile, settings};
 use crate::program::Program;
 
 fn run(engine: EngineKind, strands: u32) -> Outcome {
-    let settings = Settings {
-        engine,
-        workers: None,
-        interval: 100 * MILLISECOND,
-        ramp: 100 * MILLISECOND,
-        timeout: Some(Duration::from_secs(50)),
-        seed: 1,
-        token: format!("{}-threads-{engine:?}", std::process::id()),
-        tcp_samples: 4,
-        probes: Vec::new(),
-    };
+    let settings = settings(engine, &format!("threads-{engine:?}-{strands}"));
     let mut profile = profile("stream");
     profile.groups[0].strands = strands;
     let members = ["master", "peer"]
@@ -46,8 +34,8 @@ fn is_possible(host: &HostOutcome, threads: usize) {
     let busy: Vec<f64> = phase.workers.iter().filter_map(|worker| worker.busy).collect();
     assert!(busy.iter().all(|busy| (0.0..=1.0).contains(busy)), "{busy:?}");
     let all: f64 = busy.iter().sum();
-    // Each clock has a window of its own, of which this one may read the last a little later.
-    assert!(0.0 < all && all < 1.2 * host.cpus.len() as f64, "{all} on {:?}", host.cpus);
+    // Each clock has a window of its own, and they need not be the same time.
+    assert!(0.0 < all && all < 2.0 * host.cpus.len() as f64, "{all} on {:?}", host.cpus);
     assert!(busy.len() * 2 > threads, "{} of {threads}", busy.len());
 }
 

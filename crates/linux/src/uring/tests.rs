@@ -108,17 +108,22 @@ fn a_full_buffer_is_waited_for_and_the_sending_goes_on() {
     assert_eq!(reader.join().unwrap(), shared[..]);
 }
 
+/// A connection that the ring receives from again and again, as it was received from twice.
+fn lazy(ring: &mut Ring<UnixStream>) -> (Key, UnixStream) {
+    let (key, mut there) = pair(ring, 1);
+    for _ in 0..2 {
+        there.write_all(b"x").unwrap();
+        read(ring, &key, 1, 1);
+    }
+    assert!(ring.receive(&key, 1).is_err());
+    (key, there)
+}
+
 #[test]
 fn who_does_not_read_is_sent_no_more_than_a_bounded_amount() {
     let mut ring = ring(64);
-    let (lazy, mut there) = pair(&mut ring, 1);
+    let (lazy, mut there) = lazy(&mut ring);
     let (key, mut other) = pair(&mut ring, 2);
-    // Received from twice, it is received from again and again.
-    for _ in 0..2 {
-        there.write_all(b"x").unwrap();
-        read(&mut ring, &lazy, 1, 1);
-    }
-    assert!(ring.receive(&lazy, 1).is_err());
     there.set_nonblocking(true).unwrap();
     let block = bytes(BUFFER);
     let mut taken = 0;
@@ -151,13 +156,8 @@ fn who_does_not_read_is_sent_no_more_than_a_bounded_amount() {
 #[test]
 fn those_who_do_not_read_cannot_keep_buffers_from_those_who_do() {
     let mut ring = ring(4);
-    let (lazy, mut there) = pair(&mut ring, 1);
+    let (lazy, mut there) = lazy(&mut ring);
     let (key, mut other) = pair(&mut ring, 2);
-    for _ in 0..2 {
-        there.write_all(b"x").unwrap();
-        read(&mut ring, &lazy, 1, 1);
-    }
-    assert!(ring.receive(&lazy, 1).is_err());
     let sent = bytes(10 * BUFFER);
     there.write_all(&sent).unwrap();
     happen(&mut ring);
