@@ -13,6 +13,8 @@ mod figures;
 mod findings;
 mod hosts;
 mod intervals;
+pub mod measured;
+pub mod metrics;
 mod observed;
 mod statistics;
 mod watched;
@@ -26,6 +28,7 @@ use wirecost_model::warning::Entry;
 
 use crate::window::HostWindow;
 
+pub use statistics::Estimate;
 pub use watched::watched;
 
 /// What the document says of a run that its hosts do not know.

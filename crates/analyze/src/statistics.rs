@@ -1,5 +1,37 @@
 //! Means, and how sure they are.
 
+/// A mean, and how sure it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    pub mean: f64,
+    /// 95% interval of the mean; `None` for what was seen once.
+    pub interval: Option<(f64, f64)>,
+    /// How often it was seen.
+    pub times: usize,
+}
+
+impl Estimate {
+    /// Of values that were seen, by Student's distribution; `None` of none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let sample: Sample = values.iter().copied().collect();
+        let mean = (!values.is_empty()).then(|| sample.mean())?;
+        let reach = sample.variance_of_mean().map(|variance| {
+            let freedom = values.len() as f64 - 1.0;
+            student(freedom) * variance.sqrt()
+        });
+        let interval = reach.map(|reach| (mean - reach, mean + reach));
+        Some(Self { mean, interval, times: values.len() })
+    }
+
+    /// Width of the whole interval over the mean; `None` without an interval, or where the mean is 0.
+    #[must_use]
+    pub fn relative_width(&self) -> Option<f64> {
+        let (low, high) = self.interval?;
+        (self.mean != 0.0).then(|| (high - low) / self.mean.abs())
+    }
+}
+
 /// Values of one thing, seen several times.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Sample {
@@ -111,6 +143,20 @@ mod tests {
         assert!((high - low - 2.0 * 3.182 * 4.082 / 200.0).abs() < 1e-4, "{low} {high}");
         let (_, interval) = ratio(&narrow, &sample(&[200.0, 200.0, 200.0])).unwrap();
         assert!(interval.unwrap().1 < high);
+    }
+
+    #[test]
+    fn an_estimate_has_students_interval() {
+        // By hand: s = 1, se = 1 / sqrt(3), t(2) = 4.303.
+        let estimate = Estimate::of(&[9.0, 10.0, 11.0]).unwrap();
+        let (low, high) = estimate.interval.unwrap();
+        assert_eq!((estimate.mean, estimate.times), (10.0, 3));
+        assert!(
+            (high - 10.0 - 4.303 / 3f64.sqrt()).abs() < 1e-9 && (low + high - 20.0).abs() < 1e-9
+        );
+        assert!((estimate.relative_width().unwrap() - 0.2 * 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        assert_eq!(Estimate::of(&[5.0]).unwrap().interval, None);
+        assert_eq!(Estimate::of(&[]), None);
     }
 
     #[test]

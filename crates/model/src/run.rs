@@ -11,6 +11,7 @@ use crate::measure::{Bytes, Datagrams, Setting};
 use crate::observe::{Observed, ProbeReport};
 use crate::program::Side;
 use crate::status::Status;
+use crate::study::InStudy;
 use crate::warning::Entry;
 
 pub const SCHEMA: &str = "wirecost.run/1";
@@ -29,6 +30,8 @@ pub struct Run {
     pub version: String,
     /// Wall-clock start, milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// Null for a run of its own.
+    pub study: Option<InStudy>,
     pub window: Option<Window>,
     pub throughput: Option<Throughput>,
     pub transactions: Option<Transactions>,
@@ -396,6 +399,7 @@ impl Run {
             engine: engine.to_owned(),
             version: version.to_owned(),
             started_unix_ms,
+            study: None,
             window: None,
             throughput: None,
             transactions: None,

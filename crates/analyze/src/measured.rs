@@ -1,0 +1,148 @@
+//! The runs of a study, sorted by what they are runs of: what tables, findings, comparisons and the
+//! cost model are made of.
+
+use std::collections::BTreeMap;
+
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_model::study::{Point, Value};
+
+use crate::metrics::Asked;
+use crate::statistics::Estimate;
+
+/// The axis of runs that are of no study: the name of each.
+pub const RUN: &str = "run";
+
+/// All that was measured of a study, or some runs beside one another.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Measured {
+    /// In the order of the study.
+    pub points: Vec<MeasuredPoint>,
+}
+
+/// What was measured at one point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredPoint {
+    pub point: Point,
+    /// The runs that count, in the order of their repeats.
+    pub runs: Vec<Run>,
+    /// Those that failed, or whose figures are not valid.
+    pub failed: Vec<Run>,
+}
+
+impl Measured {
+    /// Of runs with a name each, which tells those apart that are of no study. Runs to warm up are left
+    /// out.
+    #[must_use]
+    pub fn of(runs: impl IntoIterator<Item = (String, Run)>) -> Self {
+        // By place in the study, those of none after them as they come.
+        let mut points: BTreeMap<(u32, usize), MeasuredPoint> = BTreeMap::new();
+        for (number, (name, run)) in runs.into_iter().enumerate() {
+            let (key, point) = match &run.study {
+                Some(study) if study.repeat == 0 => continue,
+                Some(study) => ((study.place, 0), study.point.clone()),
+                None => {
+                    let point = Point { axes: vec![Value::new(RUN, &name)], settings: Vec::new() };
+                    ((u32::MAX, number), point)
+                }
+            };
+            let new = || MeasuredPoint { point, runs: Vec::new(), failed: Vec::new() };
+            let at = points.entry(key).or_insert_with(new);
+            if run.status == Status::Ok { at.runs.push(run) } else { at.failed.push(run) }
+        }
+        let mut points: Vec<MeasuredPoint> = points.into_values().collect();
+        for point in &mut points {
+            point.runs.sort_by_key(|run| run.study.as_ref().map(|study| study.repeat));
+        }
+        Self { points }
+    }
+
+    /// Names of the axes, in their order.
+    #[must_use]
+    pub fn axes(&self) -> Vec<&str> {
+        let first = self.points.first();
+        first.map(|p| p.point.axes.iter().map(|a| a.name.as_str()).collect()).unwrap_or_default()
+    }
+
+    /// What an axis or a setting is at the points, in the order in which it first comes; nothing where no point has it.
+    #[must_use]
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        let mut values = Vec::new();
+        for value in self.points.iter().filter_map(|point| point.point.get(name)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
+}
+
+impl MeasuredPoint {
+    /// A figure of each run that counts and has it.
+    pub fn figures(&self, asked: &Asked) -> Vec<f64> {
+        self.runs.iter().filter_map(|run| asked.of(run).ok()).collect()
+    }
+
+    /// A figure of this point, of all its runs.
+    ///
+    /// # Errors
+    /// Why it was not measured.
+    pub fn estimate(&self, asked: &Asked) -> Result<Estimate, String> {
+        if let Some(estimate) = Estimate::of(&self.figures(asked)) {
+            return Ok(estimate);
+        }
+        let run = self.runs.first().or(self.failed.first());
+        Err(match run.map(|run| asked.of(run)) {
+            Some(Err(reason)) => reason,
+            Some(Ok(_)) => "the run failed".to_owned(),
+            None => "not run yet".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::run::Transactions;
+    use wirecost_model::study::InStudy;
+
+    use super::*;
+    use crate::metrics;
+
+    fn run(place: u32, repeat: u32, per_second: f64) -> (String, Run) {
+        let mut run = Run::empty("@rr", "epoll", "0.1.0", 0);
+        let axes = vec![Value::new("connections", &place.to_string())];
+        run.study = Some(InStudy {
+            study: "s".to_owned(),
+            point: Point { axes, settings: Vec::new() },
+            place,
+            repeat,
+            order: 1,
+        });
+        run.transactions = Some(Transactions { count: 1, per_second });
+        (String::new(), run)
+    }
+
+    #[test]
+    fn runs_are_sorted_by_point_and_those_to_warm_up_left_out() {
+        let mut failed = run(1, 3, 99.0);
+        failed.1.status = Status::Invalid;
+        let runs = [run(2, 1, 7.0), run(1, 2, 12.0), run(1, 0, 1000.0), run(1, 1, 10.0), failed];
+        let measured = Measured::of(runs);
+        assert_eq!(measured.axes(), ["connections"]);
+        assert_eq!(measured.values("connections"), ["1", "2"]);
+        assert_eq!(measured.points.len(), 2);
+        let transactions = metrics::find("transactions").unwrap();
+        assert_eq!(measured.points[0].figures(&transactions), [10.0, 12.0]);
+        assert_eq!(measured.points[0].failed.len(), 1);
+        assert_eq!(measured.points[0].estimate(&transactions).unwrap().mean, 11.0);
+        let latency = metrics::find("latency.p99").unwrap();
+        assert!(measured.points[0].estimate(&latency).unwrap_err().contains("no transaction"));
+    }
+
+    #[test]
+    fn runs_of_no_study_are_points_of_their_own() {
+        let run = || Run::empty("@rr", "epoll", "0.1.0", 0);
+        let measured = Measured::of([("a".to_owned(), run()), ("b".to_owned(), run())]);
+        assert_eq!(measured.values(RUN), ["a", "b"]);
+    }
+}

@@ -1,0 +1,428 @@
+//! Figures of one host, or of the machine that hosts share.
+
+use wirecost_model::metric::{Better, Unit};
+use wirecost_model::observe::{
+    DeviceSegments, Drainer, FunctionsSection, InterruptsSection, Observed, SegmentsSection,
+    TcpSection,
+};
+use wirecost_model::run::{Cpu, HostRow, MachineRow, Run};
+
+use super::run::nothing;
+use super::{Definition, Source, define};
+
+/// Whose figure is meant.
+#[derive(Debug)]
+pub(crate) enum Scope<'a> {
+    Host {
+        run: &'a Run,
+        host: &'a HostRow,
+    },
+    /// The one machine of all hosts.
+    Machine {
+        run: &'a Run,
+        machine: &'a MachineRow,
+    },
+    /// Several machines.
+    All {
+        run: &'a Run,
+    },
+}
+
+use Better::{Higher, Lower, Neither};
+use Unit::{Bytes, Count, CyclesPerKByte, PerSecond, Percent, Ratio};
+
+pub(super) static ALL: &[Definition] = &[
+    define(
+        "cycles_per_kbyte",
+        CyclesPerKByte,
+        Lower,
+        "busy cycles for each 1024 bytes of payload",
+        Source::Host(|scope| scope.cycles_per_kbyte()),
+    ),
+    define(
+        "cpu.usr",
+        Percent,
+        Neither,
+        "CPU time in user space",
+        Source::Host(|s| s.cpu(|c| c.usr)),
+    ),
+    define(
+        "cpu.sys",
+        Percent,
+        Neither,
+        "CPU time in system calls",
+        Source::Host(|s| s.cpu(|c| c.sys)),
+    ),
+    define(
+        "cpu.irq",
+        Percent,
+        Neither,
+        "CPU time in interrupts",
+        Source::Host(|s| s.cpu(|c| c.irq)),
+    ),
+    define(
+        "cpu.softirq",
+        Percent,
+        Neither,
+        "CPU time in softirqs",
+        Source::Host(|s| s.cpu(|c| c.softirq)),
+    ),
+    define(
+        "cpu.intr",
+        Percent,
+        Neither,
+        "CPU time in interrupts and softirqs",
+        Source::Host(|s| s.cpu(|c| c.irq + c.softirq)),
+    ),
+    define(
+        "cpu.steal",
+        Percent,
+        Lower,
+        "CPU time taken by the hypervisor",
+        Source::Host(|s| s.cpu(|c| c.steal)),
+    ),
+    define(
+        "cpu.idle",
+        Percent,
+        Higher,
+        "CPU time without work",
+        Source::Host(|s| s.cpu(|c| c.idle)),
+    ),
+    define(
+        "cpu.busy",
+        Percent,
+        Lower,
+        "CPU time with work",
+        Source::Host(|s| s.cpu(|c| c.usr + c.sys + c.irq + c.softirq)),
+    ),
+    define(
+        "interrupts",
+        PerSecond,
+        Lower,
+        "hard interrupts",
+        Source::Host(|s| Ok(s.interrupts()?.interrupts_per_second)),
+    ),
+    define(
+        "softirqs",
+        PerSecond,
+        Lower,
+        "softirqs",
+        Source::Host(|s| Ok(s.interrupts()?.softirqs_per_second)),
+    ),
+    define(
+        "packets_per_poll",
+        Ratio,
+        Higher,
+        "packets that a poll of NAPI takes",
+        Source::Host(packets_per_poll),
+    ),
+    define(
+        "packets_per_interrupt",
+        Ratio,
+        Higher,
+        "received packets for each interrupt of the devices' receive vectors",
+        Source::Host(packets_per_interrupt),
+    ),
+    define(
+        "segments.sent_bytes",
+        Bytes,
+        Higher,
+        "average size of what the stack hands to the device",
+        Source::Host(|s| average(s.segments()?, |d| (d.sent.bytes, d.sent.packets), "sent")),
+    ),
+    define(
+        "segments.received_bytes",
+        Bytes,
+        Higher,
+        "average size of what the device hands to the stack, after GRO",
+        Source::Host(|s| {
+            let received = |d: &DeviceSegments| {
+                d.received.as_ref().map_or((0, 0), |sizes| (sizes.bytes, sizes.packets))
+            };
+            average(s.segments()?, received, "received")
+        }),
+    ),
+    define(
+        "segments.at_cap",
+        Percent,
+        Higher,
+        "packets handed to the device to which no segment could have been added",
+        Source::Host(|s| {
+            let part = |d: &DeviceSegments| (d.sent.packets_at_cap, d.sent.packets);
+            Ok(100.0 * average(s.segments()?, part, "sent")?)
+        }),
+    ),
+    define(
+        "drained.writer",
+        Percent,
+        Neither,
+        "data handed to the device by threads in their own calls, reading or writing",
+        Source::Host(|s| {
+            drained(s.segments()?, &[Drainer::Writer, Drainer::Reader, Drainer::Other])
+        }),
+    ),
+    define(
+        "drained.worker",
+        Percent,
+        Neither,
+        "data handed to the device by threads and timers of the stack",
+        Source::Host(|s| drained(s.segments()?, &[Drainer::Worker])),
+    ),
+    define(
+        "drained.ack",
+        Percent,
+        Neither,
+        "data handed to the device in the softirq of what came in (the ACK clock)",
+        Source::Host(|s| drained(s.segments()?, &[Drainer::AckClock])),
+    ),
+    define(
+        "segments_per_ack",
+        Ratio,
+        Higher,
+        "data segments sent for each acknowledgement received",
+        Source::Host(|s| {
+            let ratio = s.tcp()?.acks_received.segments_per_ack;
+            ratio.ok_or_else(|| "no acknowledgement without data came".to_owned())
+        }),
+    ),
+    define(
+        "duplicate_acks",
+        Count,
+        Lower,
+        "duplicate acknowledgements received",
+        Source::Host(|s| counted(s.tcp()?.duplicate_acks_received, "they are counted by BPF only")),
+    ),
+    define(
+        "out_of_order",
+        Count,
+        Lower,
+        "packets received beyond what was awaited",
+        Source::Host(|s| counted(s.tcp()?.out_of_order_packets, "this kernel does not count them")),
+    ),
+    define(
+        "layers.*.share",
+        Percent,
+        Neither,
+        "busy CPU time in one layer of the stack",
+        Source::Named(|s, layer| {
+            let found = s.functions()?.layer(layer).ok_or("the sampler has no samples")?;
+            Ok(100.0 * found.share)
+        }),
+    ),
+    define(
+        "functions.*.inclusive",
+        Percent,
+        Neither,
+        "busy CPU time in a function and what it calls",
+        Source::Named(|s, name| function(s, name, |f| f.inclusive)),
+    ),
+    define(
+        "functions.*.exclusive",
+        Percent,
+        Neither,
+        "busy CPU time in a function itself",
+        Source::Named(|s, name| function(s, name, |f| f.exclusive)),
+    ),
+];
+
+fn packets_per_poll(scope: &Scope<'_>) -> Result<f64, String> {
+    let section = scope.interrupts()?;
+    let rows = section.napi.as_ref().ok_or("polls were not watched (probe interrupts)")?;
+    let polls: u64 = rows.iter().map(|row| row.polls).sum();
+    let packets: u64 = rows.iter().map(|row| row.packets).sum();
+    if polls == 0 {
+        return Err("there was no poll".to_owned());
+    }
+    Ok(packets as f64 / polls as f64)
+}
+
+fn packets_per_interrupt(scope: &Scope<'_>) -> Result<f64, String> {
+    let section = scope.interrupts()?;
+    let with =
+        |d: &&wirecost_model::observe::DeviceInterrupts| d.rx_packets_per_interrupt.is_some();
+    // The device that most came in by.
+    let busiest = section.devices.iter().max_by_key(|device| device.rx_packets);
+    match section.devices.iter().filter(with).max_by_key(|device| device.rx_packets) {
+        Some(device) => Ok(device.rx_packets_per_interrupt.unwrap_or_default()),
+        None => Err(busiest
+            .and_then(|device| Some(format!("{}: {}", device.device, device.reason.as_ref()?)))
+            .unwrap_or_else(|| "no device received".to_owned())),
+    }
+}
+
+/// Of all devices together, so many of so many.
+fn average(
+    section: &SegmentsSection,
+    of: impl Fn(&DeviceSegments) -> (u64, u64),
+    what: &str,
+) -> Result<f64, String> {
+    let (mut sum, mut count) = (0, 0);
+    for (part, number) in section.devices.iter().map(of) {
+        sum += part;
+        count += number;
+    }
+    if count == 0 {
+        return Err(format!("no packet was {what}"));
+    }
+    Ok(sum as f64 / count as f64)
+}
+
+/// Percent of what has payload, by packets.
+fn drained(section: &SegmentsSection, by: &[Drainer]) -> Result<f64, String> {
+    let all = || section.devices.iter().flat_map(|device| &device.drained);
+    let packets: u64 = all().map(|drain| drain.packets).sum();
+    if packets == 0 {
+        return Err("no packet with data was sent".to_owned());
+    }
+    let theirs: u64 = all().filter(|d| by.contains(&d.by)).map(|drain| drain.packets).sum();
+    Ok(100.0 * theirs as f64 / packets as f64)
+}
+
+fn counted(count: Option<u64>, reason: &str) -> Result<f64, String> {
+    count.map(|count| count as f64).ok_or_else(|| reason.to_owned())
+}
+
+fn function(
+    scope: &Scope<'_>,
+    name: &str,
+    of: fn(&wirecost_model::observe::FunctionShare) -> f64,
+) -> Result<f64, String> {
+    let section = scope.functions()?;
+    let found = section.functions.iter().find(|function| function.name == name);
+    let few = || format!("{name} is not among the functions that were found most");
+    found.map(|function| 100.0 * of(function)).ok_or_else(few)
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of this name; of no name, all there is.
+    pub(crate) fn find(run: &'a Run, name: Option<&str>) -> Result<Self, String> {
+        if run.hosts.is_empty() {
+            return Err(nothing(run));
+        }
+        let sent = |host: &HostRow| {
+            let bytes = host.bytes.as_ref()?;
+            let (out, back) =
+                (bytes.tx_sent + bytes.rx_sent, bytes.tx_received + bytes.rx_received);
+            Some(out as i128 - back as i128)
+        };
+        let host = |host: Option<&'a HostRow>, why: &str| match host {
+            Some(host) => Ok(Scope::Host { run, host }),
+            None => Err(why.to_owned()),
+        };
+        match name {
+            None if run.machines.len() == 1 => {
+                Ok(Scope::Machine { run, machine: &run.machines[0] })
+            }
+            None => Ok(Scope::All { run }),
+            Some("machine") => match run.machines.as_slice() {
+                [machine] => Ok(Scope::Machine { run, machine }),
+                machines => Err(format!("the hosts are on {} machines: name one", machines.len())),
+            },
+            Some("master") => host(
+                run.hosts.iter().find(|h| h.role == wirecost_model::program::Side::Master),
+                "no host drives",
+            ),
+            Some("sender") => host(
+                run.hosts.iter().filter(|h| sent(h) > Some(0)).max_by_key(|h| sent(h)),
+                "no host sends more than it receives",
+            ),
+            Some("receiver") => host(
+                run.hosts.iter().filter(|h| sent(h).is_some_and(|s| s < 0)).min_by_key(|h| sent(h)),
+                "no host receives more than it sends",
+            ),
+            Some(name) => host(
+                run.hosts.iter().find(|h| h.name == name),
+                &format!("the run has no host {name}"),
+            ),
+        }
+    }
+
+    fn run(&self) -> &'a Run {
+        match self {
+            Scope::Host { run, .. } | Scope::Machine { run, .. } | Scope::All { run } => run,
+        }
+    }
+
+    fn cycles_per_kbyte(&self) -> Result<f64, String> {
+        let known = |cycles: Option<f64>, reason: &Option<String>| {
+            cycles.ok_or_else(|| reason.clone().unwrap_or_else(|| "not measured".to_owned()))
+        };
+        match self {
+            Scope::Host { host, .. } => known(host.cycles_per_kbyte, &host.cycles_reason),
+            Scope::Machine { machine, .. } => {
+                known(machine.cycles_per_kbyte, &machine.cycles_reason)
+            }
+            // Each is of the same bytes, delivered once.
+            Scope::All { run } => {
+                let each = run.machines.iter().map(|m| known(m.cycles_per_kbyte, &m.cycles_reason));
+                each.sum()
+            }
+        }
+    }
+
+    /// A share of the time of the CPUs that are meant.
+    fn cpu(&self, of: fn(&Cpu) -> f64) -> Result<f64, String> {
+        let known = |cpu: &Option<Cpu>| {
+            cpu.as_ref().map(of).ok_or_else(|| "the CPUs' time was not read".to_owned())
+        };
+        match self {
+            Scope::Host { host, .. } => known(&host.cpu),
+            Scope::Machine { machine, .. } => known(&machine.cpu),
+            Scope::All { run } => {
+                let (mut sum, mut cpus) = (0.0, 0.0);
+                for machine in &run.machines {
+                    sum += known(&machine.cpu)? * f64::from(machine.cpus);
+                    cpus += f64::from(machine.cpus);
+                }
+                Ok(sum / cpus)
+            }
+        }
+    }
+
+    /// What probes saw of the hosts that are meant.
+    pub(crate) fn observed(&self) -> Result<&'a Observed, String> {
+        let run = self.run();
+        let observe = run.observe.as_ref().ok_or("nothing observed (--observe none)")?;
+        let all = &observe.hosts;
+        let found = match self {
+            Scope::Host { host, .. } => all.iter().find(|o| o.covers.contains(&host.name)),
+            Scope::Machine { .. } | Scope::All { .. } if all.len() == 1 => all.first(),
+            Scope::Machine { .. } | Scope::All { .. } => {
+                return Err("each host was observed by itself: name one".to_owned());
+            }
+        };
+        found.ok_or_else(|| "nothing observed there".to_owned())
+    }
+
+    fn section<T>(
+        &self,
+        probe: &str,
+        of: impl Fn(&'a Observed) -> Option<&'a T>,
+    ) -> Result<&'a T, String> {
+        let observed = self.observed()?;
+        of(observed).ok_or_else(|| {
+            let reports = self.run().observe.iter().flat_map(|observe| &observe.probes);
+            let mut of_probe = reports.filter(|report| report.name == probe);
+            match of_probe.find_map(|report| report.reason.clone()) {
+                Some(reason) => format!("probe {probe}: {reason}"),
+                None => format!("probe {probe} did not watch"),
+            }
+        })
+    }
+
+    pub(crate) fn interrupts(&self) -> Result<&'a InterruptsSection, String> {
+        self.section("interrupts", |observed| observed.interrupts.as_ref())
+    }
+
+    pub(crate) fn segments(&self) -> Result<&'a SegmentsSection, String> {
+        self.section("segments", |observed| observed.segments.as_ref())
+    }
+
+    pub(crate) fn tcp(&self) -> Result<&'a TcpSection, String> {
+        self.section("tcp", |observed| observed.tcp.as_ref())
+    }
+
+    pub(crate) fn functions(&self) -> Result<&'a FunctionsSection, String> {
+        self.section("functions", |observed| observed.functions.as_ref())
+    }
+}

@@ -1,0 +1,135 @@
+//! Figures by name. Tables, stop rules, expectations, findings and comparisons ask for them so, and are
+//! told why where there is none.
+//!
+//! A name is one of [`ALL`], with the host before it where it is of a host: `throughput`,
+//! `latency.p99`, `hosts.server.cycles_per_kbyte`. In place of a host's name may stand
+//! - `master`, the host that drives,
+//! - `sender` and `receiver`, the one that sent more bytes than it received, and the other,
+//! - `machine`, where all hosts share one.
+//!
+//! Without a host, what is of hosts is of `machine`, and `cycles_per_kbyte` of all machines together.
+//! In `layers.NAME.share` and `functions.NAME.inclusive` a name of the profile of functions stands in
+//! the middle.
+
+mod host;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use wirecost_model::metric::{Better, Metric, Unit};
+use wirecost_model::run::Run;
+
+/// Where a figure is found, and how.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Run(fn(&Run) -> Result<f64, String>),
+    /// Of one host, or of the machine.
+    Host(fn(&host::Scope<'_>) -> Result<f64, String>),
+    /// The same, of a thing with a name: a layer or a function. `*` stands for it in the metric's name.
+    Named(fn(&host::Scope<'_>, &str) -> Result<f64, String>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) metric: Metric,
+    pub(crate) source: Source,
+}
+
+const fn define(
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    help: &'static str,
+    source: Source,
+) -> Definition {
+    Definition { metric: Metric { name, help, unit, better }, source }
+}
+
+/// All of them, for a person to read.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    definitions().map(|definition| &definition.metric)
+}
+
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    run::ALL.iter().chain(host::ALL)
+}
+
+/// There is no figure of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no metric {name}{}", nearest.map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
+pub struct UnknownMetric {
+    pub name: String,
+    pub nearest: Option<&'static str>,
+}
+
+/// A figure that was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// As it was asked for.
+    pub name: String,
+    definition: &'static Definition,
+    host: Option<String>,
+    /// What stands for `*`.
+    thing: Option<String>,
+}
+
+/// The figure of this name.
+///
+/// # Errors
+/// There is none; the error names the nearest.
+pub fn find(name: &str) -> Result<Asked, UnknownMetric> {
+    let (host, short) = match name.strip_prefix("hosts.") {
+        Some(rest) => rest.split_once('.').map_or((None, name), |(host, s)| (Some(host), s)),
+        None => (None, name),
+    };
+    for definition in definitions() {
+        let thing = match_name(definition.metric.name, short);
+        let of_run = matches!(definition.source, Source::Run(_));
+        if let Some(thing) = thing
+            && of_run <= host.is_none()
+        {
+            return Ok(Asked {
+                name: name.to_owned(),
+                definition,
+                host: host.map(str::to_owned),
+                thing: (!thing.is_empty()).then(|| thing.to_owned()),
+            });
+        }
+    }
+    let names = definitions().map(|definition| definition.metric.name);
+    let distances = names.map(|name| (strsim::damerau_levenshtein(short, name), name));
+    let near = distances.filter(|(distance, name)| *distance <= name.len().div_ceil(3)).min();
+    Err(UnknownMetric { name: name.to_owned(), nearest: near.map(|(_, name)| name) })
+}
+
+/// What stands for `*` where the pattern has one, else nothing; `None` where the name is another.
+fn match_name<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
+    match pattern.split_once('*') {
+        None => (pattern == name).then_some(""),
+        Some((before, after)) => {
+            let thing = name.strip_prefix(before)?.strip_suffix(after)?;
+            (!thing.is_empty()).then_some(thing)
+        }
+    }
+}
+
+impl Asked {
+    #[must_use]
+    pub fn metric(&self) -> &'static Metric {
+        &self.definition.metric
+    }
+
+    /// The figure of a run.
+    ///
+    /// # Errors
+    /// Why it was not measured.
+    pub fn of(&self, run: &Run) -> Result<f64, String> {
+        let scope = || host::Scope::find(run, self.host.as_deref());
+        let value = match self.definition.source {
+            Source::Run(of) => of(run),
+            Source::Host(of) => of(&scope()?),
+            Source::Named(of) => of(&scope()?, self.thing.as_deref().unwrap_or_default()),
+        }?;
+        if value.is_finite() { Ok(value) } else { Err("it is no number".to_owned()) }
+    }
+}

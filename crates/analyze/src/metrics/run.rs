@@ -1,0 +1,152 @@
+//! Figures of a whole run.
+
+use wirecost_model::metric::{Better, Unit};
+use wirecost_model::run::{Latency, Run};
+
+use super::{Definition, Source, define};
+
+pub(super) static ALL: &[Definition] = &[
+    define(
+        "throughput",
+        Unit::BitsPerSecond,
+        Better::Higher,
+        "application bytes received, both directions",
+        Source::Run(|run| throughput(run, |t| t.bits_per_second)),
+    ),
+    define(
+        "throughput.tx",
+        Unit::BitsPerSecond,
+        Better::Higher,
+        "of them, from connectors to acceptors",
+        Source::Run(|run| throughput(run, |t| t.tx_bits_per_second)),
+    ),
+    define(
+        "throughput.rx",
+        Unit::BitsPerSecond,
+        Better::Higher,
+        "of them, from acceptors to connectors",
+        Source::Run(|run| throughput(run, |t| t.rx_bits_per_second)),
+    ),
+    define(
+        "transactions",
+        Unit::PerSecond,
+        Better::Higher,
+        "completed passes through the flowops",
+        Source::Run(|run| {
+            let transactions = run.transactions.as_ref().ok_or_else(|| nothing(run))?;
+            Ok(transactions.per_second)
+        }),
+    ),
+    define(
+        "operations",
+        Unit::PerSecond,
+        Better::Higher,
+        "completed flowops",
+        Source::Run(|run| Ok(run.operations.as_ref().ok_or_else(|| nothing(run))?.per_second)),
+    ),
+    define(
+        "connections",
+        Unit::Count,
+        Better::Neither,
+        "connections that were open when the window began",
+        Source::Run(|run| Ok(run.connections.as_ref().ok_or_else(|| nothing(run))?.open as f64)),
+    ),
+    define(
+        "latency.p50",
+        Unit::Microseconds,
+        Better::Lower,
+        "median of the transactions' latency",
+        Source::Run(|run| latency(run, |l| l.p50)),
+    ),
+    define(
+        "latency.p90",
+        Unit::Microseconds,
+        Better::Lower,
+        "90 of 100 transactions took no longer",
+        Source::Run(|run| latency(run, |l| l.p90)),
+    ),
+    define(
+        "latency.p99",
+        Unit::Microseconds,
+        Better::Lower,
+        "99 of 100 transactions took no longer",
+        Source::Run(|run| latency(run, |l| l.p99)),
+    ),
+    define(
+        "latency.p999",
+        Unit::Microseconds,
+        Better::Lower,
+        "999 of 1000 transactions took no longer",
+        Source::Run(|run| latency(run, |l| l.p999)),
+    ),
+    define(
+        "latency.mean",
+        Unit::Microseconds,
+        Better::Lower,
+        "mean of the transactions' latency",
+        Source::Run(|run| latency(run, |l| l.mean)),
+    ),
+    define(
+        "latency.max",
+        Unit::Microseconds,
+        Better::Lower,
+        "the longest transaction",
+        Source::Run(|run| latency(run, |l| l.max)),
+    ),
+    define(
+        "retransmits",
+        Unit::Count,
+        Better::Lower,
+        "TCP segments sent again in the window, both ends",
+        Source::Run(|run| {
+            let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
+            let count = tcp.retransmits.ok_or("a host could not count them")?;
+            Ok(count as f64)
+        }),
+    ),
+    define(
+        "rtt",
+        Unit::Microseconds,
+        Better::Lower,
+        "mean smoothed round-trip time of the sampled flows",
+        Source::Run(|run| {
+            let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
+            tcp.rtt_us.ok_or_else(|| "no flow was sampled".to_owned())
+        }),
+    ),
+    define(
+        "fairness",
+        Unit::Ratio,
+        Better::Higher,
+        "Jain's index over the strands",
+        Source::Run(|run| Ok(run.fairness.as_ref().ok_or_else(|| nothing(run))?.jain)),
+    ),
+    define(
+        "observer",
+        Unit::Ratio,
+        Better::Higher,
+        "throughput under observation over that without",
+        Source::Run(|run| {
+            let observe = run.observe.as_ref().ok_or("nothing observed")?;
+            let reason = || observe.cost_reason.clone().unwrap_or_else(|| "not measured".into());
+            Ok(observe.cost.as_ref().ok_or_else(reason)?.ratio)
+        }),
+    ),
+];
+
+/// Why a run has no figures.
+pub(super) fn nothing(run: &Run) -> String {
+    run.error.clone().unwrap_or_else(|| "the run has no complete window".to_owned())
+}
+
+fn throughput(run: &Run, of: fn(&wirecost_model::run::Throughput) -> f64) -> Result<f64, String> {
+    run.throughput.as_ref().map(of).ok_or_else(|| nothing(run))
+}
+
+fn latency(run: &Run, of: fn(&Latency) -> f64) -> Result<f64, String> {
+    let without = || match &run.error {
+        Some(error) => error.clone(),
+        None => "no transaction ended in the window".to_owned(),
+    };
+    run.latency_us.as_ref().map(of).ok_or_else(without)
+}

@@ -1,0 +1,127 @@
+//! Where a run stands in a study.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Something a study sets, and what to: `size` to `64k`.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Value {
+    /// An axis, a variable of the profile, or what a run has options for: `connections`, `engine`.
+    pub name: String,
+    /// As it is written.
+    pub value: String,
+}
+
+impl Value {
+    #[must_use]
+    pub fn new(name: &str, value: &str) -> Self {
+        Self { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    /// See [`number`].
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        number(&self.value)
+    }
+}
+
+/// A value as a number; `64k` is 65536. `None` for what is none.
+#[must_use]
+pub fn number(text: &str) -> Option<f64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    let value: f64 = digits.parse().ok().filter(|value: &f64| value.is_finite())?;
+    Some(value * f64::from(shift).exp2())
+}
+
+/// One set of values.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Point {
+    /// One of each axis, in the order of the axes. They tell a point from all others of its study.
+    pub axes: Vec<Value>,
+    /// All that is set at this point, whether an axis says so or a rule of the study.
+    pub settings: Vec<Value>,
+}
+
+impl Point {
+    /// What an axis or a setting is here.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let all = self.axes.iter().chain(&self.settings);
+        all.into_iter().find(|value| value.name == name).map(|value| value.value.as_str())
+    }
+
+    /// The same as a number, where it is one.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        number(self.get(name)?)
+    }
+}
+
+impl std::fmt::Display for Point {
+    /// `connections=100 size=64k`; a study without axes has one point, which is `all`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.axes.is_empty() {
+            return f.write_str("all");
+        }
+        for (place, axis) in self.axes.iter().enumerate() {
+            let blank = if place == 0 { "" } else { " " };
+            write!(f, "{blank}{}={}", axis.name, axis.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which run of which study a document is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InStudy {
+    /// Title of the study.
+    pub study: String,
+    pub point: Point,
+    /// Place of the point in the list of all points, from 1.
+    pub place: u32,
+    /// The how manieth run of this point, from 1; 0 for one to warm up, which does not count.
+    pub repeat: u32,
+    /// Its place in the order in which the runs were made, from 1.
+    pub order: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_binary_suffixes() {
+        assert_eq!(number("64k"), Some(65536.0));
+        assert_eq!(number("1M"), Some(1_048_576.0));
+        assert_eq!(number("6000"), Some(6000.0));
+        assert_eq!(number("0.5"), Some(0.5));
+        for none in ["epoll", "", "k", "10ms", "@stream", "inf", "nan", "1e3", "-"] {
+            assert_eq!(number(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_point_is_told_by_its_axes_and_knows_its_settings() {
+        let point = Point {
+            axes: vec![Value::new("connections", "400"), Value::new("size", "8k")],
+            settings: vec![Value::new("connections", "400"), Value::new("wndsz", "32k")],
+        };
+        assert_eq!(point.to_string(), "connections=400 size=8k");
+        assert_eq!(point.number("wndsz"), Some(32768.0));
+        assert_eq!(point.get("engine"), None);
+        assert_eq!(Point::default().to_string(), "all");
+    }
+}

@@ -1,0 +1,304 @@
+//! A study as it is written.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::error::{StudyError, nearest};
+use crate::scalar::{AxisValue, Scalar};
+
+/// The keys of a study's file; docs/studies.md says what they mean.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Definition {
+    pub title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    pub place: Place,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<LabDefinition>,
+    pub seed: u64,
+    pub order: Order,
+    pub warm_up: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableWanted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub hosts: IndexMap<String, String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub set: IndexMap<String, Scalar>,
+    pub repeat: Repeat,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub axes: IndexMap<String, Vec<AxisValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub when: Vec<When>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skip: Vec<Skip>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Expect>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quick: Option<Quick>,
+}
+
+/// Where the hosts are, unless `hosts` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    #[default]
+    Loopback,
+    Lab,
+}
+
+/// What the lab is like.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabDefinition {
+    /// Of each host's link, as `1gbit`; as fast as the CPU can without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Each repeat of all points in an order of its own.
+    #[default]
+    Shuffled,
+    /// As the points are listed.
+    Written,
+}
+
+/// How often each point is run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Repeat {
+    pub times: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub until: IndexMap<String, String>,
+}
+
+impl Default for Repeat {
+    fn default() -> Self {
+        Self { times: 1, most: None, budget: None, until: IndexMap::new() }
+    }
+}
+
+/// What is set at some points.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    pub at: Condition,
+    pub set: IndexMap<String, Scalar>,
+}
+
+/// Points that are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skip {
+    pub at: Condition,
+    #[serde(default)]
+    pub why: String,
+}
+
+/// What is expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    pub that: String,
+    #[serde(default, skip_serializing_if = "is_everywhere")]
+    pub at: Condition,
+}
+
+fn is_everywhere(at: &Condition) -> bool {
+    at.entries.is_empty()
+}
+
+/// What others are compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Baseline {
+    Study { study: String },
+    Point(Condition),
+}
+
+/// A table of the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TableWanted {
+    /// One of those that have a name.
+    Named(String),
+    Columns {
+        title: String,
+        columns: Vec<String>,
+    },
+}
+
+/// What `--quick` changes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quick {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub set: IndexMap<String, Scalar>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub axes: IndexMap<String, Vec<AxisValue>>,
+}
+
+impl Definition {
+    /// Reads a study.
+    ///
+    /// # Errors
+    /// What is no TOML, or has keys or values that studies have not, with the nearest that they have.
+    pub fn parse(text: &str) -> Result<Self, StudyError> {
+        toml::from_str(text).map_err(|error| {
+            let message = error.message().to_owned();
+            // serde names in backticks what was found, then what could have been.
+            let mut words = message.split('`').skip(1).step_by(2);
+            let nearest = match message.starts_with("unknown ") {
+                true => words.next().and_then(|found| nearest(found, words)),
+                false => None,
+            };
+            StudyError::Text { message, at: error.span(), nearest }
+        })
+    }
+
+    /// The study as text, as it is kept beside its runs.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        // Texts, numbers and tables of them: TOML can write all of it.
+        toml::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// What `quick` says put in place of what it stands for.
+    #[must_use]
+    pub fn quickly(mut self) -> Self {
+        let Some(quick) = self.quick.take() else { return self };
+        self.set.extend(quick.set);
+        self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
+        self.repeat = quick.repeat.unwrap_or(self.repeat);
+        for (name, values) in quick.axes {
+            self.axes.insert(name, values);
+        }
+        self
+    }
+
+    /// Gives an axis these values; a new one comes last.
+    ///
+    /// # Errors
+    /// There are no values.
+    pub fn set_axis(&mut self, name: &str, values: &[&str]) -> Result<(), StudyError> {
+        if name.is_empty() || values.is_empty() || values.iter().any(|value| value.is_empty()) {
+            return Err(StudyError::NoAxis(name.to_owned()));
+        }
+        let of = |value: &&str| AxisValue::One(Scalar((*value).to_owned()));
+        self.axes.insert(name.to_owned(), values.iter().map(of).collect());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &str = r#"
+        title = "all keys"
+        profile = "@stream"
+        place = "lab"
+        lab = { rate = "1gbit" }
+        seed = 7
+        order = "written"
+        warm_up = 1
+        tables = ["tcp-transmit", { title = "mine", columns = ["connections"] }]
+        baseline = { engine = "epoll" }
+        hosts = { server = "10.0.0.2" }
+        [set]
+        duration = "2s"
+        [repeat]
+        times = 2
+        most = 5
+        budget = "10m"
+        until = { throughput = "5%" }
+        [axes]
+        size = ["64k", 1024, 1.5, true]
+        example = [{ label = "a", engine = "threads" }, { engine = "epoll", workers = 1 }]
+        [[when]]
+        at = { size = ["64k", 1024] }
+        set = { options = "wndsz=32k" }
+        [[skip]]
+        at = { size = "> 1k" }
+        why = "large"
+        [[expect]]
+        that = "throughput >= 1"
+        at = { size = 1024 }
+        [quick]
+        warm_up = 0
+        repeat = { times = 1 }
+        set = { duration = "100ms" }
+        axes = { size = [1] }
+    "#;
+
+    #[test]
+    fn what_is_read_is_written_and_read_again() {
+        let study = Definition::parse(ALL).unwrap();
+        assert_eq!(study.axes.keys().collect::<Vec<_>>(), ["size", "example"]);
+        assert_eq!(Definition::parse(&study.to_text()), Ok(study));
+        let least = Definition::parse("profile = \"@rr\"").unwrap();
+        assert_eq!(Definition::parse(&least.to_text()), Ok(least));
+    }
+
+    #[test]
+    fn quick_puts_its_values_in_place() {
+        let study = Definition::parse(ALL).unwrap().quickly();
+        assert_eq!((study.warm_up, study.repeat.times, study.repeat.most), (0, 1, None));
+        assert_eq!(study.set["duration"], Scalar("100ms".to_owned()));
+        assert_eq!(study.axes["size"].len(), 1);
+        assert_eq!(study.axes["example"].len(), 2);
+        assert_eq!(study.quick, None);
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_the_nearest() {
+        let error = Definition::parse("profil = \"@rr\"").unwrap_err();
+        assert_eq!(error.help().as_deref(), Some("did you mean profile?"));
+        let StudyError::Text { at, .. } = error else { panic!("{error}") };
+        assert_eq!(at, Some(0..6));
+        let error = Definition::parse("[repeat]\ntimse = 3").unwrap_err();
+        assert_eq!(error.help().as_deref(), Some("did you mean times?"));
+        let error = Definition::parse("place = \"labs\"").unwrap_err();
+        assert_eq!(error.help().as_deref(), Some("did you mean lab?"));
+    }
+
+    #[test]
+    fn values_that_are_none_are_told_what_could_stand_there() {
+        for (text, wanted) in [
+            ("axes = { size = [[1]] }", "expected a number, a text or a truth value"),
+            ("set = { size = [1] }", "expected a number, a text or a truth value"),
+            ("axes = { size = 1 }", "expected a sequence"),
+            ("skip = [{ at = { size = { a = 1 } } }]", "or a list of such"),
+            ("seed = -1", "u64"),
+            ("title = ", ""),
+        ] {
+            let error = Definition::parse(text).unwrap_err();
+            assert!(error.to_string().contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_gives_axes_values() {
+        let mut study = Definition::parse(ALL).unwrap();
+        study.set_axis("size", &["1k", "2k"]).unwrap();
+        study.set_axis("engine", &["epoll"]).unwrap();
+        assert_eq!(study.axes.keys().collect::<Vec<_>>(), ["size", "example", "engine"]);
+        assert_eq!(study.axes["size"].len(), 2);
+        assert!(study.set_axis("size", &[]).is_err());
+        assert!(study.set_axis("size", &["1", ""]).is_err());
+    }
+}

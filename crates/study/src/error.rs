@@ -1,0 +1,75 @@
+//! Why a study cannot be run.
+
+/// One message each; `help` of [`StudyError::help`] says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StudyError {
+    /// TOML that is none, or not a study's. `at` is where, in bytes.
+    #[error("{message}")]
+    Text { message: String, at: Option<std::ops::Range<usize>>, nearest: Option<String> },
+    #[error("the study names no profile")]
+    NoProfile,
+    #[error("axis {0} has no values")]
+    EmptyAxis(String),
+    #[error("axis {axis} has the value {value} twice")]
+    Twice { axis: String, value: String },
+    #[error("a value of axis {axis} sets {name}, which is an axis itself")]
+    Collision { axis: String, name: String },
+    #[error("at = {{ {name} = ... }}: no axis sets {name}, and nothing else does")]
+    NobodySets { name: String, nearest: Option<String> },
+    #[error("{text:?} compares with what is no number")]
+    NoNumber { text: String },
+    #[error("skip leaves out every point")]
+    NothingLeft,
+    #[error("skip[{index}] holds at no point{}", because(.why))]
+    SkipsNothing { index: usize, why: String },
+    #[error("when[{index}] holds at no point")]
+    ChangesNothing { index: usize },
+    #[error("{key} = {value:?}: {message}")]
+    Value { key: String, value: String, message: String },
+    #[error("{0}")]
+    Metric(#[from] wirecost_analyze::metrics::UnknownMetric),
+    #[error(
+        "--axis {0}: the study has no such axis, and one of the command line needs values: NAME=A,B,C"
+    )]
+    NoAxis(String),
+    #[error("there is no study @{name}")]
+    NoBuiltin { name: String, nearest: Option<String> },
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(" ({why})") }
+}
+
+impl StudyError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        let nearest =
+            |nearest: &Option<String>| nearest.as_ref().map(|n| format!("did you mean {n}?"));
+        match self {
+            StudyError::Text { nearest: near, .. }
+            | StudyError::NobodySets { nearest: near, .. } => nearest(near),
+            StudyError::NoBuiltin { nearest: near, .. } => {
+                let near = near.as_ref().map(|near| format!("did you mean @{near}?"));
+                near.or_else(|| Some("`wirecost study list` names them all".to_owned()))
+            }
+            StudyError::NoProfile => Some(
+                "write profile = \"@stream\", or a file; `wirecost list` names the built-ins"
+                    .to_owned(),
+            ),
+            StudyError::EmptyAxis(axis) => Some(format!("give it some, or remove {axis}")),
+            StudyError::SkipsNothing { .. } | StudyError::ChangesNothing { .. } => Some(
+                "its conditions contradict each other or the axes: mend or remove it".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// The name that was meant, if one is near.
+pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let distances =
+        names.into_iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
+    let near = distances.filter(|(distance, known)| *distance <= known.len().div_ceil(3)).min();
+    near.map(|(_, known)| known.to_owned())
+}

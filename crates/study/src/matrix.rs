@@ -1,0 +1,184 @@
+//! The points of a study.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+use wirecost_model::study::{Point, Value};
+
+use crate::condition::Condition;
+use crate::definition::Definition;
+use crate::error::{StudyError, nearest};
+use crate::scalar::{AxisValue, Scalar};
+
+/// What a table of an axis calls itself.
+const LABEL: &str = "label";
+
+/// All points, and what was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matrix {
+    /// The last axis varies fastest.
+    pub points: Vec<Point>,
+    pub skipped: Vec<Skipped>,
+}
+
+/// A point that is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    pub point: Point,
+    pub why: String,
+}
+
+impl Matrix {
+    /// The points that a study is of.
+    ///
+    /// # Errors
+    /// Axes without values or with one twice, conditions that ask for what nobody sets or hold nowhere,
+    /// a matrix of which nothing is left.
+    pub fn of(study: &Definition) -> Result<Self, StudyError> {
+        check_axes(study)?;
+        let all = product(study);
+        let mut points: Vec<Point> = Vec::new();
+        let mut skipped = Vec::new();
+        let mut holds = (vec![false; study.when.len()], vec![false; study.skip.len()]);
+        let names: BTreeSet<String> = names(study);
+        for at in conditions(study) {
+            check_condition(at, &names)?;
+        }
+        for mut point in all {
+            let mut settings: IndexMap<String, String> = IndexMap::new();
+            let profile = study.profile.iter().map(|profile| ("profile", profile));
+            let set = study.set.iter().map(|(name, Scalar(value))| (name.as_str(), value));
+            for (name, value) in profile.chain(set) {
+                settings.insert(name.to_owned(), value.clone());
+            }
+            for Value { name, value } in std::mem::take(&mut point.settings) {
+                settings.insert(name, value);
+            }
+            point.settings = values(&settings);
+            for (rule, holds) in study.when.iter().zip(&mut holds.0) {
+                if rule.at.holds(&point) {
+                    *holds = true;
+                    for (name, Scalar(value)) in &rule.set {
+                        settings.insert(name.clone(), value.clone());
+                    }
+                    point.settings = values(&settings);
+                }
+            }
+            let mut leave_out = None;
+            for (rule, holds) in study.skip.iter().zip(&mut holds.1) {
+                if rule.at.holds(&point) {
+                    *holds = true;
+                    leave_out = leave_out.or(Some(rule.why.clone()));
+                }
+            }
+            match leave_out {
+                Some(why) => skipped.push(Skipped { point, why }),
+                None => points.push(point),
+            }
+        }
+        if let Some(index) = holds.0.iter().position(|holds| !holds) {
+            return Err(StudyError::ChangesNothing { index });
+        }
+        if let Some(index) = holds.1.iter().position(|holds| !holds) {
+            return Err(StudyError::SkipsNothing { index, why: study.skip[index].why.clone() });
+        }
+        if points.is_empty() {
+            return Err(StudyError::NothingLeft);
+        }
+        if points.iter().any(|point| point.get("profile").is_none()) {
+            return Err(StudyError::NoProfile);
+        }
+        Ok(Self { points, skipped })
+    }
+}
+
+fn values(settings: &IndexMap<String, String>) -> Vec<Value> {
+    settings.iter().map(|(name, value)| Value::new(name, value)).collect()
+}
+
+fn check_axes(study: &Definition) -> Result<(), StudyError> {
+    for (axis, values) in &study.axes {
+        if values.is_empty() {
+            return Err(StudyError::EmptyAxis(axis.clone()));
+        }
+        let mut seen = BTreeSet::new();
+        for value in values {
+            let label = label(value);
+            if !seen.insert(label.clone()) {
+                return Err(StudyError::Twice { axis: axis.clone(), value: label });
+            }
+            let AxisValue::Several(set) = value else { continue };
+            let other = |name: &&String| *name != LABEL && study.axes.contains_key(*name);
+            if let Some(name) = set.keys().find(other) {
+                return Err(StudyError::Collision { axis: axis.clone(), name: name.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A table without a label is called by all that it sets.
+fn label(value: &AxisValue) -> String {
+    match value {
+        AxisValue::One(Scalar(value)) => value.clone(),
+        AxisValue::Several(set) => match set.get(LABEL) {
+            Some(Scalar(label)) => label.clone(),
+            None => {
+                let parts: Vec<&str> = set.values().map(|Scalar(value)| value.as_str()).collect();
+                parts.join("/")
+            }
+        },
+    }
+}
+
+fn product(study: &Definition) -> Vec<Point> {
+    let mut points = vec![Point::default()];
+    for (axis, values) in &study.axes {
+        let with = |point: &Point, value: &AxisValue| {
+            let mut point = point.clone();
+            point.axes.push(Value::new(axis, &label(value)));
+            match value {
+                AxisValue::One(Scalar(value)) => point.settings.push(Value::new(axis, value)),
+                AxisValue::Several(set) => {
+                    let set = set.iter().filter(|(name, _)| *name != LABEL);
+                    point.settings.extend(set.map(|(name, Scalar(v))| Value::new(name, v)));
+                }
+            }
+            point
+        };
+        points = points.iter().flat_map(|p| values.iter().map(move |v| with(p, v))).collect();
+    }
+    points
+}
+
+/// All names that anything is set by.
+fn names(study: &Definition) -> BTreeSet<String> {
+    let in_tables = study.axes.values().flatten().filter_map(|value| match value {
+        AxisValue::Several(set) => Some(set.keys().filter(|name| *name != LABEL)),
+        AxisValue::One(_) => None,
+    });
+    let whens = study.when.iter().flat_map(|when| when.set.keys());
+    let all = study.axes.keys().chain(study.set.keys()).chain(whens).chain(in_tables.flatten());
+    all.cloned().chain(["profile".to_owned()]).collect()
+}
+
+fn conditions(study: &Definition) -> impl Iterator<Item = &Condition> {
+    let baseline = study.baseline.iter().filter_map(|baseline| match baseline {
+        crate::definition::Baseline::Point(at) => Some(at),
+        crate::definition::Baseline::Study { .. } => None,
+    });
+    let whens = study.when.iter().map(|when| &when.at);
+    let skips = study.skip.iter().map(|skip| &skip.at);
+    whens.chain(skips).chain(study.expect.iter().map(|expect| &expect.at)).chain(baseline)
+}
+
+fn check_condition(at: &Condition, names: &BTreeSet<String>) -> Result<(), StudyError> {
+    if let Some(name) = at.names().find(|name| !names.contains(*name)) {
+        let nearest = nearest(name, names.iter().map(String::as_str));
+        return Err(StudyError::NobodySets { name: name.to_owned(), nearest });
+    }
+    match at.mistake() {
+        Some(text) => Err(StudyError::NoNumber { text: text.to_owned() }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,118 @@
+//! When a point has been run often enough.
+
+use std::time::Duration;
+
+use wirecost_analyze::Estimate;
+use wirecost_analyze::metrics::{self, Asked};
+
+use crate::definition::Repeat;
+use crate::error::StudyError;
+
+/// `repeat` of a study, read.
+#[derive(Debug)]
+pub(crate) struct StopRule {
+    pub(crate) times: u32,
+    pub(crate) most: u32,
+    pub(crate) budget: Option<Duration>,
+    /// Figures, and the width that the interval of each may have, relative to its mean.
+    pub(crate) until: Vec<(Asked, f64)>,
+}
+
+/// Without `most` nothing goes on for ever.
+const MOST: u32 = 30;
+
+impl StopRule {
+    pub(crate) fn of(repeat: &Repeat) -> Result<Self, StudyError> {
+        let wrong = |key: &str, value: &str, message: &str| StudyError::Value {
+            key: format!("repeat.{key}"),
+            value: value.to_owned(),
+            message: message.to_owned(),
+        };
+        let mut until = Vec::new();
+        for (name, width) in &repeat.until {
+            let percent = width.trim().strip_suffix('%').and_then(|text| text.trim().parse().ok());
+            let percent: f64 = percent
+                .filter(|percent: &f64| *percent > 0.0 && percent.is_finite())
+                .ok_or_else(|| wrong("until", width, "write the width in percent, as in \"5%\""))?;
+            until.push((metrics::find(name)?, percent / 100.0));
+        }
+        let budget = match &repeat.budget {
+            Some(text) => Some(
+                humantime::parse_duration(text)
+                    .map_err(|_| wrong("budget", text, "write a time, as in \"10m\""))?,
+            ),
+            None => None,
+        };
+        if repeat.times == 0 {
+            return Err(wrong("times", "0", "each point is run at least once"));
+        }
+        let more = if until.is_empty() { repeat.times } else { MOST.max(repeat.times) };
+        let most = repeat.most.unwrap_or(more);
+        if most < repeat.times {
+            return Err(wrong("most", &most.to_string(), "it is less than repeat.times"));
+        }
+        if until.is_empty() && most > repeat.times {
+            let message = "without repeat.until there are repeat.times runs, and no more";
+            return Err(wrong("most", &most.to_string(), message));
+        }
+        Ok(Self { times: repeat.times, most, budget, until })
+    }
+
+    /// Whether another run of a point is wanted, of which these figures (in the order of `until`) are
+    /// known.
+    pub(crate) fn wants_more(&self, runs: u32, figures: &[Vec<f64>]) -> bool {
+        if runs < self.times {
+            return true;
+        }
+        let wide = |(values, (_, most)): (&Vec<f64>, &(Asked, f64))| {
+            // What was never measured gets no narrower.
+            Estimate::of(values)
+                .is_some_and(|estimate| estimate.relative_width().is_none_or(|width| width > *most))
+        };
+        runs < self.most && figures.iter().zip(&self.until).any(wide)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Result<StopRule, StudyError> {
+        StopRule::of(&toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn without_a_width_there_are_as_many_runs_as_said() {
+        let rule = rule("times = 3").unwrap();
+        assert!(rule.wants_more(2, &[]));
+        assert!(!rule.wants_more(3, &[]));
+    }
+
+    #[test]
+    fn runs_go_on_until_the_interval_is_narrow_or_there_are_enough() {
+        let rule = rule("times = 2\nmost = 4\nuntil = { throughput = \"5%\" }").unwrap();
+        assert!(rule.wants_more(1, &[vec![10.0]]));
+        // Twice the same is as narrow as can be.
+        assert!(!rule.wants_more(2, &[vec![10.0, 10.0]]));
+        assert!(rule.wants_more(2, &[vec![10.0, 12.0]]));
+        assert!(!rule.wants_more(4, &[vec![10.0, 12.0, 9.0, 14.0]]));
+        // Not measured: no number of runs helps.
+        assert!(!rule.wants_more(2, &[vec![]]));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        for (text, wanted) in [
+            ("until = { throughput = \"5\" }", "in percent"),
+            ("until = { throughput = \"0%\" }", "in percent"),
+            ("until = { througput = \"5%\" }", "did you mean throughput?"),
+            ("budget = \"soon\"", "write a time"),
+            ("times = 0", "at least once"),
+            ("times = 3\nmost = 2\nuntil = { throughput = \"5%\" }", "less than"),
+            ("times = 3\nmost = 5", "without repeat.until"),
+        ] {
+            let error = rule(text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}
