@@ -62,7 +62,7 @@ pub(crate) fn measure(
     window: Nanos,
 ) -> Result<Sample, String> {
     let point = &ask.point;
-    let connecting = Nanos::from(point.seconds_to_connect()) * 5 * SECOND;
+    let connecting = Nanos::from(point.seconds_to_connect()) * 2 * SECOND;
     let before = settled(ask.open_ends)?;
     let begun = Monotonic.now();
     let (server, mut client) = start(plan, ask.scratch)?;
