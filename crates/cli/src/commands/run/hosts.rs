@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::process::Command;
+use std::rc::Rc;
 
+use clap::Args;
 use wirecost_fleet::controller::Member;
 use wirecost_fleet::host::AgentHost;
 use wirecost_lab::{Lab, LabHost, LabSpec};
@@ -19,34 +21,66 @@ const MASTER: &str = "master";
 
 /// `--host NAME=ADDR`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostArgument {
+pub(crate) struct HostArgument {
     name: String,
     address: String,
 }
 
-pub(super) fn parse(text: &str) -> Result<HostArgument, String> {
+impl HostArgument {
+    pub(crate) fn new(name: &str, address: &str) -> Self {
+        Self { name: name.to_owned(), address: with_port(address) }
+    }
+
+    /// Name and address.
+    pub(crate) fn parts(&self) -> (String, String) {
+        (self.name.clone(), self.address.clone())
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Result<HostArgument, String> {
     match text.split_once('=') {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => {
-            Ok(HostArgument { name: name.to_owned(), address: with_port(address) })
+            Ok(HostArgument::new(name, address))
         }
         _ => Err("write it as NAME=ADDR, as in server=10.0.0.2".to_owned()),
     }
 }
 
-/// Names for hosts that the profile leaves open, by number.
-pub(super) fn names<'a>(
-    hosts: &'a [HostArgument],
-    lab: Option<&'a str>,
-) -> Result<Box<dyn FnMut(usize) -> Option<String> + 'a>, Failure> {
-    if !hosts.is_empty() {
-        let peers: Vec<&HostArgument> = hosts.iter().filter(|h| h.name != MASTER).collect();
-        return Ok(Box::new(move |number| peers.get(number).map(|host| host.name.clone())));
+/// Where a run happens, as its user says it.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct At {
+    /// Run between hosts in network namespaces on this machine: in a lab of its own, or in the one
+    /// of that name which `wirecost lab up` made.
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "hosts"
+    )]
+    pub(crate) lab: Option<String>,
+
+    /// A host of the profile and the agent there (`wirecost agent --listen ADDR`); `master=ADDR`
+    /// is the one that drives, which else is this machine.
+    #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
+    pub(crate) hosts: Vec<HostArgument>,
+}
+
+impl At {
+    /// Names for hosts that the profile leaves open, by number.
+    pub(crate) fn names(&self) -> Box<dyn FnMut(usize) -> Option<String> + '_> {
+        if !self.hosts.is_empty() {
+            let peers: Vec<&HostArgument> =
+                self.hosts.iter().filter(|host| host.name != MASTER).collect();
+            return Box::new(move |number| peers.get(number).map(|host| host.name.clone()));
+        }
+        if self.lab.is_some() {
+            // The second host is the first peer.
+            return Box::new(|number| Some(format!("h{}", number + 2)));
+        }
+        Box::new(|number| Some(format!("127.0.0.{}", number + 1)))
     }
-    if lab.is_some() {
-        // The second host is the first peer.
-        return Ok(Box::new(|number| Some(format!("h{}", number + 2))));
-    }
-    Ok(Box::new(|number| Some(format!("127.0.0.{}", number + 1))))
 }
 
 /// One host of the run, before it is started.
@@ -67,26 +101,28 @@ enum How {
     Remote(String),
 }
 
-/// Where the hosts of a run are. Dropping it takes a lab of its own down.
+/// Where the hosts of a run are. Dropping the last place in a lab of its own takes the lab down.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     sites: Vec<Site>,
-    lab: Option<Lab>,
+    lab: Option<Rc<Lab>>,
 }
 
 impl Place {
-    /// Finds a place for every host of the profile; makes the lab.
-    pub(super) fn find(
-        profile: &Profile,
-        hosts: &[HostArgument],
-        lab: Option<&str>,
-    ) -> Result<Self, Failure> {
+    /// Finds a place for every host of the profile; makes the lab, unless one that was made for a run
+    /// before this one has enough hosts.
+    pub(crate) fn find(profile: &Profile, at: &At, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
-        match lab {
-            Some(name) => Self::in_lab(&names, name),
-            None if hosts.is_empty() => Self::on_loopback(&names),
-            None => Self::on_hosts(&names, hosts),
+        match at.lab.as_deref() {
+            Some(name) => Self::in_lab(&names, name, kept),
+            None if at.hosts.is_empty() => Self::on_loopback(&names),
+            None => Self::on_hosts(&names, &at.hosts),
         }
+    }
+
+    /// The lab, for a run after this one.
+    pub(crate) fn lab(&self) -> Option<Rc<Lab>> {
+        self.lab.clone()
     }
 
     fn on_loopback(names: &[String]) -> Result<Self, Failure> {
@@ -115,13 +151,16 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
-    fn in_lab(names: &[String], lab: &str) -> Result<Self, Failure> {
+    fn in_lab(names: &[String], lab: &str, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
         let wanted = (names.len() + 1).max(2);
-        let lab = match lab {
-            "" => Lab::up(&LabSpec::for_this_run(wanted)),
-            name => Lab::open(name),
-        }
-        .map_err(|error| failure(&error))?;
+        let lab = match (lab, kept) {
+            (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
+            ("", _) => {
+                let spec = LabSpec::for_this_run(wanted);
+                Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
+            }
+            (name, _) => Rc::new(Lab::open(name).map_err(|error| failure(&error))?),
+        };
         let hosts = lab.hosts();
         if hosts.len() < wanted {
             return Err(Failure::usage(format!(
