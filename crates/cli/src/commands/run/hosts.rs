@@ -208,6 +208,23 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
+    /// That there is a host for each of the names that an option gives something to.
+    pub(super) fn check_names<'a>(
+        &self,
+        option: &str,
+        mut wanted: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        let known: Vec<&str> = [MASTER, "peer"]
+            .into_iter()
+            .chain(self.sites.iter().map(|s| s.name.as_str()))
+            .collect();
+        match wanted.find(|name| !known.contains(name)) {
+            Some(name) => Err(Failure::usage(format!("{option}: the run has no host {name}"))
+                .help(format!("it has {}", known.join(", ")))),
+            None => Ok(()),
+        }
+    }
+
     /// Starts or reaches all agents.
     pub(super) fn members(&self) -> Result<Vec<Member>, Failure> {
         self.sites.iter().map(|site| self.member(site)).collect()

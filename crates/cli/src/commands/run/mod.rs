@@ -16,7 +16,7 @@ use wirecost_linux::clock::unix_ms;
 use wirecost_model::clock::nanos;
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::EngineKind;
+use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
@@ -30,7 +30,7 @@ use wirecost_store::Record;
 use super::{parse_time, parse_time_not_zero};
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
-use adjust::Adjust;
+use adjust::{Adjust, connect_to_each};
 use hosts::{HostArgument, Place};
 
 /// Sampled connections of each worker.
@@ -72,9 +72,14 @@ pub(crate) struct Run {
     #[arg(long)]
     reverse: bool,
 
-    /// Workers of each host [default: one for each of its CPUs].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    workers: Option<u32>,
+    /// Connect to so many hosts in place of one: each group of the profile once for each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    peers: Option<u32>,
+
+    /// Workers of each host, or of hosts by name, `master` and `peer` among them: `master=4,peer=1`
+    /// [default: one for each of its CPUs].
+    #[arg(long, value_name = "N|NAME=N,...")]
+    workers: Option<Workers>,
 
     /// Length of the intervals of the series, 10ms or longer.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
@@ -194,11 +199,17 @@ impl Run {
             reverse: self.reverse,
         };
         adjust.apply(&mut loaded.profile)?;
+        if let Some(peers) = self.peers {
+            connect_to_each(&mut loaded, peers as usize, &mut |number| names(number))?;
+        }
         let record = match &self.out {
             Some(directory) => Some(Record::create(directory).map_err(Failure::usage)?),
             None => None,
         };
         let place = Place::find(&loaded.profile, &self.hosts, self.lab.as_deref())?;
+        if let Some(workers) = &self.workers {
+            place.check_names("--workers", workers.names())?;
+        }
         Ok(Ready { loaded, place, record })
     }
 
@@ -256,7 +267,7 @@ impl Run {
         let started = unix_ms() as u64;
         let settings = Settings {
             engine: self.engine,
-            workers: self.workers,
+            workers: self.workers.clone().unwrap_or_default(),
             interval: nanos(self.interval),
             ramp: nanos(self.ramp),
             timeout: self.timeout,
