@@ -14,7 +14,7 @@ use wirecost_workload::program;
 
 use crate::Failure;
 use crate::commands::agent::with_port;
-use crate::commands::lab::failure;
+use crate::commands::lab::{failure, parse_rate};
 
 /// The host that drives, among `--host`s.
 const MASTER: &str = "master";
@@ -60,6 +60,10 @@ pub(crate) struct At {
         conflicts_with = "hosts"
     )]
     pub(crate) lab: Option<String>,
+
+    /// Rate of each link of the run's own lab, as `1gbit`; as fast as the CPU can without.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "lab")]
+    pub(crate) rate: Option<u64>,
 
     /// A host of the profile and the agent there (`wirecost agent --listen ADDR`); `master=ADDR`
     /// is the one that drives, which else is this machine.
@@ -114,7 +118,7 @@ impl Place {
     pub(crate) fn find(profile: &Profile, at: &At, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
         match at.lab.as_deref() {
-            Some(name) => Self::in_lab(&names, name, kept),
+            Some(name) => Self::in_lab(&names, name, at.rate, kept),
             None if at.hosts.is_empty() => Self::on_loopback(&names),
             None => Self::on_hosts(&names, &at.hosts),
         }
@@ -151,13 +155,23 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
-    fn in_lab(names: &[String], lab: &str, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
+    fn in_lab(
+        names: &[String],
+        lab: &str,
+        rate: Option<u64>,
+        kept: Option<Rc<Lab>>,
+    ) -> Result<Self, Failure> {
         let wanted = (names.len() + 1).max(2);
         let lab = match (lab, kept) {
             (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
             ("", _) => {
-                let spec = LabSpec::for_this_run(wanted);
+                let mut spec = LabSpec::for_this_run(wanted);
+                spec.rate_bits_per_second = rate;
                 Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
+            }
+            (_, _) if rate.is_some() => {
+                return Err(Failure::usage("--rate is for a lab of the run's own")
+                    .help("a lab that stays has its rate from: wirecost lab up --rate RATE"));
             }
             (name, _) => Rc::new(Lab::open(name).map_err(|error| failure(&error))?),
         };
@@ -245,6 +259,23 @@ impl Place {
             sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
         }
         Ok(Self { sites, lab: None })
+    }
+
+    /// That there is a host for each of the names that an option gives something to.
+    pub(super) fn check_names<'a>(
+        &self,
+        option: &str,
+        mut wanted: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        let known: Vec<&str> = [MASTER, "peer"]
+            .into_iter()
+            .chain(self.sites.iter().map(|s| s.name.as_str()))
+            .collect();
+        match wanted.find(|name| !known.contains(name)) {
+            Some(name) => Err(Failure::usage(format!("{option}: the run has no host {name}"))
+                .help(format!("it has {}", known.join(", ")))),
+            None => Ok(()),
+        }
     }
 
     /// Starts or reaches all agents.

@@ -1,23 +1,25 @@
 //! How a profile is run: what `wirecost run` and a point of a study have in common.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Member, Settings};
+use wirecost_lab::Lab;
 use wirecost_linux::clock::unix_ms;
 use wirecost_model::clock::nanos;
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::EngineKind;
+use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 use wirecost_observe::Set;
 
-use super::adjust::Adjust;
-use super::hosts::Place;
+use super::adjust::{Adjust, connect_to_each};
+use super::hosts::{At, Place};
 use super::random;
 use crate::Failure;
 use crate::commands::{parse_time, parse_time_not_zero};
@@ -57,9 +59,14 @@ pub(crate) struct How {
     #[arg(long)]
     reverse: bool,
 
-    /// Workers of each host [default: one for each of its CPUs].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    workers: Option<u32>,
+    /// Connect to so many hosts in place of one: each group of the profile once for each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    peers: Option<u32>,
+
+    /// Workers of each host, or of hosts by name, `master` and `peer` among them: `master=4,peer=1`
+    /// [default: one for each of its CPUs].
+    #[arg(long, value_name = "N|NAME=N,...")]
+    workers: Option<Workers>,
 
     /// Length of the intervals of the series, 10ms or longer.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
@@ -111,7 +118,24 @@ impl How {
             reverse: self.reverse,
         };
         adjust.apply(&mut loaded.profile)?;
+        if let Some(peers) = self.peers {
+            connect_to_each(&mut loaded, peers as usize, hosts)?;
+        }
         Ok(loaded)
+    }
+
+    /// Finds a place for every host; see [`Place::find`].
+    pub(crate) fn place(
+        &self,
+        loaded: &Loaded,
+        at: &At,
+        kept: Option<Rc<Lab>>,
+    ) -> Result<Place, Failure> {
+        let place = Place::find(&loaded.profile, at, kept)?;
+        if let Some(workers) = &self.workers {
+            place.check_names("--workers", workers.names())?;
+        }
+        Ok(place)
     }
 
     /// Runs the profile under each set of probes in turn, and says what the first saw, with what the
@@ -161,7 +185,7 @@ impl How {
         let started = unix_ms() as u64;
         let settings = Settings {
             engine: self.engine,
-            workers: self.workers,
+            workers: self.workers.clone().unwrap_or_default(),
             interval: nanos(self.interval),
             ramp: nanos(self.ramp),
             timeout: self.timeout,

@@ -100,7 +100,7 @@ impl Run {
             Some(directory) => Some(Record::create(directory).map_err(Failure::usage)?),
             None => None,
         };
-        let place = Place::find(&loaded.profile, &self.at, None)?;
+        let place = self.how.place(&loaded, &self.at, None)?;
         Ok(Ready { loaded, place, record })
     }
 

@@ -16,7 +16,7 @@ use super::directory::Directory;
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
-use crate::commands::run::{At, Place, environments};
+use crate::commands::run::{At, environments};
 
 /// Runs points on hosts.
 pub(super) struct Hosts<'a> {
@@ -55,8 +55,7 @@ type Made = (Run, serde_json::Map<String, serde_json::Value>);
 impl Hosts<'_> {
     fn make(&mut self, task: &Task) -> Result<Made, Failure> {
         let step = &self.steps[task.place as usize - 1];
-        let profile = &step.ready.profile;
-        let place = Place::find(profile, &self.at, self.lab.take())?;
+        let place = step.how.place(&step.ready, &self.at, self.lab.take())?;
         self.lab = place.lab();
         let show = self.show;
         let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);

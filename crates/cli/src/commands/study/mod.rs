@@ -123,7 +123,7 @@ impl Resume {
         let (directory, text) = Directory::open(&self.directory)?;
         let name = self.directory.join("study.toml").display().to_string();
         let definition = Definition::parse(&text).map_err(|error| draw(&name, &text, error))?;
-        let loaded = Loaded::of(definition, PathBuf::new(), None).map_err(failure)?;
+        let loaded = Loaded::of(definition, PathBuf::new(), None)?;
         let kept = |name: &str| match name.starts_with('@') {
             true => name.to_owned(),
             false => directory.profile(name).display().to_string(),
@@ -216,7 +216,7 @@ fn drive(
     let show = RefCell::new(Show::new(wanted, steps, axes, left));
     let mut bench = Hosts {
         title: &loaded.definition.title,
-        at: loaded.at(),
+        at: loaded.at.clone(),
         steps,
         directory,
         show: &show,

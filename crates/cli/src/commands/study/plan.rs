@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::study::Point;
-use wirecost_study::Expectation;
 
 use super::settings;
 use super::source::{Loaded, failure};
@@ -27,20 +26,14 @@ pub(super) struct Step {
 
 /// How each point is run, in their order: whatever can be refused is refused here.
 pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Vec<Step>, Failure> {
-    Expectation::all(&loaded.definition).map_err(failure)?;
-    let at = loaded.at();
+    wirecost_study::check(&loaded.definition).map_err(failure)?;
     let points = loaded.matrix.points.iter();
-    points.map(|point| step(point, loaded, &at, find)).collect()
+    points.map(|point| step(point, loaded, find)).collect()
 }
 
-fn step(
-    point: &Point,
-    loaded: &Loaded,
-    at: &crate::commands::run::At,
-    find: &dyn Fn(&str) -> String,
-) -> Result<Step, Failure> {
+fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Step, Failure> {
     let how = settings::how(point, loaded.definition.seed, find)?;
-    let mut names = at.names();
+    let mut names = loaded.at.names();
     let ready = how.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
     let time = time(&how, &ready.profile);
     Ok(Step { how, ready, time })

@@ -16,7 +16,7 @@ struct Line {
 }
 
 /// Settings that are arguments of `wirecost run` and take a value.
-const ARGUMENTS: [&str; 5] = ["engine", "duration", "ramp", "workers", "observe"];
+const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", "observe"];
 /// Options of flowops are words of this variable of a profile.
 const OPTIONS: &str = "options";
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
-use wirecost_study::{Definition, Matrix, Place, StudyError, builtins};
+use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
 
 use crate::Failure;
+use crate::commands::lab::parse_rate;
 use crate::commands::run::{At, HostArgument};
 
 /// Which study, and what the command line changes of it.
@@ -57,8 +58,8 @@ pub(super) struct Loaded {
     pub(super) matrix: Matrix,
     /// Where its profiles are found that are files.
     pub(super) beside: PathBuf,
-    /// A lab that is there already, by `--lab=NAME`.
-    lab: Option<String>,
+    /// Where it runs.
+    pub(super) at: At,
 }
 
 impl Source {
@@ -104,8 +105,11 @@ impl Source {
         } else if !self.at.hosts.is_empty() {
             definition.hosts = self.at.hosts.iter().map(HostArgument::parts).collect();
         }
+        if let Some(rate) = self.at.rate {
+            definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
+        }
         let lab = self.at.lab.clone().filter(|name| !name.is_empty());
-        Loaded::of(definition, beside, lab).map_err(failure)
+        Loaded::of(definition, beside, lab)
     }
 }
 
@@ -114,21 +118,28 @@ impl Loaded {
         definition: Definition,
         beside: PathBuf,
         lab: Option<String>,
-    ) -> Result<Self, StudyError> {
-        let matrix = Matrix::of(&definition)?;
-        Ok(Self { definition, matrix, beside, lab })
-    }
-
-    /// Where it runs.
-    pub(super) fn at(&self) -> At {
-        let hosts = &self.definition.hosts;
+    ) -> Result<Self, Failure> {
+        let matrix = Matrix::of(&definition).map_err(failure)?;
+        let hosts = definition.hosts.iter();
         let hosts: Vec<HostArgument> =
-            hosts.iter().map(|(name, address)| HostArgument::new(name, address)).collect();
-        let lab = match (hosts.is_empty(), self.definition.place) {
-            (true, Place::Lab) => Some(self.lab.clone().unwrap_or_default()),
+            hosts.map(|(name, address)| HostArgument::new(name, address)).collect();
+        let lab = match (hosts.is_empty(), definition.place) {
+            (true, Place::Lab) => Some(lab.unwrap_or_default()),
             _ => None,
         };
-        At { lab, hosts }
+        let rate = definition.lab.as_ref().and_then(|lab| lab.rate.as_deref());
+        let rate = match rate {
+            Some(text) => Some(parse_rate(text).map_err(|message| {
+                Failure::usage(format!("lab = {{ rate = {text:?} }}: {message}"))
+            })?),
+            None => None,
+        };
+        if rate.is_some() && lab.is_none() {
+            return Err(Failure::usage("the study gives links a rate, and has no lab")
+                .help("write place = \"lab\", or leave out lab.rate"));
+        }
+        let at = At { lab, rate, hosts };
+        Ok(Self { definition, matrix, beside, at })
     }
 
     /// Files of profiles by the name that the study calls them.
