@@ -141,6 +141,9 @@ impl Check {
         let steps = plan::steps(&loaded, &beside)?;
         let mut text = String::new();
         describe(&loaded, &steps, &mut text);
+        for missing in plan::not_measured(&loaded, &steps)? {
+            let _ = writeln!(text, "not measured: {missing}");
+        }
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
         Ok(Status::Ok)
     }
@@ -183,11 +186,17 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     let least = points.len() * repeat.times as usize;
     let _ = writeln!(
         text,
-        "{} points, {least} runs{}, about {}",
-        points.len(),
+        "{}, {}{}, about {}",
+        counted(points.len(), "point"),
+        counted(least, "run"),
         if repeat.until.is_empty() { "" } else { " or more" },
         show_time(whole_time(loaded, steps)),
     );
+}
+
+/// `1 run`, `2 runs`.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Time that all runs take, about.
@@ -274,8 +283,8 @@ fn conclude(
     if summary.invalid > 0 {
         let _ = writeln!(
             err,
-            "wirecost: {} runs are not valid; their run.json says why",
-            summary.invalid
+            "wirecost: {} not valid; run.json says why",
+            counted(summary.invalid, "run")
         );
     }
     if !output.quiet {

@@ -13,6 +13,7 @@ use wirecost_model::run::Run;
 use wirecost_report::progress::{Labels, Progress, Style};
 use wirecost_study::{Ended, Event, Listener, Summary, Task};
 
+use super::counted;
 use super::plan::Step;
 
 /// Figures of a finished run that are worth a column while others are under way.
@@ -170,8 +171,11 @@ impl Listener for Show<'_> {
                     let left = show_time(self.left);
                     let done =
                         if *done > 0 { format!(", {done} of them there") } else { String::new() };
-                    self.progress
-                        .stay(&format!("{points} points, {least} runs{done}, about {left}"));
+                    self.progress.stay(&format!(
+                        "{}, {}{done}, about {left}",
+                        counted(*points, "point"),
+                        counted(*least, "run")
+                    ));
                     let head: Vec<String> = std::iter::once("run".to_owned())
                         .chain(self.axes.clone())
                         .chain(["throughput", "transactions", "cost"].map(str::to_owned))
