@@ -9,3 +9,4 @@ pub mod progress;
 pub mod tables;
 pub mod terminal;
 pub mod uperf;
+pub mod whole_file;
