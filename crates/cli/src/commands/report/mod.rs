@@ -13,7 +13,7 @@ use wirecost_report::outputs::{self, Output};
 use wirecost_report::tables::{self, Wanted};
 use wirecost_report::terminal::{self, Look};
 use wirecost_report::whole_file;
-use wirecost_study::{Matrix, TableWanted};
+use wirecost_study::{Definition, Matrix, TableWanted};
 
 use crate::Failure;
 use read::Kept;
@@ -128,20 +128,13 @@ impl Report {
         };
         let mut report = document::Report::new(&title);
         let several = kept.len() > 1;
-        for Kept { title, definition, runs } in kept {
-            let wanted = self.wanted(definition.as_ref())?;
-            // What cannot be planned any more does not keep what was measured from being shown.
-            let planned = definition.as_ref().and_then(|study| Matrix::of(study).ok());
-            let planned = planned.map(|matrix| matrix.points).unwrap_or_default();
-            let measured = Measured::of(runs);
-            let mut sections = Vec::new();
-            for wanted in wanted {
-                sections.push(wanted.build(&measured).map_err(|unknown| {
-                    Failure::usage(unknown).help("`wirecost report --list` names the metrics")
-                })?);
-            }
-            sections.push(tables::about(&measured, &planned));
-            for mut section in sections {
+        for Kept { title, definition, runs, .. } in kept {
+            let definition = definition.as_ref();
+            let wanted = match self.tables.is_empty() {
+                true => wanted(definition)?,
+                false => self.asked_for(definition)?,
+            };
+            for mut section in sections(definition, &wanted, &Measured::of(runs))? {
                 if several {
                     section.title = format!("{title}: {}", section.title);
                 }
@@ -151,32 +144,16 @@ impl Report {
         Ok(report)
     }
 
-    /// The tables of a study, or those asked for.
-    fn wanted(&self, study: Option<&wirecost_study::Definition>) -> Result<Vec<Wanted>, Failure> {
+    /// The tables of the command line.
+    fn asked_for(&self, study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
         let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
-        let find = |name: &str| tables::find(name).map(Wanted::Kind).map_err(unknown);
-        let columns = |title: &str, columns: &[String]| Wanted::Columns {
-            title: title.to_owned(),
-            columns: columns.to_vec(),
-        };
-        if !self.tables.is_empty() {
-            let each = self.tables.iter().map(|name| {
-                let own = of_study.iter().find_map(|table| match table {
-                    TableWanted::Columns { title, columns: of } if title == name => {
-                        Some(columns(title, of))
-                    }
-                    _ => None,
-                });
-                own.map_or_else(|| find(name), Ok)
-            });
-            return each.collect();
-        }
-        let each = of_study.iter().map(|table| match table {
-            TableWanted::Named(name) => find(name),
-            TableWanted::Columns { title, columns: of } => Ok(columns(title, of)),
+        let each = self.tables.iter().map(|name| {
+            let own = of_study
+                .iter()
+                .find(|table| matches!(table, TableWanted::Columns { title, .. } if title == name));
+            own.map_or_else(|| find(name), table)
         });
-        let wanted: Vec<Wanted> = each.collect::<Result<_, _>>()?;
-        Ok(if wanted.is_empty() { vec![Wanted::general()] } else { wanted })
+        each.collect()
     }
 
     fn put(&self, text: &[u8]) -> Result<(), Failure> {
@@ -192,8 +169,48 @@ impl Report {
     }
 }
 
-fn unknown(unknown: tables::UnknownTable) -> Failure {
-    Failure::usage(unknown).help("`wirecost report --list` names them all")
+fn find(name: &str) -> Result<Wanted, Failure> {
+    tables::find(name)
+        .map(Wanted::Kind)
+        .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` names them all"))
+}
+
+fn table(table: &TableWanted) -> Result<Wanted, Failure> {
+    match table {
+        TableWanted::Named(name) => find(name),
+        TableWanted::Columns { title, columns } => {
+            Ok(Wanted::Columns { title: title.clone(), columns: columns.clone() })
+        }
+    }
+}
+
+/// The tables that a study names, or one of all its axes.
+pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
+    let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
+    let wanted: Vec<Wanted> = of_study.iter().map(table).collect::<Result<_, _>>()?;
+    Ok(if wanted.is_empty() { vec![Wanted::general()] } else { wanted })
+}
+
+/// What there is to say of a study, or of runs side by side.
+pub(crate) fn sections(
+    study: Option<&Definition>,
+    wanted: &[Wanted],
+    measured: &Measured,
+) -> Result<Vec<document::Section>, Failure> {
+    let mut sections = Vec::new();
+    for wanted in wanted {
+        sections.push(wanted.build(measured).map_err(no_column)?);
+    }
+    // What cannot be planned any more does not keep what was measured from being shown.
+    let planned = study.and_then(|study| Matrix::of(study).ok());
+    let planned = planned.map(|matrix| matrix.points).unwrap_or_default();
+    sections.push(tables::about(measured, &planned));
+    Ok(sections)
+}
+
+/// Nothing is called like a column.
+pub(crate) fn no_column(unknown: tables::UnknownColumn) -> Failure {
+    Failure::usage(unknown).help("`wirecost report --list` names the metrics")
 }
 
 fn list(out: &mut dyn Write) -> io::Result<()> {

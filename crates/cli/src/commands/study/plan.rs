@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_fleet::ask;
 use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
@@ -13,6 +14,7 @@ use wirecost_observe::Observer;
 use super::settings;
 use super::source::{Loaded, failure};
 use crate::Failure;
+use crate::commands::report;
 use crate::commands::run::How;
 use crate::profile::Loaded as Ready;
 
@@ -32,6 +34,11 @@ pub(super) struct Step {
 /// How each point is run, in their order: whatever can be refused is refused here.
 pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Vec<Step>, Failure> {
     wirecost_study::check(&loaded.definition).map_err(failure)?;
+    let points = loaded.matrix.points.iter().map(MeasuredPoint::not_measured).collect();
+    let measured = Measured { points };
+    for table in report::wanted(Some(&loaded.definition))? {
+        table.rows(&measured).map_err(report::no_column)?;
+    }
     let points = loaded.matrix.points.iter();
     points.map(|point| step(point, loaded, find)).collect()
 }

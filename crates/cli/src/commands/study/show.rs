@@ -65,7 +65,9 @@ impl<'a> Show<'a> {
             output,
             steps,
             table,
-            measured: Measured { points: matrix.points.iter().map(not_measured).collect() },
+            measured: Measured {
+                points: matrix.points.iter().map(MeasuredPoint::not_measured).collect(),
+            },
             progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
             least: 0,
             thought: Duration::ZERO,
@@ -153,7 +155,7 @@ impl<'a> Show<'a> {
         let row = rows.row(&self.measured.points[place]);
         cells.extend(row.iter().map(|cell| cell.shown().to_owned()));
         // A study may have more runs than memory.
-        self.measured.points[place] = not_measured(&task.point);
+        self.measured.points[place] = MeasuredPoint::not_measured(&task.point);
         cells.extend(run.error.clone());
         if task.repeat == 0 {
             cells.push("(to warm up)".to_owned());
@@ -224,10 +226,6 @@ impl Listener for Show<'_> {
     }
 }
 
-fn not_measured(point: &Point) -> MeasuredPoint {
-    MeasuredPoint { point: point.clone(), runs: Vec::new(), failed: Vec::new() }
-}
-
 /// Hours and minutes, or minutes and seconds.
 pub(super) fn show_time(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
@@ -242,32 +240,11 @@ pub(super) fn show_time(time: Duration) -> String {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Line<'a> {
-    Started {
-        points: usize,
-        least: usize,
-        most: usize,
-        done: usize,
-    },
-    RunStarted {
-        number: usize,
-        id: String,
-        point: &'a Point,
-    },
-    RunEnded {
-        number: usize,
-        id: String,
-        run: Box<Brief<'a>>,
-    },
-    Wants {
-        points: usize,
-        repeat: u32,
-    },
-    Ended {
-        status: Status,
-        error: Option<&'a str>,
-        made: usize,
-        invalid: usize,
-    },
+    Started { points: usize, least: usize, most: usize, done: usize },
+    RunStarted { number: usize, id: String, point: &'a Point },
+    RunEnded { number: usize, id: String, run: Box<Brief<'a>> },
+    Wants { points: usize, repeat: u32 },
+    Ended { status: Status, error: Option<&'a str>, made: usize, invalid: usize },
 }
 
 /// What of a run is worth a line; the record has all.
