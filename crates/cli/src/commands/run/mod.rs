@@ -25,7 +25,7 @@ use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
 use wirecost_report::terminal::{self, Look};
 use wirecost_report::uperf::{Header, Printer};
-use wirecost_store::Record;
+use wirecost_store::Recorder;
 
 use super::{parse_time, parse_time_not_zero};
 use crate::Failure;
@@ -88,7 +88,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Keep the run as a record in this new directory: run.json and hosts.json.
+    /// Keep the run as a record in this new directory: run.json, hosts.json, samples.parquet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -155,7 +155,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 struct Ready {
     loaded: Loaded,
     place: Place,
-    record: Option<Record>,
+    recorder: Option<Recorder>,
 }
 
 impl Run {
@@ -194,16 +194,16 @@ impl Run {
             reverse: self.reverse,
         };
         adjust.apply(&mut loaded.profile)?;
-        let record = match &self.out {
-            Some(directory) => Some(Record::create(directory).map_err(Failure::usage)?),
+        let recorder = match &self.out {
+            Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
             None => None,
         };
         let place = Place::find(&loaded.profile, &self.hosts, self.lab.as_deref())?;
-        Ok(Ready { loaded, place, record })
+        Ok(Ready { loaded, place, recorder })
     }
 
     fn drive(self, ready: Ready, started: u64) -> Result<Status, Failure> {
-        let Ready { loaded, place, record } = ready;
+        let Ready { loaded, place, recorder } = ready;
         let stop = interruptible();
         // One seed for all passes: they differ in who watches, and in nothing else.
         let seed = self.seed.unwrap_or_else(random);
@@ -232,13 +232,14 @@ impl Run {
         }
         drop(place);
         self.write_json(&document)?;
-        if let Some(record) = &record {
+        if let Some(recorder) = &recorder {
             let hosts = outcome
                 .hosts
                 .iter()
                 .map(|host| (host.name.clone(), host.environment.clone()))
                 .collect();
-            record.save(&document, &hosts).map_err(|error| Failure::new(Status::Failed, error))?;
+            let failed = |error| Failure::new(Status::Failed, error);
+            recorder.save(&document, &hosts).map_err(failed)?;
         }
         self.show(&document, printer)
     }
