@@ -11,6 +11,7 @@ mod crypto;
 pub mod doctor;
 mod figures;
 mod findings;
+pub mod function_counts;
 mod hosts;
 mod intervals;
 pub mod measured;

@@ -486,8 +486,8 @@ impl<'a> Scope<'a> {
         let other = |host: &&&HostRow| host.name != watched.host && !on_loopback(host);
         match self.hosts().iter().find(other) {
             Some(host) => Err(format!(
-                "{} was not watched by itself: its CPUs are shared, and of what is not of CPUs only \
-                 {} was watched",
+                "{} shares its CPUs, and of hosts that do only the devices and connections of {} \
+                 were watched",
                 host.name, watched.host
             )),
             None => Ok(()),

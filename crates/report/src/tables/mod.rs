@@ -1,5 +1,13 @@
 //! Tables of studies, by name. Each is a file.
 
+mod cells;
+mod function_cost;
+mod interrupt_cost;
+mod lso;
+mod patterns;
+#[cfg(test)]
+mod tests;
+
 use wirecost_analyze::measured::Measured;
 
 use crate::document::Section;
@@ -16,7 +24,28 @@ pub struct TableKind {
 }
 
 /// All of them.
-pub static ALL: &[TableKind] = &[];
+pub static ALL: &[TableKind] = &[
+    TableKind {
+        name: "lso",
+        help: "how large the segments are that go to the device, and who sends them",
+        build: lso::build,
+    },
+    TableKind {
+        name: "function-cost",
+        help: "functions at two points, and how much more CPU time each takes for a bit",
+        build: function_cost::build,
+    },
+    TableKind {
+        name: "interrupt-cost",
+        help: "interrupts and softirqs, and what a line rate would ask of them",
+        build: interrupt_cost::build,
+    },
+    TableKind {
+        name: "patterns",
+        help: "patterns of traffic, and the CPU time by layer of the stack",
+        build: patterns::build,
+    },
+];
 
 /// The kind of this name.
 #[must_use]
