@@ -257,3 +257,69 @@ fn cheaper(measured: &Measured) -> Vec<Cell> {
     let what = text("(1) fewer cycles for each KByte");
     vec![what, none(), none(), holds.unwrap_or_else(Cell::Missing)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{at, fixture, section, value};
+    use super::*;
+
+    #[track_caller]
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
+    }
+
+    /// Figures by other arithmetic, of the same runs.
+    #[test]
+    fn each_example_has_its_sizes_and_who_drained() {
+        let section = section("lso", &fixture("lso"));
+        near(value(&section, "Segment size over time, 1", "1.0", "average, B"), 53_401.237_697_24);
+        near(value(&section, "Segment size over time, 5", "2.0", "average, B"), 25_637.949_224_26);
+        near(value(&section, "Average segment size", "4", "segment, B"), 1_259.579_944_16);
+        near(value(&section, "Who drained", "1", "(i) writing thread"), 53.437_142_630_1);
+        near(value(&section, "Who drained", "1", "(ii) stack's worker"), 42.063_840_299_1);
+        near(value(&section, "Who drained", "5", "(iii) interrupt"), 17.746_754_713_9);
+        near(value(&section, "Acknowledgements", "1", "ACK ratio"), 147.322_473_413_4);
+        assert_eq!(value(&section, "Acknowledgements", "1", "dup ACKs in"), 420.0);
+        assert_eq!(value(&section, "Acknowledgements", "3", "out of order"), 0.0);
+        assert_eq!(value(&section, "Segments by size, 1", "256", "packets"), 34_544.0);
+        // Several clients share CPUs: their order was not watched.
+        let missing = at(&section, "Acknowledgements", "1", "out of order");
+        assert!(matches!(missing, Cell::Missing(why) if why.contains("h2 shares its CPUs")));
+    }
+
+    #[test]
+    fn percentages_are_of_all_that_was_sent() {
+        let measured = fixture("lso");
+        let section = section("lso", &measured);
+        for point in &measured.points {
+            let example = label(point);
+            let of = |column| value(&section, "Who drained", &example, column);
+            let all = of("(i) writing thread") + of("(ii) stack's worker") + of("(iii) interrupt");
+            near(all, 100.0);
+            let sizes = buckets(point).unwrap();
+            let sent = busiest(&point.runs[0]).unwrap().sent.packets;
+            assert_eq!(sizes.iter().map(|bucket| bucket.packets).sum::<u64>(), sent);
+        }
+    }
+
+    #[test]
+    fn the_summary_holds_only_where_the_runs_say_so() {
+        let measured = fixture("lso");
+        let section = section("lso", &measured);
+        let holds = |row| at(&section, "Held against", row, "holds").clone();
+        assert_eq!(holds("(2)"), text("no (run once)"));
+        assert_eq!(holds("(3)"), text("yes (run once)"));
+        let estimate = |values: &[f64]| Estimate::of(values).unwrap();
+        let (large, small) = (estimate(&[99.0, 100.0, 101.0]), estimate(&[49.0, 50.0, 51.0]));
+        assert_eq!(compare(&large, &small), "yes");
+        assert_eq!(compare(&small, &large), "no");
+        assert_eq!(compare(&large, &estimate(&[50.0, 100.0, 140.0])), "not told apart");
+    }
+
+    #[test]
+    fn a_little_is_not_nothing() {
+        assert_eq!(percent(0.0), "0%");
+        assert_eq!(percent(0.2), "<1%");
+        assert_eq!(percent(0.6), "1%");
+    }
+}

@@ -172,3 +172,78 @@ fn percent(share: f64, samples: u64) -> Cell {
         unit: Unit::Percent,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{at, fixture, section, value};
+    use super::*;
+
+    const COLUMNS: [&str; 9] =
+        ["copy", "TCP/IP", "netdev", "skb", "memory", "lock", "sched", "app", "other"];
+
+    #[test]
+    fn no_layer_is_lost() {
+        let measured = fixture("patterns");
+        let section = section("patterns", &measured);
+        for title in ["CPU time by layer, %, sender", "CPU time by layer, %, receiver"] {
+            for point in &measured.points {
+                let of = |column: &&str| value(&section, title, &label(point), column);
+                let all: f64 = COLUMNS.iter().map(of).sum();
+                assert!((all - 100.0).abs() < 1e-9, "{title} {}: {all}", label(point));
+            }
+        }
+        let tcp = value(&section, "CPU time by layer, %, sender", "all-to-all", "TCP/IP");
+        assert!((tcp - 9.427_609_427_6).abs() < 1e-9, "{tcp}");
+        let copy = value(&section, "CPU time by layer, %, receiver", "incast", "copy");
+        assert!((copy - 15.254_237_288_1).abs() < 1e-9, "{copy}");
+    }
+
+    /// The document lists every layer that there is.
+    #[test]
+    fn the_groups_are_made_of_layers() {
+        let document = include_str!("../../../../docs/layers.md");
+        let lines = document.lines().filter_map(|line| line.strip_prefix("| "));
+        let layers: Vec<&str> = lines.filter_map(|line| Some(line.split_once(" |")?.0)).collect();
+        let mut seen = Vec::new();
+        for layer in GROUPS.iter().flat_map(|(_, layers)| *layers) {
+            assert!(layers.contains(layer), "{layer} is none of {layers:?}");
+            assert!(!seen.contains(layer), "{layer} is there twice");
+            seen.push(*layer);
+        }
+    }
+
+    #[test]
+    fn workers_are_told_and_where_they_share_a_cpu_it_is_said() {
+        let measured = fixture("patterns");
+        let section = section("patterns", &measured);
+        assert_eq!(*at(&section, "Patterns", "incast", "workers"), text("4 to 1"));
+        assert_eq!(*at(&section, "Patterns", "outcast", "workers"), text("1 to 4"));
+        assert_eq!(value(&section, "Patterns", "all-to-all", "flows"), 16.0);
+        assert_eq!(value(&section, "Patterns", "mixed", "flows"), 17.0);
+        assert!(cpus(&measured).unwrap().starts_with("h1 1 CPU, h2 1 CPU for more workers"));
+        let mut one = measured;
+        one.points.truncate(1);
+        assert_eq!(cpus(&one), None);
+    }
+
+    #[test]
+    fn samples_of_several_runs_count_by_their_number() {
+        let mut measured = fixture("patterns");
+        let point = &mut measured.points[0];
+        let mut second = point.runs[0].clone();
+        for observed in second.observe.iter_mut().flat_map(|observe| &mut observe.hosts) {
+            // Twice as many, all in the copy.
+            let functions = observed.functions.as_mut().unwrap();
+            functions.samples *= 2;
+            functions.unmapped = Some(0.0);
+            for layer in &mut functions.layers {
+                layer.share = if layer.layer == "copy" { 1.0 } else { 0.0 };
+            }
+        }
+        let once = pooled(point, Some("master")).unwrap();
+        point.runs.push(second);
+        let twice = pooled(point, Some("master")).unwrap();
+        assert_eq!(twice.1, 3 * once.1);
+        assert!((twice.0[0] - (once.0[0] + 2.0) / 3.0).abs() < 1e-12);
+    }
+}

@@ -13,7 +13,12 @@ pub struct Builtin {
 }
 
 /// All of them.
-pub static ALL: &[Builtin] = &[];
+pub static ALL: &[Builtin] = &[
+    Builtin { name: "lso", source: include_str!("lso.toml") },
+    Builtin { name: "function-cost", source: include_str!("function-cost.toml") },
+    Builtin { name: "interrupt-cost", source: include_str!("interrupt-cost.toml") },
+    Builtin { name: "patterns", source: include_str!("patterns.toml") },
+];
 
 /// The built-in study of this name, without the `@`.
 ///

@@ -162,3 +162,117 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
     rows.extend(named.map(|p| (format!("{} ({})", p.name, p.pid), p.seconds, wall)));
     Ok(rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{at, fixture, section, value};
+    use super::*;
+
+    #[track_caller]
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
+    }
+
+    /// Figures by other arithmetic, of the same runs.
+    #[test]
+    fn the_lines_are_those_of_the_receiver() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let of = |line, column| value(&section, "Receiving, receiver", line, column);
+        near(of("Throughput(KB/s)", "512"), 50_226.481_857_9);
+        near(of("Throughput(Mbit/s)", "64k"), 18_144.206_820_7);
+        near(of("Average Frame Size", "512"), 150_679_152.0 / 163_012.0);
+        assert_eq!(of("Packets Sent", "512"), 76_899.0);
+        assert_eq!(of("Packets Received", "64k"), 126_224.0);
+        near(of("Interrupts/sec", "512"), 31_404.455_648_9);
+        near(of("Cycles/Byte", "64k"), 1.142_988_377_9);
+        let why = at(&section, "Receiving, receiver", "Packets received/Int", "512");
+        assert!(matches!(why, Cell::Missing(why) if why.contains("virtual device")));
+    }
+
+    #[test]
+    fn softirqs_and_processes_have_their_time() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let of = |column| {
+            let tables = section.blocks.iter().filter_map(|block| match block {
+                Block::Table(table) if table.title.starts_with("Softirqs (DPC)") => Some(table),
+                _ => None,
+            });
+            let table = { tables }.next().unwrap();
+            let place = table.columns.iter().position(|c| c.title == column).unwrap();
+            let row = table.rows.iter().find(|row| row[1] == text("net_rx")).unwrap();
+            match &row[place] {
+                Cell::Number(number) => number.value,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of("Count"), 94_819.0);
+        near(of("Duration [ms]"), 329.011_478);
+        assert!((of("Avg [ms]") * of("Count") - of("Duration [ms]")).abs() < 1e-3);
+        let ms = value(&section, "CPU by process, 512", "wirecost (10735)", "CPU usage (ms)");
+        near(ms, 1_167.146_478);
+        let share = value(&section, "CPU by process, 512", "wirecost (10735)", "% CPU usage");
+        near(share, 100.0 * 1.167_146_478 / (2.0 * 2.999_860_945));
+    }
+
+    #[test]
+    fn equations_are_recomputed() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let first = |column| value(&section, "A line rate, back", "(1)", column);
+        assert_eq!((first("interrupts/s"), first("in all")), (500e3, 5e9));
+        let of = |row, column| value(&section, "A line rate as measured, 512", row, column);
+        near(of("(2)", "interrupts/s"), 795_673.601_441);
+        near(of("(2)", "each"), 81_362.625_378_0);
+        near(of("(3)", "each"), 8_923.385_058_88);
+        // All busy cycles at the line rate are those of a byte times its bytes, by another way.
+        let byte = value(&section, "Receiving, receiver", "Cycles/Byte", "512");
+        assert!((of("(2)", "in all") / (byte * 10e9 / 8.0) - 1.0).abs() < 0.01);
+        assert!((of("(2)", "CPUs") - of("(2)", "in all") / 2.6e9).abs() < 0.1);
+    }
+
+    /// With a device of hardware its interrupts count, and without polls its packets.
+    #[test]
+    fn what_is_counted_as_an_interrupt_is_said() {
+        let told = |change: fn(&mut InterruptsSection)| {
+            let mut measured = fixture("interrupt-cost");
+            let runs = measured.points.iter_mut().flat_map(|point| &mut point.runs);
+            let observed = runs.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts);
+            observed.for_each(|observed| change(observed.interrupts.as_mut().unwrap()));
+            let section = section("interrupt-cost", &measured);
+            let each = value(&section, "A line rate as measured, 512", "(3)", "interrupts/s");
+            let texts = section.blocks.into_iter().filter_map(|block| match block {
+                Block::Text(text) if text.starts_with("Counted") => Some(text),
+                _ => None,
+            });
+            (each, { texts }.next().unwrap())
+        };
+        let (polls, text) = told(|_| ());
+        assert!(text.contains("polls of NAPI"), "{text}");
+        let (packets, text) = told(|section| section.napi = None);
+        assert!(text.contains("received packets") && packets > polls, "{text}");
+        let (_, text) = told(|section| section.devices[0].interrupts = Some(1000));
+        assert!(text.contains("interrupts of the devices"), "{text}");
+    }
+
+    #[test]
+    fn what_was_counted_only_has_no_times_but_a_reason() {
+        let mut measured = fixture("interrupt-cost");
+        let runs = measured.points.iter_mut().flat_map(|point| &mut point.runs);
+        for observed in runs.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts) {
+            let section = observed.interrupts.as_mut().unwrap();
+            section.missing = vec!["times: without BPF".to_owned()];
+            for row in section.softirqs.iter_mut().chain(&mut section.interrupts) {
+                row.total.seconds = None;
+                row.total.average_us = None;
+                row.total.max_us = None;
+            }
+        }
+        let section = section("interrupt-cost", &measured);
+        let of = |column| at(&section, "Softirqs (DPC)", "kernel", column).clone();
+        assert!(matches!(of("Count"), Cell::Number(_)));
+        assert_eq!(of("Duration [ms]"), Cell::Missing("times: without BPF".to_owned()));
+        let (busy, traced) = ("(2)", "(3)");
+        let of = |row| at(&section, "A line rate as measured, 512", row, "each").clone();
+        assert!(matches!(of(busy), Cell::Number(_)));
+        assert!(matches!(of(traced), Cell::Missing(why) if why.contains("not timed")));
+    }
+}
