@@ -3,7 +3,7 @@
 //!
 //! A name is one of [`ALL`], with the host before it where it is of a host: `throughput`,
 //! `latency.p99`, `hosts.server.cycles_per_kbyte`. In place of a host's name may stand
-//! - `master`, the host that drives,
+//! - `master`, the host that drives, and `peer`, where there is one, the other,
 //! - `sender` and `receiver`, the one that sent more bytes than it received, and the other,
 //! - `machine`, where all hosts share one.
 //!
@@ -16,6 +16,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub use host::Scope;
 use wirecost_model::metric::{Better, Metric, Unit};
 use wirecost_model::run::Run;
 
@@ -24,9 +25,9 @@ use wirecost_model::run::Run;
 pub(crate) enum Source {
     Run(fn(&Run) -> Result<f64, String>),
     /// Of one host, or of the machine.
-    Host(fn(&host::Scope<'_>) -> Result<f64, String>),
+    Host(fn(&Scope<'_>) -> Result<f64, String>),
     /// The same, of a thing with a name: a layer or a function. `*` stands for it in the metric's name.
-    Named(fn(&host::Scope<'_>, &str) -> Result<f64, String>),
+    Named(fn(&Scope<'_>, &str) -> Result<f64, String>),
 }
 
 #[derive(Debug)]
@@ -124,7 +125,7 @@ impl Asked {
     /// # Errors
     /// Why it was not measured.
     pub fn of(&self, run: &Run) -> Result<f64, String> {
-        let scope = || host::Scope::find(run, self.host.as_deref());
+        let scope = || Scope::find(run, self.host.as_deref());
         let value = match self.definition.source {
             Source::Run(of) => of(run),
             Source::Host(of) => of(&scope()?),
