@@ -10,6 +10,7 @@ mod cpu;
 mod crypto;
 pub mod doctor;
 mod figures;
+pub mod findings;
 mod hosts;
 mod intervals;
 pub mod measured;

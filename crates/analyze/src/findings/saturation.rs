@@ -1,0 +1,91 @@
+//! Where throughput stops growing, and which resource was full there.
+
+use super::limits::limits;
+use super::line::{self, Line, Stop};
+use super::{Confidence, Finding, Kind, sure, words};
+use crate::measured::Measured;
+use crate::metrics::Asked;
+use crate::statistics::bootstrap;
+use crate::statistics::umbrella::{Shape, umbrella};
+
+pub(super) const KIND: Kind = Kind {
+    name: "saturation",
+    help: "where throughput stops growing along an axis, and which resource was full there",
+    find,
+};
+
+/// What is as near to the most as this has reached it.
+const REACHED: f64 = 0.95;
+/// Less than this is no growth worth a sentence.
+const GROWTH: f64 = 1.1;
+
+fn find(measured: &Measured) -> Vec<Finding> {
+    let Some(work) = line::work(measured) else { return Vec::new() };
+    let mut tests = Vec::new();
+    for line in line::lines(measured) {
+        let Some((stops, figures)) = line.measured(&work) else { continue };
+        if let Some(turn) = umbrella(&figures, &[Shape::Hill]) {
+            tests.push((turn.p_value, (line, stops, figures)));
+        }
+    }
+    let told = sure(tests).into_iter();
+    told.filter_map(|(p, (line, stops, figures))| tell(&work, &line, &stops, &figures, p)).collect()
+}
+
+/// The first stop that does what any does.
+fn knee(means: &[f64]) -> usize {
+    let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    means.iter().position(|mean| *mean >= REACHED * most).unwrap_or(0)
+}
+
+fn tell(
+    work: &Asked,
+    line: &Line<'_>,
+    stops: &[Stop<'_>],
+    figures: &[Vec<f64>],
+    p_value: f64,
+) -> Option<Finding> {
+    let means: Vec<f64> = figures.iter().map(|runs| line::mean(runs)).collect();
+    let at = knee(&means);
+    let last = stops.len() - 1;
+    if at == 0 || at == last || means[at] < GROWTH * means[0] {
+        return None;
+    }
+    let drawn = bootstrap::draws(|random| Some(knee(&line::plausible_means(figures, random)?)));
+    let interval = bootstrap::middle(&drawn, |place| Some(*place as f64));
+    // It may as well grow to the end of what was measured.
+    if interval.is_some_and(|(_, high)| high as usize >= last) {
+        return None;
+    }
+    let ends = interval.map(|(low, high)| (&stops[low as usize], &stops[high as usize]));
+    let plateau: Vec<_> = (at..=last)
+        .filter(|place| means[*place] >= REACHED * means[at])
+        .map(|place| stops[place].point)
+        .collect();
+    let limits = limits(&plateau);
+    let shown = |value: f64| work.metric().unit.show(value);
+    let between = match ends {
+        Some((low, high)) if low.number < high.number => {
+            format!(" (95% interval {} to {})", low.value, high.value)
+        }
+        _ => String::new(),
+    };
+    let text = format!(
+        "{} grows up to {}{between}, to {}; there {}",
+        work.metric().name,
+        words::stop(line.axis, stops[at].value),
+        shown(means[at]),
+        limits.text
+    );
+    let figures: Vec<String> = means.iter().map(|mean| shown(*mean)).collect();
+    let mut evidence = vec![line.table(work.metric().name, stops, &figures)];
+    evidence.extend(limits.evidence.iter().map(|seen| format!("there: {seen}")));
+    evidence.extend(line.confounders());
+    let interval = ends.map(|(low, high)| (low.number, high.number));
+    Some(Finding {
+        kind: KIND.name,
+        sentence: words::sentence(&line.fixed, &text),
+        evidence,
+        confidence: Confidence::of(p_value, interval, words::plain),
+    })
+}
