@@ -58,11 +58,9 @@ fn tell(
         return None;
     }
     let ends = interval.map(|(low, high)| (&stops[low as usize], &stops[high as usize]));
-    let plateau: Vec<_> = (at..=last)
-        .filter(|place| means[*place] >= REACHED * means[at])
-        .map(|place| stops[place].point)
-        .collect();
-    let limits = limits(&plateau);
+    let top = (0..=last).max_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(at);
+    let there = if top == at { vec![at] } else { vec![at, top] };
+    let limits = limits(&there.iter().map(|place| stops[*place].point).collect::<Vec<_>>());
     let shown = |value: f64| work.metric().unit.show(value);
     let between = match ends {
         Some((low, high)) if low.number < high.number => {
