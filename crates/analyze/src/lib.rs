@@ -13,6 +13,7 @@ mod figures;
 pub mod findings;
 mod hosts;
 mod intervals;
+pub mod knee;
 pub mod measured;
 pub mod metrics;
 mod observed;

@@ -26,6 +26,15 @@ struct Pair<'a> {
     places: usize,
 }
 
+/// A value that another is better than.
+struct Beaten<'a> {
+    p_value: f64,
+    other: &'a str,
+    ratio: f64,
+    interval: (f64, f64),
+    places: usize,
+}
+
 fn find(measured: &Measured) -> Vec<Finding> {
     let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
     let metrics: Vec<Asked> = line::work(measured).into_iter().chain(named).collect();
@@ -91,8 +100,7 @@ fn best(
         Better::Lower => false,
         Better::Neither => return None,
     };
-    // By value: the others it beats, how surely, and by how much.
-    let mut champion: Option<(&str, Vec<(f64, &str, f64, (f64, f64), usize)>)> = None;
+    let mut champion: Option<(&str, Vec<Beaten<'_>>)> = None;
     for value in measured.values(axis) {
         let mut beaten = Vec::new();
         let mut loses = false;
@@ -109,7 +117,13 @@ fn best(
             let worse = if higher { ratio <= 1.0 / DIFFERENCE } else { ratio >= DIFFERENCE };
             loses |= worse;
             if better {
-                beaten.push((*p_value, other, ratio, interval, pair.places));
+                beaten.push(Beaten {
+                    p_value: *p_value,
+                    other,
+                    ratio,
+                    interval,
+                    places: pair.places,
+                });
             }
         }
         if !loses && champion.as_ref().map_or(0, |(_, most)| most.len()) < beaten.len() {
@@ -120,14 +134,14 @@ fn best(
     let name = asked.metric().name;
     let parts: Vec<String> = beaten
         .iter()
-        .map(|(_, other, ratio, (low, high), _)| {
+        .map(|Beaten { other, ratio, interval: (low, high), .. }| {
             let (near, far) = if higher { (*low, *high) } else { (*high, *low) };
             format!("{} with {other}", than(*ratio, (near, far)))
         })
         .collect();
     let text = format!("with {axis} {value}, {name} is {}", words::list(&parts));
-    let worst = beaten.iter().map(|(p, ..)| *p).fold(0.0, f64::max);
-    let (_, _, _, interval, places) = beaten.first().copied()?;
+    let worst = beaten.iter().map(|beaten| beaten.p_value).fold(0.0, f64::max);
+    let Beaten { interval, places, .. } = *beaten.first()?;
     let mut evidence =
         vec![format!("compared at {places} points that are the same but for {axis}")];
     for (fixed, points) in line::groups(measured, axis) {

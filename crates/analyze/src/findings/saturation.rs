@@ -3,10 +3,11 @@
 use super::limits::limits;
 use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, sure, words};
+use crate::knee::{After, knee};
 use crate::measured::Measured;
 use crate::metrics::Asked;
-use crate::statistics::bootstrap;
 use crate::statistics::umbrella::{Shape, umbrella};
+use crate::statistics::{Estimate, bootstrap};
 
 pub(super) const KIND: Kind = Kind {
     name: "saturation",
@@ -14,8 +15,6 @@ pub(super) const KIND: Kind = Kind {
     find,
 };
 
-/// What is as near to the most as this has reached it.
-const REACHED: f64 = 0.95;
 /// Less than this is no growth worth a sentence.
 const GROWTH: f64 = 1.1;
 
@@ -32,10 +31,12 @@ fn find(measured: &Measured) -> Vec<Finding> {
     told.filter_map(|(p, (line, stops, figures))| tell(&work, &line, &stops, &figures, p)).collect()
 }
 
-/// The first stop that does what any does.
-fn knee(means: &[f64]) -> usize {
-    let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    means.iter().position(|mean| *mean >= REACHED * most).unwrap_or(0)
+/// The stop of the knee, of means that may be the true ones.
+fn drawn_knee(stops: &[Stop<'_>], means: &[f64]) -> Option<usize> {
+    let alone = |mean: &f64| Estimate { mean: *mean, interval: None, times: 1 };
+    let points = stops.iter().zip(means).map(|(stop, mean)| (stop.number, alone(mean)));
+    let knee = knee(&points.collect::<Vec<_>>()).ok()?;
+    stops.iter().position(|stop| stop.number == knee.load)
 }
 
 fn tell(
@@ -46,12 +47,18 @@ fn tell(
     p_value: f64,
 ) -> Option<Finding> {
     let means: Vec<f64> = figures.iter().map(|runs| line::mean(runs)).collect();
-    let at = knee(&means);
+    let estimates = stops
+        .iter()
+        .zip(figures)
+        .filter_map(|(stop, runs)| Some((stop.number, Estimate::of(runs)?)));
+    let knee = knee(&estimates.collect::<Vec<_>>()).ok()?;
+    let at = stops.iter().position(|stop| stop.number == knee.load)?;
     let last = stops.len() - 1;
     if at == 0 || at == last || means[at] < GROWTH * means[0] {
         return None;
     }
-    let drawn = bootstrap::draws(|random| Some(knee(&line::plausible_means(figures, random)?)));
+    let drawn =
+        bootstrap::draws(|random| drawn_knee(stops, &line::plausible_means(figures, random)?));
     let interval = bootstrap::middle(&drawn, |place| Some(*place as f64));
     // It may as well grow to the end of what was measured.
     if interval.is_some_and(|(_, high)| high as usize >= last) {
@@ -68,8 +75,19 @@ fn tell(
         }
         _ => String::new(),
     };
+    let after = match knee.after {
+        After::Falls { load, least } => {
+            let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);
+            format!(
+                "; from {} on it is less, {} at least",
+                words::stop(line.axis, from),
+                shown(least)
+            )
+        }
+        After::Level | After::Nothing => String::new(),
+    };
     let text = format!(
-        "{} grows up to {}{between}, to {}; there {}",
+        "{} grows up to {}{between}, to {}; there {}{after}",
         work.metric().name,
         words::stop(line.axis, stops[at].value),
         shown(means[at]),

@@ -7,6 +7,7 @@ mod flame;
 mod lab;
 mod list;
 mod observe;
+mod report;
 pub(crate) mod run;
 mod study;
 
@@ -23,6 +24,7 @@ pub(crate) enum Command {
     Study(study::Study),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
+    Report(report::Report),
     Flame(flame::Flame),
     Check(check::Check),
     List(list::List),
@@ -37,6 +39,7 @@ impl Command {
             Command::Study(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
+            Command::Report(command) => command.run(),
             Command::Flame(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),
