@@ -6,7 +6,7 @@ use wirecost_model::study::{Value, number};
 use super::words;
 use crate::measured::{Measured, MeasuredPoint};
 use crate::metrics::{self, Asked};
-use crate::statistics::bootstrap::{normal, plausible_mean};
+use crate::statistics::bootstrap::normal;
 
 /// Points by the number that an axis gives them.
 #[derive(Debug)]
@@ -116,12 +116,12 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What the true means may be. Where a point was run once, its error is taken from those that were
-/// repeated, relative to the mean; `None` without any.
+/// What the true means may be. How far repeats are off is taken from all stops together, relative to
+/// their means: of three repeats alone hardly anything would be known. `None` where nothing was
+/// repeated.
 pub(super) fn plausible_means(figures: &[Vec<f64>], random: &mut Rng) -> Option<Vec<f64>> {
-    let repeated = figures.iter().filter(|runs| runs.len() > 1);
     let (mut squares, mut freedom) = (0.0, 0.0);
-    for runs in repeated {
+    for runs in figures {
         let mean = mean(runs);
         squares += runs.iter().map(|value| (value / mean - 1.0).powi(2)).sum::<f64>();
         freedom += runs.len() as f64 - 1.0;
@@ -130,11 +130,8 @@ pub(super) fn plausible_means(figures: &[Vec<f64>], random: &mut Rng) -> Option<
         return None;
     }
     let relative = (squares / freedom).sqrt();
-    let one = |runs: &Vec<f64>| match runs.as_slice() {
-        [one] => Some(one * (1.0 + relative * normal(random))),
-        several => plausible_mean(several, random),
-    };
-    figures.iter().map(one).collect()
+    let off = |runs: &Vec<f64>| relative / (runs.len() as f64).sqrt();
+    Some(figures.iter().map(|runs| mean(runs) * (1.0 + off(runs) * normal(random))).collect())
 }
 
 /// What moves: bytes, or where none do, transactions.

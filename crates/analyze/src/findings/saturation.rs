@@ -64,17 +64,18 @@ fn tell(
     if interval.is_some_and(|(_, high)| high as usize >= last) {
         return None;
     }
-    let ends = interval.map(|(low, high)| (&stops[low as usize], &stops[high as usize]));
+    // That it is not reached at one stop and is at the next says only that it is between them.
+    let ends = interval.map(|(low, high)| {
+        let before = (low as usize).saturating_sub(1);
+        (&stops[before], &stops[high as usize])
+    });
     let top = (0..=last).max_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(at);
     let there = if top == at { vec![at] } else { vec![at, top] };
     let limits = limits(&there.iter().map(|place| stops[*place].point).collect::<Vec<_>>());
     let shown = |value: f64| work.metric().unit.show(value);
-    let between = match ends {
-        Some((low, high)) if low.number < high.number => {
-            format!(" (95% interval {} to {})", low.value, high.value)
-        }
-        _ => String::new(),
-    };
+    let between = ends.map_or_else(String::new, |(low, high)| {
+        format!(" (95% interval {} to {})", low.value, high.value)
+    });
     let after = match knee.after {
         After::Falls { load, least } => {
             let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);

@@ -63,7 +63,7 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// What the true mean may be.
-pub fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
+fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
     let (mean, error) = mean_and_error(values)?;
     let drawn: Vec<f64> = match values.len() >= ENOUGH {
         true => resample(values, random).iter().map(|value| value - mean).collect(),
