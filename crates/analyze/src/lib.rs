@@ -10,6 +10,7 @@ mod cpu;
 mod crypto;
 pub mod doctor;
 mod figures;
+pub mod findings;
 pub mod function_counts;
 mod hosts;
 mod intervals;

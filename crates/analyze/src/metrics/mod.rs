@@ -18,7 +18,8 @@ mod tests;
 
 pub use host::Scope;
 use wirecost_model::metric::{Better, Metric, Unit};
-use wirecost_model::run::Run;
+use wirecost_model::observe::FunctionsSection;
+use wirecost_model::run::{HostRow, Run};
 
 /// Where a figure is found, and how.
 #[derive(Debug)]
@@ -101,6 +102,19 @@ pub fn find(name: &str) -> Result<Asked, UnknownMetric> {
     let distances = names.map(|name| (strsim::damerau_levenshtein(short, name), name));
     let near = distances.filter(|(distance, name)| *distance <= name.len().div_ceil(3)).min();
     Err(UnknownMetric { name: name.to_owned(), nearest: near.map(|(_, name)| name) })
+}
+
+/// The host that goes by a name: its own, or `sender`, `receiver`, `master`.
+pub(crate) fn host_of<'a>(run: &'a Run, name: &str) -> Option<&'a HostRow> {
+    match host::Scope::find(run, Some(name)) {
+        Ok(host::Scope::Host { host, .. }) => Some(host),
+        _ => None,
+    }
+}
+
+/// What was sampled of a host, or of the `machine`.
+pub(crate) fn functions_of<'a>(run: &'a Run, name: &str) -> Option<&'a FunctionsSection> {
+    host::Scope::find(run, Some(name)).ok()?.functions().ok()
 }
 
 /// What stands for `*` where the pattern has one, else nothing; `None` where the name is another.
