@@ -5,6 +5,7 @@
 //! the figures untrue (lost counters, an unexplained difference of sent and received) makes the run
 //! invalid, and what only spoils them is a warning.
 
+pub mod compare;
 mod conservation;
 mod cpu;
 mod crypto;

@@ -3,6 +3,7 @@
 //! reads a clock or knows a socket.
 
 pub mod clock;
+pub mod comparison;
 pub mod doctor;
 pub mod environment;
 pub mod event;

@@ -119,6 +119,17 @@ impl Asked {
         &self.definition.metric
     }
 
+    /// How a run came by the figure, where there are several ways that give other numbers for the same.
+    #[must_use]
+    pub fn method<'a>(&self, run: &'a Run) -> Option<&'a str> {
+        let scope = host::Scope::find(run, self.host.as_deref()).ok()?;
+        match self.definition.metric.name {
+            "cycles_per_kbyte" => scope.cycles_source(),
+            name if name.starts_with("cpu.") => scope.cpu_source(),
+            _ => None,
+        }
+    }
+
     /// The figure of a run.
     ///
     /// # Errors

@@ -2,8 +2,10 @@
 
 pub mod bootstrap;
 mod holm;
+mod welch;
 
 pub use holm::holm;
+pub use welch::welch;
 
 /// A mean, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
