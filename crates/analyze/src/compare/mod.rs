@@ -152,7 +152,13 @@ fn empty(a: &Subject, b: &Subject, options: &Options, version: &str) -> Comparis
 
 /// The document of a comparison that was refused.
 #[must_use]
-pub fn refused(a: &Subject, b: &Subject, options: &Options, version: &str, why: &str) -> Comparison {
+pub fn refused(
+    a: &Subject,
+    b: &Subject,
+    options: &Options,
+    version: &str,
+    why: &str,
+) -> Comparison {
     let error = Some(why.to_owned());
     Comparison { status: Status::Usage, error, ..empty(a, b, options, version) }
 }
@@ -266,7 +272,8 @@ fn usual(pairs: &[Pair<'_>]) -> Vec<Asked> {
     if has(&asked, "throughput") {
         asked.retain(|asked| asked.name != "transactions");
     }
-    if has(&asked, "hosts.sender.cycles_per_kbyte") && has(&asked, "hosts.receiver.cycles_per_kbyte")
+    if has(&asked, "hosts.sender.cycles_per_kbyte")
+        && has(&asked, "hosts.receiver.cycles_per_kbyte")
     {
         asked.retain(|asked| asked.name != "cycles_per_kbyte");
     }
@@ -294,8 +301,12 @@ fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure
     };
     let (of_a, of_b) = match (of_a, of_b) {
         (Ok(of_a), Ok(of_b)) => (of_a, of_b),
-        (Err(reason), _) => return ComparedFigure { reason: Some(format!("A: {reason}")), ..figure },
-        (_, Err(reason)) => return ComparedFigure { reason: Some(format!("B: {reason}")), ..figure },
+        (Err(reason), _) => {
+            return ComparedFigure { reason: Some(format!("A: {reason}")), ..figure };
+        }
+        (_, Err(reason)) => {
+            return ComparedFigure { reason: Some(format!("B: {reason}")), ..figure };
+        }
     };
     let methods = |point: &MeasuredPoint| {
         let mut all: Vec<&str> = point.runs.iter().filter_map(|run| asked.method(run)).collect();

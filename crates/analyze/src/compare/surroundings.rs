@@ -54,28 +54,23 @@ const KINDS: [(&str, DifferenceKind); 11] = [
 
 /// Notes all differences, and what is not known.
 pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
-    let (of_a, of_b) = (facts(a), facts(b));
     let known = |subject: &Subject| !subject.hosts.is_empty();
     for (name, subject) in [("A", a), ("B", b)] {
         if !known(subject) {
             comparison.unknown.push(format!(
-                "{name} ({}) has no hosts.json: of its hosts no more is known than the run's own \
-                 document says",
+                "{name} ({}) has no hosts.json: of the hosts no more is compared than what run.json \
+                 says",
                 subject.name
             ));
         }
     }
-    // What only records have says nothing beside a document that cannot have it.
-    let both = known(a) && known(b);
+    let records = known(a) && known(b);
+    let (of_a, of_b) = (facts(a, records), facts(b, records));
     let things: BTreeSet<&(DifferenceKind, String)> = of_a.keys().chain(of_b.keys()).collect();
+    let none = BTreeMap::new();
     for thing in things {
-        let none = BTreeMap::new();
-        let (hosts_a, hosts_b) = (of_a.get(thing), of_b.get(thing));
-        if !both && (hosts_a.is_none() || hosts_b.is_none()) {
-            continue;
-        }
-        let (hosts_a, hosts_b) = (hosts_a.unwrap_or(&none), hosts_b.unwrap_or(&none));
-        note(thing, hosts_a, hosts_b, &mut comparison.differences);
+        let (a, b) = (of_a.get(thing).unwrap_or(&none), of_b.get(thing).unwrap_or(&none));
+        note(thing, a, b, &mut comparison.differences);
     }
 }
 
@@ -112,7 +107,8 @@ fn note(
     differences.extend(told);
 }
 
-fn facts(subject: &Subject) -> Facts {
+/// Of the hosts by their records, or by what the documents of the runs say.
+fn facts(subject: &Subject, records: bool) -> Facts {
     let mut facts = Facts::new();
     let mut add = |kind, what: &str, host: &str, value: String| {
         let of_hosts = facts.entry((kind, what.to_owned())).or_default();
@@ -120,8 +116,14 @@ fn facts(subject: &Subject) -> Facts {
     };
     for run in subject.measured.points.iter().flat_map(|point| &point.runs) {
         of_run(run, &mut add);
+        for host in run.hosts.iter().filter(|_| !records) {
+            add(Kernel, "release", &host.name, host.facts.kernel.clone());
+            add(Cpu, "model", &host.name, host.facts.cpu_model.clone());
+            add(Cpu, "threads", &host.name, host.facts.machine_cpus.to_string());
+            add(Memory, "total_bytes", &host.name, host.facts.memory_bytes.to_string());
+        }
     }
-    for (name, host) in subject.hosts.iter().flatten() {
+    for (name, host) in subject.hosts.iter().flatten().filter(|_| records) {
         of_host(name, host, &mut add);
     }
     facts
@@ -146,11 +148,6 @@ fn of_run(run: &Run, add: Add<'_>) {
         let cpus = host.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         add(DifferenceKind::Run, "CPUs of the host", &host.name, cpus);
         add(DifferenceKind::Run, "workers", &host.name, host.workers.to_string());
-        let facts = &host.facts;
-        add(Kernel, "release", &host.name, facts.kernel.clone());
-        add(Cpu, "model", &host.name, facts.cpu_model.clone());
-        add(Cpu, "threads", &host.name, facts.machine_cpus.to_string());
-        add(Memory, "total_bytes", &host.name, facts.memory_bytes.to_string());
     }
 }
 
@@ -180,13 +177,7 @@ fn of_host(host: &str, environment: &Environment, add: Add<'_>) {
             Some(_) => &name[prefix.len()..],
             None => name.rsplit('.').next().unwrap_or(name),
         };
-        let already = matches!(
-            (*kind, short),
-            (Kernel, "release") | (Cpu, "model" | "threads") | (Memory, "total_bytes")
-        );
-        if !already {
-            add(*kind, short, host, value);
-        }
+        add(*kind, short, host, value);
     });
 }
 
@@ -210,6 +201,10 @@ fn leaves(value: &Value, path: &str, found: &mut dyn FnMut(&str, String)) {
         Value::String(text) => found(path, text.clone()),
         Value::Bool(on) => found(path, if *on { "on" } else { "off" }.to_owned()),
         Value::Array(list) if list.is_empty() => found(path, "none".to_owned()),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            found(path, texts.join(", "));
+        }
         other => found(path, other.to_string()),
     }
 }

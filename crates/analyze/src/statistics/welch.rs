@@ -46,9 +46,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
-    let logarithm = a * x.ln() + b * (-x).ln_1p() + libm::lgamma(a + b)
-        - libm::lgamma(a)
-        - libm::lgamma(b);
+    let logarithm =
+        a * x.ln() + b * (-x).ln_1p() + libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b);
     (logarithm.exp() / (a * fraction(x, a, b))).clamp(0.0, 1.0)
 }
 
