@@ -7,6 +7,7 @@
 
 pub mod compare;
 mod conservation;
+pub mod cost_model;
 mod cpu;
 mod crypto;
 pub mod doctor;

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod comparison;
+pub mod cost;
 pub mod doctor;
 pub mod environment;
 pub mod event;

@@ -11,7 +11,7 @@
 //! In `layers.NAME.share` and `functions.NAME.inclusive` a name of the profile of functions stands in
 //! the middle.
 
-mod host;
+pub(crate) mod host;
 mod run;
 #[cfg(test)]
 mod tests;
