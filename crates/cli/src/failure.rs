@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use wirecost_model::status::Status;
+use wirecost_model::study::Point;
 
 /// One failure: what it is, what to do about it, and how the program exits.
 #[derive(Debug)]
@@ -25,6 +26,12 @@ impl Failure {
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// The same, of one point of a study.
+    pub(crate) fn at(mut self, point: &Point) -> Self {
+        self.message = format!("at {point}: {}", self.message);
         self
     }
 

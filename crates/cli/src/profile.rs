@@ -44,24 +44,7 @@ pub(crate) fn load(
     variables: &[(String, String)],
     hosts: &mut dyn FnMut(usize) -> Option<String>,
 ) -> Result<Loaded, Failure> {
-    let builtin = match name.strip_prefix('@') {
-        Some(short) => Some(find_builtin(short)?),
-        None => None,
-    };
-    let source = match builtin {
-        Some(builtin) => builtin.source.to_owned(),
-        None => {
-            let bytes = std::fs::read(Path::new(name)).map_err(|error| {
-                let failure = Failure::usage(format!("cannot read the profile {name}: {error}"));
-                if builtins::find(name).is_some() {
-                    failure.help(format!("the built-in profile is called @{name}"))
-                } else {
-                    failure.help("name a file, or a built-in profile of `wirecost list`")
-                }
-            })?;
-            String::from_utf8_lossy(&bytes).into_owned()
-        }
-    };
+    let (builtin, source) = read(name)?;
     check_names(builtin, variables)?;
     let given: BTreeMap<&str, &str> =
         variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -125,6 +108,38 @@ pub(crate) fn load(
     }
 }
 
+/// The text of a profile, and the built-in that it is.
+fn read(name: &str) -> Result<(Option<&'static Builtin>, String), Failure> {
+    if let Some(short) = name.strip_prefix('@') {
+        let builtin = find_builtin(short)?;
+        return Ok((Some(builtin), builtin.source.to_owned()));
+    }
+    let bytes = std::fs::read(Path::new(name)).map_err(|error| {
+        let failure = Failure::usage(format!("cannot read the profile {name}: {error}"));
+        if builtins::find(name).is_some() {
+            failure.help(format!("the built-in profile is called @{name}"))
+        } else {
+            failure.help("name a file, or a built-in profile of `wirecost list`")
+        }
+    })?;
+    Ok((None, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Names of the variables that a profile has.
+pub(crate) fn variables(name: &str) -> Result<Vec<String>, Failure> {
+    let (builtin, source) = read(name)?;
+    let mut names: Vec<String> = match builtin {
+        Some(builtin) => builtin.variables.iter().map(|v| v.name.to_owned()).collect(),
+        None => {
+            let used = Language::of(name, &source).variables(&source);
+            used.into_iter().map(|used| used.name).collect()
+        }
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
 /// The built-in of this name, or why not.
 pub(crate) fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
     builtins::find(short).ok_or_else(|| {
@@ -137,7 +152,7 @@ pub(crate) fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
     })
 }
 
-fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::damerau_levenshtein(word, name), name))
         .filter(|(distance, name)| *distance <= name.len().div_ceil(3))

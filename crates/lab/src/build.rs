@@ -9,6 +9,7 @@ use wirecost_linux::{rps, sysctl};
 
 use crate::addresses::{IPV4_PREFIX, IPV6_PREFIX};
 use crate::host::DEVICE;
+use crate::rate;
 use crate::state::State;
 use crate::{LabError, LabHost};
 
@@ -88,7 +89,11 @@ pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
         .collect::<Result<Vec<_>, _>>()?;
     match &state.switch {
         Some(switch) => {
-            join_by_switch(&Made::new(switch, offered(SWITCH_SETTINGS))?, state, &made)?
+            let switch = Made::new(switch, offered(SWITCH_SETTINGS))?;
+            join_by_switch(&switch, state, &made)?;
+            if let Some(rate) = state.rate_bits_per_second {
+                limit(&switch, state, &made, rate)?;
+            }
         }
         None => join_by_wire(&made)?,
     }
@@ -171,6 +176,16 @@ fn join_by_switch(switch: &Made, state: &State, made: &[Made]) -> Result<(), Lab
         switch.links.add_veth(&host.name, DEVICE, &made.namespace)?;
         switch.links.attach(&host.name, BRIDGE)?;
         switch.links.up(&host.name)?;
+    }
+    Ok(())
+}
+
+/// Gives every link a rate, each way: what is sent to a host leaves the switch no faster. A host's own
+/// device has no limit, as it would hold its sender back (TSQ) where a link drops.
+fn limit(switch: &Made, state: &State, made: &[Made], rate: u64) -> Result<(), LabError> {
+    for (host, made) in state.hosts.iter().zip(made) {
+        switch.links.limit_rate(&host.name, rate::limit(rate))?;
+        made.links.announce_rate(DEVICE, rate)?;
     }
     Ok(())
 }

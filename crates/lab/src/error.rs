@@ -5,9 +5,11 @@ use std::io;
 use wirecost_linux::link::LinkError;
 use wirecost_linux::netns::NetNsError;
 use wirecost_linux::privilege::Capability;
+use wirecost_linux::rate_limit::LIMIT_RATE;
 use wirecost_linux::rps::RpsError;
 
 use crate::addresses::MAX_HOSTS;
+use crate::rate;
 
 /// Why a lab could not be made, used or removed.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,8 @@ pub enum LabError {
     NotPermitted { missing: Vec<Capability> },
     #[error("a lab has 2 to {MAX_HOSTS} hosts, not {asked}")]
     HostCount { asked: usize },
+    #[error("{asked} bit/s is no rate for a link: the least is {} bit/s", rate::LEAST)]
+    Rate { asked: u64 },
     #[error("`{name}` cannot name a lab: a name is 1 to 64 letters, digits and `-`")]
     BadName { name: String },
     #[error("a lab named `{name}` is there already")]
@@ -74,6 +78,15 @@ impl LabError {
                  which some containers forbid"
                     .to_owned(),
             ),
+            Self::Link(LinkError::Netlink { act: LIMIT_RATE, source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Some(
+                    "links of a set rate need the sch_tbf module of the kernel: modprobe sch_tbf, or \
+                     make the lab without a rate"
+                        .to_owned(),
+                )
+            }
             Self::Link(LinkError::Netlink { source, .. })
                 if source.kind() == io::ErrorKind::Unsupported =>
             {

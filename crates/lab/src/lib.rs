@@ -1,5 +1,5 @@
 //! Test hosts on one machine: each is a network namespace with a device of its own, joined by a
-//! wire (two hosts) or a switch (more). A run's own lab goes when the run does; one made to stay is
+//! wire (two hosts) or a switch (more, or links of a set rate). A run's own lab goes when the run does; one made to stay is
 //! kept by name until it is taken down.
 //!
 //! ```no_run
@@ -16,6 +16,7 @@ mod build;
 mod error;
 mod host;
 mod placement;
+mod rate;
 mod state;
 mod status;
 #[cfg(test)]
@@ -44,19 +45,29 @@ pub struct LabSpec {
     pub name: String,
     pub hosts: usize,
     pub lifetime: Lifetime,
+    /// Of each host's link, each way; as fast as the CPU can without.
+    pub rate_bits_per_second: Option<u64>,
 }
 
 impl LabSpec {
     /// A lab that goes when its [`Lab`] is dropped.
     #[must_use]
     pub fn for_this_run(hosts: usize) -> Self {
-        Self { name: run_name(), hosts, lifetime: Lifetime::Run }
+        Self { name: run_name(), hosts, lifetime: Lifetime::Run, rate_bits_per_second: None }
     }
 
     /// A lab that stays until [`down`] is called with its name.
     #[must_use]
     pub fn to_stay(name: impl Into<String>, hosts: usize) -> Self {
-        Self { name: name.into(), hosts, lifetime: Lifetime::UntilDown }
+        let lifetime = Lifetime::UntilDown;
+        Self { name: name.into(), hosts, lifetime, rate_bits_per_second: None }
+    }
+
+    /// The same with links of this rate. They meet in a switch, also those of two hosts, that keeps
+    /// what 50 ms can carry and drops what comes beyond it.
+    #[must_use]
+    pub fn with_rate(self, bits_per_second: u64) -> Self {
+        Self { rate_bits_per_second: Some(bits_per_second), ..self }
     }
 }
 
@@ -83,6 +94,9 @@ impl Lab {
         }
         if !is_name(&spec.name) {
             return Err(LabError::BadName { name: spec.name.clone() });
+        }
+        if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::LEAST) {
+            return Err(LabError::Rate { asked: rate });
         }
         may_make_labs()?;
         let directory = Directory::lock()?;
@@ -123,6 +137,12 @@ impl Lab {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.name
+    }
+
+    /// Rate of each host's link; `None` where nothing limits it.
+    #[must_use]
+    pub fn rate_bits_per_second(&self) -> Option<u64> {
+        self.state.rate_bits_per_second
     }
 
     #[must_use]

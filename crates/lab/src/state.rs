@@ -39,8 +39,10 @@ pub(crate) struct State {
     pub(crate) lifetime: Lifetime,
     pub(crate) creator: ProcessId,
     pub(crate) hosts: Vec<LabHost>,
-    /// Namespace of the switch of a lab with more than two hosts.
+    /// Namespace of the switch of a lab with more than two hosts, or with a rate.
     pub(crate) switch: Option<String>,
+    /// Of each host's link.
+    pub(crate) rate_bits_per_second: Option<u64>,
 }
 
 impl State {
@@ -65,13 +67,15 @@ impl State {
                 }
             })
             .collect();
+        let switched = spec.hosts > 2 || spec.rate_bits_per_second.is_some();
         Ok(Self {
             schema: SCHEMA.to_owned(),
             name: spec.name.clone(),
             lifetime: spec.lifetime,
             creator,
             hosts,
-            switch: (spec.hosts > 2).then(|| build::namespace_of(&spec.name, build::SWITCH)),
+            switch: switched.then(|| build::namespace_of(&spec.name, build::SWITCH)),
+            rate_bits_per_second: spec.rate_bits_per_second,
         })
     }
 

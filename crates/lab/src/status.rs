@@ -26,6 +26,8 @@ pub struct LabStatus {
     pub stale: bool,
     /// All its namespaces are there.
     pub whole: bool,
+    /// Rate of each host's link; `None` where nothing limits it.
+    pub rate_bits_per_second: Option<u64>,
     pub hosts: Vec<HostStatus>,
 }
 
@@ -69,6 +71,7 @@ pub fn status() -> Result<Status, LabError> {
             pid: state.creator.pid,
             stale: state.is_stale(),
             whole: state.missing_from(&present).is_none(),
+            rate_bits_per_second: state.rate_bits_per_second,
             name: state.name,
             hosts: state
                 .hosts

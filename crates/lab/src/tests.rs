@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use wirecost_linux::link::Links;
 use wirecost_linux::netns::{self, NetNs};
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::thread::allowed_cpus;
-use wirecost_linux::{rps, sysctl};
+use wirecost_linux::{facts, rps, sysctl};
 
 use crate::{DEFAULT_NAME, Lab, LabError, LabHost, LabSpec, Lifetime, down, remove_stale, status};
 
@@ -99,6 +100,35 @@ fn four_hosts_talk_over_a_switch() {
     let name = lab.name().to_owned();
     drop(lab);
     assert!(is_gone(&name));
+}
+
+#[test]
+fn links_of_a_rate_are_limited_in_the_switch() {
+    if skip_without_namespaces("lab::links_of_a_rate_are_limited_in_the_switch") {
+        return;
+    }
+    let lab = Lab::up(&LabSpec::for_this_run(2).with_rate(100_000_000)).unwrap();
+    let [first, second] = lab.hosts() else { panic!("{:?}", lab.hosts()) };
+    exchange(first, second);
+    let name = lab.name().to_owned();
+    let switch = NetNs::open(&format!("wirecost-{name}-switch")).unwrap();
+    let links = Links::of(&switch).unwrap();
+    for host in lab.hosts() {
+        let limit = links.rate_limit(&host.name).unwrap().unwrap();
+        assert_eq!((limit.bits_per_second, limit.queue_bytes), (100_000_000, 625_000));
+        // A host is told of the rate, and is not itself limited.
+        let facts = in_host(host, || facts::read().unwrap());
+        assert_eq!(facts.link_bits_per_second, Some(100_000_000));
+        let own = Links::of(&host.open().unwrap()).unwrap();
+        assert_eq!(own.rate_limit(&host.device).unwrap(), None);
+    }
+    let status = status().unwrap();
+    let this = status.labs.iter().find(|one| one.name == name).unwrap();
+    assert_eq!(this.rate_bits_per_second, Some(100_000_000));
+    lab.close().unwrap();
+    assert!(is_gone(&name));
+    let refused = Lab::up(&LabSpec::for_this_run(2).with_rate(1)).unwrap_err();
+    assert!(matches!(refused, LabError::Rate { asked: 1 }), "{refused}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use wirecost_model::host::HostFacts;
 
 use crate::cpu_list::parse_list;
+use crate::environment::devices;
 use crate::environment::files::{field, kibibytes};
 use crate::thread::allowed_cpus;
 
@@ -34,6 +35,7 @@ pub fn read() -> Result<HostFacts, FactsError> {
         memory_bytes: memory.ok_or(FactsError::Malformed { path: "/proc/meminfo" })?,
         // No limit is the largest one.
         descriptor_limit: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+        link_bits_per_second: devices::link_rate(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
@@ -56,6 +58,29 @@ fn text(path: &'static str) -> Result<String, FactsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Links;
+    use crate::netns::{NetNs, NetNsGuard};
+    use crate::privilege::skip_without_namespaces;
+
+    #[test]
+    fn the_rate_of_a_link_is_known_where_it_is_announced() {
+        if skip_without_namespaces("facts::the_rate_of_a_link_is_known_where_it_is_announced") {
+            return;
+        }
+        let name = format!("wirecost-test-{}-facts", std::process::id());
+        let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
+        let namespace = NetNs::open(&name).unwrap();
+        let rate = || namespace.run(|| read().unwrap().link_bits_per_second).unwrap();
+        let links = Links::of(&namespace).unwrap();
+        links.add_veth("one", "two", &namespace).unwrap();
+        links.up("one").unwrap();
+        links.up("two").unwrap();
+        assert_eq!(rate(), None);
+        links.announce_rate("one", 1_000_000_000).unwrap();
+        assert_eq!(rate(), Some(1_000_000_000));
+        links.announce_rate("two", 2_000_000_000).unwrap();
+        assert_eq!(rate(), None, "there are two");
+    }
 
     #[test]
     fn this_host() {

@@ -24,6 +24,7 @@ pub mod privilege;
 pub mod proc_stat;
 pub mod process;
 pub mod process_time;
+pub mod rate_limit;
 mod raw_option;
 pub mod rps;
 pub mod sctp;

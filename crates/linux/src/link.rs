@@ -36,6 +36,8 @@ pub struct Link {
     pub tx_queue_len: Option<u32>,
     /// Kind of its root queueing discipline.
     pub qdisc: Option<String>,
+    /// What its administrator says of it (`ip link set ... alias`).
+    pub alias: Option<String>,
     /// Packets that the device dropped as it had no place for them.
     pub rx_missed: Option<u64>,
     /// Switched on by the administrator.
@@ -168,6 +170,17 @@ impl Links {
         self.finish("give an address to", device, request.execute())
     }
 
+    /// Gives a device a text that says what it is for, which every tool shows beside its name.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn set_alias(&self, device: &str, alias: &str) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(self.get(device)?.index)
+            .append_extra_attribute(LinkAttribute::IfAlias(alias.to_owned()))
+            .build();
+        self.finish("name", device, self.handle.link().set(message).execute())
+    }
+
     /// Switches a device on.
     ///
     /// # Errors
@@ -203,7 +216,11 @@ impl Links {
         Ok(())
     }
 
-    fn finish<T>(
+    pub(crate) fn handle(&self) -> rtnetlink::Handle {
+        self.handle.clone()
+    }
+
+    pub(crate) fn finish<T>(
         &self,
         act: &'static str,
         device: &str,
@@ -230,6 +247,7 @@ impl Link {
             mtu: None,
             tx_queue_len: None,
             qdisc: None,
+            alias: None,
             rx_missed: None,
             up,
             running: false,
@@ -240,6 +258,7 @@ impl Link {
                 LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
                 LinkAttribute::TxQueueLen(length) => link.tx_queue_len = Some(*length),
                 LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind.clone()),
+                LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
                 LinkAttribute::Stats64(stats) => link.rx_missed = Some(stats.rx_missed_errors),
                 LinkAttribute::OperState(State::Up) => link.running = up,
                 LinkAttribute::OperState(State::Unknown) => link.running = up,

@@ -157,6 +157,7 @@ pub struct Device {
     pub kind: Option<String>,
     pub up: bool,
     pub mtu: Option<u32>,
+    /// `None` also of a pair (veth), unless whoever made it noted the rate of the way.
     pub speed_bits_per_second: Option<u64>,
     pub tx_queue_len: Option<u32>,
     /// Kind of the root queueing discipline.

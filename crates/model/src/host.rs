@@ -19,6 +19,9 @@ pub struct HostFacts {
     pub memory_bytes: u64,
     /// Hard limit of descriptors of one process.
     pub descriptor_limit: u64,
+    /// Rate of the one link that leads out, each way; null where there are several, or none that says
+    /// its rate.
+    pub link_bits_per_second: Option<u64>,
     /// Version of wirecost on that host.
     pub version: String,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
-use crate::program::Program;
+use crate::program::{Program, Side};
 
 /// How a worker waits for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -36,6 +36,54 @@ impl EngineKind {
     /// Whether a worker of it runs many strands.
     pub fn shares_threads(self) -> bool {
         self != EngineKind::Threads
+    }
+}
+
+/// How many workers hosts have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Workers {
+    /// Of each host that is not named; none leaves it to the host.
+    each: Option<u32>,
+    of: Vec<(String, u32)>,
+}
+
+/// The most workers of a host.
+const WORKERS: u32 = 4096;
+
+impl Workers {
+    /// Of the host of this name on this side. Its name counts for more than `master` or `peer`.
+    #[must_use]
+    pub fn of(&self, host: &str, side: Side) -> Option<u32> {
+        let named = |name: &str| self.of.iter().find(|(of, _)| of == name).map(|(_, n)| *n);
+        named(host).or_else(|| named(side.name())).or(self.each)
+    }
+
+    /// Hosts that are named, `master` and `peer` among them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.of.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+impl std::str::FromStr for Workers {
+    type Err = String;
+
+    /// `4`, or `master=4,peer=1`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = |text: &str| {
+            let count = text.trim().parse().ok().filter(|count| (1..=WORKERS).contains(count));
+            count.ok_or_else(|| format!("a host has 1 to {WORKERS} workers, and not {text:?}"))
+        };
+        let mut workers = Self::default();
+        for part in text.split(',') {
+            match part.split_once('=') {
+                None if workers.each.is_none() => workers.each = Some(count(part)?),
+                Some((name, number)) if workers.names().all(|known| known != name.trim()) => {
+                    workers.of.push((name.trim().to_owned(), count(number)?));
+                }
+                _ => return Err(format!("{part:?} is there twice")),
+            }
+        }
+        Ok(workers)
     }
 }
 
@@ -134,4 +182,25 @@ pub struct FileSizes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Endpoints {
     pub hosts: Vec<Prepared>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_of_each_host_or_of_those_that_are_named() {
+        let of = |text: &str, host, side| text.parse::<Workers>().unwrap().of(host, side);
+        assert_eq!(of("4", "h1", Side::Master), Some(4));
+        assert_eq!(of("master=4,peer=1", "h1", Side::Master), Some(4));
+        assert_eq!(of("master=4, peer=1", "h2", Side::Peer), Some(1));
+        assert_eq!(of("master=4", "h2", Side::Peer), None);
+        assert_eq!(of("2,peer=3,h3=5", "h3", Side::Peer), Some(5));
+        assert_eq!(of("2,peer=3,h3=5", "h2", Side::Peer), Some(3));
+        assert_eq!(of("2,peer=3,h3=5", "h1", Side::Master), Some(2));
+        assert_eq!(Workers::default().of("h1", Side::Master), None);
+        for bad in ["", "0", "x", "4097", "1,2", "h1=1,h1=2", "h1="] {
+            assert!(bad.parse::<Workers>().is_err(), "{bad}");
+        }
+    }
 }

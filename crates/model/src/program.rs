@@ -27,12 +27,19 @@ pub enum Side {
     Peer,
 }
 
-impl std::fmt::Display for Side {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Side {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Side::Master => "master",
             Side::Peer => "peer",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

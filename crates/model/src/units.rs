@@ -35,9 +35,38 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// A rate as tc(8) writes it, in bits a second: `1gbit`, `2.5gbit`, `100mbit`. `None` for what is none,
+/// and for less than one bit.
+#[must_use]
+pub fn parse_bit_rate(text: &str) -> Option<u64> {
+    const UNITS: [(&str, f64); 5] =
+        [("tbit", 1e12), ("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    let text = text.trim().to_ascii_lowercase();
+    let (digits, one) =
+        UNITS.into_iter().find_map(|(unit, one)| Some((text.strip_suffix(unit)?, one)))?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let rate = (digits.parse::<f64>().ok()? * one).round();
+    (1.0..=1e15).contains(&rate).then_some(rate as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_read_as_tc_writes_them() {
+        assert_eq!(parse_bit_rate("1gbit"), Some(1_000_000_000));
+        assert_eq!(parse_bit_rate("2.5Gbit"), Some(2_500_000_000));
+        assert_eq!(parse_bit_rate("100mbit"), Some(100_000_000));
+        assert_eq!(parse_bit_rate("8bit"), Some(8));
+        for none in
+            ["", "1", "1g", "gbit", "-1gbit", "1e3bit", "0gbit", "infbit", "10gbps", "9e9tbit"]
+        {
+            assert_eq!(parse_bit_rate(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn binary_is_exact_or_plain() {

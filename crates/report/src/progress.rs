@@ -52,6 +52,15 @@ pub struct Progress<W: Write> {
     /// Whether a live line is on the screen.
     dirty: bool,
     broken: bool,
+    /// What stands about the line of a run that is one of many.
+    labels: Option<Labels>,
+}
+
+/// What is said of a run that is one of many, before and after how it does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Labels {
+    pub before: String,
+    pub after: String,
 }
 
 #[derive(Debug)]
@@ -108,13 +117,19 @@ impl Phase {
         }
     }
 
-    fn line(&self, phases: u32, elapsed: Nanos) -> String {
+    /// How one of many runs does, in few words.
+    fn short_line(&self, labels: &Labels, elapsed: Nanos) -> String {
         let sum = |of: fn(&Pace) -> f64| self.hosts.values().map(of).sum::<f64>();
+        let bytes = sum(|pace| pace.tx_per_second + pace.rx_per_second);
         let masters = self.hosts.values().filter(|pace| pace.master);
-        let transactions: f64 = masters.clone().map(|m| m.transactions_per_second).sum();
-        let failed: u64 = masters.map(|m| m.failed).sum();
-        let mut line = format!("phase {}/{phases}  ", self.number + 1);
-        line += &match self.until {
+        let transactions: f64 = masters.map(|pace| pace.transactions_per_second).sum();
+        let pace = if bytes > 0.0 { bit_rate(bytes * 8.0) } else { rate(transactions) };
+        let time = self.time(elapsed);
+        format!("{}  {time}  {pace}  {}", labels.before, labels.after)
+    }
+
+    fn time(&self, elapsed: Nanos) -> String {
+        match self.until {
             Until::Duration(window) => format!(
                 "{:.1}/{:.1} s{}",
                 clock::seconds(elapsed),
@@ -122,7 +137,16 @@ impl Phase {
                 if elapsed < self.ramp { " (ramp)" } else { "" }
             ),
             Until::Iterations(_) => format!("{:.1} s", clock::seconds(elapsed)),
-        };
+        }
+    }
+
+    fn line(&self, phases: u32, elapsed: Nanos) -> String {
+        let sum = |of: fn(&Pace) -> f64| self.hosts.values().map(of).sum::<f64>();
+        let masters = self.hosts.values().filter(|pace| pace.master);
+        let transactions: f64 = masters.clone().map(|m| m.transactions_per_second).sum();
+        let failed: u64 = masters.map(|m| m.failed).sum();
+        let mut line = format!("phase {}/{phases}  ", self.number + 1);
+        line += &self.time(elapsed);
         line += &format!(
             "  tx {}  rx {}  transactions {}",
             bit_rate(sum(|pace| pace.tx_per_second) * 8.0),
@@ -146,7 +170,24 @@ impl<W: Write> Progress<W> {
             written_unix_ms: None,
             dirty: false,
             broken: false,
+            labels: None,
         }
+    }
+
+    /// Says of the run that it is one of many.
+    pub fn label(&mut self, labels: Labels) {
+        self.labels = Some(labels);
+    }
+
+    /// Writes a line that stays, above the live one.
+    pub fn stay(&mut self, line: &str) {
+        self.clear();
+        self.attempt(|out| writeln!(out, "{line}"));
+    }
+
+    /// How it is written.
+    pub fn style(&self) -> Style {
+        self.style
     }
 
     /// Takes the live line off the screen, so that what follows begins on an empty one.
@@ -165,8 +206,13 @@ impl<W: Write> Progress<W> {
 
     fn show(&mut self, elapsed: Nanos, unix_ms: f64) {
         let Some(phase) = &self.under_way else { return };
-        let line = phase.line(self.phases.max(phase.number + 1), elapsed);
+        let line = match &self.labels {
+            Some(labels) => phase.short_line(labels, elapsed),
+            None => phase.line(self.phases.max(phase.number + 1), elapsed),
+        };
         match self.style {
+            // Of many runs each has a line of its own when it is done.
+            Style::Plain if self.labels.is_some() => {}
             Style::Live { width } => {
                 // A full line would wrap, and the next rewrite would leave it behind.
                 let line: String = line.chars().take(width.saturating_sub(1)).collect();
@@ -299,6 +345,24 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() < 60));
         assert!(!output.contains('\n'));
         assert!(shown(Style::Live { width: 100 }).contains("  1 failed"));
+    }
+
+    #[test]
+    fn one_of_many_runs_has_a_short_line_between_its_labels() {
+        let mut out = Vec::new();
+        let mut progress = Progress::new(&mut out, Style::Live { width: 80 });
+        let before = "3/12 connections=8".to_owned();
+        progress.label(Labels { before, after: "1m left".to_owned() });
+        let until = Until::Duration(Duration::from_secs(2));
+        let (phase, headline, unix_ms) = (0, true, 0.0);
+        progress.event(&Event::PhaseStarted { phase, until, ramp: 0, headline, unix_ms });
+        let hosts = vec![host(1, Side::Peer, SECOND, 1000)];
+        progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts });
+        progress.stay("done");
+        drop(progress);
+        let text = String::from_utf8(out).unwrap();
+        let line = "3/12 connections=8  1.0/2.0 s  8.00 Gb/s  1m left";
+        assert_eq!(text, format!("{REWRITE}{line}{REWRITE}done\n"));
     }
 
     #[test]

@@ -190,6 +190,11 @@ impl Definition {
         self
     }
 
+    /// Sets something at every point.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.set.insert(name.to_owned(), Scalar(value.to_owned()));
+    }
+
     /// Gives an axis these values; a new one comes last.
     ///
     /// # Errors

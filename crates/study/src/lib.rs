@@ -23,3 +23,12 @@ pub use expect::{Expectation, Verdict};
 pub use matrix::{Matrix, Skipped};
 pub use order::Task;
 pub use runner::{Bench, Ended, Event, Listener, Refusal, Summary, run};
+
+/// That what a study says of repeats and expectations can be meant.
+///
+/// # Errors
+/// What cannot.
+pub fn check(study: &Definition) -> Result<(), StudyError> {
+    stop::StopRule::of(&study.repeat)?;
+    Expectation::all(study).map(|_| ())
+}

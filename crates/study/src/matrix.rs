@@ -182,3 +182,95 @@ fn check_condition(at: &Condition, names: &BTreeSet<String>) -> Result<(), Study
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(text: &str) -> Result<Matrix, StudyError> {
+        Matrix::of(&Definition::parse(&format!("profile = \"@stream\"\n{text}")).unwrap())
+    }
+
+    fn labels(text: &str) -> Vec<String> {
+        matrix(text).unwrap().points.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_combination_is_a_point_and_the_last_axis_varies_fastest() {
+        let text = "[axes]\nsize = [\"64k\", 1]\nconnections = [1, 2]";
+        assert_eq!(
+            labels(text),
+            [
+                "size=64k connections=1",
+                "size=64k connections=2",
+                "size=1 connections=1",
+                "size=1 connections=2"
+            ]
+        );
+        assert_eq!(labels(""), ["all"]);
+    }
+
+    #[test]
+    fn a_table_sets_several_things_that_do_not_multiply() {
+        let text = r#"
+            set = { engine = "threads", workers = 3 }
+            [axes]
+            way = [{ label = "a", engine = "epoll" }, { profile = "@rr", size = "1k" }]
+        "#;
+        let matrix = matrix(text).unwrap();
+        assert_eq!(labels(text), ["way=a", "way=@rr/1k"]);
+        let get = |point: usize, name| matrix.points[point].get(name);
+        assert_eq!((get(0, "engine"), get(0, "profile")), (Some("epoll"), Some("@stream")));
+        assert_eq!((get(1, "engine"), get(1, "profile")), (Some("threads"), Some("@rr")));
+        assert_eq!((get(1, "workers"), get(1, "label")), (Some("3"), None));
+    }
+
+    #[test]
+    fn rules_hold_where_they_say_and_later_ones_beat_earlier_ones() {
+        let text = r#"
+            axes = { connections = [1, 100, 400] }
+            when = [
+              { at = {}, set = { "option.wndsz" = "256k" } },
+              { at = { connections = "> 100" }, set = { "option.wndsz" = "32k" } },
+              { at = { "option.wndsz" = "32k" }, set = { workers = 1 } },
+            ]
+            skip = [{ at = { connections = 1 }, why = "too few" }]
+        "#;
+        let matrix = matrix(text).unwrap();
+        let settings: Vec<_> = matrix
+            .points
+            .iter()
+            .map(|point| (point.get("option.wndsz").unwrap(), point.get("workers")))
+            .collect();
+        assert_eq!(settings, [("256k", None), ("32k", Some("1"))]);
+        assert_eq!(matrix.skipped[0].point.to_string(), "connections=1");
+        assert_eq!(matrix.skipped[0].why, "too few");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (text, wanted) in [
+            ("axes = { size = [] }", "axis size has no values"),
+            ("axes = { size = [1, \"1\"] }", "the value 1 twice"),
+            ("axes = { a = [{ b = 1 }], b = [2] }", "sets b, which is an axis"),
+            ("axes = { size = [1] }\nskip = [{ at = { sise = 1 } }]", "no axis sets sise"),
+            ("axes = { size = [1] }\nskip = [{ at = { size = \"> x\" } }]", "no number"),
+            ("axes = { size = [1] }\nskip = [{ at = { size = 1 } }]", "leaves out every point"),
+            (
+                "axes = { size = [1, 2] }\nskip = [{ at = { size = \"> 2\" }, why = \"w\" }]",
+                "skip[0] holds at no point (w)",
+            ),
+            (
+                "axes = { size = [1] }\nwhen = [{ at = { size = 2 }, set = { a = 1 } }]",
+                "when[0] holds at no point",
+            ),
+        ] {
+            let error = matrix(text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+        let near = matrix("axes = { size = [1] }\nskip = [{ at = { sise = 1 } }]").unwrap_err();
+        assert_eq!(near.help().as_deref(), Some("did you mean size?"));
+        let none = Matrix::of(&Definition::default()).unwrap_err();
+        assert_eq!(none, StudyError::NoProfile);
+    }
+}

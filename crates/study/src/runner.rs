@@ -67,6 +67,12 @@ pub trait Listener {
     fn event(&mut self, event: &Event<'_>);
 }
 
+impl<F: FnMut(&Event<'_>)> Listener for F {
+    fn event(&mut self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
 impl Listener for () {
     fn event(&mut self, _: &Event<'_>) {}
 }
@@ -228,4 +234,140 @@ fn all_rounds(
         }
     }
     Ended::Complete
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::run::Transactions;
+    use wirecost_model::study::InStudy;
+
+    use super::*;
+
+    /// Hosts that answer what they are told, in no time but that which they say.
+    #[derive(Default)]
+    struct Fake {
+        made: Vec<(u32, u32)>,
+        kept: Vec<Run>,
+        /// Rate of a run by place and repeat.
+        rate: Option<fn(u32, u32) -> f64>,
+        /// Status of the n-th run.
+        status: Vec<(usize, Status)>,
+        refuse_at: Option<usize>,
+        stop_at: Option<usize>,
+        spent: Duration,
+    }
+
+    impl Bench for Fake {
+        fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
+            let number = self.made.len();
+            if self.refuse_at == Some(number) {
+                let message = "no room".to_owned();
+                return Err(Refusal { status: Status::Failed, message });
+            }
+            self.made.push((task.place, task.repeat));
+            self.spent += Duration::from_secs(1);
+            let mut run = Run::empty("@rr", "epoll", "0.1.0", 0);
+            let per_second = self.rate.map_or(1.0, |rate| rate(task.place, task.repeat));
+            run.transactions = Some(Transactions { count: 1, per_second });
+            let status = self.status.iter().find(|(n, _)| *n == number);
+            run.status = status.map_or(Status::Ok, |(_, status)| *status);
+            run.study = Some(InStudy {
+                study: String::new(),
+                point: task.point.clone(),
+                place: task.place,
+                repeat: task.repeat,
+                order: task.order,
+            });
+            self.kept.push(run.clone());
+            Ok(run)
+        }
+
+        fn spent(&self) -> Duration {
+            self.spent
+        }
+
+        fn stopped(&self) -> bool {
+            self.stop_at.is_some_and(|at| self.made.len() >= at)
+        }
+    }
+
+    fn go(text: &str, done: Vec<Run>, fake: &mut Fake) -> Summary {
+        let text = format!("profile = \"@rr\"\n{text}");
+        let study = Definition::parse(&text).unwrap();
+        let matrix = Matrix::of(&study).unwrap();
+        run(&study, &matrix, done, fake, &mut ()).unwrap()
+    }
+
+    const STUDY: &str = "warm_up = 2\naxes = { size = [1, 2, 3] }\nrepeat = { times = 2 }";
+
+    #[test]
+    fn all_points_are_run_as_often_as_said_after_those_to_warm_up() {
+        let mut fake = Fake::default();
+        let summary = go(STUDY, Vec::new(), &mut fake);
+        assert_eq!((summary.ended, summary.made, summary.invalid), (Ended::Complete, 8, 0));
+        assert!(fake.made[..2].iter().all(|(_, repeat)| *repeat == 0));
+        assert!(fake.made[2..5].iter().all(|(_, repeat)| *repeat == 1));
+        assert!(fake.made[5..].iter().all(|(_, repeat)| *repeat == 2));
+        let mut places: Vec<u32> = fake.made[2..5].iter().map(|(place, _)| *place).collect();
+        places.sort_unstable();
+        assert_eq!(places, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_was_broken_off_goes_on_where_it_was() {
+        let mut whole = Fake::default();
+        go(STUDY, Vec::new(), &mut whole);
+        for stop_at in 0..8 {
+            let mut first = Fake { stop_at: Some(stop_at), ..Fake::default() };
+            let summary = go(STUDY, Vec::new(), &mut first);
+            assert_eq!((summary.ended.clone(), summary.made), (Ended::Interrupted, stop_at));
+            assert_eq!(summary.status(), Status::Interrupted);
+            let mut second = Fake::default();
+            let summary = go(STUDY, first.kept.clone(), &mut second);
+            assert_eq!(summary.ended, Ended::Complete);
+            let both: Vec<_> = first.made.iter().chain(&second.made).copied().collect();
+            assert_eq!(both, whole.made);
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_lost_ends_the_study_and_a_run_that_is_not_valid_does_not() {
+        let mut fake = Fake { status: vec![(4, Status::Invalid)], ..Fake::default() };
+        let summary = go(STUDY, Vec::new(), &mut fake);
+        assert_eq!((summary.status(), summary.made, summary.invalid), (Status::Invalid, 8, 1));
+        let mut fake = Fake { status: vec![(4, Status::Peer)], ..Fake::default() };
+        let summary = go(STUDY, Vec::new(), &mut fake);
+        assert_eq!((summary.status(), summary.made), (Status::Peer, 5));
+        let mut fake = Fake { refuse_at: Some(3), ..Fake::default() };
+        let summary = go(STUDY, Vec::new(), &mut fake);
+        assert_eq!((summary.status(), summary.made), (Status::Failed, 3));
+    }
+
+    #[test]
+    fn points_that_vary_are_run_again_until_they_are_sure() {
+        let text = "axes = { size = [1, 2] }\n\
+                    repeat = { times = 2, most = 6, until = { transactions = \"10%\" } }";
+        // The first varies, and more so than any number of runs mends; the second does not.
+        let rate = |place, repeat: u32| match place {
+            1 => f64::from(100 + 50 * (repeat % 2)),
+            _ => 100.0,
+        };
+        let mut fake = Fake { rate: Some(rate), ..Fake::default() };
+        let summary = go(text, Vec::new(), &mut fake);
+        assert_eq!(summary.ended, Ended::Complete);
+        let count = |place| fake.made.iter().filter(|(p, _)| *p == place).count();
+        assert_eq!((count(1), count(2)), (6, 2));
+    }
+
+    #[test]
+    fn a_budget_ends_further_runs_but_not_those_that_are_asked_for() {
+        let text = "axes = { size = [1, 2] }\n\
+                    repeat = { times = 3, until = { transactions = \"1%\" }, budget = \"8s\" }";
+        let rate = |_, repeat: u32| f64::from(repeat);
+        let mut fake = Fake { rate: Some(rate), ..Fake::default() };
+        let summary = go(text, Vec::new(), &mut fake);
+        assert_eq!((summary.ended, summary.made), (Ended::BudgetSpent, 8));
+        let mut slow = Fake { rate: Some(rate), spent: Duration::from_secs(60), ..Fake::default() };
+        assert_eq!(go(text, Vec::new(), &mut slow).made, 6);
+    }
 }

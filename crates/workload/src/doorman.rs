@@ -62,12 +62,34 @@ pub(crate) struct WorkerOf {
     /// By number of the group: the strands of all groups before it.
     pub(crate) before: Arc<[u32]>,
     pub(crate) workers: u32,
+    /// Each further round of strands begins one worker later: so of n * n strands between n workers
+    /// and n that turn, each worker of the one side has one with each of the other.
+    pub(crate) turns: bool,
 }
 
 impl WorkerOf {
     pub(crate) fn strand(&self, group: u32, strand: u32) -> u32 {
-        let before = self.before.get(group as usize).copied().unwrap_or(0);
-        before.wrapping_add(strand) % self.workers.max(1)
+        let (place, workers) = (self.before(group).wrapping_add(strand), self.workers.max(1));
+        let turn = if self.turns { place / workers } else { 0 };
+        (place % workers + turn % workers) % workers
+    }
+
+    /// The strands of a worker among so many of a group, ascending.
+    pub(crate) fn strands(&self, group: u32, count: u32, worker: u32) -> impl Iterator<Item = u32> {
+        let (before, workers) = (self.before(group), self.workers.max(1));
+        let turns = self.turns;
+        // One place in each round, of which the first and the last may be of other groups.
+        let places =
+            (before / workers..=before.saturating_add(count) / workers).map(move |round| {
+                let turn = if turns { round % workers } else { 0 };
+                round * workers + (worker + workers - turn) % workers
+            });
+        let strands = places.filter_map(move |place| place.checked_sub(before));
+        strands.filter(move |strand| *strand < count && worker < workers)
+    }
+
+    fn before(&self, group: u32) -> u32 {
+        self.before.get(group as usize).copied().unwrap_or(0)
     }
 }
 
@@ -444,4 +466,43 @@ pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     (&socket).take(16 << 20).read_to_end(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn workers(turns: bool) -> WorkerOf {
+        // Of three groups with 5, 0 and 11 strands.
+        WorkerOf { before: Arc::from([0, 5, 5]), workers: 4, turns }
+    }
+
+    #[test]
+    fn each_strand_is_of_the_one_worker_that_lists_it() {
+        for of in [workers(false), workers(true)] {
+            for (group, count) in [(0, 5), (1, 0), (2, 11)] {
+                let listed: Vec<(u32, u32)> = (0..6)
+                    .flat_map(|worker| of.strands(group, count, worker).map(move |s| (s, worker)))
+                    .collect();
+                let told: BTreeSet<(u32, u32)> =
+                    (0..count).map(|strand| (strand, of.strand(group, strand))).collect();
+                assert_eq!(listed.len(), count as usize);
+                assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), told);
+                assert!((0..6).all(|worker| of.strands(group, count, worker).is_sorted()));
+            }
+        }
+    }
+
+    #[test]
+    fn of_n_times_n_strands_each_worker_has_one_with_each_of_the_other_side() {
+        let side = |turns| WorkerOf { before: Arc::from([0]), workers: 4, turns };
+        let (master, peer) = (side(false), side(true));
+        let pairs = |strands: u32| -> BTreeSet<(u32, u32)> {
+            (0..strands).map(|s| (master.strand(0, s), peer.strand(0, s))).collect()
+        };
+        assert_eq!(pairs(4), (0..4).map(|worker| (worker, worker)).collect());
+        assert_eq!(pairs(16).len(), 16);
+    }
 }

@@ -3,6 +3,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use wirecost_lab::{self as lab, LabError, LabSpec};
 use wirecost_model::status::Status;
+use wirecost_model::units;
 
 use crate::Failure;
 
@@ -24,6 +25,9 @@ enum Act {
         hosts: usize,
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
+        /// Rate of each host's link each way, as `1gbit` or `100mbit`; as fast as the CPU can without.
+        #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+        rate: Option<u64>,
     },
     /// Remove a lab, and what runs that were killed left behind.
     Down {
@@ -42,9 +46,10 @@ pub(crate) fn failure(error: &LabError) -> Failure {
         cause = inner.source();
     }
     let status = match error {
-        LabError::HostCount { .. } | LabError::BadName { .. } | LabError::NameTaken { .. } => {
-            Status::Usage
-        }
+        LabError::HostCount { .. }
+        | LabError::Rate { .. }
+        | LabError::BadName { .. }
+        | LabError::NameTaken { .. } => Status::Usage,
         _ => Status::Peer,
     };
     let failure = Failure::new(status, text);
@@ -58,9 +63,12 @@ impl Lab {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let mut out = std::io::stdout().lock();
         match self.act {
-            Act::Up { hosts, name } => {
-                let lab = lab::Lab::up(&LabSpec::to_stay(name, hosts)).map_err(|e| failure(&e))?;
-                let _ = writeln!(out, "lab {} is up", lab.name());
+            Act::Up { hosts, name, rate } => {
+                let mut spec = LabSpec::to_stay(name, hosts);
+                spec.rate_bits_per_second = rate;
+                let lab = lab::Lab::up(&spec).map_err(|e| failure(&e))?;
+                let links = links(lab.rate_bits_per_second());
+                let _ = writeln!(out, "lab {} is up{links}", lab.name());
                 for host in lab.hosts() {
                     let _ = writeln!(out, "  {}", line(host));
                 }
@@ -97,7 +105,8 @@ impl Lab {
                         (false, false) => "not whole: a namespace is gone",
                         (false, true) => "up",
                     };
-                    let _ = writeln!(out, "lab {}: {state}", one.name);
+                    let links = links(one.rate_bits_per_second);
+                    let _ = writeln!(out, "lab {}: {state}{links}", one.name);
                     for host in &one.hosts {
                         let link = match &host.link {
                             Some(link) if link.running => "link up",
@@ -115,6 +124,19 @@ impl Lab {
         }
         Ok(Status::Ok)
     }
+}
+
+/// A rate as a person writes it.
+pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
+    units::parse_bit_rate(text)
+        .ok_or_else(|| "write it as a number and bit, kbit, mbit or gbit, as in 1gbit".to_owned())
+}
+
+/// What links have a rate of, where they have one.
+fn links(rate: Option<u64>) -> String {
+    rate.map_or_else(String::new, |rate| {
+        format!(", each link {}", units::decimal(rate as f64, "b/s"))
+    })
 }
 
 fn line(host: &lab::LabHost) -> String {

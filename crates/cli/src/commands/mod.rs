@@ -8,6 +8,7 @@ mod lab;
 mod list;
 mod observe;
 pub(crate) mod run;
+mod study;
 
 use std::ffi::OsString;
 
@@ -19,6 +20,7 @@ use crate::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Run>),
+    Study(study::Study),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
     Flame(flame::Flame),
@@ -32,6 +34,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         match self {
             Command::Run(command) => command.run(),
+            Command::Study(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
             Command::Flame(command) => command.run(),

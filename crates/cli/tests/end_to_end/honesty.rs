@@ -12,7 +12,7 @@ use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::{MILLISECOND, Nanos};
 use wirecost_model::measure::{Bytes, Cut};
-use wirecost_model::plan::EngineKind;
+use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
@@ -126,7 +126,7 @@ pub(crate) fn profile(builtin: &str) -> Profile {
 pub(crate) fn settings(engine: EngineKind, name: &str) -> Settings {
     Settings {
         engine,
-        workers: None,
+        workers: Workers::default(),
         interval: 100 * MILLISECOND,
         ramp: 100 * MILLISECOND,
         timeout: Some(Duration::from_secs(50)),

@@ -27,5 +27,6 @@ mod program;
 mod protocols;
 mod refusals;
 mod scale;
+mod studies;
 mod threads;
 mod timing;

@@ -306,7 +306,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     /// The same once more, in the same directory.
-    fn again(self) -> Program {
+    pub(crate) fn again(self) -> Program {
         Program { command: self.command, home: self.home, mark: self.mark }
     }
 

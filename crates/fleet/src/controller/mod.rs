@@ -17,7 +17,7 @@ use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Cut, PhaseResult, Setting};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{HostOutcome, Outcome, PhaseObservation, PhasePlan};
-use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
+use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared, Workers};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
@@ -46,8 +46,7 @@ const EXCHANGES: usize = 16;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub engine: EngineKind,
-    /// Workers of each host; none leaves it to the host.
-    pub workers: Option<u32>,
+    pub workers: Workers,
     pub interval: Nanos,
     /// Before each window.
     pub ramp: Nanos,
@@ -377,7 +376,7 @@ impl<'a> Controller<'a> {
                 seed: settings.seed,
                 host: number as u32,
                 engine: settings.engine,
-                workers: settings.workers,
+                workers: settings.workers.of(seat.member.host.name(), seat.program.side),
                 cpus: seat.cpus.clone(),
                 interval: settings.interval,
                 program: seat.program.clone(),

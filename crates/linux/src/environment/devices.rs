@@ -25,7 +25,31 @@ pub(super) fn read(files: &Files<'_>) -> Option<Vec<Device>> {
     Some(devices)
 }
 
+/// Bits a second of the one link that leads out; `None` where there are several, or its speed is not
+/// known.
+pub(crate) fn link_rate() -> Option<u64> {
+    let links = Links::here().and_then(|links| links.list()).ok()?;
+    let ethtool = Ethtool::open().ok()?;
+    let is_hardware = |link: &Link| ethtool.driver(&link.name).is_ok_and(|d| d.bus.is_some());
+    let leads_out = |link: &&Link| {
+        link.up && (link.announced_rate().is_some() || link.kind.is_none() && is_hardware(link))
+    };
+    match links.iter().filter(leads_out).collect::<Vec<_>>()[..] {
+        [link] => speed(link, Some(&ethtool)),
+        _ => None,
+    }
+}
+
+/// Of a pair it is what its maker noted: its driver says 10 Gb/s, whatever it carries.
+fn speed(link: &Link, ethtool: Option<&Ethtool>) -> Option<u64> {
+    match link.kind.as_deref() {
+        Some("veth") => link.announced_rate(),
+        _ => ethtool?.speed(&link.name).ok(),
+    }
+}
+
 fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
+    let speed_bits_per_second = speed(&link, ethtool);
     let name = link.name;
     let driver = ethtool.and_then(|ethtool| ethtool.driver(&name).ok());
     let (driver, driver_version, firmware, bus) = match driver {
@@ -34,7 +58,7 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
     };
     let features = ethtool.and_then(|ethtool| ethtool.features(&name).ok());
     Device {
-        speed_bits_per_second: ethtool.and_then(|ethtool| ethtool.speed(&name).ok()),
+        speed_bits_per_second,
         changeable_features: features.as_ref().map(|features| {
             let changeable = features.iter().filter(|(_, feature)| feature.changeable);
             changeable.map(|(name, _)| name.clone()).collect()

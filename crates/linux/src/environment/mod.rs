@@ -2,7 +2,7 @@
 //! read is `None`.
 
 mod cycles;
-mod devices;
+pub(crate) mod devices;
 pub(crate) mod files;
 mod path;
 mod process;
@@ -231,6 +231,8 @@ pub(crate) mod tests {
         assert_eq!(device.driver.as_deref(), Some("veth"));
         assert_eq!(device.mtu, Some(1500));
         assert!(device.features.as_ref().unwrap()["tx-tcp-segmentation"]);
+        // Its driver would say 10 Gb/s.
+        assert_eq!(device.speed_bits_per_second, None);
         assert_eq!(environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(), Some("0"));
         // It has no rings, no wire and no place on a bus.
         assert_eq!((device.rings, device.flow_control, device.numa_node), (None, None, None));

@@ -12,8 +12,16 @@ pub struct Builtin {
     pub source: &'static str,
 }
 
+const fn builtin(name: &'static str, source: &'static str) -> Builtin {
+    Builtin { name, source }
+}
+
 /// All of them.
-pub static ALL: &[Builtin] = &[];
+pub static ALL: &[Builtin] = &[
+    builtin("tcp-transmit", include_str!("tcp-transmit.toml")),
+    builtin("http-get", include_str!("http-get.toml")),
+    builtin("io-engines", include_str!("io-engines.toml")),
+];
 
 /// The built-in study of this name, without the `@`.
 ///
@@ -33,5 +41,49 @@ impl Builtin {
     /// It is no study.
     pub fn definition(&self) -> Result<Definition, StudyError> {
         Definition::parse(self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::Matrix;
+    use crate::definition::Place;
+
+    #[test]
+    fn each_is_a_study_in_the_lab_with_a_quick_one_in_it() {
+        let mut names = BTreeSet::new();
+        for builtin in ALL {
+            assert!(names.insert(builtin.name), "{} is there twice", builtin.name);
+            let study = builtin.definition().unwrap();
+            assert!(!study.title.is_empty() && !study.tables.is_empty(), "{}", builtin.name);
+            assert_eq!(study.place, Place::Lab, "{}", builtin.name);
+            assert!(study.quick.is_some(), "{}", builtin.name);
+            let all = Matrix::of(&study).unwrap().points.len();
+            let quick = Matrix::of(&study.quickly()).unwrap().points.len();
+            assert!(quick <= all, "{}: {quick} of {all}", builtin.name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_listed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/builtins");
+        let files = std::fs::read_dir(folder).unwrap();
+        let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> =
+            names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect();
+        files.sort();
+        let mut listed: Vec<&str> = ALL.iter().map(|builtin| builtin.name).collect();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_told_the_nearest_name() {
+        let error = find("tcp-trasmit").unwrap_err();
+        assert_eq!(error.help().as_deref(), Some("did you mean @tcp-transmit?"));
+        assert!(find("xyzzy").unwrap_err().help().unwrap().contains("study list"));
     }
 }

@@ -58,7 +58,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes of a response")
 }
 
-pub static ALL: [Builtin; 37] = [
+pub static ALL: [Builtin; 38] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -106,6 +106,22 @@ pub static ALL: [Builtin; 37] = [
         summary: "write 64 KiB, wait for 64 bytes, and again",
         source: include_str!("specweb.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64k")],
+    },
+    Builtin {
+        name: "mixed",
+        summary: "long flows beside short requests and responses",
+        source: include_str!("mixed.xml"),
+        variables: &[
+            H,
+            text("flows", "1", "strands that write as fast as they can"),
+            text("calls", "16", "strands of requests and responses"),
+            DURATION,
+            PROTOCOL,
+            OPTIONS,
+            size("64k"),
+            request("4k"),
+            response("4k"),
+        ],
     },
     Builtin {
         name: "oltp",
@@ -389,7 +405,7 @@ mod tests {
     #[test]
     fn each_group_has_one_phase_of_ten_seconds_between_short_ones() {
         for builtin in &ALL {
-            for group in parsed(builtin).profile.groups {
+            for (number, group) in parsed(builtin).profile.groups.into_iter().enumerate() {
                 let untils: Vec<_> = group.transactions.iter().map(|t| t.until).collect();
                 let once = Until::Iterations(1);
                 let main = Until::Duration(Duration::from_secs(10));
@@ -398,7 +414,8 @@ mod tests {
                     _ => vec![once, main, once],
                 };
                 assert_eq!(untils, expected, "{}", builtin.name);
-                assert_eq!(group.strands, 1);
+                let calls = builtin.name == "mixed" && number == 1;
+                assert_eq!(group.strands, if calls { 16 } else { 1 }, "{}", builtin.name);
             }
         }
     }

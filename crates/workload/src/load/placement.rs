@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use wirecost_model::plan::{EngineKind, Plan};
+use wirecost_model::program::Side;
 use wirecost_model::warning::Warning;
 
 use super::LoadError;
@@ -66,7 +67,11 @@ impl Placement {
             before[group as usize] = sum;
             sum += count;
         }
-        let worker_of = WorkerOf { before: Arc::from(before), workers: workers.max(1) };
+        let worker_of = WorkerOf {
+            before: Arc::from(before),
+            workers: workers.max(1),
+            turns: plan.program.side == Side::Peer,
+        };
         let pinned = plan.engine.shares_threads();
         Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
     }
@@ -88,19 +93,11 @@ impl Placement {
 
     /// (group, strand) of a worker's strands, ascending.
     pub(super) fn strands(&self, worker: u32) -> Vec<(u32, u32)> {
-        let first = |group| {
-            // Workers take turns, and this is the one whose turn the group's first strand is.
-            let turn = self.worker_of.strand(group, 0);
-            (worker + self.workers - turn) % self.workers
+        let of_group = |&(group, count): &(u32, u32)| {
+            let own = self.worker_of.strands(group, count, worker);
+            own.map(move |strand| (group, strand))
         };
-        self.strands
-            .iter()
-            .filter(|_| worker < self.workers)
-            .flat_map(|&(group, count)| {
-                let own = (first(group)..count).step_by(self.workers as usize);
-                own.map(move |strand| (group, strand))
-            })
-            .collect()
+        self.strands.iter().flat_map(of_group).collect()
     }
 
     pub(super) fn warnings(&self) -> Vec<Warning> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use wirecost_model::profile::{Profile, Until};
 
 use crate::Failure;
+use crate::profile::Loaded;
 
 pub(super) struct Adjust {
     pub(super) connections: Option<u32>,
@@ -27,6 +28,39 @@ impl Adjust {
         }
         Ok(())
     }
+}
+
+/// Puts a copy of each group in place of the group for each of so many hosts, where the profile has
+/// one host that nobody has named. `names` gives names of hosts by number, of which that has the first.
+pub(super) fn connect_to_each(
+    loaded: &mut Loaded,
+    peers: usize,
+    names: &mut dyn FnMut(usize) -> Option<String>,
+) -> Result<(), Failure> {
+    let [(_, open)] = loaded.assigned.as_slice() else {
+        let message =
+            format!("--peers {peers}: {} does not leave exactly one host open", loaded.name);
+        return Err(Failure::usage(message)
+            .help("a profile that names its hosts connects to those; leave out --peers"));
+    };
+    let open = open.clone();
+    let of_one = std::mem::take(&mut loaded.profile.groups);
+    for number in 0..peers {
+        let Some(name) = names(number) else {
+            return Err(Failure::usage(format!("--peers {peers}: there are only {number} hosts"))
+                .help("add a --host NAME=ADDR for each of them"));
+        };
+        let mut groups = of_one.clone();
+        let flowops =
+            groups.iter_mut().flat_map(|g| &mut g.transactions).flat_map(|t| &mut t.flowops);
+        for host in flowops.filter_map(|flowop| flowop.options.remotehost.as_mut()) {
+            if *host == open {
+                host.clone_from(&name);
+            }
+        }
+        loaded.profile.groups.extend(groups);
+    }
+    Ok(())
 }
 
 /// The phase that counts is the longest that lasts a time.

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::process::Command;
+use std::rc::Rc;
 
+use clap::Args;
 use wirecost_fleet::controller::Member;
 use wirecost_fleet::host::AgentHost;
 use wirecost_lab::{Lab, LabHost, LabSpec};
@@ -12,41 +14,77 @@ use wirecost_workload::program;
 
 use crate::Failure;
 use crate::commands::agent::with_port;
-use crate::commands::lab::failure;
+use crate::commands::lab::{failure, parse_rate};
 
 /// The host that drives, among `--host`s.
 const MASTER: &str = "master";
 
 /// `--host NAME=ADDR`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostArgument {
+pub(crate) struct HostArgument {
     name: String,
     address: String,
 }
 
-pub(super) fn parse(text: &str) -> Result<HostArgument, String> {
+impl HostArgument {
+    pub(crate) fn new(name: &str, address: &str) -> Self {
+        Self { name: name.to_owned(), address: with_port(address) }
+    }
+
+    /// Name and address.
+    pub(crate) fn parts(&self) -> (String, String) {
+        (self.name.clone(), self.address.clone())
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Result<HostArgument, String> {
     match text.split_once('=') {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => {
-            Ok(HostArgument { name: name.to_owned(), address: with_port(address) })
+            Ok(HostArgument::new(name, address))
         }
         _ => Err("write it as NAME=ADDR, as in server=10.0.0.2".to_owned()),
     }
 }
 
-/// Names for hosts that the profile leaves open, by number.
-pub(super) fn names<'a>(
-    hosts: &'a [HostArgument],
-    lab: Option<&'a str>,
-) -> Result<Box<dyn FnMut(usize) -> Option<String> + 'a>, Failure> {
-    if !hosts.is_empty() {
-        let peers: Vec<&HostArgument> = hosts.iter().filter(|h| h.name != MASTER).collect();
-        return Ok(Box::new(move |number| peers.get(number).map(|host| host.name.clone())));
+/// Where a run happens, as its user says it.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct At {
+    /// Run between hosts in network namespaces on this machine: in a lab of its own, or in the one
+    /// of that name which `wirecost lab up` made.
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "hosts"
+    )]
+    pub(crate) lab: Option<String>,
+
+    /// Rate of each link of the run's own lab, as `1gbit`; as fast as the CPU can without.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "lab")]
+    pub(crate) rate: Option<u64>,
+
+    /// A host of the profile and the agent there (`wirecost agent --listen ADDR`); `master=ADDR`
+    /// is the one that drives, which else is this machine.
+    #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
+    pub(crate) hosts: Vec<HostArgument>,
+}
+
+impl At {
+    /// Names for hosts that the profile leaves open, by number.
+    pub(crate) fn names(&self) -> Box<dyn FnMut(usize) -> Option<String> + '_> {
+        if !self.hosts.is_empty() {
+            let peers: Vec<&HostArgument> =
+                self.hosts.iter().filter(|host| host.name != MASTER).collect();
+            return Box::new(move |number| peers.get(number).map(|host| host.name.clone()));
+        }
+        if self.lab.is_some() {
+            // The second host is the first peer.
+            return Box::new(|number| Some(format!("h{}", number + 2)));
+        }
+        Box::new(|number| Some(format!("127.0.0.{}", number + 1)))
     }
-    if lab.is_some() {
-        // The second host is the first peer.
-        return Ok(Box::new(|number| Some(format!("h{}", number + 2))));
-    }
-    Ok(Box::new(|number| Some(format!("127.0.0.{}", number + 1))))
 }
 
 /// One host of the run, before it is started.
@@ -67,26 +105,28 @@ enum How {
     Remote(String),
 }
 
-/// Where the hosts of a run are. Dropping it takes a lab of its own down.
+/// Where the hosts of a run are. Dropping the last place in a lab of its own takes the lab down.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     sites: Vec<Site>,
-    lab: Option<Lab>,
+    lab: Option<Rc<Lab>>,
 }
 
 impl Place {
-    /// Finds a place for every host of the profile; makes the lab.
-    pub(super) fn find(
-        profile: &Profile,
-        hosts: &[HostArgument],
-        lab: Option<&str>,
-    ) -> Result<Self, Failure> {
+    /// Finds a place for every host of the profile; makes the lab, unless one that was made for a run
+    /// before this one has enough hosts.
+    pub(crate) fn find(profile: &Profile, at: &At, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
-        match lab {
-            Some(name) => Self::in_lab(&names, name),
-            None if hosts.is_empty() => Self::on_loopback(&names),
-            None => Self::on_hosts(&names, hosts),
+        match at.lab.as_deref() {
+            Some(name) => Self::in_lab(&names, name, at.rate, kept),
+            None if at.hosts.is_empty() => Self::on_loopback(&names),
+            None => Self::on_hosts(&names, &at.hosts),
         }
+    }
+
+    /// The lab, for a run after this one.
+    pub(crate) fn lab(&self) -> Option<Rc<Lab>> {
+        self.lab.clone()
     }
 
     fn on_loopback(names: &[String]) -> Result<Self, Failure> {
@@ -115,13 +155,26 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
-    fn in_lab(names: &[String], lab: &str) -> Result<Self, Failure> {
+    fn in_lab(
+        names: &[String],
+        lab: &str,
+        rate: Option<u64>,
+        kept: Option<Rc<Lab>>,
+    ) -> Result<Self, Failure> {
         let wanted = (names.len() + 1).max(2);
-        let lab = match lab {
-            "" => Lab::up(&LabSpec::for_this_run(wanted)),
-            name => Lab::open(name),
-        }
-        .map_err(|error| failure(&error))?;
+        let lab = match (lab, kept) {
+            (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
+            ("", _) => {
+                let mut spec = LabSpec::for_this_run(wanted);
+                spec.rate_bits_per_second = rate;
+                Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
+            }
+            (_, _) if rate.is_some() => {
+                return Err(Failure::usage("--rate is for a lab of the run's own")
+                    .help("a lab that stays has its rate from: wirecost lab up --rate RATE"));
+            }
+            (name, _) => Rc::new(Lab::open(name).map_err(|error| failure(&error))?),
+        };
         let hosts = lab.hosts();
         if hosts.len() < wanted {
             return Err(Failure::usage(format!(
@@ -206,6 +259,23 @@ impl Place {
             sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
         }
         Ok(Self { sites, lab: None })
+    }
+
+    /// That there is a host for each of the names that an option gives something to.
+    pub(super) fn check_names<'a>(
+        &self,
+        option: &str,
+        mut wanted: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        let known: Vec<&str> = [MASTER, "peer"]
+            .into_iter()
+            .chain(self.sites.iter().map(|s| s.name.as_str()))
+            .collect();
+        match wanted.find(|name| !known.contains(name)) {
+            Some(name) => Err(Failure::usage(format!("{option}: the run has no host {name}"))
+                .help(format!("it has {}", known.join(", ")))),
+            None => Ok(()),
+        }
     }
 
     /// Starts or reaches all agents.

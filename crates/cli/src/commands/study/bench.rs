@@ -1,0 +1,82 @@
+//! Making the runs of a study, and keeping them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wirecost_lab::Lab;
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_model::study::InStudy;
+use wirecost_study::{Bench, Refusal, Task};
+
+use super::directory::Directory;
+use super::plan::Step;
+use super::show::Show;
+use crate::Failure;
+use crate::commands::run::{At, environments};
+
+/// Runs points on hosts.
+pub(super) struct Hosts<'a> {
+    pub(super) title: &'a str,
+    pub(super) at: At,
+    pub(super) steps: &'a [Step],
+    pub(super) directory: &'a Directory,
+    pub(super) show: &'a RefCell<Show<'a>>,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) started: Instant,
+    /// Kept from run to run: to make one takes as long as a short run.
+    pub(super) lab: Option<Rc<Lab>>,
+}
+
+impl Bench for Hosts<'_> {
+    fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
+        let (run, hosts) = self.make(task).map_err(refusal)?;
+        // What was broken off is made again by `resume`.
+        if matches!(run.status, Status::Ok | Status::Invalid) {
+            self.directory.save(&task.id(), &run, &hosts).map_err(refusal)?;
+        }
+        Ok(run)
+    }
+
+    fn spent(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+type Made = (Run, serde_json::Map<String, serde_json::Value>);
+
+impl Hosts<'_> {
+    fn make(&mut self, task: &Task) -> Result<Made, Failure> {
+        let step = &self.steps[task.place as usize - 1];
+        let place = step.how.place(&step.ready, &self.at, self.lab.take())?;
+        self.lab = place.lab();
+        let show = self.show;
+        let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);
+        let (mut run, outcome) = step.how.run(&step.ready, &place, &self.stop, &mut listen)?;
+        // As the study calls it, not where it is kept.
+        run.profile = task.point.get("profile").unwrap_or_default().to_owned();
+        run.study = Some(InStudy {
+            study: self.title.to_owned(),
+            point: task.point.clone(),
+            place: task.place,
+            repeat: task.repeat,
+            order: task.order,
+        });
+        Ok((run, environments(&outcome)))
+    }
+}
+
+fn refusal(failure: Failure) -> Refusal {
+    let message = match failure.help {
+        Some(help) => format!("{}\n  help: {help}", failure.message),
+        None => failure.message,
+    };
+    Refusal { status: failure.status, message }
+}

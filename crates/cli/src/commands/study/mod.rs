@@ -1,0 +1,332 @@
+//! `wirecost study`: a matrix of points, each run, kept and shown.
+
+mod bench;
+mod directory;
+mod plan;
+mod settings;
+mod show;
+mod source;
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use wirecost_analyze::measured::Measured;
+use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
+
+use crate::Failure;
+use crate::commands::run::interruptible;
+use bench::Hosts;
+use directory::Directory;
+use plan::Step;
+use show::{Show, Wanted, show_time};
+use source::{Loaded, Source, draw, failure};
+
+/// Run a profile at every point of a matrix, keep each run, and make tables of them.
+///
+/// Exit codes: 0 ok, 1 an expectation does not hold, 2 bad usage or study, 3 a host or the network
+/// failed, 4 a run is not valid, 130 interrupted; what is there stays, and `resume` goes on.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Study {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(RunStudy),
+    Resume(Resume),
+    Check(Check),
+    /// List the studies that come with wirecost.
+    List {
+        /// Show the study of this name, as an example to learn from.
+        #[arg(value_name = "@BUILTIN")]
+        show: Option<String>,
+    },
+}
+
+/// Make all runs of a study.
+#[derive(Debug, Args)]
+struct RunStudy {
+    #[command(flatten)]
+    source: Source,
+
+    /// Keep the study in this new directory [default: the study's name and the time].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Make the runs of a study that are not there yet.
+#[derive(Debug, Args)]
+struct Resume {
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Say what a study would do: its points, how long they take, what is left out and why.
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    source: Source,
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Write each event as a line of JSON to standard output, in place of the tables.
+    #[arg(long)]
+    json_lines: bool,
+}
+
+impl Study {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        match self.command {
+            Command::Run(command) => command.run(),
+            Command::Resume(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::List { show } => list(show.as_deref()),
+        }
+    }
+}
+
+impl RunStudy {
+    fn run(self) -> Result<Status, Failure> {
+        let loaded = self.source.load()?;
+        let beside = |name: &str| beside(&loaded, name);
+        let steps = plan::steps(&loaded, &beside)?;
+        let path = match self.out {
+            Some(path) => path,
+            None => PathBuf::from(default_name(&loaded.definition)),
+        };
+        let directory = Directory::create(&path, &loaded.definition.to_text(), &loaded.profiles())?;
+        drive(&loaded, &steps, &directory, Vec::new(), &self.output)
+    }
+}
+
+impl Resume {
+    fn run(self) -> Result<Status, Failure> {
+        let (directory, text) = Directory::open(&self.directory)?;
+        let name = self.directory.join("study.toml").display().to_string();
+        let definition = Definition::parse(&text).map_err(|error| draw(&name, &text, error))?;
+        let loaded = Loaded::of(definition, PathBuf::new(), None)?;
+        let kept = |name: &str| match name.starts_with('@') {
+            true => name.to_owned(),
+            false => directory.profile(name).display().to_string(),
+        };
+        let steps = plan::steps(&loaded, &kept)?;
+        let done = directory.runs()?.into_iter().map(|(_, run)| run).collect();
+        drive(&loaded, &steps, &directory, done, &self.output)
+    }
+}
+
+impl Check {
+    fn run(self) -> Result<Status, Failure> {
+        let loaded = self.source.load()?;
+        let beside = |name: &str| beside(&loaded, name);
+        let steps = plan::steps(&loaded, &beside)?;
+        let mut text = String::new();
+        describe(&loaded, &steps, &mut text);
+        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        Ok(Status::Ok)
+    }
+}
+
+/// A built-in profile, or a file beside the study.
+fn beside(loaded: &Loaded, name: &str) -> String {
+    match name.starts_with('@') {
+        true => name.to_owned(),
+        false => loaded.beside.join(name).display().to_string(),
+    }
+}
+
+fn default_name(definition: &Definition) -> String {
+    let mut name: String = definition
+        .title
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    while name.contains("--") {
+        name = name.replace("--", "-");
+    }
+    let name = name.trim_matches('-');
+    let name = if name.is_empty() { "study" } else { name };
+    format!("{name}-{:.0}", wirecost_linux::clock::unix_ms() / 1000.0)
+}
+
+fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
+    let Definition { title, repeat, .. } = &loaded.definition;
+    let points = &loaded.matrix.points;
+    let _ = writeln!(text, "{}", if title.is_empty() { "a study" } else { title });
+    for (place, (point, step)) in points.iter().zip(steps).enumerate() {
+        let engine = step.how.engine.name();
+        let _ = writeln!(text, "  {:>4}  {point}  ({}, {engine})", place + 1, step.how.profile);
+    }
+    for skipped in &loaded.matrix.skipped {
+        let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
+        let _ = writeln!(text, "     -  {}  left out: {why}", skipped.point);
+    }
+    let least = points.len() * repeat.times as usize;
+    let _ = writeln!(
+        text,
+        "{} points, {least} runs{}, about {}",
+        points.len(),
+        if repeat.until.is_empty() { "" } else { " or more" },
+        show_time(whole_time(loaded, steps)),
+    );
+}
+
+/// Time that all runs take, about.
+fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
+    let each: Duration = steps.iter().map(|step| step.time).sum();
+    let warm_up: Duration =
+        steps.iter().take(loaded.definition.warm_up as usize).map(|step| step.time).sum();
+    each * loaded.definition.repeat.times + warm_up
+}
+
+fn drive(
+    loaded: &Loaded,
+    steps: &[Step],
+    directory: &Directory,
+    done: Vec<Run>,
+    output: &Output,
+) -> Result<Status, Failure> {
+    let started = Instant::now();
+    let there: Duration = done
+        .iter()
+        .filter_map(|run| Some(steps.get(run.study.as_ref()?.place as usize - 1)?.time))
+        .sum();
+    let wanted = Wanted { progress: !output.quiet, json_lines: output.json_lines };
+    let axes = loaded.definition.axes.keys().cloned().collect();
+    let left = whole_time(loaded, steps).saturating_sub(there);
+    let show = RefCell::new(Show::new(wanted, steps, axes, left));
+    let mut bench = Hosts {
+        title: &loaded.definition.title,
+        at: loaded.at.clone(),
+        steps,
+        directory,
+        show: &show,
+        stop: interruptible(),
+        started,
+        lab: None,
+    };
+    let mut listener = |event: &wirecost_study::Event<'_>| {
+        wirecost_study::Listener::event(&mut *show.borrow_mut(), event);
+    };
+    let summary =
+        wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut bench, &mut listener)
+            .map_err(failure)?;
+    drop(bench);
+    conclude(loaded, directory, &summary, output)
+}
+
+/// Says how the study ended: its tables, what was expected of it, and where it is kept.
+fn conclude(
+    loaded: &Loaded,
+    directory: &Directory,
+    summary: &Summary,
+    output: &Output,
+) -> Result<Status, Failure> {
+    let path = directory.path().display();
+    let mut status = summary.status();
+    let mut err = std::io::stderr().lock();
+    match &summary.ended {
+        Ended::Complete => {}
+        Ended::BudgetSpent => {
+            let _ = writeln!(
+                err,
+                "wirecost: the budget is spent; not all intervals are as narrow as asked"
+            );
+        }
+        Ended::Interrupted => {
+            let _ =
+                writeln!(err, "wirecost: interrupted; go on with: wirecost study resume {path}");
+        }
+        Ended::Refused(refusal) => {
+            let failure = Failure::new(refusal.status, &refusal.message);
+            return Err(failure.help(format!(
+                "what is finished is kept; go on with: wirecost study resume {path}"
+            )));
+        }
+    }
+    let measured = Measured::of(directory.runs()?);
+    let verdicts = judge(loaded, &measured)?;
+    for verdict in &verdicts {
+        let _ = writeln!(err, "wirecost: {}", say(verdict));
+    }
+    if status == Status::Ok && verdicts.iter().any(|verdict| !verdict.holds) {
+        status = Status::Failed;
+    }
+    if summary.invalid > 0 {
+        let _ = writeln!(
+            err,
+            "wirecost: {} runs are not valid; their run.json says why",
+            summary.invalid
+        );
+    }
+    if !output.quiet {
+        let _ = writeln!(err, "kept in {path}");
+    }
+    Ok(status)
+}
+
+fn judge(loaded: &Loaded, measured: &Measured) -> Result<Vec<Verdict>, Failure> {
+    let Definition { baseline, .. } = &loaded.definition;
+    let other = match baseline {
+        Some(Baseline::Study { study }) => {
+            let (directory, _) = Directory::open(&loaded.beside.join(study))?;
+            Some(Measured::of(directory.runs()?))
+        }
+        _ => None,
+    };
+    let all = Expectation::all(&loaded.definition).map_err(failure)?;
+    let judged = all.iter().flat_map(|e| e.judge(baseline.as_ref(), measured, other.as_ref()));
+    Ok(judged.collect())
+}
+
+fn say(verdict: &Verdict) -> String {
+    let how = if verdict.holds { "holds" } else { "does not hold" };
+    let what = match &verdict.measured {
+        Ok((estimate, bound)) => {
+            let unit = verdict.unit;
+            format!("{} beside {}", unit.show(estimate.mean), unit.show(*bound))
+        }
+        Err(reason) => format!("not measured: {reason}"),
+    };
+    format!("at {}: {} {how}: {what}", verdict.point, verdict.text)
+}
+
+fn list(show: Option<&str>) -> Result<Status, Failure> {
+    let mut text = String::new();
+    match show {
+        Some(name) => {
+            let builtin = builtins::find(name.trim_start_matches('@')).map_err(failure)?;
+            text.push_str(builtin.source);
+        }
+        None => {
+            text.push_str("Built-in studies (wirecost study run @NAME [--quick])\n");
+            let width = builtins::ALL.iter().map(|b| b.name.len()).max().unwrap_or(0);
+            for builtin in builtins::ALL {
+                let title = builtin.definition().map(|study| study.title).unwrap_or_default();
+                let _ = writeln!(text, "  @{:<width$}  {title}", builtin.name);
+            }
+        }
+    }
+    // A reader that has seen enough (`| head`) is no failure.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(Status::Ok)
+}

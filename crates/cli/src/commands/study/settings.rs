@@ -1,0 +1,89 @@
+//! What a point sets, as the command line of a run: each setting has its meaning in one place.
+
+use clap::Parser;
+use wirecost_model::study::Point;
+
+use crate::Failure;
+use crate::commands::run::How;
+use crate::profile;
+
+/// The arguments of `wirecost run` that say how.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    how: How,
+}
+
+/// Settings that are arguments of `wirecost run` and take a value.
+const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", "observe"];
+/// Options of flowops are words of this variable of a profile.
+const OPTIONS: &str = "options";
+
+/// How a point is run. `find` says where a profile is.
+pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Result<How, Failure> {
+    let profile = point.get("profile").unwrap_or_default();
+    let path = find(profile);
+    let variables = profile::variables(&path)?;
+    let mut arguments = vec![format!("--seed={seed}")];
+    let mut options = Vec::new();
+    for setting in &point.settings {
+        let (name, value) = (setting.name.as_str(), setting.value.as_str());
+        let is_variable = variables.iter().any(|variable| variable == name);
+        if name == "profile" {
+            continue;
+        } else if name == OPTIONS {
+            options.push(value.to_owned());
+        } else if let Some(option) = name.strip_prefix("option.") {
+            options.extend(option_word(option, value));
+        } else if name == "reverse" {
+            match value {
+                "true" => arguments.push("--reverse".to_owned()),
+                "false" => {}
+                _ => return Err(wrong(name, value, "it is true or false")),
+            }
+        } else if ARGUMENTS.contains(&name) || (name == "connections" && !is_variable) {
+            arguments.push(format!("--{name}={value}"));
+        } else if is_variable {
+            arguments.push(format!("--var={name}={value}"));
+        } else {
+            let message = format!("{profile} has no variable {name}");
+            let failure = Failure::usage(format!("the study sets {name}: {message}"));
+            let known = variables.iter().map(String::as_str);
+            let known = known.chain(ARGUMENTS).chain(["connections", "reverse", "profile"]);
+            return Err(match profile::nearest(name, known) {
+                Some(near) => failure.help(format!("did you mean {near}?")),
+                None => failure.help(format!("it has {}", variables.join(", "))),
+            });
+        }
+    }
+    if !options.is_empty() {
+        if !variables.iter().any(|variable| variable == OPTIONS) {
+            return Err(Failure::usage(format!("{profile} has no variable {OPTIONS}")).help(
+                "write $options among the options of its flowops; each takes what it has a use for",
+            ));
+        }
+        arguments.push(format!("--var={OPTIONS}={}", options.join(" ")));
+    }
+    arguments.push("--".to_owned());
+    arguments.push(path);
+    Line::try_parse_from(arguments).map(|line| line.how).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let first = first.strip_prefix("error: ").unwrap_or(first);
+        Failure::usage(format!("at {point}: {first}"))
+    })
+}
+
+/// `NAME=VALUE`; of what is there or not, `NAME` or nothing.
+fn option_word(name: &str, value: &str) -> Option<String> {
+    match value {
+        "false" => None,
+        "true" => Some(name.to_owned()),
+        _ => Some(format!("{name}={value}")),
+    }
+}
+
+fn wrong(name: &str, value: &str, message: &str) -> Failure {
+    Failure::usage(format!("the study sets {name} = {value:?}: {message}"))
+}

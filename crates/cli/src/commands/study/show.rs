@@ -1,0 +1,297 @@
+//! What a study shows while it is under way: which run of how many, how long it still takes, what is
+//! finished.
+
+use std::io::{self, Stderr, Write};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use wirecost_analyze::metrics;
+use wirecost_linux::proc_stat;
+use wirecost_model::event::{Event as RunEvent, Listener as RunListener};
+use wirecost_model::host::CpuSnapshot;
+use wirecost_model::run::Run;
+use wirecost_report::progress::{Labels, Progress, Style};
+use wirecost_study::{Ended, Event, Listener, Summary, Task};
+
+use super::plan::Step;
+
+/// Figures of a finished run that are worth a column while others are under way.
+const FIGURES: [&str; 3] = ["throughput", "transactions", "cycles_per_kbyte"];
+/// The CPUs' use is of the last time as long as this.
+const CPU_EVERY: Duration = Duration::from_millis(500);
+
+/// What is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// On standard error, for a person.
+    pub(super) progress: bool,
+    /// Each event as JSON on standard output.
+    pub(super) json_lines: bool,
+}
+
+pub(super) struct Show<'a> {
+    wanted: Wanted,
+    steps: &'a [Step],
+    axes: Vec<String>,
+    progress: Progress<Stderr>,
+    least: usize,
+    /// Time that the runs which are there were thought to take, and took.
+    thought: Duration,
+    took: Duration,
+    /// Time that those which are not there are thought to take.
+    left: Duration,
+    run_started: Instant,
+    before: String,
+    widths: Vec<usize>,
+    cpu: Option<(Instant, CpuSnapshot)>,
+    busy: Option<f64>,
+}
+
+impl<'a> Show<'a> {
+    pub(super) fn new(
+        wanted: Wanted,
+        steps: &'a [Step],
+        axes: Vec<String>,
+        left: Duration,
+    ) -> Self {
+        Self {
+            wanted,
+            steps,
+            axes,
+            progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
+            least: 0,
+            thought: Duration::ZERO,
+            took: Duration::ZERO,
+            left,
+            run_started: Instant::now(),
+            before: String::new(),
+            widths: Vec::new(),
+            cpu: None,
+            busy: None,
+        }
+    }
+
+    /// Something of the run that is under way.
+    pub(super) fn under_way(&mut self, event: &RunEvent) {
+        if !self.wanted.progress {
+            return;
+        }
+        self.look_at_cpus();
+        let mut after = match self.busy {
+            Some(busy) => format!("CPU {:.0}%  ", busy * 100.0),
+            None => String::new(),
+        };
+        after += &format!("{} left", show_time(self.remaining()));
+        self.progress.label(Labels { before: self.before.clone(), after });
+        self.progress.event(event);
+    }
+
+    /// Time until all is there, by how the thoughts about it did so far.
+    fn remaining(&self) -> Duration {
+        let pace = if self.thought.is_zero() {
+            1.0
+        } else {
+            self.took.as_secs_f64() / self.thought.as_secs_f64()
+        };
+        let of_this = self.run_started.elapsed();
+        self.left.mul_f64(pace).saturating_sub(of_this)
+    }
+
+    /// How busy the CPUs of this machine are, as /proc/stat counts it: good enough to see that
+    /// something happens.
+    fn look_at_cpus(&mut self) {
+        let due = self.cpu.as_ref().is_none_or(|(at, _)| at.elapsed() >= CPU_EVERY);
+        if !due {
+            return;
+        }
+        let Ok(now) = proc_stat::cpu_snapshot() else { return };
+        if let Some((_, before)) = &self.cpu {
+            let sum = |snapshot: &CpuSnapshot| {
+                snapshot.ticks.iter().fold((0, 0), |(idle, all), cpu| {
+                    let rest = cpu.user + cpu.system + cpu.irq + cpu.softirq + cpu.steal;
+                    let off = cpu.idle + cpu.iowait;
+                    (idle + off, all + off + rest)
+                })
+            };
+            let ((idle_0, all_0), (idle_1, all_1)) = (sum(before), sum(&now));
+            let all = all_1.saturating_sub(all_0);
+            if all > 0 {
+                self.busy = Some(1.0 - idle_1.saturating_sub(idle_0) as f64 / all as f64);
+            }
+        }
+        self.cpu = Some((Instant::now(), now));
+    }
+
+    fn json(&self, line: &Line<'_>) {
+        if self.wanted.json_lines
+            && let Ok(text) = serde_json::to_string(line)
+        {
+            // Who reads no further wants no further line.
+            let _ = writeln!(io::stdout(), "{text}");
+        }
+    }
+
+    fn line_of(&mut self, number: usize, task: &Task, run: &Run) -> String {
+        let mut cells = vec![format!("{number}/{}", self.least.max(number))];
+        cells.extend(task.point.axes.iter().map(|axis| axis.value.clone()));
+        let figures = FIGURES.iter().filter_map(|name| {
+            let asked = metrics::find(name).ok()?;
+            Some(match asked.of(run) {
+                Ok(value) => asked.metric().unit.show(value),
+                Err(_) => "-".to_owned(),
+            })
+        });
+        cells.extend(figures);
+        cells.extend(run.error.clone());
+        if task.repeat == 0 {
+            cells.push("(to warm up)".to_owned());
+        }
+        self.align(&cells)
+    }
+
+    /// Columns are as wide as what was in them so far.
+    fn align(&mut self, cells: &[String]) -> String {
+        self.widths.resize(self.widths.len().max(cells.len()), 0);
+        let padded = cells.iter().zip(&mut self.widths).map(|(cell, width)| {
+            *width = (*width).max(cell.chars().count());
+            format!("{cell:<width$}", width = *width)
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+impl Listener for Show<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.json(&Line::of(event));
+        match event {
+            Event::Started { points, least, done, .. } => {
+                self.least = *least;
+                if self.wanted.progress {
+                    let left = show_time(self.left);
+                    let done =
+                        if *done > 0 { format!(", {done} of them there") } else { String::new() };
+                    self.progress
+                        .stay(&format!("{points} points, {least} runs{done}, about {left}"));
+                    let head: Vec<String> = std::iter::once("run".to_owned())
+                        .chain(self.axes.clone())
+                        .chain(["throughput", "transactions", "cost"].map(str::to_owned))
+                        .collect();
+                    let head = self.align(&head);
+                    self.progress.stay(&head);
+                }
+            }
+            Event::RunStarted { task, number } => {
+                self.run_started = Instant::now();
+                self.before = format!("{number}/{} {}", self.least.max(*number), task.point);
+            }
+            Event::RunEnded { task, number, run } => {
+                let thought = self.steps[task.place as usize - 1].time;
+                self.took += self.run_started.elapsed();
+                self.thought += thought;
+                self.left = self.left.saturating_sub(thought);
+                if self.wanted.progress {
+                    let line = self.line_of(*number, task, run);
+                    self.progress.stay(&line);
+                }
+            }
+            Event::Wants { points, repeat } => {
+                if self.wanted.progress {
+                    let plural = if *points == 1 { "point varies" } else { "points vary" };
+                    self.progress
+                        .stay(&format!("{points} {plural} too much: run {repeat} of each"));
+                }
+            }
+            Event::Ended(_) => self.progress.clear(),
+        }
+    }
+}
+
+/// Hours and minutes, or minutes and seconds.
+pub(super) fn show_time(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// An event as `--json-lines` writes it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line<'a> {
+    Started {
+        points: usize,
+        least: usize,
+        most: usize,
+        done: usize,
+    },
+    RunStarted {
+        number: usize,
+        id: String,
+        point: &'a wirecost_model::study::Point,
+    },
+    RunEnded {
+        number: usize,
+        id: String,
+        run: Box<Brief<'a>>,
+    },
+    Wants {
+        points: usize,
+        repeat: u32,
+    },
+    Ended {
+        status: wirecost_model::status::Status,
+        error: Option<&'a str>,
+        made: usize,
+        invalid: usize,
+    },
+}
+
+/// What of a run is worth a line; the record has all.
+#[derive(Debug, Serialize)]
+struct Brief<'a> {
+    status: wirecost_model::status::Status,
+    error: Option<&'a str>,
+    bits_per_second: Option<f64>,
+    transactions_per_second: Option<f64>,
+    cycles_per_kbyte: Option<f64>,
+}
+
+impl<'a> Brief<'a> {
+    fn of(run: &'a Run) -> Self {
+        let figure = |name| metrics::find(name).ok()?.of(run).ok();
+        Self {
+            status: run.status,
+            error: run.error.as_deref(),
+            bits_per_second: figure("throughput"),
+            transactions_per_second: figure("transactions"),
+            cycles_per_kbyte: figure("cycles_per_kbyte"),
+        }
+    }
+}
+
+impl<'a> Line<'a> {
+    fn of(event: &Event<'a>) -> Self {
+        match event {
+            Event::Started { points, least, most, done } => {
+                Line::Started { points: *points, least: *least, most: *most, done: *done }
+            }
+            Event::RunStarted { task, number } => {
+                Line::RunStarted { number: *number, id: task.id(), point: &task.point }
+            }
+            Event::RunEnded { task, number, run } => {
+                Line::RunEnded { number: *number, id: task.id(), run: Box::new(Brief::of(run)) }
+            }
+            Event::Wants { points, repeat } => Line::Wants { points: *points, repeat: *repeat },
+            Event::Ended(summary) => {
+                let error = match &summary.ended {
+                    Ended::Refused(refusal) => Some(refusal.message.as_str()),
+                    Ended::Complete | Ended::BudgetSpent | Ended::Interrupted => None,
+                };
+                let Summary { made, invalid, .. } = **summary;
+                Line::Ended { status: summary.status(), error, made, invalid }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Finding and reading a study: a built-in, a file, or one that has begun.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
+
+use crate::Failure;
+use crate::commands::lab::parse_rate;
+use crate::commands::run::{At, HostArgument};
+
+/// Which study, and what the command line changes of it.
+#[derive(Debug, Args)]
+pub(super) struct Source {
+    /// A file, or a built-in study of `wirecost study list`.
+    #[arg(value_name = "FILE|@BUILTIN")]
+    study: String,
+
+    /// Fewer points, shorter windows: what the study calls quick.
+    #[arg(long)]
+    quick: bool,
+
+    /// Values of an axis, in place of the study's.
+    #[arg(long = "axis", value_name = "NAME=A,B,C", value_parser = parse_axis)]
+    axes: Vec<(String, Vec<String>)>,
+
+    /// Set something at every point, as `set` of the study.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = crate::profile::parse_variable)]
+    set: Vec<(String, String)>,
+
+    /// On loopback, also where the study wants a lab.
+    #[arg(long, conflicts_with_all = ["lab", "hosts"])]
+    loopback: bool,
+
+    #[command(flatten)]
+    at: At,
+
+    /// Seed of the order and of everything random, in place of the study's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
+    match text.split_once('=') {
+        Some((name, values)) if !name.is_empty() => {
+            Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
+        }
+        _ => Err("write it as NAME=A,B,C".to_owned()),
+    }
+}
+
+/// A study, read, with all its points.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) definition: Definition,
+    pub(super) matrix: Matrix,
+    /// Where its profiles are found that are files.
+    pub(super) beside: PathBuf,
+    /// Where it runs.
+    pub(super) at: At,
+}
+
+impl Source {
+    pub(super) fn load(&self) -> Result<Loaded, Failure> {
+        let (text, beside) = match self.study.strip_prefix('@') {
+            Some(name) => {
+                let builtin = builtins::find(name).map_err(failure)?;
+                (builtin.source.to_owned(), PathBuf::new())
+            }
+            None => {
+                let text = std::fs::read_to_string(&self.study).map_err(|error| {
+                    let failure =
+                        Failure::usage(format!("cannot read the study {}: {error}", self.study));
+                    failure.help("name a file, or a built-in study of `wirecost study list`")
+                })?;
+                let beside = Path::new(&self.study).parent().unwrap_or(Path::new(""));
+                (text, beside.to_owned())
+            }
+        };
+        let mut definition = Definition::parse(&text).map_err(|e| draw(&self.study, &text, e))?;
+        if self.quick {
+            if definition.quick.is_none() {
+                return Err(Failure::usage(format!("{} does not say what quick is", self.study))
+                    .help("write a table [quick], or choose by --axis and --set"));
+            }
+            definition = definition.quickly();
+        }
+        definition.quick = None;
+        for (name, values) in &self.axes {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            definition.set_axis(name, &values).map_err(failure)?;
+        }
+        for (name, value) in &self.set {
+            definition.set(name, value);
+        }
+        if let Some(seed) = self.seed {
+            definition.seed = seed;
+        }
+        if self.loopback {
+            definition.place = Place::Loopback;
+        } else if self.at.lab.is_some() {
+            definition.place = Place::Lab;
+        } else if !self.at.hosts.is_empty() {
+            definition.hosts = self.at.hosts.iter().map(HostArgument::parts).collect();
+        }
+        if let Some(rate) = self.at.rate {
+            definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
+        }
+        let lab = self.at.lab.clone().filter(|name| !name.is_empty());
+        Loaded::of(definition, beside, lab)
+    }
+}
+
+impl Loaded {
+    pub(super) fn of(
+        definition: Definition,
+        beside: PathBuf,
+        lab: Option<String>,
+    ) -> Result<Self, Failure> {
+        let matrix = Matrix::of(&definition).map_err(failure)?;
+        let hosts = definition.hosts.iter();
+        let hosts: Vec<HostArgument> =
+            hosts.map(|(name, address)| HostArgument::new(name, address)).collect();
+        let lab = match (hosts.is_empty(), definition.place) {
+            (true, Place::Lab) => Some(lab.unwrap_or_default()),
+            _ => None,
+        };
+        let rate = definition.lab.as_ref().and_then(|lab| lab.rate.as_deref());
+        let rate = match rate {
+            Some(text) => Some(parse_rate(text).map_err(|message| {
+                Failure::usage(format!("lab = {{ rate = {text:?} }}: {message}"))
+            })?),
+            None => None,
+        };
+        if rate.is_some() && lab.is_none() {
+            return Err(Failure::usage("the study gives links a rate, and has no lab")
+                .help("write place = \"lab\", or leave out lab.rate"));
+        }
+        let at = At { lab, rate, hosts };
+        Ok(Self { definition, matrix, beside, at })
+    }
+
+    /// Files of profiles by the name that the study calls them.
+    pub(super) fn profiles(&self) -> BTreeMap<String, PathBuf> {
+        let names = self.matrix.points.iter().filter_map(|point| point.get("profile"));
+        let files = names.filter(|name| !name.starts_with('@'));
+        files.map(|name| (name.to_owned(), self.beside.join(name))).collect()
+    }
+}
+
+pub(super) fn failure(error: StudyError) -> Failure {
+    let failure = Failure::usage(&error);
+    match error.help() {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// A mistake of the text, with its place.
+pub(super) fn draw(name: &str, text: &str, error: StudyError) -> Failure {
+    let StudyError::Text { message, at: Some(at), .. } = &error else { return failure(error) };
+    let line = text[..at.start.min(text.len())].lines().count().max(1);
+    let mut diagnostic = MietteDiagnostic::new(message.clone())
+        .with_label(LabeledSpan::underline(at.start..at.end.max(at.start + 1)));
+    if let Some(help) = error.help() {
+        diagnostic = diagnostic.with_help(help);
+    }
+    let source = NamedSource::new(name, text.to_owned()).with_language("TOML");
+    let report = Report::new(diagnostic).with_source_code(source);
+    Failure::reports(format!("{name}:{line}: {message}"), vec![report])
+}

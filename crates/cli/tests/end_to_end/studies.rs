@@ -1,0 +1,297 @@
+//! Studies: all runs of a matrix, kept as they are made, whatever happens meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::agents::Agent;
+use crate::document::Document;
+use crate::program::{Finished, Program, processes, until};
+
+/// Four points of short runs.
+const STUDY: &str = r#"
+    title = "Small"
+    profile = "@rr"
+    [set]
+    duration = "100ms"
+    ramp = "20ms"
+    observe = "none"
+    [repeat]
+    times = 2
+    [axes]
+    connections = [1, 3]
+    response = ["64", "1k"]
+"#;
+
+/// `wirecost study run` of this text, kept in `kept`.
+fn study(text: &str, arguments: &[&str]) -> Program {
+    Program::new(["study", "run", "s.toml", "--out", "kept"]).args(arguments).file("s.toml", text)
+}
+
+/// Every record that can be seen, by its name.
+fn records(kept: &Path) -> BTreeMap<String, Vec<u8>> {
+    let Ok(entries) = fs::read_dir(kept.join("runs")) else { return BTreeMap::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let visible = names.filter(|name| !name.starts_with('.'));
+    visible
+        .map(|name| {
+            let record = kept.join("runs").join(&name);
+            let run = fs::read(record.join("run.json")).expect("a record has a run");
+            let document: Value = serde_json::from_slice(&run).expect("it is whole");
+            assert!(document["study"]["place"].is_u64(), "{name}");
+            let hosts = fs::read(record.join("hosts.json")).expect("a record has hosts");
+            let _: Value = serde_json::from_slice(&hosts).expect("it is whole");
+            assert!(record.join("samples.parquet").exists(), "{name}");
+            (name, run)
+        })
+        .collect()
+}
+
+fn resume(home: &Path) -> Program {
+    let kept = home.join("kept");
+    Program::new(["study", "resume", kept.to_str().unwrap(), "--json-lines", "--quiet"])
+}
+
+/// The events of `--json-lines` with this name.
+fn events(finished: &Finished, name: &str) -> Vec<Value> {
+    let lines = finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.filter(|event: &Value| event["event"] == name).collect()
+}
+
+#[test]
+fn every_run_is_kept_and_says_what_it_is_of() {
+    let finished = study(STUDY, &["--seed", "7"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let records = records(&finished.path("kept"));
+    let names: Vec<&str> = records.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["0001-01", "0001-02", "0002-01", "0002-02", "0003-01", "0003-02", "0004-01", "0004-02"]
+    );
+    let mut orders = Vec::new();
+    for (name, run) in &records {
+        let document = Document::valid(serde_json::from_slice(run).unwrap());
+        assert_eq!(document.text("/study/study"), "Small");
+        let axes: Vec<&str> = document
+            .list("/study/point/axes")
+            .iter()
+            .map(|axis| axis["value"].as_str().unwrap())
+            .collect();
+        let connections = document.count("/connections/open").to_string();
+        assert_eq!(axes[0], connections, "{name}");
+        let response = if axes[1] == "1k" { 1024 } else { 64 };
+        let transactions = document.count("/transactions/count");
+        let received = document.count("/throughput/rx_bytes");
+        // Those under way at an edge of the window are in one of the two only.
+        let apart = received.abs_diff(transactions * response);
+        assert!(apart <= document.count("/connections/open") * response, "{name}: {apart}");
+        orders.push(document.count("/study/order"));
+    }
+    orders.sort_unstable();
+    assert_eq!(orders, [1, 2, 3, 4, 5, 6, 7, 8]);
+    // Finished rows appear as they come, and the whole table in the end.
+    assert!(finished.stderr.contains("4 points, 8 runs"), "{finished}");
+    assert!(finished.stderr.contains("8/8"), "{finished}");
+    assert!(finished.stdout.contains("connections"), "{finished}");
+}
+
+#[test]
+fn an_interrupted_study_goes_on_where_it_was() {
+    let mut running = study(STUDY, &["--json-lines"]).start();
+    running.line(|line| line.contains("run-ended"));
+    running.signal(Signal::INT);
+    let finished = running.wait();
+    assert_eq!(finished.code, 130, "{finished}");
+    assert!(finished.stderr.contains("study resume kept"), "{finished}");
+    let before = records(&finished.path("kept"));
+    assert!((1..8).contains(&before.len()), "{finished}");
+    let home = finished.path("");
+    let second = resume(&home).finish();
+    assert_eq!(second.code, 0, "{second}");
+    assert_eq!(events(&second, "run-ended").len() + before.len(), 8, "{second}");
+    let after = records(&finished.path("kept"));
+    assert_eq!(after.len(), 8);
+    assert!(before.iter().all(|(name, run)| after[name] == *run));
+    // There is nothing left to do.
+    let third = resume(&home).finish();
+    assert_eq!((third.code, events(&third, "run-started").len()), (0, 0), "{third}");
+}
+
+/// The controller is killed at twenty instants, each at another place of a run.
+#[test]
+fn a_controller_that_is_killed_loses_the_run_under_way_at_most() {
+    const KILLS: u64 = 20;
+    let text = STUDY.replace("times = 2", "times = 20");
+    let mut first = study(&text, &["--json-lines", "--quiet"]).start();
+    first.line(|line| line.contains("run-started"));
+    first.signal(Signal::KILL);
+    let first = first.wait_only();
+    let home = first.path("");
+    let kept = first.path("kept");
+    let mut seen = records(&kept);
+    let mut instants = fastrand::Rng::with_seed(u64::from(std::process::id()));
+    for kill in 1..KILLS {
+        let mut running = resume(&home).start();
+        let mark = running.mark.clone();
+        running.line(|line| line.contains("run-started"));
+        std::thread::sleep(Duration::from_millis(instants.u64(..600)));
+        running.signal(Signal::KILL);
+        let killed = running.wait_only();
+        let started = events_of_killed(&killed.stdout, "run-started");
+        let ended = events_of_killed(&killed.stdout, "run-ended");
+        let now = records(&kept);
+        assert!(seen.iter().all(|(name, run)| now.get(name) == Some(run)), "kill {kill}");
+        let new = now.len() - seen.len();
+        // What was said to be finished is there, and of those that were begun all but one.
+        assert!(ended <= new && new <= started && started <= new + 1, "kill {kill}: {killed}");
+        seen = now;
+        until("the agents have ended by themselves", || processes(&mark).is_empty());
+    }
+    let last = resume(&home).finish();
+    assert_eq!(last.code, 0, "{last}");
+    let all = records(&kept);
+    assert_eq!(all.len(), 80);
+    assert!(seen.iter().all(|(name, run)| all[name] == *run));
+    let left: Vec<_> = fs::read_dir(kept.join("runs")).unwrap().collect();
+    assert_eq!(left.len(), 80, "{left:?}");
+}
+
+/// Lines that are whole.
+fn events_of_killed(stdout: &str, name: &str) -> usize {
+    let lines = stdout.lines().filter_map(|line| serde_json::from_str(line).ok());
+    lines.filter(|event: &Value| event["event"] == name).count()
+}
+
+#[test]
+fn a_host_that_vanishes_ends_the_study_and_what_is_finished_stays() {
+    let mut agent = Program::new(["agent", "--listen", "127.0.0.1:0"]).start();
+    let line = agent.line(|line| line.contains("listens at"));
+    let host = format!("peer={}", line.split_whitespace().last().unwrap());
+    let mut running = study(STUDY, &["--json-lines", "--host", &host]).start();
+    running.line(|line| line.contains("run-ended"));
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.wait_only().code, 1009);
+    let finished = running.wait();
+    assert_eq!(finished.code, 3, "{finished}");
+    assert!(finished.stderr.contains("peer"), "{finished}");
+    assert!(finished.stderr.contains("study resume kept"), "{finished}");
+    let before = records(&finished.path("kept"));
+    assert!((1..8).contains(&before.len()), "{finished}");
+    // The host is back, at the same name but another place.
+    let agent = Agent::start();
+    let kept = finished.path("kept/study.toml");
+    let text = fs::read_to_string(&kept).unwrap();
+    let address = host.strip_prefix("peer=").unwrap();
+    fs::write(&kept, text.replace(address, &agent.address)).unwrap();
+    let second = resume(&finished.path("")).finish();
+    assert_eq!(second.code, 0, "{second}");
+    let after = records(&finished.path("kept"));
+    assert_eq!(after.len(), 8);
+    assert!(before.iter().all(|(name, run)| after[name] == *run));
+}
+
+#[test]
+fn expectations_decide_the_exit_code() {
+    let run = |expect: &str| {
+        let text = format!("{expect}\n{STUDY}");
+        study(&text, &["--axis", "response=64", "--set", "duration=50ms"]).finish()
+    };
+    let finished = run("expect = [{ that = \"transactions >= 1\" }]");
+    assert_eq!(finished.code, 0, "{finished}");
+    let finished =
+        run("expect = [{ that = \"latency.p50 <= 0.001 us\", at = { connections = 3 } }]");
+    assert_eq!(finished.code, 1, "{finished}");
+    assert!(finished.stderr.contains("at connections=3 response=64: latency.p50 <= 0.001 us"));
+    assert!(!finished.stderr.contains("at connections=1"), "{finished}");
+    // What nobody measured holds nothing.
+    let finished = run("expect = [{ that = \"hosts.sender.segments_per_ack >= 0\" }]");
+    assert_eq!(finished.code, 1, "{finished}");
+    assert!(finished.stderr.contains("not measured"), "{finished}");
+}
+
+#[test]
+fn a_profile_that_is_a_file_goes_with_the_study() {
+    let profile = r#"<profile name="mine"><group nthreads="1">
+        <transaction iterations="1"><flowop type="connect" options="remotehost=$h protocol=tcp"/></transaction>
+        <transaction duration="100ms"><flowop type="write" options="size=$size"/></transaction>
+        <transaction iterations="1"><flowop type="disconnect"/></transaction></group></profile>"#;
+    let text = "profile = \"mine.xml\"\nset = { ramp = \"0s\", observe = \"none\" }\naxes = { size = [64, 128] }";
+    let mut running = study(text, &["--json-lines"]).file("mine.xml", profile).start();
+    running.line(|line| line.contains("run-ended"));
+    running.signal(Signal::KILL);
+    let killed = running.wait_only();
+    fs::remove_file(killed.path("mine.xml")).unwrap();
+    let finished = resume(&killed.path("")).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let records = records(&killed.path("kept"));
+    assert_eq!(records.len(), 2);
+    for run in records.values() {
+        let document: Value = serde_json::from_slice(run).unwrap();
+        assert_eq!(document["profile"], "mine.xml");
+    }
+}
+
+#[test]
+fn bad_studies_are_refused_with_a_message_and_nothing_is_made() {
+    let long = "profile = \"@rr\"\n";
+    for (text, words) in [
+        ("profil = \"@rr\"", ["unknown field", "did you mean profile?"].as_slice()),
+        ("profile = \"@rrr\"", &["@rrr", "did you mean"]),
+        ("title = \"nothing\"", &["names no profile"]),
+        ("profile = \"missing.xml\"", &["cannot read the profile"]),
+        ("axes = { connections = [] }", &["axis connections has no values"]),
+        (
+            "axes = { conections = [1] }",
+            &["@rr has no variable conections", "did you mean connections?"],
+        ),
+        ("axes = { connections = [\"many\"] }", &["many"]),
+        ("axes = { engine = [\"epol\"] }", &["the engines are"]),
+        (
+            "axes = { response = [1] }\nskip = [{ at = { response = \"< 1\" } }]",
+            &["skip[0] holds at no point"],
+        ),
+        ("skip = [{ at = { sise = 1 } }]", &["no axis sets sise"]),
+        ("set = { \"option.tcp_nodealy\" = true }", &["tcp_nodealy"]),
+        ("repeat = { until = { througput = \"5%\" } }", &["did you mean throughput?"]),
+        ("expect = [{ that = \"throughput is fine\" }]", &["write METRIC"]),
+        ("tables = [\"tcp-trasmit\"]", &["tcp-trasmit", "did you mean tcp-transmit?"]),
+        ("tables = [{ title = \"t\", columns = [\"througput\"] }]", &["did you mean throughput?"]),
+        ("a = ", &["s.toml"]),
+    ] {
+        let text = match text.starts_with("profil") || text.starts_with("title") {
+            true => text.to_owned(),
+            false => format!("{long}{text}"),
+        };
+        for command in ["run", "check"] {
+            let finished = match command {
+                "run" => study(&text, &[]).finish(),
+                _ => Program::new(["study", "check", "s.toml"]).file("s.toml", &text).finish(),
+            };
+            assert_eq!(finished.code, 2, "{text}\n{finished}");
+            assert!(!finished.path("kept").exists(), "{text}\n{finished}");
+            let flat = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+            for word in words {
+                assert!(flat.contains(word), "{text}: no {word:?} in\n{finished}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_in_use_is_left_alone() {
+    let text = format!("{STUDY}\n");
+    let finished = study(&text, &["--axis", "connections=1", "--axis", "response=64"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let before = records(&finished.path("kept"));
+    let again = finished.again().finish();
+    assert_eq!(again.code, 2, "{again}");
+    assert!(again.stderr.contains("study resume"), "{again}");
+    assert_eq!(records(&again.path("kept")), before);
+    let none = Program::new(["study", "resume", "nowhere"]).finish();
+    assert_eq!(none.code, 2, "{none}");
+    assert!(none.stderr.contains("nowhere"), "{none}");
+}
