@@ -14,6 +14,7 @@ pub mod doctor;
 mod figures;
 mod hosts;
 mod intervals;
+pub mod knee;
 pub mod measured;
 pub mod metrics;
 mod observed;

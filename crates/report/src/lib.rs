@@ -4,6 +4,7 @@
 pub mod document;
 pub mod flame;
 pub mod json;
+pub mod outputs;
 pub mod progress;
 pub mod tables;
 pub mod terminal;

@@ -124,7 +124,7 @@ impl Asked {
     pub fn method<'a>(&self, run: &'a Run) -> Option<&'a str> {
         let scope = host::Scope::find(run, self.host.as_deref()).ok()?;
         match self.definition.metric.name {
-            "cycles_per_kbyte" => scope.cycles_source(),
+            "cycles_per_kbyte" | "cycles_per_operation" => scope.cycles_source(),
             name if name.starts_with("cpu.") => scope.cpu_source(),
             _ => None,
         }

@@ -1,6 +1,9 @@
 use std::collections::BTreeSet;
 
-use wirecost_model::run::{Run, Throughput};
+use wirecost_model::host::HostFacts;
+use wirecost_model::measure::Bytes;
+use wirecost_model::program::Side;
+use wirecost_model::run::{HostRow, Io, MachineRow, Operations, Run, Throughput, ZeroCopy};
 
 use super::*;
 
@@ -65,4 +68,77 @@ fn what_is_no_number_is_missing() {
     assert!(asked.of(&run).is_err());
     run.throughput = Some(throughput(5.0));
     assert_eq!(asked.of(&run), Ok(5.0));
+}
+
+fn moved(bytes: u64, operations: u64) -> Run {
+    let host = HostRow {
+        name: "client".to_owned(),
+        role: Side::Master,
+        address: None,
+        cpus: vec![0],
+        shares_machine_with: Vec::new(),
+        workers: 1,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: Some(300.0),
+        cycles_source: None,
+        cycles_reason: None,
+        bytes: Some(Bytes { tx_sent: bytes, ..Bytes::default() }),
+        facts: HostFacts::default(),
+        clock_offset_us: 0.0,
+        clock_error_us: 0.0,
+    };
+    let machine = MachineRow {
+        name: "alpha".to_owned(),
+        hosts: vec!["client".to_owned()],
+        cpus: 2,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: Some(500.0),
+        cycles_source: None,
+        cycles_reason: None,
+    };
+    Run {
+        throughput: Some(Throughput {
+            bits_per_second: 1.0,
+            tx_bits_per_second: 1.0,
+            rx_bits_per_second: 0.0,
+            tx_bytes: bytes,
+            rx_bytes: 0,
+        }),
+        operations: Some(Operations { count: operations, per_second: 1.0, failed: 0, timeouts: 0 }),
+        hosts: vec![host],
+        machines: vec![machine],
+        ..run()
+    }
+}
+
+#[test]
+fn the_cost_of_an_operation_is_that_of_the_bytes_it_moves() {
+    let (all, one) =
+        (find("cycles_per_operation").unwrap(), find("hosts.client.cycles_per_operation").unwrap());
+    // Writes of 64 KByte.
+    assert_eq!(all.of(&moved(6400 * 1024, 100)), Ok(64.0 * 500.0));
+    assert_eq!(one.of(&moved(6400 * 1024, 100)), Ok(64.0 * 300.0));
+    assert!(all.of(&moved(0, 0)).unwrap_err().contains("no operation"));
+    let mut unknown = moved(1024, 1);
+    unknown.machines[0].cycles_per_kbyte = None;
+    unknown.machines[0].cycles_reason = Some("no clock".to_owned());
+    assert_eq!(all.of(&unknown), Err("no clock".to_owned()));
+}
+
+#[test]
+fn what_the_kernel_copied_of_zero_copy_is_a_percentage_or_missing() {
+    let asked = find("zerocopy.copied").unwrap();
+    let mut run = run();
+    let zerocopy = |completed, copied_share| {
+        let of = ZeroCopy { calls: 8, completed, copied: 2, copied_share, refused: 0 };
+        Some(Io { zerocopy: Some(of), ..Io::default() })
+    };
+    run.io = zerocopy(8, Some(0.25));
+    assert_eq!(asked.of(&run), Ok(25.0));
+    run.io = zerocopy(0, None);
+    assert!(asked.of(&run).unwrap_err().contains("completed"));
+    run.io = Some(Io::default());
+    assert!(asked.of(&run).unwrap_err().contains("zero-copy"));
 }
