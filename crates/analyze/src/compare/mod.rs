@@ -124,7 +124,7 @@ pub fn compare(
     if worse > 0 {
         comparison.status = Status::Failed;
         let figures = if worse == 1 { "figure is" } else { "figures are" };
-        let percent = 100.0 * options.threshold;
+        let percent = (1e6 * options.threshold).round() / 1e4;
         comparison.error =
             Some(format!("{worse} {figures} significantly worse by more than {percent}%"));
     }
