@@ -137,9 +137,9 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         });
         row.push(match (figure.interval, figure.ratio) {
             (Some((low, high)), _) => Cell::text(format!("{low:.3} to {high:.3}")),
-            (None, Some(_)) if figure.reason.is_none() => {
-                Cell::Missing("A may as well be 0, of which nothing is a multiple".to_owned())
-            }
+            (None, Some(_)) if figure.reason.is_none() => Cell::Missing(
+                "there are too few runs for how much they differ: B/A may be anything".to_owned(),
+            ),
             (None, _) => Cell::Missing(reason()),
         });
         row.push(Cell::text(word(figure)));

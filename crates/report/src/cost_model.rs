@@ -48,13 +48,11 @@ fn costs(model: &CostModel) -> Section {
         sum.join(", ")
     ));
     let mut columns = vec![Column::text("cost of")];
-    columns.extend(["cycles", "95% interval"].map(Column::number));
-    columns.push(Column::text("for each"));
-    columns.extend(["share", "least", "most"].map(Column::number));
+    columns.extend(["cycles", "95% interval", "share", "least", "most"].map(Column::number));
     let rows = model.terms.iter().map(term).collect();
     section.table(Table { title: String::new(), columns, rows });
     if let Some(source) = &model.packets_source {
-        section.text(format!("Packets are {source}."));
+        section.text(format!("A packet is {source}."));
     }
     for left_out in &model.left_out {
         section.text(format!("Left out: {}: {}.", left_out.input.name(), left_out.reason));
@@ -64,12 +62,12 @@ fn costs(model: &CostModel) -> Section {
 
 fn term(term: &Term) -> Vec<Cell> {
     let each = match term.input {
-        Input::Bytes => "byte",
-        Input::Operations => "operation",
-        Input::Packets => "packet",
-        Input::Connections => "second, connection",
-        Input::Interrupts => "interrupt, softirq",
-        Input::Constant => "second",
+        Input::Bytes => "a byte",
+        Input::Operations => "an operation",
+        Input::Packets => "a packet",
+        Input::Connections => "a connection, 1 s",
+        Input::Interrupts => "an interrupt",
+        Input::Constant => "nothing, 1 s",
     };
     let level = |value: f64| match term.input {
         Input::Bytes => decimal(value * 8.0, "b/s"),
@@ -82,7 +80,7 @@ fn term(term: &Term) -> Vec<Cell> {
         None => Cell::Missing("too few points to draw from".to_owned()),
     };
     vec![
-        Cell::text(term.input.name()),
+        Cell::text(each),
         Cell::Number(Number {
             value: term.cycles,
             interval: term.interval,
@@ -90,7 +88,6 @@ fn term(term: &Term) -> Vec<Cell> {
             unit: Unit::Count,
         }),
         interval,
-        Cell::text(each),
         Cell::number(Unit::Percent, 100.0 * term.share),
         Cell::text(level(term.range.0)),
         Cell::text(level(term.range.1)),

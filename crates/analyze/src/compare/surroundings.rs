@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use wirecost_model::comparison::{Comparison, Difference, DifferenceKind};
 use wirecost_model::environment::Environment;
+use wirecost_model::program::Side;
 use wirecost_model::run::Run;
 
 use super::Subject;
@@ -65,7 +66,8 @@ pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
         }
     }
     let records = known(a) && known(b);
-    let (of_a, of_b) = (facts(a, records), facts(b, records));
+    let by_role = hosts(a) != hosts(b);
+    let (of_a, of_b) = (facts(a, records, by_role), facts(b, records, by_role));
     let things: BTreeSet<&(DifferenceKind, String)> = of_a.keys().chain(of_b.keys()).collect();
     let none = BTreeMap::new();
     for thing in things {
@@ -107,10 +109,23 @@ fn note(
     differences.extend(told);
 }
 
-/// Of the hosts by their records, or by what the documents of the runs say.
-fn facts(subject: &Subject, records: bool) -> Facts {
+/// The hosts of all runs, and whether each drives.
+fn hosts(subject: &Subject) -> BTreeMap<&str, Side> {
+    let runs = subject.measured.points.iter().flat_map(|point| &point.runs);
+    runs.flat_map(|run| &run.hosts).map(|host| (host.name.as_str(), host.role)).collect()
+}
+
+/// Of the hosts by their records, or by what the documents of the runs say. Where the two sides have
+/// other hosts, who drives is put beside who drives, and the peers beside the peers.
+fn facts(subject: &Subject, records: bool, by_role: bool) -> Facts {
+    let roles = hosts(subject);
     let mut facts = Facts::new();
     let mut add = |kind, what: &str, host: &str, value: String| {
+        let host = match roles.get(host).filter(|_| by_role) {
+            Some(Side::Master) => "the master",
+            Some(Side::Peer) => "the peers",
+            None => host,
+        };
         let of_hosts = facts.entry((kind, what.to_owned())).or_default();
         of_hosts.entry(host.to_owned()).or_default().insert(value);
     };
@@ -134,6 +149,8 @@ type Add<'a> = &'a mut dyn FnMut(DifferenceKind, &str, &str, String);
 fn of_run(run: &Run, add: Add<'_>) {
     add(Wirecost, "version", "", run.version.clone());
     add(DifferenceKind::Run, "engine", "", run.engine.clone());
+    let hosts: Vec<&str> = run.hosts.iter().map(|host| host.name.as_str()).collect();
+    add(DifferenceKind::Run, "hosts", "", hosts.join(", "));
     if let Some(window) = &run.window {
         // The clock of each run is a little off what was asked for.
         add(DifferenceKind::Run, "window", "", format!("{:.1} s", window.seconds));

@@ -1,7 +1,7 @@
 use fastrand::Rng;
 use wirecost_model::comparison::DifferenceKind;
 use wirecost_model::environment::{Device, Environment};
-use wirecost_model::run::{MachineRow, Throughput, Transactions, Window, WindowKind};
+use wirecost_model::run::{HostRow, MachineRow, Throughput, Transactions, Window, WindowKind};
 use wirecost_model::study::InStudy;
 
 use super::*;
@@ -215,8 +215,8 @@ fn machine(cycles_per_kbyte: f64) -> MachineRow {
     }
 }
 
-fn host() -> wirecost_model::run::HostRow {
-    wirecost_model::run::HostRow {
+fn host() -> HostRow {
+    HostRow {
         name: "master".to_owned(),
         role: wirecost_model::program::Side::Master,
         address: None,
@@ -398,4 +398,22 @@ fn what_came_of_nothing_is_worse() {
     let figure = &comparison.points[0].figures[0];
     assert_eq!((figure.verdict, figure.ratio), (Verdict::Worse, None));
     assert!(figure.reason.as_deref().unwrap().contains("A is 0"));
+}
+
+#[test]
+fn hosts_of_other_names_are_put_beside_one_another_by_what_they_do() {
+    let named = |name: &str, kernel: &str| {
+        let mut subject = exactly(&[1.0, 1.0]);
+        for run in &mut subject.measured.points[0].runs {
+            run.hosts = vec![HostRow { name: name.to_owned(), ..host() }];
+        }
+        let mut environment = Environment::default();
+        environment.kernel.release = Some(kernel.to_owned());
+        environment.kernel.version = Some("#1".to_owned());
+        Subject { hosts: vec![[(name.to_owned(), environment)].into()], ..subject }
+    };
+    let differences = compared(&named("h1", "6.18"), &named("client", "6.12")).differences;
+    let told: Vec<(&str, Vec<String>)> =
+        differences.iter().map(|d| (d.what.as_str(), d.hosts.clone())).collect();
+    assert_eq!(told, [("hosts", vec![]), ("release", vec!["the master".to_owned()])]);
 }

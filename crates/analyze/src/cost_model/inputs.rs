@@ -130,9 +130,9 @@ impl Packets {
 
     pub(crate) fn source(self) -> &'static str {
         match self {
-            Packets::Segments => "what the stack hands to devices at once (probe segments)",
-            Packets::Tcp => "segments sent by TCP (probe tcp)",
-            Packets::Devices => "packets sent by devices (probe interrupts)",
+            Packets::Segments => "what the stack hands to a device at once (probe segments)",
+            Packets::Tcp => "a segment that TCP sent (probe tcp)",
+            Packets::Devices => "what a device counts as sent (probe interrupts)",
         }
     }
 

@@ -63,12 +63,13 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
     let mut check = |input: Input, value: f64, (least, most): (f64, f64)| {
         let beyond = value < least * (1.0 - 1e-9) || value > most * (1.0 + 1e-9);
         if beyond {
-            let (value, least, most) = (
-                decimal(value, unit(input)),
-                decimal(least, unit(input)),
-                decimal(most, unit(input)),
-            );
-            outside.push(format!("{} {value} (it has {least} to {most})", input.name()));
+            outside.push(format!(
+                "{} {} (it has {} to {})",
+                input.name(),
+                level(input, value),
+                level(input, least),
+                level(input, most)
+            ));
         }
         beyond
     };
@@ -113,12 +114,12 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// As it stands behind a number of an input.
-fn unit(input: Input) -> &'static str {
+/// As a person asks for it.
+fn level(input: Input, value: f64) -> String {
     match input {
-        Input::Bytes => "B/s",
-        Input::Operations | Input::Packets | Input::Interrupts => "/s",
-        Input::Connections | Input::Constant => "",
+        Input::Bytes => decimal(8.0 * value, "b/s"),
+        Input::Connections | Input::Constant => value.to_string(),
+        Input::Operations | Input::Packets | Input::Interrupts => decimal(value, "/s"),
     }
 }
 
