@@ -46,8 +46,7 @@ impl Measured {
                     ((u32::MAX, number), point)
                 }
             };
-            let new = || MeasuredPoint { point, runs: Vec::new(), failed: Vec::new() };
-            let at = points.entry(key).or_insert_with(new);
+            let at = points.entry(key).or_insert_with(|| MeasuredPoint::not_measured(&point));
             if run.status == Status::Ok { at.runs.push(run) } else { at.failed.push(run) }
         }
         let mut points: Vec<MeasuredPoint> = points.into_values().collect();
@@ -78,6 +77,12 @@ impl Measured {
 }
 
 impl MeasuredPoint {
+    /// A point of which there is no run (yet).
+    #[must_use]
+    pub fn not_measured(point: &Point) -> Self {
+        Self { point: point.clone(), runs: Vec::new(), failed: Vec::new() }
+    }
+
     /// A figure of each run that counts and has it.
     pub fn figures(&self, asked: &Asked) -> Vec<f64> {
         self.runs.iter().filter_map(|run| asked.of(run).ok()).collect()

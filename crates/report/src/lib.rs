@@ -11,3 +11,4 @@ pub mod progress;
 pub mod tables;
 pub mod terminal;
 pub mod uperf;
+pub mod whole_file;

@@ -1,15 +1,13 @@
 //! `wirecost flame`: a flame graph of what a run or an observation has sampled.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use wirecost_model::observe::{self, FoldedStacks, Observed, Watched};
-use wirecost_model::run::Run;
+use wirecost_model::observe::{FoldedStacks, Observed};
 use wirecost_model::status::Status;
 use wirecost_report::flame::{self, Scale};
-use wirecost_store::{OBSERVATION, RUN};
+use wirecost_store::{Document, document};
 
 use crate::Failure;
 
@@ -78,28 +76,15 @@ impl Flame {
     }
 
     fn load(&self, path: &Path) -> Result<Profile, Failure> {
-        let file = match path.is_dir() {
-            true => [RUN, OBSERVATION]
-                .map(|name| path.join(name))
-                .into_iter()
-                .find(|file| file.exists())
-                .ok_or_else(|| Failure::usage(format!("{} is no record", path.display())))?,
-            false => path.to_owned(),
-        };
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("cannot read {}: {error}", file.display()))
-        };
-        let text = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        let (title, hosts, bytes) = if value["schema"] == observe::SCHEMA {
-            let watched: Watched = serde_json::from_value(value).map_err(|error| failed(&error))?;
-            let moved = watched.devices.iter().map(|device| device.rx_bytes + device.tx_bytes);
-            ("observation".to_owned(), watched.hosts, moved.sum())
-        } else {
-            let run: Run = serde_json::from_value(value).map_err(|error| failed(&error))?;
-            let moved = run.throughput.map_or(0, |moved| moved.tx_bytes + moved.rx_bytes);
-            (run.profile, run.observe.map(|observe| observe.hosts).unwrap_or_default(), moved)
+        let (title, hosts, bytes) = match document(path).map_err(Failure::usage)? {
+            Document::Watched(watched) => {
+                let moved = watched.devices.iter().map(|device| device.rx_bytes + device.tx_bytes);
+                ("observation".to_owned(), watched.hosts, moved.sum())
+            }
+            Document::Run(run) => {
+                let moved = run.throughput.map_or(0, |moved| moved.tx_bytes + moved.rx_bytes);
+                (run.profile, run.observe.map(|observe| observe.hosts).unwrap_or_default(), moved)
+            }
         };
         let host = self.pick(&hosts, path)?;
         let functions = host.functions.as_ref().ok_or_else(|| {

@@ -11,6 +11,7 @@ mod list;
 mod observe;
 mod output;
 mod predict;
+mod report;
 pub(crate) mod run;
 mod study;
 
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Predict(predict::Predict),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
+    Report(report::Report),
     Flame(flame::Flame),
     Check(check::Check),
     List(list::List),
@@ -47,6 +49,7 @@ impl Command {
             Command::Predict(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
+            Command::Report(command) => command.run(),
             Command::Flame(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),

@@ -14,7 +14,7 @@ use wirecost_model::status::Status;
 use wirecost_observe::{Observer, Set, describe};
 use wirecost_report::json::{self, Target};
 use wirecost_report::terminal::{Look, watched};
-use wirecost_store::Record;
+use wirecost_store::Recorder;
 
 use super::parse_time_not_zero;
 use super::run::interruptible;
@@ -51,7 +51,7 @@ pub(crate) struct Observe {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Keep a record in this new directory: observe.json and hosts.json.
+    /// Keep a record in this new directory: observe.json, hosts.json, samples.parquet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -78,7 +78,7 @@ impl Observe {
             let _ = list(&mut io::stdout());
             return Ok(Status::Ok);
         }
-        let record = self.check()?;
+        let recorder = self.check()?;
         let stop = interruptible();
         let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
         document.facts = facts::read().ok();
@@ -110,7 +110,7 @@ impl Observe {
             document.status = Status::Interrupted;
             document.error = Some("interrupted before the window began".to_owned());
         }
-        self.keep(&document, record, &host)?;
+        self.keep(&document, recorder, &host)?;
         if self.json.as_deref() != Some("-") {
             let _ = watched::write(&mut io::stdout(), &document, &Look::of(&io::stdout()));
         }
@@ -118,7 +118,7 @@ impl Observe {
     }
 
     /// Everything that can be refused is, before anything is attached.
-    fn check(&self) -> Result<Option<Record>, Failure> {
+    fn check(&self) -> Result<Option<Recorder>, Failure> {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
@@ -137,7 +137,7 @@ impl Observe {
         }
         self.out
             .as_deref()
-            .map(|directory| Record::create(directory).map_err(Failure::usage))
+            .map(|directory| Recorder::create(directory).map_err(Failure::usage))
             .transpose()
     }
 
@@ -169,17 +169,22 @@ impl Observe {
         all
     }
 
-    fn keep(&self, document: &Watched, record: Option<Record>, host: &str) -> Result<(), Failure> {
+    fn keep(
+        &self,
+        document: &Watched,
+        recorder: Option<Recorder>,
+        host: &str,
+    ) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::new(Status::Failed, error);
         if let Some(target) = &self.json {
             json::write(document, &Target::from(target.as_str()), &mut io::stdout())
                 .map_err(|error| failed(&error))?;
         }
-        if let Some(record) = record {
+        if let Some(recorder) = recorder {
             let environment =
                 serde_json::to_value(environment::read()).map_err(|error| failed(&error))?;
             let hosts = [(host.to_owned(), environment)].into_iter().collect();
-            record.save_observation(document, &hosts).map_err(|error| failed(&error))?;
+            recorder.save_observation(document, &hosts).map_err(|error| failed(&error))?;
         }
         Ok(())
     }

@@ -114,7 +114,8 @@ impl Number {
     /// The same, where a table writes the value in a way of its own.
     #[must_use]
     pub fn with_text(unit: Unit, estimate: &Estimate, value: &str) -> Self {
-        let reach = estimate.interval.map(|interval| reach(unit, estimate.mean, interval));
+        let interval = estimate.interval.filter(|(low, high)| low < high);
+        let reach = interval.map(|interval| reach(unit, estimate.mean, interval));
         let text = reach.map_or_else(|| value.to_owned(), |reach| format!("{value} ±{reach}"));
         Self { value: estimate.mean, interval: estimate.interval, text, unit }
     }
@@ -173,6 +174,7 @@ mod tests {
             // Percent of percent is what nobody reads right.
             (Percent, 45.3, Some((44.95, 45.65)), "45.3% ±0.4"),
             (Count, 0.0, Some((-0.3, 0.3)), "0 ±0.300"),
+            (Count, 0.0, Some((0.0, 0.0)), "0"),
             (Count, 1234.0, None, "1,234"),
             (Ratio, 0.5, Some((-10.0, 11.0)), "0.500 ±>999%"),
             // Of two sides the farther.

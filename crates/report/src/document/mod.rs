@@ -8,6 +8,7 @@ mod cell;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wirecost_model::status::Status;
 
 pub use cell::{Cell, Number, Part, Parts, Set, show};
 
@@ -17,6 +18,9 @@ pub const SCHEMA: &str = "wirecost.report/1";
 pub struct Report {
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
+    pub status: Status,
+    /// One message, where `status` is not `ok`.
+    pub error: Option<String>,
     /// Version of wirecost that made it.
     pub version: String,
     pub title: String,
@@ -28,6 +32,8 @@ impl Report {
     pub fn new(title: &str) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
+            status: Status::Ok,
+            error: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             sections: Vec::new(),

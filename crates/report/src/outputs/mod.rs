@@ -11,6 +11,8 @@ use std::io::{self, Write};
 use crate::document::Report;
 use crate::terminal::Look;
 
+pub use terminal::OUTPUT as TERMINAL;
+
 /// One way to write a report.
 #[derive(Debug)]
 pub struct Output {

@@ -4,19 +4,21 @@
 use std::collections::BTreeSet;
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_model::study::{Point, Value};
 
-use crate::document::Section;
+use crate::document::{Block, Section};
 use crate::terminal::{explain, quantity};
 
 /// Points named in one sentence; of more, how many.
 const NAMED: usize = 3;
 
-/// A section of sentences.
+/// A section of sentences. `planned` are the points that there should be, where that is known.
 #[must_use]
-pub fn about(measured: &Measured) -> Section {
+pub fn about(measured: &Measured, planned: &[Point]) -> Section {
     let mut section = Section::new("About the runs");
     section.name = "runs".to_owned();
     section.text(counts(measured));
+    section.blocks.extend(awaited(measured, planned).map(Block::Text));
     for text in failures(measured).into_iter().chain(warnings(measured)) {
         section.text(text);
     }
@@ -47,6 +49,26 @@ fn counts(measured: &Measured) -> String {
     text
 }
 
+/// Points that nobody has run.
+fn awaited(measured: &Measured, planned: &[Point]) -> Option<String> {
+    let run: BTreeSet<&[Value]> =
+        measured.points.iter().map(|point| point.point.axes.as_slice()).collect();
+    let awaited = planned.iter().filter(|point| !run.contains(point.axes.as_slice()));
+    let names: Vec<String> = awaited.map(Point::to_string).collect();
+    (!names.is_empty()).then(|| {
+        let number = quantity::counted(names.len() as u64, "point has", "points have");
+        format!("{number} no run yet: {}.", named(&names))
+    })
+}
+
+/// The first few of several points.
+fn named(names: &[String]) -> String {
+    match names.len() > NAMED {
+        false => names.join(", "),
+        true => format!("{} and {} more", names[..NAMED].join(", "), names.len() - NAMED),
+    }
+}
+
 /// What is the same of several runs once, with where it is.
 struct Said<'a> {
     key: &'a str,
@@ -56,16 +78,12 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    fn at(&self) -> String {
+    fn at(&self, points: usize) -> String {
         let runs = quantity::counted(self.runs as u64, "run", "runs");
-        match self.points.len() > NAMED {
-            false => format!("{runs} at {}", self.points.join(", ")),
-            true => format!(
-                "{runs} at {} and {} more points",
-                self.points[..NAMED].join(", "),
-                self.points.len() - NAMED
-            ),
+        if points > 1 && self.points.len() == points {
+            return format!("{runs}, at every point");
         }
+        format!("{runs} at {}", named(&self.points))
     }
 }
 
@@ -93,7 +111,10 @@ fn failures(measured: &Measured) -> Vec<String> {
             (point, error, error)
         })
     });
-    collect(each).iter().map(|said| format!("Failed ({}): {}", said.at(), said.text)).collect()
+    collect(each)
+        .iter()
+        .map(|said| format!("Failed ({}): {}", said.at(measured.points.len()), said.text))
+        .collect()
 }
 
 /// Of each kind of warning the first message, as they differ in numbers.
@@ -107,7 +128,7 @@ fn warnings(measured: &Measured) -> Vec<String> {
     });
     let text = |said: &Said<'_>| {
         let first = if said.runs > 1 { "for one, " } else { "" };
-        format!("Warning ({}): {first}{}", said.at(), said.text)
+        format!("Warning ({}): {first}{}", said.at(measured.points.len()), said.text)
     };
     collect(each).iter().map(text).collect()
 }

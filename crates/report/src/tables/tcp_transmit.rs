@@ -93,7 +93,7 @@ pub(super) fn connections(title: &str) -> ColumnOf {
     ColumnOf::new(Column::number(title), |point| match point.point.get(CONNECTIONS) {
         Some(connections) => Cell::set(connections),
         None => match metrics::find("connections").map(|asked| point.estimate(&asked)) {
-            Ok(Ok(open)) => Cell::set(&units::three_digits(open.mean)),
+            Ok(Ok(open)) => Cell::set(&format!("{:.0}", open.mean)),
             Ok(Err(reason)) => Cell::Missing(reason),
             Err(unknown) => Cell::Missing(unknown.to_string()),
         },

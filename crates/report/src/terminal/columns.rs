@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::look::{Look, fold};
+use super::look::{Look, fold, words};
 
 const INDENT: usize = 2;
 const GAP: usize = 2;
@@ -13,7 +13,7 @@ const LONGEST: usize = 24;
 /// Cells wider than this are folded, where a table is too wide.
 const WIDEST: usize = 32;
 /// The head of a column that is narrower is not folded further.
-const HEAD: usize = 10;
+const HEAD: usize = 12;
 /// A key folded to less than this is hard to read.
 const KEY: usize = 8;
 /// What is narrower is written as if it were so wide.
@@ -168,8 +168,12 @@ impl Table {
     }
 
     fn folded(&self, place: usize, room: usize) -> Shown {
-        let cells = self.widest_cell(place).min(WIDEST.min(room / 2 - GAP)).max(1);
-        let head = fold(&self.columns[place].title, cells.max(HEAD));
+        let most = WIDEST.min(room / 2 - GAP);
+        let cells = self.widest_cell(place).clamp(1, most);
+        let title = &self.columns[place].title;
+        // A word is only broken where it is too long for any column.
+        let longest = words(title).map(|word| width(&word)).max().unwrap_or(0).min(most);
+        let head = fold(title, cells.max(HEAD).max(longest));
         let head = head.iter().map(|line| width(line)).max().unwrap_or(0);
         Shown { place, width: cells.max(head) }
     }

@@ -66,9 +66,12 @@ impl Look {
 
 /// Breaks text between words, and names also behind their dots and underscores.
 pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
-    let pieces: fn(&str) -> Box<dyn Iterator<Item = Word<'_>> + '_> =
-        |line| Box::new(line.split_inclusive([' ', '.', '_']).map(Word::from));
-    wrap(text, Options::new(width).word_separator(WordSeparator::Custom(pieces)))
+    wrap(text, Options::new(width).word_separator(WordSeparator::Custom(words)))
+}
+
+/// Between these [`fold`] breaks.
+pub(super) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    Box::new(text.split_inclusive([' ', '.', '_']).map(Word::from))
 }
 
 /// Words that are longer than a line are broken too.

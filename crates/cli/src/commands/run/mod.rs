@@ -20,7 +20,7 @@ use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
 use wirecost_report::terminal::{self, Look};
 use wirecost_report::uperf::{Header, Printer};
-use wirecost_store::Record;
+use wirecost_store::Recorder;
 
 use crate::Failure;
 use crate::profile::Loaded;
@@ -42,7 +42,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Keep the run as a record in this new directory: run.json and hosts.json.
+    /// Keep the run as a record in this new directory: run.json, hosts.json, samples.parquet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -70,7 +70,7 @@ enum Format {
 struct Ready {
     loaded: Loaded,
     place: Place,
-    record: Option<Record>,
+    recorder: Option<Recorder>,
 }
 
 impl Run {
@@ -96,16 +96,16 @@ impl Run {
         }
         let mut names = self.at.names();
         let loaded = self.how.load(&mut |number| names(number))?;
-        let record = match &self.out {
-            Some(directory) => Some(Record::create(directory).map_err(Failure::usage)?),
+        let recorder = match &self.out {
+            Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
             None => None,
         };
         let place = self.how.place(&loaded, &self.at, None)?;
-        Ok(Ready { loaded, place, record })
+        Ok(Ready { loaded, place, recorder })
     }
 
     fn drive(self, ready: Ready, started: u64) -> Result<Status, Failure> {
-        let Ready { loaded, place, record } = ready;
+        let Ready { loaded, place, recorder } = ready;
         let stop = interruptible();
         let mut printer = self.printer(&loaded);
         let mut progress =
@@ -134,10 +134,9 @@ impl Run {
         };
         drop(place);
         self.write_json(&document)?;
-        if let Some(record) = &record {
-            record
-                .save(&document, &environments(&outcome))
-                .map_err(|error| Failure::new(Status::Failed, error))?;
+        if let Some(recorder) = &recorder {
+            let failed = |error| Failure::new(Status::Failed, error);
+            recorder.save(&document, &environments(&outcome)).map_err(failed)?;
         }
         self.show(&document, printer)
     }

@@ -17,14 +17,19 @@ use clap::{Args, Subcommand};
 use wirecost_analyze::measured::Measured;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
+use wirecost_report::document::Report;
+use wirecost_report::outputs;
+use wirecost_report::tables::Wanted;
+use wirecost_report::terminal::Look;
 use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
 
 use crate::Failure;
+use crate::commands::report;
 use crate::commands::run::interruptible;
 use bench::Hosts;
 use directory::Directory;
 use plan::Step;
-use show::{Show, Wanted, show_time};
+use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
 /// Run a profile at every point of a matrix, keep each run, and make tables of them.
@@ -141,6 +146,9 @@ impl Check {
         let steps = plan::steps(&loaded, &beside)?;
         let mut text = String::new();
         describe(&loaded, &steps, &mut text);
+        for missing in plan::not_measured(&loaded, &steps)? {
+            let _ = writeln!(text, "not measured: {missing}");
+        }
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
         Ok(Status::Ok)
     }
@@ -183,11 +191,17 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     let least = points.len() * repeat.times as usize;
     let _ = writeln!(
         text,
-        "{} points, {least} runs{}, about {}",
-        points.len(),
+        "{}, {}{}, about {}",
+        counted(points.len(), "point"),
+        counted(least, "run"),
         if repeat.until.is_empty() { "" } else { " or more" },
         show_time(whole_time(loaded, steps)),
     );
+}
+
+/// `1 run`, `2 runs`.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Time that all runs take, about.
@@ -210,10 +224,10 @@ fn drive(
         .iter()
         .filter_map(|run| Some(steps.get(run.study.as_ref()?.place as usize - 1)?.time))
         .sum();
-    let wanted = Wanted { progress: !output.quiet, json_lines: output.json_lines };
-    let axes = loaded.definition.axes.keys().cloned().collect();
+    let shown = show::Output { progress: !output.quiet, json_lines: output.json_lines };
     let left = whole_time(loaded, steps).saturating_sub(there);
-    let show = RefCell::new(Show::new(wanted, steps, axes, left));
+    let tables = report::wanted(Some(&loaded.definition))?;
+    let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
     let mut bench = Hosts {
         title: &loaded.definition.title,
         at: loaded.at.clone(),
@@ -231,7 +245,7 @@ fn drive(
         wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut bench, &mut listener)
             .map_err(failure)?;
     drop(bench);
-    conclude(loaded, directory, &summary, output)
+    conclude(loaded, directory, &summary, &tables, output)
 }
 
 /// Says how the study ended: its tables, what was expected of it, and where it is kept.
@@ -239,6 +253,7 @@ fn conclude(
     loaded: &Loaded,
     directory: &Directory,
     summary: &Summary,
+    tables: &[Wanted],
     output: &Output,
 ) -> Result<Status, Failure> {
     let path = directory.path().display();
@@ -264,6 +279,13 @@ fn conclude(
         }
     }
     let measured = Measured::of(directory.runs()?);
+    if !output.json_lines {
+        let mut document = Report::new(&loaded.definition.title);
+        document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;
+        let look = Look::of(&std::io::stdout());
+        // A reader that has seen enough (`| head`) is no failure.
+        let _ = (outputs::TERMINAL.write)(&mut std::io::stdout(), &document, &look);
+    }
     let verdicts = judge(loaded, &measured)?;
     for verdict in &verdicts {
         let _ = writeln!(err, "wirecost: {}", say(verdict));
@@ -274,8 +296,8 @@ fn conclude(
     if summary.invalid > 0 {
         let _ = writeln!(
             err,
-            "wirecost: {} runs are not valid; their run.json says why",
-            summary.invalid
+            "wirecost: {} not valid; run.json says why",
+            counted(summary.invalid, "run")
         );
     }
     if !output.quiet {

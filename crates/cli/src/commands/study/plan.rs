@@ -1,13 +1,20 @@
 //! What a study will do, before it does it: how each point is run, and how long that takes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_fleet::ask;
+use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
+use wirecost_model::status::Status;
 use wirecost_model::study::Point;
+use wirecost_observe::Observer;
 
 use super::settings;
 use super::source::{Loaded, failure};
 use crate::Failure;
+use crate::commands::report;
 use crate::commands::run::How;
 use crate::profile::Loaded as Ready;
 
@@ -27,6 +34,11 @@ pub(super) struct Step {
 /// How each point is run, in their order: whatever can be refused is refused here.
 pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Vec<Step>, Failure> {
     wirecost_study::check(&loaded.definition).map_err(failure)?;
+    let points = loaded.matrix.points.iter().map(MeasuredPoint::not_measured).collect();
+    let measured = Measured { points };
+    for table in report::wanted(Some(&loaded.definition))? {
+        table.rows(&measured).map_err(report::no_column)?;
+    }
     let points = loaded.matrix.points.iter();
     points.map(|point| step(point, loaded, find)).collect()
 }
@@ -53,4 +65,36 @@ fn time(how: &How, profile: &Profile) -> Duration {
     let phases: Duration = (0..phases).map(of_phase).sum();
     let passes = how.observe.passes.len().max(1) as u32;
     (phases + OVERHEAD + CONNECTION * strands) * passes
+}
+
+/// Probes that a point asks for and that a host lacks, or lacks part of, with the reason.
+pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String>, Failure> {
+    let passes = steps.iter().flat_map(|step| &step.how.observe.passes);
+    let mut probes: Vec<String> = passes.flatten().cloned().collect();
+    probes.sort();
+    probes.dedup();
+    if probes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut reports = Vec::new();
+    // Of a lab and of loopback all hosts are this machine, and so is one that drives agents.
+    let request = ObserveRequest { probes: probes.clone(), parts: Vec::new() };
+    reports.push(("this machine".to_owned(), Observer::open(request).reports()));
+    for host in &loaded.at.hosts {
+        let (name, address) = host.parts();
+        let answer = ask::about(&address).map_err(|error| Failure::new(Status::Peer, error))?;
+        let asked = |probe: &String| probe.split(':').next().unwrap_or_default().to_owned();
+        let wanted: BTreeSet<String> = probes.iter().map(asked).collect();
+        let of_wanted = answer.probes.into_iter().filter(|report| wanted.contains(&report.name));
+        reports.push((name, of_wanted.collect()));
+    }
+    let lines = reports.into_iter().flat_map(|(host, reports)| {
+        let lacking = reports.into_iter().filter(|report| report.status != ProbeStatus::Ready);
+        lacking.map(move |report| {
+            let reason = report.reason.unwrap_or_default();
+            let part = if report.status == ProbeStatus::Partial { " (in part)" } else { "" };
+            format!("{} on {host}{part}: {reason}", report.name)
+        })
+    });
+    Ok(lines.collect())
 }

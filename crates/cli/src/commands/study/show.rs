@@ -5,24 +5,27 @@ use std::io::{self, Stderr, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
 use wirecost_linux::proc_stat;
 use wirecost_model::event::{Event as RunEvent, Listener as RunListener};
 use wirecost_model::host::CpuSnapshot;
 use wirecost_model::run::Run;
+use wirecost_model::status::Status;
+use wirecost_model::study::Point;
 use wirecost_report::progress::{Labels, Progress, Style};
-use wirecost_study::{Ended, Event, Listener, Summary, Task};
+use wirecost_report::tables::Wanted;
+use wirecost_study::{Ended, Event, Listener, Matrix, Summary, Task};
 
+use super::counted;
 use super::plan::Step;
 
-/// Figures of a finished run that are worth a column while others are under way.
-const FIGURES: [&str; 3] = ["throughput", "transactions", "cycles_per_kbyte"];
 /// The CPUs' use is of the last time as long as this.
 const CPU_EVERY: Duration = Duration::from_millis(500);
 
 /// What is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Output {
     /// On standard error, for a person.
     pub(super) progress: bool,
     /// Each event as JSON on standard output.
@@ -30,9 +33,11 @@ pub(super) struct Wanted {
 }
 
 pub(super) struct Show<'a> {
-    wanted: Wanted,
+    output: Output,
     steps: &'a [Step],
-    axes: Vec<String>,
+    table: &'a Wanted,
+    /// All points, none of which is measured.
+    measured: Measured,
     progress: Progress<Stderr>,
     least: usize,
     /// Time that the runs which are there were thought to take, and took.
@@ -43,21 +48,26 @@ pub(super) struct Show<'a> {
     run_started: Instant,
     before: String,
     widths: Vec<usize>,
+    headed: bool,
     cpu: Option<(Instant, CpuSnapshot)>,
     busy: Option<f64>,
 }
 
 impl<'a> Show<'a> {
     pub(super) fn new(
-        wanted: Wanted,
+        output: Output,
         steps: &'a [Step],
-        axes: Vec<String>,
+        table: &'a Wanted,
+        matrix: &Matrix,
         left: Duration,
     ) -> Self {
         Self {
-            wanted,
+            output,
             steps,
-            axes,
+            table,
+            measured: Measured {
+                points: matrix.points.iter().map(MeasuredPoint::not_measured).collect(),
+            },
             progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
             least: 0,
             thought: Duration::ZERO,
@@ -66,6 +76,7 @@ impl<'a> Show<'a> {
             run_started: Instant::now(),
             before: String::new(),
             widths: Vec::new(),
+            headed: false,
             cpu: None,
             busy: None,
         }
@@ -73,7 +84,7 @@ impl<'a> Show<'a> {
 
     /// Something of the run that is under way.
     pub(super) fn under_way(&mut self, event: &RunEvent) {
-        if !self.wanted.progress {
+        if !self.output.progress {
             return;
         }
         self.look_at_cpus();
@@ -123,7 +134,7 @@ impl<'a> Show<'a> {
     }
 
     fn json(&self, line: &Line<'_>) {
-        if self.wanted.json_lines
+        if self.output.json_lines
             && let Ok(text) = serde_json::to_string(line)
         {
             // Who reads no further wants no further line.
@@ -131,20 +142,32 @@ impl<'a> Show<'a> {
         }
     }
 
+    /// A finished run in the columns of the study's first table.
     fn line_of(&mut self, number: usize, task: &Task, run: &Run) -> String {
+        let place = task.place as usize - 1;
+        let point = &mut self.measured.points[place];
+        match run.status {
+            Status::Ok => point.runs.push(run.clone()),
+            _ => point.failed.push(run.clone()),
+        }
+        let rows = self.table.rows(&self.measured).unwrap_or_default();
         let mut cells = vec![format!("{number}/{}", self.least.max(number))];
-        cells.extend(task.point.axes.iter().map(|axis| axis.value.clone()));
-        let figures = FIGURES.iter().filter_map(|name| {
-            let asked = metrics::find(name).ok()?;
-            Some(match asked.of(run) {
-                Ok(value) => asked.metric().unit.show(value),
-                Err(_) => "-".to_owned(),
-            })
-        });
-        cells.extend(figures);
+        let row = rows.row(&self.measured.points[place]);
+        cells.extend(row.iter().map(|cell| cell.shown().to_owned()));
+        // A study may have more runs than memory.
+        self.measured.points[place] = MeasuredPoint::not_measured(&task.point);
         cells.extend(run.error.clone());
         if task.repeat == 0 {
             cells.push("(to warm up)".to_owned());
+        }
+        if !self.headed {
+            self.headed = true;
+            let titles = rows.head().into_iter().map(|column| column.title);
+            let head: Vec<String> = std::iter::once("run".to_owned()).chain(titles).collect();
+            // As wide as the first row.
+            self.align(&cells);
+            let head = self.align(&head);
+            self.progress.stay(&head);
         }
         self.align(&cells)
     }
@@ -166,18 +189,15 @@ impl Listener for Show<'_> {
         match event {
             Event::Started { points, least, done, .. } => {
                 self.least = *least;
-                if self.wanted.progress {
+                if self.output.progress {
                     let left = show_time(self.left);
                     let done =
                         if *done > 0 { format!(", {done} of them there") } else { String::new() };
-                    self.progress
-                        .stay(&format!("{points} points, {least} runs{done}, about {left}"));
-                    let head: Vec<String> = std::iter::once("run".to_owned())
-                        .chain(self.axes.clone())
-                        .chain(["throughput", "transactions", "cost"].map(str::to_owned))
-                        .collect();
-                    let head = self.align(&head);
-                    self.progress.stay(&head);
+                    self.progress.stay(&format!(
+                        "{}, {}{done}, about {left}",
+                        counted(*points, "point"),
+                        counted(*least, "run")
+                    ));
                 }
             }
             Event::RunStarted { task, number } => {
@@ -189,13 +209,13 @@ impl Listener for Show<'_> {
                 self.took += self.run_started.elapsed();
                 self.thought += thought;
                 self.left = self.left.saturating_sub(thought);
-                if self.wanted.progress {
+                if self.output.progress {
                     let line = self.line_of(*number, task, run);
                     self.progress.stay(&line);
                 }
             }
             Event::Wants { points, repeat } => {
-                if self.wanted.progress {
+                if self.output.progress {
                     let plural = if *points == 1 { "point varies" } else { "points vary" };
                     self.progress
                         .stay(&format!("{points} {plural} too much: run {repeat} of each"));
@@ -220,38 +240,17 @@ pub(super) fn show_time(time: Duration) -> String {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Line<'a> {
-    Started {
-        points: usize,
-        least: usize,
-        most: usize,
-        done: usize,
-    },
-    RunStarted {
-        number: usize,
-        id: String,
-        point: &'a wirecost_model::study::Point,
-    },
-    RunEnded {
-        number: usize,
-        id: String,
-        run: Box<Brief<'a>>,
-    },
-    Wants {
-        points: usize,
-        repeat: u32,
-    },
-    Ended {
-        status: wirecost_model::status::Status,
-        error: Option<&'a str>,
-        made: usize,
-        invalid: usize,
-    },
+    Started { points: usize, least: usize, most: usize, done: usize },
+    RunStarted { number: usize, id: String, point: &'a Point },
+    RunEnded { number: usize, id: String, run: Box<Brief<'a>> },
+    Wants { points: usize, repeat: u32 },
+    Ended { status: Status, error: Option<&'a str>, made: usize, invalid: usize },
 }
 
 /// What of a run is worth a line; the record has all.
 #[derive(Debug, Serialize)]
 struct Brief<'a> {
-    status: wirecost_model::status::Status,
+    status: Status,
     error: Option<&'a str>,
     bits_per_second: Option<f64>,
     transactions_per_second: Option<f64>,

@@ -1,0 +1,168 @@
+//! Documents on disk, of this version and of all before it.
+//!
+//! Keys have only ever been added to `wirecost.run/1` and `wirecost.observe/1`: one that an older
+//! document lacks is read as null. tests/fixtures keeps records as older versions wrote them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use wirecost_model::observe::{self, Observed, Watched};
+use wirecost_model::run::{self, Run};
+
+use crate::error::{StoreError, cannot};
+use crate::parquet_file::{self, Unreadable};
+use crate::schema::FORMAT;
+use crate::version::is_newer;
+use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks};
+
+/// What was measured, and how.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+pub enum Document {
+    Run(Run),
+    Watched(Watched),
+}
+
+/// Reads a document whole, its stacks too: of a record, or a JSON file.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn document(path: &Path) -> Result<Document, StoreError> {
+    let file = file_of(path)?;
+    let text = text(&file)?;
+    let mut document = match serde_json::from_slice(&text) {
+        Ok(Head { schema: Some(schema) }) if schema == observe::SCHEMA => {
+            Document::Watched(parse(&file, &text, observe::SCHEMA, |w: &Watched| &w.schema)?)
+        }
+        _ => Document::Run(parse(&file, &text, run::SCHEMA, |run: &Run| &run.schema)?),
+    };
+    let name = file.file_name();
+    if let Some(record) = file.parent()
+        && name.is_some_and(|name| name == RUN || name == OBSERVATION)
+    {
+        put_back_stacks(hosts_of(&mut document), record)?;
+    }
+    Ok(document)
+}
+
+/// Reads the document of a run without its stacks: of a record, or a JSON file.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn run(path: &Path) -> Result<Run, StoreError> {
+    let file = file_of(path)?;
+    if path != file {
+        check_samples(path)?;
+    }
+    parse(&file, &text(&file)?, run::SCHEMA, |run: &Run| &run.schema)
+}
+
+/// Whether the samples of a record are there as they should be. A version that kept none has none.
+fn check_samples(record: &Path) -> Result<(), StoreError> {
+    let path = record.join(SAMPLES);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot("read", &path)(error)),
+    };
+    parquet_file::check(&file).map_err(|unreadable| match unreadable {
+        Unreadable::Damaged(why) => StoreError::Damaged { path, why },
+        Unreadable::Foreign(why) => StoreError::Foreign { path, why },
+        Unreadable::Newer(found) => StoreError::Newer { path, found, known: FORMAT },
+    })
+}
+
+/// The file that holds the document.
+pub(crate) fn file_of(path: &Path) -> Result<PathBuf, StoreError> {
+    let is_directory = match fs::metadata(path) {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(StoreError::NotThere(path.to_owned()));
+        }
+        Err(error) => return Err(cannot("read", path)(error)),
+    };
+    if !is_directory {
+        return Ok(path.to_owned());
+    }
+    let files = [RUN, OBSERVATION].map(|name| path.join(name));
+    let found = files.into_iter().find(|file| file.exists());
+    found.ok_or_else(|| StoreError::NoRecord(path.to_owned()))
+}
+
+fn text(path: &Path) -> Result<Vec<u8>, StoreError> {
+    fs::read(path).map_err(cannot("read", path))
+}
+
+fn hosts_of(document: &mut Document) -> &mut [Observed] {
+    match document {
+        Document::Run(run) => match &mut run.observe {
+            Some(observe) => &mut observe.hosts,
+            None => &mut [],
+        },
+        Document::Watched(watched) => &mut watched.hosts,
+    }
+}
+
+/// Puts the stacks of a record into what was observed.
+pub(crate) fn put_back_stacks(hosts: &mut [Observed], record: &Path) -> Result<(), StoreError> {
+    let path = record.join(STACKS);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        // Nothing was sampled, or the stacks are in the document, as they once were.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot("read", &path)(error)),
+    };
+    stacks::put_back(hosts, &text).map_err(|why| StoreError::Damaged { path, why })
+}
+
+/// What every document begins with.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<String>,
+}
+
+/// Reads a document once; only where that fails is it looked at again, for what is wrong with it.
+fn parse<T: DeserializeOwned>(
+    path: &Path,
+    text: &[u8],
+    known: &'static str,
+    schema: fn(&T) -> &str,
+) -> Result<T, StoreError> {
+    let error = match serde_json::from_slice(text) {
+        Ok(document) if schema(&document) == known => return Ok(document),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    let path = path.to_owned();
+    Err(match serde_json::from_slice(text) {
+        Ok(Head { schema: Some(found) }) if is_newer(&found, known) => {
+            StoreError::Newer { path, found, known }
+        }
+        Ok(Head { schema: Some(found) }) if found == known => {
+            let why = error.map(|error| error.to_string()).unwrap_or_default();
+            StoreError::Damaged { path, why }
+        }
+        Ok(Head { schema: Some(found) }) => {
+            StoreError::Foreign { path, why: format!("it is a document {found}, and not {known}") }
+        }
+        Ok(Head { schema: None }) => {
+            StoreError::Foreign { path, why: "it is no document of wirecost".to_owned() }
+        }
+        Err(error) if error.is_eof() => {
+            StoreError::Damaged { path, why: format!("it is cut at line {}", error.line()) }
+        }
+        Err(error) if error.is_data() => {
+            StoreError::Foreign { path, why: "it is no document of wirecost".to_owned() }
+        }
+        Err(error) => StoreError::Damaged { path, why: format!("it is no JSON: {error}") },
+    })
+}
+
+/// Reads a file of JSON that has no version of its own.
+pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, StoreError> {
+    serde_json::from_slice(&text(path)?)
+        .map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })
+}

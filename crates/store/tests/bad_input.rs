@@ -1,0 +1,118 @@
+//! What is no record is refused, with one message that names the file and what to do.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
+
+mod recorded;
+
+use std::fs;
+use std::path::Path;
+
+use recorded::{hosts, run};
+use wirecost_store::{HOSTS, RUN, Recorder, SAMPLES, STACKS, read};
+
+/// The message of reading a record of which something was changed, without the place of the record.
+fn refusal(change: impl FnOnce(&Path)) -> String {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("record");
+    Recorder::create(&directory).unwrap().save(&run(), &hosts()).unwrap();
+    change(&directory);
+    let message = read(&directory).unwrap_err().to_string();
+    message.replace(&*parent.path().to_string_lossy(), "")
+}
+
+fn edit(name: &str, change: impl FnOnce(String) -> String) -> impl FnOnce(&Path) {
+    move |directory| {
+        let path = directory.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, change(text)).unwrap();
+    }
+}
+
+fn cut(name: &str) -> impl FnOnce(&Path) {
+    move |directory| {
+        let path = directory.join(name);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+    }
+}
+
+const AGAIN: &str =
+    "copy it again from where it came from, or remove its directory and make the run again";
+const OWN: &str = "put back wirecost's own, or remove it";
+
+#[test]
+fn a_document_that_is_cut_or_of_others() {
+    let message = refusal(cut(RUN));
+    assert!(message.starts_with("/record/run.json is damaged (it is cut at line "), "{message}");
+    assert!(message.ends_with(&format!("): {AGAIN}")), "{message}");
+    assert_eq!(
+        refusal(|directory| fs::write(directory.join(RUN), "").unwrap()),
+        format!("/record/run.json is damaged (it is cut at line 1): {AGAIN}")
+    );
+    for other in ["[1, 2]", "{}", "{\"schema\": null}"] {
+        assert_eq!(
+            refusal(|directory| fs::write(directory.join(RUN), other).unwrap()),
+            format!(
+                "/record/run.json is not what its name says (it is no document of wirecost): {OWN}"
+            )
+        );
+    }
+    let message = refusal(|directory| fs::write(directory.join(RUN), "\u{7f}ELF").unwrap());
+    assert!(message.starts_with("/record/run.json is damaged (it is no JSON: "), "{message}");
+    let message = refusal(edit(RUN, |text| text.replacen("\"error\": null", "\"error\": 7", 1)));
+    assert!(message.starts_with("/record/run.json is damaged (invalid type: "), "{message}");
+    let doctor = |text: String| text.replacen("wirecost.run/1", "wirecost.doctor/1", 1);
+    assert_eq!(
+        refusal(edit(RUN, doctor)),
+        format!(
+            "/record/run.json is not what its name says (it is a document wirecost.doctor/1, and \
+             not wirecost.run/1): {OWN}"
+        )
+    );
+}
+
+#[test]
+fn a_document_of_a_newer_version() {
+    let expected = "/record/run.json was written by a newer wirecost (wirecost.run/2, and this one \
+                    reads up to wirecost.run/1): read it with that one, or a later one";
+    let newer = |text: String| text.replacen("wirecost.run/1", "wirecost.run/2", 1);
+    assert_eq!(refusal(edit(RUN, newer)), expected);
+    // Also where its keys are others.
+    let emptied = "{\"schema\": \"wirecost.run/2\"}".to_owned();
+    assert_eq!(refusal(edit(RUN, |_| emptied)), expected);
+}
+
+#[test]
+fn samples_that_are_cut_or_of_others() {
+    let damaged = |message: &str| {
+        assert!(message.starts_with("/record/samples.parquet is damaged ("), "{message}");
+        assert!(message.ends_with(&format!("): {AGAIN}")), "{message}");
+    };
+    damaged(&refusal(cut(SAMPLES)));
+    for other in ["PAR", "start,seconds\n", "PAR1 and not much more PAR1"] {
+        damaged(&refusal(|directory| fs::write(directory.join(SAMPLES), other).unwrap()));
+    }
+}
+
+#[test]
+fn files_beside_it_that_are_cut_or_missing() {
+    let message = refusal(cut(HOSTS));
+    assert!(message.starts_with("/record/hosts.json is damaged ("), "{message}");
+    let message = refusal(|directory| fs::remove_file(directory.join(HOSTS)).unwrap());
+    assert!(message.starts_with("cannot read /record/hosts.json: "), "{message}");
+    let message = refusal(edit(STACKS, |text| text[..text.len() - 4].to_owned()));
+    assert_eq!(
+        message,
+        format!("/record/stacks.folded is damaged (it ends in the middle of a line): {AGAIN}")
+    );
+}
+
+#[test]
+fn a_directory_that_is_no_record_or_is_not_there() {
+    let message = refusal(|directory| fs::remove_file(directory.join(RUN)).unwrap());
+    let expected = "/record is no record, as it has neither run.json nor observe.json: name a \
+                    directory that `--out` of `wirecost run` or `wirecost observe` has made";
+    assert_eq!(message, expected);
+    let message = refusal(|directory| fs::remove_dir_all(directory).unwrap());
+    assert_eq!(message, "/record does not exist: see that the name is right");
+}

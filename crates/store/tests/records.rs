@@ -1,0 +1,87 @@
+//! Records of single runs: what is saved is what is read, and nothing of others is touched.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
+
+mod recorded;
+
+use std::fs;
+
+use recorded::{before_studies, hosts, json, names, run, without_stacks};
+use wirecost_model::observe::Watched;
+use wirecost_store::{
+    Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, StoreError, document, read,
+};
+
+#[test]
+fn what_is_saved_is_what_was_measured_and_nothing_else_stays() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("runs/one");
+    let recorder = Recorder::create(&directory).unwrap();
+    assert!(names(&directory).is_empty());
+    recorder.save(&run(), &hosts()).unwrap();
+    assert_eq!(names(&directory), [HOSTS, RUN, SAMPLES, STACKS]);
+    let record = read(&directory).unwrap();
+    assert_eq!(record.run, run());
+    assert_eq!(
+        serde_json::to_value(&record.hosts).unwrap(),
+        serde_json::to_value(hosts()).unwrap()
+    );
+    // The document alone has no stacks, and is a document all the same.
+    assert_eq!(wirecost_store::run(&directory).unwrap(), without_stacks(run()));
+    assert_eq!(document(&directory.join(RUN)).unwrap(), Document::Run(run()));
+}
+
+#[test]
+fn a_run_that_measured_nothing_has_a_record() {
+    let parent = tempfile::tempdir().unwrap();
+    let refused = wirecost_model::run::Run::empty("@stream", "epoll", "0.1.0", 0);
+    Recorder::create(parent.path()).unwrap().save(&refused, &hosts()).unwrap();
+    assert_eq!(names(parent.path()), [HOSTS, RUN, SAMPLES]);
+    assert_eq!(read(parent.path()).unwrap().run, refused);
+}
+
+#[test]
+fn an_observation_has_a_record_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let watched: Watched = json(&before_studies("observation").join(OBSERVATION));
+    let recorder = Recorder::create(directory.path()).unwrap();
+    recorder.save_observation(&watched, &hosts()).unwrap();
+    assert_eq!(names(directory.path()), [HOSTS, OBSERVATION, SAMPLES, STACKS]);
+    assert_eq!(document(directory.path()).unwrap(), Document::Watched(watched.clone()));
+    let error = read(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("wirecost.observe/1, and not wirecost.run/1"), "{error}");
+}
+
+#[test]
+fn a_second_record_is_refused_and_the_first_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    Recorder::create(directory.path()).unwrap().save(&run(), &hosts()).unwrap();
+    let before = recorded::contents(directory.path());
+    let error = Recorder::create(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyRecorded(_)));
+    assert!(error.to_string().contains("name another directory"));
+    assert_eq!(recorded::contents(directory.path()), before);
+}
+
+#[test]
+fn other_peoples_files_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("notes");
+    fs::write(&file, "mine").unwrap();
+    let error = Recorder::create(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::NotEmpty(_)));
+    let error = Recorder::create(&file).unwrap_err();
+    assert!(matches!(error, StoreError::NotADirectory(_)));
+    assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+}
+
+#[test]
+fn a_directory_that_is_gone_is_an_error_with_its_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("record");
+    let recorder = Recorder::create(&directory).unwrap();
+    fs::remove_dir(&directory).unwrap();
+    let error = recorder.save(&run(), &hosts()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot write to {}: ", directory.display())), "{error}");
+    assert!(names(parent.path()).is_empty());
+}

@@ -1,0 +1,154 @@
+//! Studies on disk: what is kept stays, and one writes at a time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
+
+mod recorded;
+
+use std::fs;
+use std::path::Path;
+
+use recorded::{contents, hosts, names, run, without_stacks};
+use wirecost_model::run::Run;
+use wirecost_model::study::{InStudy, Point};
+use wirecost_store::study::{Study, Writer};
+use wirecost_store::{RUN, SAMPLES, StoreError};
+
+const DEFINITION: &str = "title = \"One\"\nprofile = \"mine.xml\"\n";
+
+fn create(directory: &Path) -> Writer {
+    Writer::create(directory, DEFINITION, [("mine.xml", "<profile/>")]).unwrap()
+}
+
+fn run_of(place: u32, repeat: u32) -> Run {
+    let study = "One".to_owned();
+    let at = InStudy { study, point: Point::default(), place, repeat, order: place };
+    Run { study: Some(at), ..run() }
+}
+
+#[test]
+fn a_study_is_its_text_its_profiles_and_its_runs() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("new/study");
+    let writer = create(&directory);
+    let study = Study::open(&directory).unwrap();
+    assert_eq!(study.definition().unwrap(), DEFINITION);
+    assert_eq!(contents(&study.profiles()), [("mine.xml".to_owned(), b"<profile/>".to_vec())]);
+    assert_eq!(study.runs().unwrap(), []);
+    for (place, repeat, id) in [(2, 1, "0002-01"), (1, 0, "0001-warm-up"), (1, 1, "0001-01")] {
+        writer.save(id, &run_of(place, repeat), &hosts()).unwrap();
+    }
+    assert_eq!(names(&directory), [".lock", "profiles", "runs", "study.toml"]);
+    // Who reads does not wait for who writes.
+    assert_eq!(study.ids().unwrap(), ["0001-01", "0001-warm-up", "0002-01"]);
+    let expected = [("0001-01", (1, 1)), ("0001-warm-up", (1, 0)), ("0002-01", (2, 1))];
+    let expected = expected
+        .map(|(id, (place, repeat))| (id.to_owned(), without_stacks(run_of(place, repeat))));
+    assert_eq!(study.runs().unwrap(), expected);
+    assert_eq!(study.read("0002-01").unwrap().run, run_of(2, 1));
+}
+
+#[test]
+fn a_record_or_a_study_that_is_there_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = create(directory.path());
+    writer.save("0001-01", &run_of(1, 1), &hosts()).unwrap();
+    let before = contents(&writer.study().record("0001-01"));
+    let error = writer.save("0001-01", &run_of(1, 2), &hosts()).unwrap_err();
+    assert!(matches!(error, StoreError::AlreadyRecorded(_)), "{error}");
+    assert_eq!(contents(&writer.study().record("0001-01")), before);
+    drop(writer);
+    let error = Writer::create(directory.path(), "title = \"Two\"\n", []).unwrap_err();
+    assert!(error.to_string().contains("wirecost study resume"), "{error}");
+    assert_eq!(Study::open(directory.path()).unwrap().definition().unwrap(), DEFINITION);
+    // Records are kept even of a study whose text is lost.
+    fs::remove_file(directory.path().join("study.toml")).unwrap();
+    let error = Writer::create(directory.path(), DEFINITION, []).unwrap_err();
+    assert!(matches!(error, StoreError::NotEmpty(_)), "{error}");
+    assert_eq!(contents(&directory.path().join("runs/0001-01")), before);
+}
+
+#[test]
+fn one_writes_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = create(directory.path());
+    for refused in [Writer::open(directory.path()), Writer::open(directory.path())] {
+        let message = refused.unwrap_err().to_string();
+        let expected = format!(
+            "{} is written to by another wirecost, process {}: wait until it has ended, or end it",
+            directory.path().display(),
+            std::process::id()
+        );
+        assert_eq!(message, expected);
+    }
+    drop(writer);
+    Writer::open(directory.path()).unwrap().save("0001-01", &run(), &hosts()).unwrap();
+}
+
+#[test]
+fn what_a_dead_writer_left_is_not_seen_and_then_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(create(directory.path()));
+    let left = directory.path().join("runs/.0001-01.4711.tmp");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join(SAMPLES), "PAR1").unwrap();
+    let study = Study::open(directory.path()).unwrap();
+    assert_eq!(study.ids().unwrap(), Vec::<String>::new());
+    drop(Writer::open(directory.path()).unwrap());
+    assert_eq!(names(&directory.path().join("runs")), Vec::<String>::new());
+}
+
+#[test]
+fn a_study_whose_making_was_cut_short_can_be_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(create(directory.path()));
+    // As after a kill before the last step.
+    fs::remove_file(directory.path().join("study.toml")).unwrap();
+    fs::create_dir(directory.path().join(".study.toml.4711.tmp")).unwrap();
+    let error = Study::open(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::NoStudy(_)), "{error}");
+    let writer = Writer::create(directory.path(), "title = \"Two\"\n", []).unwrap();
+    assert_eq!(names(directory.path()), [".lock", "profiles", "runs", "study.toml"]);
+    assert_eq!(writer.study().definition().unwrap(), "title = \"Two\"\n");
+    assert_eq!(names(&writer.study().profiles()), Vec::<String>::new());
+}
+
+#[test]
+fn a_directory_that_is_no_study_is_told_and_left_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let message = Study::open(parent.path()).unwrap_err().to_string();
+    assert!(message.contains("is no study, as it has no study.toml: name a"), "{message}");
+    let message = Writer::open(&parent.path().join("not/there")).unwrap_err().to_string();
+    assert!(message.ends_with("does not exist: see that the name is right"), "{message}");
+    fs::create_dir(parent.path().join("runs")).unwrap();
+    let error = Writer::create(parent.path(), DEFINITION, []).unwrap_err();
+    assert!(matches!(error, StoreError::NotEmpty(_)), "{error}");
+    assert_eq!(names(parent.path()), ["runs"]);
+}
+
+#[test]
+fn a_record_that_is_damaged_is_told_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = create(directory.path());
+    for id in ["0001-01", "0002-01", "0003-01"] {
+        writer.save(id, &run(), &hosts()).unwrap();
+    }
+    let file = writer.study().record("0002-01").join(RUN);
+    fs::write(&file, "{").unwrap();
+    let message = writer.study().runs().unwrap_err().to_string();
+    assert!(message.starts_with(&format!("{} is damaged", file.display())), "{message}");
+    fs::remove_file(&file).unwrap();
+    let message = writer.study().runs().unwrap_err().to_string();
+    assert!(message.contains("runs/0002-01 is no record"), "{message}");
+}
+
+#[test]
+fn a_study_that_vanishes_is_an_error_with_its_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("study");
+    let writer = create(&directory);
+    fs::remove_dir_all(&directory).unwrap();
+    let message = writer.save("0001-01", &run(), &hosts()).unwrap_err().to_string();
+    let expected = format!("cannot write to {}: ", directory.join("runs").display());
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(names(parent.path()).is_empty());
+}
