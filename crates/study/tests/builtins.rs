@@ -1,4 +1,10 @@
 //! The built-in studies can be run: what they set exists, and quick ones are quick.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

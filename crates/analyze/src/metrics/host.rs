@@ -417,6 +417,23 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Of several machines, that of the first.
+    pub(crate) fn cycles_source(&self) -> Option<&'a str> {
+        match self {
+            Scope::Host { host, .. } => host.cycles_source.as_deref(),
+            Scope::Machine { machine, .. } => machine.cycles_source.as_deref(),
+            Scope::All { run } => run.machines.first()?.cycles_source.as_deref(),
+        }
+    }
+
+    pub(crate) fn cpu_source(&self) -> Option<&'a str> {
+        match self {
+            Scope::Host { host, .. } => host.cpu_source.as_deref(),
+            Scope::Machine { machine, .. } => machine.cpu_source.as_deref(),
+            Scope::All { run } => run.machines.first()?.cpu_source.as_deref(),
+        }
+    }
+
     /// The cost of all bytes over the operations that moved them.
     fn cycles_per_operation(&self) -> Result<f64, String> {
         let run = self.run();

@@ -11,7 +11,7 @@
 //! In `layers.NAME.share` and `functions.NAME.inclusive` a name of the profile of functions stands in
 //! the middle.
 
-mod host;
+pub(crate) mod host;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -106,15 +106,15 @@ pub fn find(name: &str) -> Result<Asked, UnknownMetric> {
 
 /// The host that goes by a name: its own, or `sender`, `receiver`, `master`.
 pub(crate) fn host_of<'a>(run: &'a Run, name: &str) -> Option<&'a HostRow> {
-    match host::Scope::find(run, Some(name)) {
-        Ok(host::Scope::Host { host, .. }) => Some(host),
+    match Scope::find(run, Some(name)) {
+        Ok(Scope::Host { host, .. }) => Some(host),
         _ => None,
     }
 }
 
 /// What was sampled of a host, or of the `machine`.
 pub(crate) fn functions_of<'a>(run: &'a Run, name: &str) -> Option<&'a FunctionsSection> {
-    host::Scope::find(run, Some(name)).ok()?.functions().ok()
+    Scope::find(run, Some(name)).ok()?.functions().ok()
 }
 
 /// What stands for `*` where the pattern has one, else nothing; `None` where the name is another.
@@ -132,6 +132,17 @@ impl Asked {
     #[must_use]
     pub fn metric(&self) -> &'static Metric {
         &self.definition.metric
+    }
+
+    /// How a run came by the figure, where there are several ways that give other numbers for the same.
+    #[must_use]
+    pub fn method<'a>(&self, run: &'a Run) -> Option<&'a str> {
+        let scope = Scope::find(run, self.host.as_deref()).ok()?;
+        match self.definition.metric.name {
+            "cycles_per_kbyte" | "cycles_per_operation" => scope.cycles_source(),
+            name if name.starts_with("cpu.") => scope.cpu_source(),
+            _ => None,
+        }
     }
 
     /// The figure of a run.
