@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod builtin_studies;
 mod builtins;
 mod connections;
 mod crypto;

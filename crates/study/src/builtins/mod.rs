@@ -72,19 +72,6 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_the_folder_is_listed() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/builtins");
-        let files = std::fs::read_dir(folder).unwrap();
-        let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut files: Vec<String> =
-            names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect();
-        files.sort();
-        let mut listed: Vec<&str> = ALL.iter().map(|builtin| builtin.name).collect();
-        listed.sort_unstable();
-        assert_eq!(files, listed);
-    }
-
-    #[test]
     fn a_slip_of_the_pen_is_told_the_nearest_name() {
         let error = find("tcp-trasmit").unwrap_err();
         assert_eq!(error.help().as_deref(), Some("did you mean @tcp-transmit?"));

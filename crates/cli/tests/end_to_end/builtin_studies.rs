@@ -1,0 +1,229 @@
+//! The built-in studies, quick, in a lab: their tables are whole, row by row.
+
+use serde_json::Value;
+use wirecost_linux::privilege::skip_without_namespaces;
+
+use crate::program::{Finished, Program};
+
+/// A cell: what stands in it, and its number where it is one.
+#[derive(Debug, Clone)]
+struct Cell {
+    text: String,
+    number: Option<f64>,
+    missing: Option<String>,
+}
+
+impl Cell {
+    fn of(value: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if let Some(reason) = value["missing"].as_str() {
+            assert!(!reason.is_empty());
+            return Self { text: "-".to_owned(), number: None, missing: Some(reason.to_owned()) };
+        }
+        let kinds = ["number", "set", "parts"];
+        let of_kind = kinds.iter().find_map(|kind| value.get(kind)).unwrap_or(value);
+        let shown = of_kind.get("text").unwrap_or(of_kind);
+        let number = value["number"]["value"].as_f64();
+        if let Some(number) = number {
+            assert!(number.is_finite(), "{value}");
+            // What costs or moves nothing was not measured.
+            let unit = value["number"]["unit"].as_str().unwrap_or_default();
+            assert!(
+                number > 0.0 || !["bits_per_second", "cycles_per_kbyte"].contains(&unit),
+                "{value}"
+            );
+        }
+        Self { text: text(shown), number, missing: None }
+    }
+}
+
+/// A table: its title, its columns, and its rows.
+#[derive(Debug, Clone)]
+struct Table {
+    title: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    fn column(&self, name: &str) -> Vec<&Cell> {
+        let place = self.columns.iter().position(|column| column == name);
+        let place = place.unwrap_or_else(|| panic!("no {name} among {:?}", self.columns));
+        self.rows.iter().map(|row| &row[place]).collect()
+    }
+
+    fn texts(&self, name: &str) -> Vec<&str> {
+        self.column(name).into_iter().map(|cell| cell.text.as_str()).collect()
+    }
+
+    /// Numbers of a column that has one in each row.
+    fn numbers(&self, name: &str) -> Vec<f64> {
+        let number =
+            |cell: &Cell| cell.number.unwrap_or_else(|| panic!("{}: {cell:?}", self.title));
+        self.column(name).into_iter().map(number).collect()
+    }
+}
+
+/// A report's section of this name.
+fn tables(report: &Value, name: &str) -> Vec<Table> {
+    let sections = report["sections"].as_array().expect("sections");
+    let section = sections.iter().find(|section| section["name"] == name).expect("the section");
+    let blocks = section["blocks"].as_array().expect("blocks").iter();
+    let tables = blocks.filter_map(|block| block.get("table"));
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    tables
+        .map(|table| Table {
+            title: table["title"].as_str().unwrap_or_default().to_owned(),
+            columns: list(&table["columns"])
+                .iter()
+                .map(|column| column["title"].as_str().expect("a title").to_owned())
+                .collect(),
+            rows: list(&table["rows"])
+                .iter()
+                .map(|row| list(row).iter().map(Cell::of).collect())
+                .collect(),
+        })
+        .collect()
+}
+
+/// Runs a built-in study and reads its tables; `None` without the rights to make a lab.
+fn study(name: &str, arguments: &[&str]) -> Option<Vec<Table>> {
+    if skip_without_namespaces(name) {
+        return None;
+    }
+    let builtin = format!("@{name}");
+    let check = Program::new(["study", "check", &builtin, "--quick"]).finish();
+    assert_eq!(check.code, 0, "{check}");
+    is_quick(&check);
+    let mut run = Program::new(["study", "run", &builtin, "--quick", "--quiet", "--out", "kept"])
+        .args(arguments)
+        .finish();
+    // Where others want all CPUs a window can be empty, and the run says so.
+    for _ in 0..2 {
+        if run.code == 4 {
+            std::fs::remove_dir_all(run.path("kept")).expect("the study");
+            run = run.again().finish();
+        }
+    }
+    assert_eq!(run.code, 0, "{run}");
+    // What the program shows in the end fits a terminal.
+    let widest = run.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest.is_some_and(|width| width <= 100), "{widest:?}\n{run}");
+    let kept = run.path("kept");
+    let report =
+        Program::new(["report", kept.to_str().expect("a path"), "--format", "json"]).finish();
+    assert_eq!(report.code, 0, "{report}");
+    let report: Value = serde_json::from_str(&report.stdout).expect("JSON");
+    Some(tables(&report, name))
+}
+
+/// `study check` thinks that it takes 45 s at most.
+fn is_quick(check: &Finished) {
+    let last = check.stdout.lines().find(|line| line.contains(", about ")).expect("a time");
+    let time = last.rsplit(' ').next().expect("a time");
+    let seconds: u32 = time.strip_suffix('s').and_then(|s| s.parse().ok()).unwrap_or(u32::MAX);
+    assert!(seconds <= 45, "{check}");
+}
+
+#[test]
+fn tcp_transmit() {
+    let Some(tables) = study("tcp-transmit", &[]) else { return };
+    let titles: Vec<&str> = tables.iter().map(|table| table.title.as_str()).collect();
+    for size in ["64K", "8K", "1K"] {
+        let begins = format!("TCP Transmit tests using wirecost with write size = {size}");
+        assert!(titles.iter().any(|title| title.starts_with(&begins)), "{titles:?}");
+    }
+    for table in &tables {
+        assert_eq!(
+            table.columns,
+            ["#conn", "Wnd", "(usr/sys/intr/idle)", "cycles/Kbyte", "Throughput"]
+        );
+        assert_eq!(table.texts("#conn"), ["1", "8", "100", "1000"]);
+        assert_eq!(table.texts("Wnd"), ["256k", "256k", "256k", "32k"]);
+        assert_eq!(table.numbers("cycles/Kbyte").len(), 4);
+        assert_eq!(table.numbers("Throughput").len(), 4);
+        for split in table.texts("(usr/sys/intr/idle)") {
+            let parts = split.trim_matches(['(', ')']).split('/').map(|part| part.parse::<i32>());
+            let parts: Vec<i32> = parts.collect::<Result<_, _>>().expect("whole percent");
+            // Of each part up to half a percent is rounded; steal is in none.
+            assert!(parts.len() == 4 && parts.iter().sum::<i32>() <= 102, "{split}");
+        }
+    }
+}
+
+#[test]
+fn http_get() {
+    let Some(tables) = study("http-get", &[]) else { return };
+    let [table] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!(
+        table.columns,
+        ["#Conn", "Wnd", "cpu(usr)", "cpu(sys)", "cpu(idle)", "Throughput (Mbps)"]
+    );
+    assert_eq!(table.texts("#Conn"), ["1", "10", "100", "1000"]);
+    assert!(table.numbers("Throughput (Mbps)").iter().all(|mbps| *mbps > 1.0));
+    for column in ["cpu(usr)", "cpu(sys)", "cpu(idle)"] {
+        assert!(table.numbers(column).iter().all(|percent| (0.0..=100.5).contains(percent)));
+    }
+}
+
+#[test]
+fn io_engines() {
+    let Some(tables) = study("io-engines", &["--axis", "connections=8"]) else { return };
+    let [table] = tables.as_slice() else { panic!("{tables:?}") };
+    let methods = ["threads", "epoll", "io_uring", "zero-copy", "sendfile"];
+    assert_eq!(table.texts("method"), methods);
+    assert_eq!(table.numbers("throughput").len(), 5);
+    assert_eq!(table.numbers("cycles/KByte").len(), 5);
+    // Between namespaces of one machine the kernel copies what was sent by zero-copy.
+    let copied = table.column("copied");
+    assert!(copied[3].number.is_some_and(|percent| percent > 0.0), "{copied:?}");
+    assert!([0, 1, 2, 4].iter().all(|row| copied[*row].missing.is_some()), "{copied:?}");
+}
+
+#[test]
+fn lso() {
+    let Some(tables) = study("lso", &[]) else { return };
+    // Five examples have a row each of who sent.
+    let drained =
+        tables.iter().find(|table| table.rows.len() == 5).expect("a row for each example");
+    assert!(drained.rows.iter().flatten().any(|cell| cell.number.is_some()), "{drained:?}");
+}
+
+#[test]
+fn function_cost() {
+    let Some(tables) = study("function-cost", &["--set", "duration=3s"]) else { return };
+    let rows: Vec<_> = tables.iter().flat_map(|table| &table.rows).collect();
+    assert!(!rows.is_empty());
+    let numbers = rows.iter().flat_map(|row| row.iter()).filter(|cell| cell.number.is_some());
+    assert!(numbers.count() > 10, "{tables:?}");
+}
+
+#[test]
+fn interrupt_cost() {
+    let Some(tables) = study("interrupt-cost", &[]) else { return };
+    let cells: Vec<&Cell> = tables.iter().flat_map(|table| table.rows.iter().flatten()).collect();
+    for line in [
+        "Throughput(KB/s)",
+        "Throughput(Mbit/s)",
+        "Average Frame Size",
+        "Interrupts/sec",
+        "Cycles/Byte",
+    ] {
+        assert!(cells.iter().any(|cell| cell.text.starts_with(line)), "no {line}: {tables:?}");
+    }
+    assert!(cells.iter().any(|cell| cell.text.contains("net_rx") || cell.text.contains("NET_RX")));
+}
+
+#[test]
+fn patterns() {
+    let Some(tables) = study("patterns", &["--set", "duration=1s"]) else { return };
+    let patterns = ["single", "one-to-one", "incast", "outcast", "all-to-all", "rpc", "mixed"];
+    let whole = tables.iter().filter(|table| table.rows.len() == patterns.len());
+    let mut any = false;
+    for table in whole {
+        any = true;
+        let first: Vec<&str> = table.rows.iter().map(|row| row[0].text.as_str()).collect();
+        assert_eq!(first, patterns, "{}", table.title);
+    }
+    assert!(any, "{tables:?}");
+}
