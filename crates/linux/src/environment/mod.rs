@@ -231,6 +231,8 @@ pub(crate) mod tests {
         assert_eq!(device.driver.as_deref(), Some("veth"));
         assert_eq!(device.mtu, Some(1500));
         assert!(device.features.as_ref().unwrap()["tx-tcp-segmentation"]);
+        // It is down, and has no queue yet.
+        assert!(device.qdiscs.as_ref().unwrap().keys().all(|kind| kind == "noop"));
         assert_eq!(environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(), Some("0"));
         // It has no rings, no wire and no place on a bus.
         assert_eq!((device.rings, device.flow_control, device.numa_node), (None, None, None));
