@@ -232,16 +232,18 @@ impl Run {
         }
         drop(place);
         self.write_json(&document)?;
-        if let Some(recorder) = &recorder {
+        let kept = recorder.map(|recorder| {
             let hosts = outcome
                 .hosts
                 .iter()
                 .map(|host| (host.name.clone(), host.environment.clone()))
                 .collect();
-            let failed = |error| Failure::new(Status::Failed, error);
-            recorder.save(&document, &hosts).map_err(failed)?;
-        }
-        self.show(&document, printer)
+            recorder.save(&document, &hosts)
+        });
+        // What cannot be kept can still be read.
+        let status = self.show(&document, printer)?;
+        kept.transpose().map_err(|error| Failure::new(Status::Failed, error))?;
+        Ok(status)
     }
 
     /// Runs the profile once, under these probes.
