@@ -153,9 +153,7 @@ impl Ethtool {
     /// # Errors
     /// `Unsupported` when the driver does not say.
     pub fn rings(&self, device: &str) -> io::Result<Rings> {
-        let [_, rx_max, _, _, tx_max, rx, _, _, tx] =
-            self.fixed::<RING_WORDS>(device, ETHTOOL_GRINGPARAM)?;
-        Ok(Rings { rx, rx_max, tx, tx_max })
+        self.fixed(device, ETHTOOL_GRINGPARAM).map(rings)
     }
 
     /// How long the device waits before it interrupts.
@@ -163,15 +161,7 @@ impl Ethtool {
     /// # Errors
     /// `Unsupported` when the driver does not say.
     pub fn coalescing(&self, device: &str) -> io::Result<Coalescing> {
-        let words = self.fixed::<COALESCE_WORDS>(device, ETHTOOL_GCOALESCE)?;
-        Ok(Coalescing {
-            adaptive_rx: words[10] != 0,
-            adaptive_tx: words[11] != 0,
-            rx_us: words[1],
-            rx_frames: words[2],
-            tx_us: words[5],
-            tx_frames: words[6],
-        })
+        self.fixed(device, ETHTOOL_GCOALESCE).map(coalescing)
     }
 
     /// Whether pause frames are obeyed (`rx`) and sent (`tx`).
@@ -179,8 +169,7 @@ impl Ethtool {
     /// # Errors
     /// `Unsupported` when the driver does not say.
     pub fn flow_control(&self, device: &str) -> io::Result<FlowControl> {
-        let [_, negotiated, rx, tx] = self.fixed::<PAUSE_WORDS>(device, ETHTOOL_GPAUSEPARAM)?;
-        Ok(FlowControl { negotiated: negotiated != 0, rx: rx != 0, tx: tx != 0 })
+        self.fixed(device, ETHTOOL_GPAUSEPARAM).map(flow_control)
     }
 
     /// Queues in use and how many there can be.
@@ -188,9 +177,7 @@ impl Ethtool {
     /// # Errors
     /// `Unsupported` when the driver does not say.
     pub fn channels(&self, device: &str) -> io::Result<Channels> {
-        let [_, rx_max, tx_max, _, combined_max, rx, tx, _, combined] =
-            self.fixed::<CHANNELS_WORDS>(device, ETHTOOL_GCHANNELS)?;
-        Ok(Channels { rx, rx_max, tx, tx_max, combined, combined_max })
+        self.fixed(device, ETHTOOL_GCHANNELS).map(channels)
     }
 
     /// Asks for a structure of a fixed number of words.
@@ -283,6 +270,35 @@ impl Ethtool {
     }
 }
 
+/// From `struct ethtool_ringparam`: the mini and jumbo rings that a few devices have are left out.
+fn rings([_, rx_max, _, _, tx_max, rx, _, _, tx]: [u32; RING_WORDS]) -> Rings {
+    Rings { rx, rx_max, tx, tx_max }
+}
+
+/// From `struct ethtool_coalesce`: what holds while an interrupt is handled, and at other packet rates,
+/// is left out.
+fn coalescing(words: [u32; COALESCE_WORDS]) -> Coalescing {
+    Coalescing {
+        adaptive_rx: words[10] != 0,
+        adaptive_tx: words[11] != 0,
+        rx_us: words[1],
+        rx_frames: words[2],
+        tx_us: words[5],
+        tx_frames: words[6],
+    }
+}
+
+/// From `struct ethtool_pauseparam`.
+fn flow_control([_, negotiated, rx, tx]: [u32; PAUSE_WORDS]) -> FlowControl {
+    FlowControl { negotiated: negotiated != 0, rx: rx != 0, tx: tx != 0 }
+}
+
+/// From `struct ethtool_channels`.
+fn channels(words: [u32; CHANNELS_WORDS]) -> Channels {
+    let [_, rx_max, tx_max, _, combined_max, rx, tx, _, combined] = words;
+    Channels { rx, rx_max, tx, tx_max, combined, combined_max }
+}
+
 /// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
 fn mask_words(settings: &[u32]) -> Option<u8> {
     let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
@@ -354,5 +370,43 @@ mod tests {
         assert!(ethtool.speed("lo").is_err());
         assert!(ethtool.features("no-such-device").is_err());
         assert!(ethtool.features("a-name-that-is-longer-than-a-device-may-have").is_err());
+    }
+
+    /// Answers of a network card, as a driver of such (here ixgbe's) fills the structures in.
+    #[test]
+    fn a_card_says_what_a_virtual_device_does_not() {
+        let answer = [ETHTOOL_GRINGPARAM, 8192, 0, 0, 8192, 512, 0, 0, 1024];
+        assert_eq!(rings(answer), Rings { rx: 512, rx_max: 8192, tx: 1024, tx_max: 8192 });
+        let mut answer = [0; COALESCE_WORDS];
+        let [usecs, frames, irq_usecs, irq_frames] = [20, 64, 7, 8];
+        answer[..12].copy_from_slice(&[
+            ETHTOOL_GCOALESCE,
+            usecs,
+            frames,
+            irq_usecs,
+            irq_frames,
+            40,
+            256,
+            9,
+            10,
+            1_000_000,
+            1,
+            0,
+        ]);
+        let expected = Coalescing {
+            adaptive_rx: true,
+            adaptive_tx: false,
+            rx_us: 20,
+            rx_frames: 64,
+            tx_us: 40,
+            tx_frames: 256,
+        };
+        assert_eq!(coalescing(answer), expected);
+        let expected = FlowControl { negotiated: true, rx: false, tx: true };
+        assert_eq!(flow_control([ETHTOOL_GPAUSEPARAM, 1, 0, 1]), expected);
+        let answer = [ETHTOOL_GCHANNELS, 16, 8, 1, 63, 4, 2, 1, 12];
+        let expected =
+            Channels { rx: 4, rx_max: 16, tx: 2, tx_max: 8, combined: 12, combined_max: 63 };
+        assert_eq!(channels(answer), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! Network devices and their addresses, by route netlink (rtnetlink(7)). The library speaks async;
 //! a runtime of the calling thread is kept inside, and every request has a deadline.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,6 +12,7 @@ use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{
     InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
 };
+use rtnetlink::packet_route::tc::{TcAttribute, TcMessage};
 use rtnetlink::{LinkBridge, LinkUnspec, LinkVeth};
 
 use crate::netns::{NetNs, NetNsError};
@@ -86,6 +88,27 @@ impl Links {
         let mut links: Vec<Link> = messages.iter().filter_map(Link::from_message).collect();
         links.sort_by_key(|link| link.index);
         Ok(links)
+    }
+
+    /// Queueing disciplines of each device, by its index: how many there are of each kind. Those of
+    /// queues and classes are among them, and the `ingress` or `clsact` that filters hang on.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn qdiscs(&self) -> Result<BTreeMap<u32, BTreeMap<String, u32>>, LinkError> {
+        let request = self.handle.qdisc().get().execute();
+        let messages: Vec<TcMessage> =
+            self.finish("list", "queueing disciplines", request.try_collect())?;
+        let mut qdiscs: BTreeMap<u32, BTreeMap<String, u32>> = BTreeMap::new();
+        for message in &messages {
+            let device = u32::try_from(message.header.index).unwrap_or_default();
+            for attribute in &message.attributes {
+                if let TcAttribute::Kind(kind) = attribute {
+                    *qdiscs.entry(device).or_default().entry(kind.clone()).or_default() += 1;
+                }
+            }
+        }
+        Ok(qdiscs)
     }
 
     /// The device of a name.
@@ -346,6 +369,26 @@ mod tests {
         links.move_to("port", &b).unwrap();
         assert_eq!(links.get("br1").unwrap().kind.as_deref(), Some("bridge"));
         assert!(Links::of(&b).unwrap().get("port").is_ok());
+    }
+
+    #[test]
+    fn queueing_disciplines_are_counted_by_device_and_kind() {
+        if skip_without_namespaces("link::queueing_disciplines_are_counted_by_device_and_kind") {
+            return;
+        }
+        let (_a, a) = namespace("qdiscs");
+        let links = Links::of(&a).unwrap();
+        links.add_veth("one", "other", &a).unwrap();
+        let indices = ["one", "other"].map(|device| {
+            links.up(device).unwrap();
+            links.get(device).unwrap().index
+        });
+        let add = links.handle.qdisc().add(indices[0] as i32).ingress().execute();
+        links.finish("add a queueing discipline to", "one", add).unwrap();
+        let qdiscs = links.qdiscs().unwrap();
+        let kinds = |index| qdiscs[&index].clone().into_iter().collect::<Vec<_>>();
+        assert_eq!(kinds(indices[0]), [("ingress".to_owned(), 1), ("noqueue".to_owned(), 1)]);
+        assert_eq!(kinds(indices[1]), [("noqueue".to_owned(), 1)]);
     }
 
     #[test]

@@ -162,6 +162,9 @@ pub struct Device {
     pub tx_queue_len: Option<u32>,
     /// Kind of the root queueing discipline.
     pub qdisc: Option<String>,
+    /// How many queueing disciplines of each kind it has: those of its queues and classes too, and the
+    /// `ingress` or `clsact` that filters hang on.
+    pub qdiscs: Option<BTreeMap<String, u32>>,
     pub driver: Option<String>,
     pub driver_version: Option<String>,
     pub firmware: Option<String>,

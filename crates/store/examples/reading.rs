@@ -3,30 +3,28 @@
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 use std::error::Error;
-use std::path::Path;
 use std::time::Instant;
 
-use wirecost_store::study::{Study, Writer};
+use wirecost_store::study::Writer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let [record, runs] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
         return Err("name a record and a number of runs".into());
     };
-    let record = wirecost_store::read(Path::new(record))?;
-    let hosts = serde_json::to_value(&record.hosts)?;
-    let hosts = hosts.as_object().cloned().unwrap_or_default();
     let parent = tempfile::tempdir()?;
     let directory = parent.path().join("study");
     let writer = Writer::create(&directory, "", [])?;
-    let start = Instant::now();
-    for number in 1..=runs.parse()? {
-        let number: u32 = number;
-        writer.save(&format!("{number:04}-01"), &record.run, &hosts)?;
+    for number in 1..=runs.parse::<u32>()? {
+        let to = writer.study().record(&format!("{number:04}-01"));
+        std::fs::create_dir(&to)?;
+        for entry in std::fs::read_dir(record)? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
     }
-    println!("writing: {:?}", start.elapsed());
     for _ in 0..3 {
         let (start, cpu) = (Instant::now(), cpu_ticks()?);
-        let runs = Study::open(&directory)?.runs()?;
+        let runs = writer.study().runs()?;
         let (wall, cpu) = (start.elapsed(), cpu_ticks()? - cpu);
         println!("reading {} runs: {wall:?}, of CPU time {} ms", runs.len(), cpu * 10);
     }

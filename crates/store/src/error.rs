@@ -34,6 +34,12 @@ pub enum StoreError {
     )]
     NoStudy(PathBuf),
     #[error(
+        "{} is neither a study nor a record, as it has neither study.toml nor run.json: name a \
+         directory that `--out` of `wirecost study run` or `wirecost run` has made",
+        .0.display()
+    )]
+    NoResult(PathBuf),
+    #[error(
         "{} is written to by another wirecost{}: wait until it has ended, or end it",
         path.display(),
         process.map(|pid| format!(", process {pid}")).unwrap_or_default()

@@ -123,6 +123,21 @@ impl Study {
     }
 }
 
+/// The runs of a study, or the one of a record or of a file of JSON, with their names.
+///
+/// # Errors
+/// There is nothing of the kind, or it cannot be read.
+pub fn runs(path: &Path) -> Result<Vec<(String, Run)>, StoreError> {
+    if path.join(DEFINITION).exists() {
+        return Study::open(path)?.runs();
+    }
+    match document::run(path) {
+        Ok(run) => Ok(vec![(path.display().to_string(), run)]),
+        Err(StoreError::NoRecord(path)) => Err(StoreError::NoResult(path)),
+        Err(error) => Err(error),
+    }
+}
+
 /// The one that may write to a study.
 #[derive(Debug)]
 pub struct Writer {

@@ -4,9 +4,11 @@
 
 mod recorded;
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use recorded::{before_studies, hosts, json, names, run, without_stacks};
+use wirecost_model::environment::Environment;
 use wirecost_model::observe::Watched;
 use wirecost_store::{
     Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, StoreError, document, read,
@@ -22,10 +24,9 @@ fn what_is_saved_is_what_was_measured_and_nothing_else_stays() {
     assert_eq!(names(&directory), [HOSTS, RUN, SAMPLES, STACKS]);
     let record = read(&directory).unwrap();
     assert_eq!(record.run, run());
-    assert_eq!(
-        serde_json::to_value(&record.hosts).unwrap(),
-        serde_json::to_value(hosts()).unwrap()
-    );
+    let expected: BTreeMap<String, Environment> =
+        serde_json::from_value(serde_json::Value::Object(hosts())).unwrap();
+    assert_eq!(record.hosts, expected);
     // The document alone has no stacks, and is a document all the same.
     assert_eq!(wirecost_store::run(&directory).unwrap(), without_stacks(run()));
     assert_eq!(document(&directory.join(RUN)).unwrap(), Document::Run(run()));

@@ -11,7 +11,7 @@ use recorded::{contents, hosts, names, run, without_stacks};
 use wirecost_model::run::Run;
 use wirecost_model::study::{InStudy, Point};
 use wirecost_store::study::{Study, Writer};
-use wirecost_store::{RUN, SAMPLES, StoreError};
+use wirecost_store::{RUN, SAMPLES, StoreError, runs};
 
 const DEFINITION: &str = "title = \"One\"\nprofile = \"mine.xml\"\n";
 
@@ -139,6 +139,21 @@ fn a_record_that_is_damaged_is_told_by_its_name() {
     fs::remove_file(&file).unwrap();
     let message = writer.study().runs().unwrap_err().to_string();
     assert!(message.contains("runs/0002-01 is no record"), "{message}");
+}
+
+#[test]
+fn runs_are_those_of_a_study_of_a_record_or_of_a_file() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("study");
+    create(&directory).save("0001-01", &run_of(1, 1), &hosts()).unwrap();
+    let run = without_stacks(run_of(1, 1));
+    assert_eq!(runs(&directory).unwrap(), [("0001-01".to_owned(), run.clone())]);
+    let record = directory.join("runs/0001-01");
+    for path in [record.join(RUN), record] {
+        assert_eq!(runs(&path).unwrap(), [(path.display().to_string(), run.clone())]);
+    }
+    let message = runs(&directory.join("runs")).unwrap_err().to_string();
+    assert!(message.contains("is neither a study nor a record, as it has neither"), "{message}");
 }
 
 #[test]

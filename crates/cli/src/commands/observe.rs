@@ -110,10 +110,12 @@ impl Observe {
             document.status = Status::Interrupted;
             document.error = Some("interrupted before the window began".to_owned());
         }
-        self.keep(&document, recorder, &host)?;
+        let kept = self.keep(&document, recorder, &host);
+        // What cannot be kept can still be read.
         if self.json.as_deref() != Some("-") {
             let _ = watched::write(&mut io::stdout(), &document, &Look::of(&io::stdout()));
         }
+        kept?;
         Ok(document.status)
     }
 

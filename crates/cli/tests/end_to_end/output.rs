@@ -49,7 +49,9 @@ fn a_record_is_the_document_and_the_hosts() {
     let finished = Program::short_run("@rr", &arguments).finish();
     assert_eq!(finished.code, 0, "{finished}");
     let document = finished.document();
-    assert_eq!(&finished.json("kept/here/run.json"), document.value());
+    let record = wirecost_store::read(&finished.path("kept/here")).unwrap();
+    assert_eq!(&serde_json::to_value(record.run).unwrap(), document.value());
+    assert!(finished.path("kept/here").join(wirecost_store::SAMPLES).exists());
     let hosts = finished.json("kept/here/hosts.json");
     for name in ["master", "peer"] {
         let environment = &hosts[name];

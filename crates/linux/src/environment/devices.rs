@@ -11,11 +11,20 @@ use crate::link::{Link, Links};
 
 /// `None` when the kernel does not list them.
 pub(super) fn read(files: &Files<'_>) -> Option<Vec<Device>> {
-    let links = Links::here().and_then(|links| links.list()).ok()?;
+    let links = Links::here().ok()?;
+    let mut qdiscs = links.qdiscs().ok();
     let ethtool = Ethtool::open().ok();
     let lines = files.text("proc/interrupts").map(|text| interrupts::parse(&text));
-    let mut devices: Vec<Device> =
-        links.into_iter().map(|link| device(link, ethtool.as_ref())).collect();
+    let mut devices: Vec<Device> = links
+        .list()
+        .ok()?
+        .into_iter()
+        .map(|link| {
+            // One that the kernel names none of has none.
+            let qdiscs = qdiscs.as_mut().map(|all| all.remove(&link.index).unwrap_or_default());
+            Device { qdiscs, ..device(link, ethtool.as_ref()) }
+        })
+        .collect();
     for device in &mut devices {
         if let Some(bus) = &device.bus {
             device.numa_node = numa_node(files, bus);
@@ -76,6 +85,7 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
         mtu: link.mtu,
         tx_queue_len: link.tx_queue_len,
         qdisc: link.qdisc,
+        qdiscs: None,
         driver,
         driver_version,
         firmware,

@@ -233,6 +233,8 @@ pub(crate) mod tests {
         assert!(device.features.as_ref().unwrap()["tx-tcp-segmentation"]);
         // Its driver would say 10 Gb/s.
         assert_eq!(device.speed_bits_per_second, None);
+        // It is down, and has no queue yet.
+        assert!(device.qdiscs.as_ref().unwrap().keys().all(|kind| kind == "noop"));
         assert_eq!(environment.sysctls["net.ipv4.tcp_tw_reuse"].as_deref(), Some("0"));
         // It has no rings, no wire and no place on a bus.
         assert_eq!((device.rings, device.flow_control, device.numa_node), (None, None, None));

@@ -62,6 +62,7 @@ pub struct FunctionsSection {
     pub unmapped: Option<f64>,
     /// The functions of no layer that were found most, by name.
     pub unmapped_functions: Vec<String>,
+    /// Empty in the document of a record, beside which they are in `stacks.folded`.
     pub stacks: FoldedStacks,
 }
 

@@ -134,11 +134,11 @@ impl Run {
         };
         drop(place);
         self.write_json(&document)?;
-        if let Some(recorder) = &recorder {
-            let failed = |error| Failure::new(Status::Failed, error);
-            recorder.save(&document, &environments(&outcome)).map_err(failed)?;
-        }
-        self.show(&document, printer)
+        let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
+        // What cannot be kept can still be read.
+        let status = self.show(&document, printer)?;
+        kept.transpose().map_err(|error| Failure::new(Status::Failed, error))?;
+        Ok(status)
     }
 
     /// Who writes uperf's lines, where they are wanted.
