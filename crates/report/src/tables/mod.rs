@@ -10,8 +10,6 @@ mod io_engines;
 mod rows;
 mod runs;
 mod tcp_transmit;
-#[cfg(test)]
-mod tests;
 mod whose;
 
 use wirecost_analyze::measured::Measured;

@@ -111,7 +111,10 @@ fn failures(measured: &Measured) -> Vec<String> {
             (point, error, error)
         })
     });
-    collect(each).iter().map(|said| format!("Failed ({}): {}", said.at(measured.points.len()), said.text)).collect()
+    collect(each)
+        .iter()
+        .map(|said| format!("Failed ({}): {}", said.at(measured.points.len()), said.text))
+        .collect()
 }
 
 /// Of each kind of warning the first message, as they differ in numbers.

@@ -14,7 +14,7 @@ use crate::document::{Cell, Column, Number, Part, Parts, Section};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "tcp-transmit",
-    help: "connections, window, (usr/sys/intr/idle), cycles/Kbyte, throughput; by write size",
+    help: "connections, window, CPU split, cycles/Kbyte, throughput, by write size",
     build,
     rows: Some(live),
 };
