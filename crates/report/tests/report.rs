@@ -1,11 +1,13 @@
 //! Reports: a fixed one in each output, and tables row by row.
 
 mod fixtures;
+#[path = "fixtures/study.rs"]
+mod study;
 
 use std::fs;
 
-use fixtures::study::{at, point, sample, with};
 use proptest::prelude::*;
+use study::{at, point, sample, with};
 use wirecost_analyze::measured::Measured;
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Run, ZeroCopy};
@@ -341,7 +343,7 @@ fn what_would_move_the_cursor_is_not_for_a_terminal() {
     let mut report = Report::new("t\u{1b}[2J");
     let mut section = Section::new("s\u{7}");
     let rows = vec![vec![Cell::text("a\u{1b}[31m"), Cell::Missing("b\u{1b}c".to_owned())]];
-    section.table(Table { title: "x\ry".into(), columns: two_columns(), rows });
+    section.table(Table { title: "x\ry".into(), columns: two_columns(), rows, ..Table::default() });
     report.sections.push(section);
     let text = written(&report, "terminal", 80);
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
@@ -368,6 +370,8 @@ fn csv_is_one_table_that_loses_nothing() {
     assert_eq!(field(first, "Throughput (b/s)").parse::<f64>().unwrap(), 9.0135e9);
     assert!(field(first, "Throughput low (b/s)").parse::<f64>().unwrap() < 9.0135e9);
     assert_eq!(field(first, "usr (%)"), "2.1");
+    // What the title says is there for a program too.
+    assert_eq!((field(first, "size"), field(first, "host")), ("64k".into(), "sender".into()));
     let missing = of("columns")[5];
     assert_eq!(field(missing, "hosts.receiver.cycles_per_kbyte"), "");
     let reasons = field(missing, "not measured");
@@ -386,7 +390,7 @@ fn a_name_cannot_break_a_table_of_markdown() {
     let mut report = Report::new("t");
     let mut section = Section::new("s");
     let rows = vec![vec![Cell::text("a|b\nc"), Cell::number(Unit::Count, 1.0)]];
-    section.table(Table { title: String::new(), columns: two_columns(), rows });
+    section.table(Table { title: String::new(), columns: two_columns(), rows, ..Table::default() });
     report.sections.push(section);
     let text = written(&report, "markdown", 80);
     assert!(text.ends_with("| a\\|b c | 1 |\n"), "{text}");
@@ -424,6 +428,7 @@ fn table() -> impl Strategy<Value = Table> {
             title,
             columns,
             rows,
+            ..Table::default()
         })
     })
 }

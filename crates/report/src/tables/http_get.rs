@@ -26,9 +26,10 @@ const CONNECTIONS: &str = "connections";
 fn build(measured: &Measured) -> Section {
     let mut section = Section::new("HTTP GET");
     let own = whose::own_cpus(measured);
-    section.table(
-        rows(measured).table("wirecost tests using the HTTP GET network profile", &measured.points),
-    );
+    let title = "wirecost tests using the HTTP GET network profile";
+    let mut table = rows(measured).table(title, &measured.points);
+    table.common.push(server(measured).value());
+    section.table(table);
     for sentence in scaling(measured) {
         section.text(sentence);
     }
@@ -43,11 +44,7 @@ fn build(measured: &Measured) -> Section {
 }
 
 fn rows(measured: &Measured) -> Rows {
-    // Who serves sends more than it is asked for.
-    let whose = match whose::own_cpus(measured) {
-        true => Whose::Host("sender".to_owned()),
-        false => Whose::All,
-    };
+    let whose = server(measured);
     let mut columns = other_axes(measured, &[CONNECTIONS, WINDOW]);
     columns.push(connections("#Conn"));
     columns.push(window("Wnd"));
@@ -64,6 +61,14 @@ fn rows(measured: &Measured) -> Rows {
         }
     }));
     Rows { columns }
+}
+
+/// Who serves sends more than it is asked for.
+fn server(measured: &Measured) -> Whose {
+    match whose::own_cpus(measured) {
+        true => Whose::Host("sender".to_owned()),
+        false => Whose::All,
+    }
 }
 
 /// The sum of metrics, in whole percent.

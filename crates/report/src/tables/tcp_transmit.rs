@@ -5,6 +5,7 @@ use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::{self, Asked};
 use wirecost_model::metric::Unit;
+use wirecost_model::study::Value;
 use wirecost_model::{study, units};
 
 use super::TableKind;
@@ -40,7 +41,10 @@ fn build(measured: &Measured) -> Section {
             if let Whose::Host(host) = whose {
                 title += &format!(": {host}");
             }
-            section.table(rows(measured, whose).table(&title, points()));
+            let mut table = rows(measured, whose).table(&title, points());
+            table.common.extend(size.map(|size| Value::new(SIZE, size)));
+            table.common.push(whose.value());
+            section.table(table);
         }
     }
     if !own {

@@ -2,6 +2,7 @@
 
 use wirecost_analyze::measured::Measured;
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 
 use crate::terminal::shares_cpus;
 
@@ -15,6 +16,14 @@ pub(super) enum Whose {
 }
 
 impl Whose {
+    /// As it is told of a table.
+    pub(super) fn value(&self) -> Value {
+        match self {
+            Whose::Host(host) => Value::new("host", host),
+            Whose::All => Value::new("host", "all"),
+        }
+    }
+
     /// A metric of theirs.
     pub(super) fn metric(&self, name: &str) -> String {
         match self {
