@@ -458,3 +458,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn runs_that_did_not_end_well_do_not_count_and_are_told() {
+    let named = |name: &str, run| (name.to_owned(), run);
+    let measured = Measured::of([
+        named("well", fixtures::udp_loss()),
+        named("failed", fixtures::failed()),
+        named("invalid", fixtures::invalid()),
+    ]);
+    let section = Wanted::general().build(&measured).unwrap();
+    let table = tables_of(&section)[0];
+    let place = table.columns.iter().position(|column| column.title == "throughput").unwrap();
+    assert!(matches!(&table.rows[0][place], Cell::Number(_)));
+    for row in &table.rows[1..] {
+        assert!(matches!(&row[place], Cell::Missing(reason) if !reason.is_empty()), "{row:?}");
+    }
+    let about = tables::about(&measured, &[]);
+    let said = texts_of(&about).join("\n");
+    assert!(said.contains("1 run of 3 points; 2 that failed did not count"), "{said}");
+    for run in [fixtures::failed(), fixtures::invalid()] {
+        assert!(said.contains(&run.error.unwrap()), "{said}");
+    }
+}

@@ -128,7 +128,7 @@ impl Report {
         };
         let mut report = document::Report::new(&title);
         let several = kept.len() > 1;
-        for Kept { title, definition, runs } in kept {
+        for Kept { title, definition, runs, .. } in kept {
             let wanted = self.wanted(definition.as_ref())?;
             // What cannot be planned any more does not keep what was measured from being shown.
             let planned = definition.as_ref().and_then(|study| Matrix::of(study).ok());
