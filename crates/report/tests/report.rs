@@ -62,19 +62,23 @@ fn report() -> Report {
 
 /// The tables of a section.
 fn tables_of(section: &Section) -> Vec<&Table> {
-    let table = |block| match block {
-        &Block::Table(ref table) => Some(table),
-        Block::Text(_) => None,
-    };
-    section.blocks.iter().filter_map(table).collect()
+    let blocks = section.blocks.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Table(table) => Some(table),
+            Block::Text(_) => None,
+        })
+        .collect()
 }
 
 fn texts_of(section: &Section) -> Vec<&str> {
-    let text = |block| match block {
-        &Block::Text(ref text) => Some(text.as_str()),
-        Block::Table(_) => None,
-    };
-    section.blocks.iter().filter_map(text).collect()
+    let blocks = section.blocks.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            Block::Table(_) => None,
+        })
+        .collect()
 }
 
 fn build(name: &str, measured: &Measured) -> Section {
