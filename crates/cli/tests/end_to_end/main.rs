@@ -27,6 +27,7 @@ mod output;
 mod program;
 mod protocols;
 mod refusals;
+mod report;
 mod scale;
 mod studies;
 mod threads;

@@ -9,6 +9,7 @@ mod cell;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wirecost_model::status::Status;
+use wirecost_model::study::Value;
 
 pub use cell::{Cell, Number, Part, Parts, Set, show};
 
@@ -86,6 +87,8 @@ pub enum Block {
 pub struct Table {
     /// Above it; empty for the only one of a section.
     pub title: String,
+    /// What is the same for all its rows and no column has: whose figures they are, or what was set.
+    pub common: Vec<Value>,
     pub columns: Vec<Column>,
     /// Each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,

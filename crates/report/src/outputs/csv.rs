@@ -1,6 +1,7 @@
 //! `csv`: all tables below one another under one head, for spreadsheets and data frames.
 //!
-//! A row says in its first three fields which table it is of. A column is there once, however many tables
+//! A row says in its first three fields which table it is of; what all rows of a table have in common is a
+//! column too. A column is there once, however many tables
 //! have it, named with its unit; numbers are in that unit, without prefixes. Where one of its figures has
 //! an interval, two columns beside it have its ends. A field is empty where nothing was measured, which
 //! the last field gives the reason of, and where its table has no such column. Sentences are left out.
@@ -48,6 +49,9 @@ fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io:
     // Which columns there are is known after the last row.
     let mut rows: Vec<(Vec<(usize, String)>, String)> = Vec::new();
     for (section, table) in report.tables() {
+        for of in &table.common {
+            fields.place(of.name.clone());
+        }
         for (place, column) in table.columns.iter().enumerate() {
             let cells = table.rows.iter().filter_map(|row| row.get(place));
             announce(&mut fields, &column.title, cells);
@@ -55,6 +59,9 @@ fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io:
         for row in &table.rows {
             let of = [&section.name, &section.title, &table.title];
             let mut written: Vec<(usize, String)> = of.into_iter().cloned().enumerate().collect();
+            for of in &table.common {
+                written.push((fields.place(of.name.clone()), of.value.clone()));
+            }
             let mut missing = Vec::new();
             for (column, cell) in table.columns.iter().zip(row) {
                 if let Cell::Missing(reason) = cell {

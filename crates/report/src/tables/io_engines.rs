@@ -5,6 +5,7 @@ use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
 use wirecost_analyze::statistics::bootstrap;
 use wirecost_model::metric::Unit;
+use wirecost_model::study::Value;
 
 use super::TableKind;
 use super::rows::{ColumnOf, Rows};
@@ -25,27 +26,29 @@ fn build(measured: &Measured) -> Section {
     let mut section = Section::new("Ways of I/O");
     let axes = measured.axes();
     let method = axes.contains(&METHOD).then_some(METHOD).or(axes.first().copied());
-    let mut groups: Vec<(String, Vec<&MeasuredPoint>)> = Vec::new();
+    let mut groups: Vec<(Vec<Value>, Vec<&MeasuredPoint>)> = Vec::new();
     for point in &measured.points {
         let other = point.point.axes.iter().filter(|axis| {
             Some(axis.name.as_str()) != method && measured.values(&axis.name).len() > 1
         });
-        let other: Vec<String> = other.map(|a| format!("{} = {}", a.name, a.value)).collect();
-        let title = other.join(", ");
-        match groups.iter_mut().find(|(known, _)| *known == title) {
+        let other: Vec<Value> = other.cloned().collect();
+        match groups.iter_mut().find(|(known, _)| *known == other) {
             Some((_, points)) => points.push(point),
-            None => groups.push((title, vec![point])),
+            None => groups.push((other, vec![point])),
         }
     }
-    for (title, points) in groups {
+    for (common, points) in groups {
+        let title: Vec<String> =
+            common.iter().map(|axis| format!("{} = {}", axis.name, axis.value)).collect();
         let mut rows =
             Rows { columns: method.map(|m| ColumnOf::setting(m, measured)).into_iter().collect() };
         rows.columns.extend(figures());
-        let mut table = rows.table(&title, points.iter().copied());
+        let mut table = rows.table(&title.join(", "), points.iter().copied());
         table.columns.push(Column::number("cost/first"));
         for (row, point) in table.rows.iter_mut().zip(&points) {
             row.push(ratio(point, points[0]));
         }
+        table.common = common;
         section.table(table);
     }
     section.text(

@@ -81,6 +81,7 @@ impl Rows {
     ) -> Table {
         Table {
             title: title.to_owned(),
+            common: Vec::new(),
             columns: self.head(),
             rows: points.into_iter().map(|point| self.row(point)).collect(),
         }

@@ -5,16 +5,17 @@ use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::{self, Asked};
 use wirecost_model::metric::Unit;
+use wirecost_model::study::Value;
 use wirecost_model::{study, units};
 
 use super::TableKind;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::whose::{self, Whose};
-use crate::document::{Cell, Column, Number, Part, Parts, Section};
+use crate::document::{Block, Cell, Column, Number, Part, Parts, Section};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "tcp-transmit",
-    help: "connections, window, (usr/sys/intr/idle), cycles/Kbyte, throughput; by write size",
+    help: "connections, window, CPU split, cycles/Kbyte, throughput, by write size",
     build,
     rows: Some(live),
 };
@@ -25,8 +26,7 @@ pub(super) const WINDOW: &str = "option.wndsz";
 
 fn build(measured: &Measured) -> Section {
     let mut section = Section::new("TCP transmit");
-    let own = whose::own_cpus(measured);
-    let whose = match own {
+    let whose = match whose::own_cpus(measured) {
         true => ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).to_vec(),
         false => vec![Whose::All],
     };
@@ -40,15 +40,14 @@ fn build(measured: &Measured) -> Section {
             if let Whose::Host(host) = whose {
                 title += &format!(": {host}");
             }
-            section.table(rows(measured, whose).table(&title, points()));
+            let mut table = rows(measured, whose).table(&title, points());
+            table.common.extend(size.map(|size| Value::new(SIZE, size)));
+            table.common.push(whose.value());
+            section.table(table);
         }
     }
-    if !own {
-        section.text(whose::OF_ALL);
-    }
-    for note in granted(measured) {
-        section.text(note);
-    }
+    let notes = whose::note(measured).map(str::to_owned).into_iter().chain(granted(measured));
+    section.blocks.extend(notes.map(Block::Text));
     section
 }
 

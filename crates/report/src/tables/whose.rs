@@ -2,6 +2,7 @@
 
 use wirecost_analyze::measured::Measured;
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 
 use crate::terminal::shares_cpus;
 
@@ -15,6 +16,14 @@ pub(super) enum Whose {
 }
 
 impl Whose {
+    /// As it is told of a table.
+    pub(super) fn value(&self) -> Value {
+        match self {
+            Whose::Host(host) => Value::new("host", host),
+            Whose::All => Value::new("host", "all"),
+        }
+    }
+
     /// A metric of theirs.
     pub(super) fn metric(&self, name: &str) -> String {
         match self {
@@ -61,6 +70,8 @@ pub(super) fn hosts(measured: &Measured) -> Vec<&str> {
     first.hosts.iter().map(|host| host.name.as_str()).collect()
 }
 
-/// What a table of the machine says under it.
-pub(super) const OF_ALL: &str =
-    "CPU time and cycles are of the whole machine, as its hosts share CPUs.";
+/// What a table says under it, where it is of all hosts together.
+pub(super) fn note(measured: &Measured) -> Option<&'static str> {
+    let shared = runs(measured).next().is_some() && !own_cpus(measured);
+    shared.then_some("CPU time and cycles are of the whole machine, as its hosts share CPUs.")
+}

@@ -28,8 +28,8 @@ const WIDTH: usize = 80;
 /// no study stand in one table, a row each; of a single one the terminal shows what `wirecost run`
 /// showed.
 ///
-/// Behind a figure of several runs stands the larger half of its 95% interval: `9.24 Gb/s ±2%`. What was
-/// not measured is `-`, and the reason stands below the table.
+/// Behind a figure of several runs stands how far its 95% interval goes: `9.24 Gb/s ±2%`. What was not
+/// measured is `-`, and the reason stands below the table.
 ///
 /// In CSV all tables stand below one another under one head, so that it is one table for whoever reads it:
 /// `name`, `section` and `table` say which one a row is of; a column that several tables have is there
@@ -103,16 +103,14 @@ impl Report {
         };
         let kept = read::all(&self.records)?;
         let mut text = Vec::new();
-        let written = match kept.as_slice() {
-            [Kept { definition: None, runs, .. }]
-                if output.name == "terminal" && self.tables.is_empty() =>
-            {
-                match runs.as_slice() {
-                    [(_, run)] => terminal::write(&mut text, run, &look),
-                    _ => (output.write)(&mut text, &self.report(kept)?, &look),
-                }
-            }
-            _ => (output.write)(&mut text, &self.report(kept)?, &look),
+        let written = if output.name == "terminal"
+            && self.tables.is_empty()
+            && let [Kept { definition: None, runs, .. }] = kept.as_slice()
+            && let [(_, run)] = runs.as_slice()
+        {
+            terminal::write(&mut text, run, &look)
+        } else {
+            (output.write)(&mut text, &self.report(kept)?, &look)
         };
         written.map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(text)
