@@ -2,6 +2,7 @@
 //! own lines, flame graphs, and JSON. Everything is written to a writer that the caller hands in.
 
 pub mod document;
+pub mod findings;
 pub mod flame;
 pub mod json;
 pub mod outputs;
