@@ -5,12 +5,15 @@
 //! the figures untrue (lost counters, an unexplained difference of sent and received) makes the run
 //! invalid, and what only spoils them is a warning.
 
+pub mod compare;
 mod conservation;
+pub mod cost_model;
 mod cpu;
 mod crypto;
 pub mod doctor;
 mod figures;
 pub mod findings;
+pub mod function_counts;
 mod hosts;
 mod intervals;
 pub mod knee;

@@ -3,6 +3,7 @@
 mod commands;
 mod failure;
 mod profile;
+mod records;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,8 @@
 //! reads a clock or knows a socket.
 
 pub mod clock;
+pub mod comparison;
+pub mod cost;
 pub mod doctor;
 pub mod environment;
 pub mod event;

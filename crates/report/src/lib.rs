@@ -1,6 +1,8 @@
 //! What a person or a program reads of a run: the table in the terminal, progress while it runs, uperf's
 //! own lines, flame graphs, and JSON. Everything is written to a writer that the caller hands in.
 
+pub mod comparison;
+pub mod cost_model;
 pub mod document;
 pub mod findings;
 pub mod flame;

@@ -5,6 +5,8 @@ mod fixtures;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use wirecost_model::comparison::{self, Comparison};
+use wirecost_model::cost::{self, CostModel};
 use wirecost_model::observe::{self, Watched};
 use wirecost_model::run::{Run, SCHEMA, schema_of};
 use wirecost_model::status::Status;
@@ -79,6 +81,8 @@ fn the_published_schema_is_that_of_the_types() {
     for (file, schema) in [
         ("wirecost.run-1", schema_of::<Run>(SCHEMA)),
         ("wirecost.observe-1", schema_of::<Watched>(observe::SCHEMA)),
+        ("wirecost.compare-1", schema_of::<Comparison>(comparison::SCHEMA)),
+        ("wirecost.model-1", schema_of::<CostModel>(cost::SCHEMA)),
     ] {
         let path = format!("{}/../../docs/schema/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

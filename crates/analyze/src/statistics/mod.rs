@@ -7,10 +7,12 @@ pub mod permutation;
 pub mod scalability;
 pub mod theil_sen;
 pub mod umbrella;
+mod welch;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub use holm::holm;
+pub use welch::welch;
 
 /// A mean, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]

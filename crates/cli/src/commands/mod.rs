@@ -2,11 +2,15 @@
 
 mod agent;
 mod check;
+mod compare;
 mod doctor;
+mod explain;
 mod flame;
 mod lab;
 mod list;
 mod observe;
+mod output;
+mod predict;
 mod report;
 pub(crate) mod run;
 mod study;
@@ -22,6 +26,9 @@ use crate::Failure;
 pub(crate) enum Command {
     Run(Box<run::Run>),
     Study(study::Study),
+    Compare(compare::Compare),
+    Explain(explain::Explain),
+    Predict(predict::Predict),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
     Report(report::Report),
@@ -37,6 +44,9 @@ impl Command {
         match self {
             Command::Run(command) => command.run(),
             Command::Study(command) => command.run(),
+            Command::Compare(command) => command.run(),
+            Command::Explain(command) => command.run(),
+            Command::Predict(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
             Command::Report(command) => command.run(),

@@ -1,0 +1,227 @@
+//! In what hosts and runs differ beside what is compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use wirecost_model::comparison::{Comparison, Difference, DifferenceKind};
+use wirecost_model::environment::Environment;
+use wirecost_model::program::Side;
+use wirecost_model::run::Run;
+
+use super::Subject;
+
+/// What the hosts of a run were like, by name.
+pub type Hosts = BTreeMap<String, Environment>;
+
+/// Values seen of each thing, by what it is and the host.
+type Facts = BTreeMap<(DifferenceKind, String), BTreeMap<String, BTreeSet<String>>>;
+
+use DifferenceKind::{
+    Cpu, Device, Frequency, Kernel, Memory, Mitigation, Offload, Path, Process, Sysctl, Wirecost,
+};
+
+/// What changes by itself from run to run, or follows from something else that is compared.
+const PASSING: [&str; 10] = [
+    "cpu.load",
+    "cpu.steal_percent",
+    "cpu.turbo_setting",
+    "cpu.pmus",
+    "kernel.available_clocksources",
+    "memory.available_bytes",
+    "memory.slab_bytes",
+    "path.backlog",
+    "process.quota_setting",
+    "process.quota_value",
+];
+
+/// The same of a device. Its vectors have numbers that the kernel chose.
+const PASSING_OF_DEVICES: [&str; 6] =
+    ["bus", "changeable_features", "name", "rx_missed", "up", "vectors"];
+
+/// Where the values of `hosts.json` belong, the longest prefix first.
+const KINDS: [(&str, DifferenceKind); 11] = [
+    ("cpu.mitigations.", Mitigation),
+    ("cpu.frequency_driver", Frequency),
+    ("cpu.governors", Frequency),
+    ("cpu.idle_states", Frequency),
+    ("cpu.turbo", Frequency),
+    ("cpu.", Cpu),
+    ("kernel.", Kernel),
+    ("memory.", Memory),
+    ("path.", Path),
+    ("process.", Process),
+    ("sysctls.", Sysctl),
+];
+
+/// Notes all differences, and what is not known.
+pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
+    let known = |subject: &Subject| !subject.hosts.is_empty();
+    for (name, subject) in [("A", a), ("B", b)] {
+        if !known(subject) {
+            comparison.unknown.push(format!(
+                "{name} ({}) has no hosts.json: of the hosts no more is compared than what run.json \
+                 says",
+                subject.name
+            ));
+        }
+    }
+    let records = known(a) && known(b);
+    let by_role = hosts(a) != hosts(b);
+    let (of_a, of_b) = (facts(a, records, by_role), facts(b, records, by_role));
+    let things: BTreeSet<&(DifferenceKind, String)> = of_a.keys().chain(of_b.keys()).collect();
+    let none = BTreeMap::new();
+    for thing in things {
+        let (a, b) = (of_a.get(thing).unwrap_or(&none), of_b.get(thing).unwrap_or(&none));
+        note(thing, a, b, &mut comparison.differences);
+    }
+}
+
+/// A difference that is the same on several hosts is told once.
+fn note(
+    (kind, what): &(DifferenceKind, String),
+    a: &BTreeMap<String, BTreeSet<String>>,
+    b: &BTreeMap<String, BTreeSet<String>>,
+    differences: &mut Vec<Difference>,
+) {
+    let mut told: Vec<Difference> = Vec::new();
+    let hosts: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    for host in hosts {
+        let value = |side: &BTreeMap<String, BTreeSet<String>>| {
+            let values = side.get(host)?.iter().map(String::as_str).collect::<Vec<_>>();
+            Some(values.join(" or "))
+        };
+        let (a, b) = (value(a), value(b));
+        if a == b {
+            continue;
+        }
+        let name = (!host.is_empty()).then(|| host.clone());
+        match told.iter_mut().find(|told| told.a == a && told.b == b) {
+            Some(told) => told.hosts.extend(name),
+            None => told.push(Difference {
+                kind: *kind,
+                hosts: name.into_iter().collect(),
+                what: what.clone(),
+                a,
+                b,
+            }),
+        }
+    }
+    differences.extend(told);
+}
+
+/// The hosts of all runs, and whether each drives.
+fn hosts(subject: &Subject) -> BTreeMap<&str, Side> {
+    let runs = subject.measured.points.iter().flat_map(|point| &point.runs);
+    runs.flat_map(|run| &run.hosts).map(|host| (host.name.as_str(), host.role)).collect()
+}
+
+/// Of the hosts by their records, or by what the documents of the runs say. Where the two sides have
+/// other hosts, who drives is put beside who drives, and the peers beside the peers.
+fn facts(subject: &Subject, records: bool, by_role: bool) -> Facts {
+    let roles = hosts(subject);
+    let mut facts = Facts::new();
+    let mut add = |kind, what: &str, host: &str, value: String| {
+        let host = match roles.get(host).filter(|_| by_role) {
+            Some(Side::Master) => "the master",
+            Some(Side::Peer) => "the peers",
+            None => host,
+        };
+        let of_hosts = facts.entry((kind, what.to_owned())).or_default();
+        of_hosts.entry(host.to_owned()).or_default().insert(value);
+    };
+    for run in subject.measured.points.iter().flat_map(|point| &point.runs) {
+        of_run(run, &mut add);
+        for host in run.hosts.iter().filter(|_| !records) {
+            add(Kernel, "release", &host.name, host.facts.kernel.clone());
+            add(Cpu, "model", &host.name, host.facts.cpu_model.clone());
+            add(Cpu, "threads", &host.name, host.facts.machine_cpus.to_string());
+            add(Memory, "total_bytes", &host.name, host.facts.memory_bytes.to_string());
+        }
+    }
+    for (name, host) in subject.hosts.iter().flatten().filter(|_| records) {
+        of_host(name, host, &mut add);
+    }
+    facts
+}
+
+type Add<'a> = &'a mut dyn FnMut(DifferenceKind, &str, &str, String);
+
+fn of_run(run: &Run, add: Add<'_>) {
+    add(Wirecost, "version", "", run.version.clone());
+    add(DifferenceKind::Run, "engine", "", run.engine.clone());
+    let hosts: Vec<&str> = run.hosts.iter().map(|host| host.name.as_str()).collect();
+    add(DifferenceKind::Run, "hosts", "", hosts.join(", "));
+    if let Some(window) = &run.window {
+        // The clock of each run is a little off what was asked for.
+        add(DifferenceKind::Run, "window", "", format!("{:.1} s", window.seconds));
+    }
+    let watching = |probe: &&wirecost_model::observe::ProbeReport| probe.reason.is_none();
+    let probes = run.observe.iter().flat_map(|observe| &observe.probes).filter(watching);
+    let mut probes: Vec<&str> = probes.map(|probe| probe.name.as_str()).collect();
+    probes.sort_unstable();
+    probes.dedup();
+    add(DifferenceKind::Run, "probes", "", probes.join(", "));
+    for host in &run.hosts {
+        let cpus = host.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        add(DifferenceKind::Run, "CPUs of the host", &host.name, cpus);
+        add(DifferenceKind::Run, "workers", &host.name, host.workers.to_string());
+    }
+}
+
+fn of_host(host: &str, environment: &Environment, add: Add<'_>) {
+    let Ok(Value::Object(mut parts)) = serde_json::to_value(environment) else { return };
+    parts.remove("devices");
+    for device in environment.devices.iter().flatten().filter(|device| device.up) {
+        let Ok(Value::Object(mut parts)) = serde_json::to_value(device) else { continue };
+        PASSING_OF_DEVICES.iter().for_each(|name| drop(parts.remove(*name)));
+        let features = parts.remove("features").unwrap_or_default();
+        leaves(&features, "", &mut |name, value| {
+            add(Offload, &format!("{} {name}", device.name), host, value);
+        });
+        leaves(&Value::Object(parts), "", &mut |name, value| {
+            add(Device, &format!("{} {name}", device.name), host, value);
+        });
+    }
+    leaves(&Value::Object(parts), "", &mut |name, value| {
+        if PASSING.iter().any(|passing| within(name, passing)) {
+            return;
+        }
+        let Some((prefix, kind)) = KINDS.iter().find(|(prefix, _)| name.starts_with(prefix)) else {
+            return;
+        };
+        // What a kind is of is not said again in the name.
+        let short = match prefix.strip_suffix('.') {
+            Some(_) => &name[prefix.len()..],
+            None => name.rsplit('.').next().unwrap_or(name),
+        };
+        add(*kind, short, host, value);
+    });
+}
+
+fn within(name: &str, part: &str) -> bool {
+    name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Every value that is known, by its path; a list is one value.
+fn leaves(value: &Value, path: &str, found: &mut dyn FnMut(&str, String)) {
+    match value {
+        Value::Null => {}
+        Value::Object(parts) => {
+            for (name, part) in parts {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                leaves(part, &path, found);
+            }
+        }
+        Value::String(text) => found(path, text.clone()),
+        Value::Bool(on) => found(path, if *on { "on" } else { "off" }.to_owned()),
+        Value::Array(list) if list.is_empty() => found(path, "none".to_owned()),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            found(path, texts.join(", "));
+        }
+        other => found(path, other.to_string()),
+    }
+}

@@ -1,0 +1,419 @@
+use fastrand::Rng;
+use wirecost_model::comparison::DifferenceKind;
+use wirecost_model::environment::{Device, Environment};
+use wirecost_model::run::{HostRow, MachineRow, Throughput, Transactions, Window, WindowKind};
+use wirecost_model::study::InStudy;
+
+use super::*;
+use crate::statistics::bootstrap::normal;
+
+const GBIT: f64 = 1e9;
+
+fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
+    let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+    let axes = vec![Value::new("connections", &connections.to_string())];
+    run.study = Some(InStudy {
+        study: "one".to_owned(),
+        point: Point { axes: axes.clone(), settings: axes },
+        place: connections,
+        repeat,
+        order: 1,
+    });
+    let kind = WindowKind::Duration;
+    run.window = Some(Window { seconds: 1.0, phase: 0, ramp_seconds: 1.0, kind });
+    run.throughput = Some(Throughput {
+        bits_per_second,
+        tx_bits_per_second: bits_per_second,
+        rx_bits_per_second: 0.0,
+        tx_bytes: 1,
+        rx_bytes: 0,
+    });
+    run
+}
+
+fn subject(name: &str, runs: impl IntoIterator<Item = Run>) -> Subject {
+    let runs = runs.into_iter().enumerate().map(|(number, run)| (number.to_string(), run));
+    Subject { name: name.to_owned(), measured: Measured::of(runs), ..Subject::default() }
+}
+
+/// A study with the mean of each point's throughput times `factor`, and 2% noise.
+fn study(seed: u64, points: u32, repeats: u32, factor: f64) -> Subject {
+    let mut random = Rng::with_seed(seed);
+    let mut runs = Vec::new();
+    for point in 1..=points {
+        for repeat in 1..=repeats {
+            let noise = 1.0 + 0.02 * normal(&mut random);
+            runs.push(run(point, repeat, f64::from(point) * GBIT * factor * noise));
+        }
+    }
+    subject("study", runs)
+}
+
+/// Runs of one point that are exactly so.
+fn exactly(values: &[f64]) -> Subject {
+    subject("exact", values.iter().zip(1..).map(|(value, repeat)| run(1, repeat, value * GBIT)))
+}
+
+fn options(threshold: f64, metrics: &[&str]) -> Options {
+    let metrics = metrics.iter().map(|name| metrics::find(name).unwrap()).collect();
+    Options { threshold, metrics }
+}
+
+fn compared(a: &Subject, b: &Subject) -> Comparison {
+    compare(a, b, &options(0.05, &[]), "0.1.0").unwrap()
+}
+
+#[track_caller]
+fn refusal(a: &Subject, b: &Subject) -> String {
+    compare(a, b, &options(0.05, &[]), "0.1.0").unwrap_err().to_string()
+}
+
+#[test]
+fn a_known_ratio_is_found_at_every_point() {
+    let comparison = compared(&study(1, 10, 5, 1.0), &study(2, 10, 5, 0.8));
+    assert_eq!(comparison.status, Status::Failed);
+    assert_eq!(
+        comparison.error.as_deref(),
+        Some("10 figures are significantly worse by more than 5%")
+    );
+    assert_eq!((comparison.tests, comparison.count(Verdict::Worse)), (10, 10));
+    for (_, figure) in comparison.figures() {
+        assert!((figure.ratio.unwrap() - 0.8).abs() < 0.05, "{figure:?}");
+        assert!(figure.interval.unwrap().1 < 0.95);
+    }
+    let comparison = compared(&study(1, 10, 5, 1.0), &study(2, 10, 5, 1.25));
+    assert_eq!((comparison.status, comparison.count(Verdict::Better)), (Status::Ok, 10));
+}
+
+#[test]
+fn a_study_is_not_different_from_itself() {
+    let a = study(1, 30, 3, 1.0);
+    let comparison = compared(&a, &a);
+    assert_eq!((comparison.status, comparison.error.clone()), (Status::Ok, None));
+    assert_eq!(comparison.count(Verdict::Same), 30);
+    assert!(comparison.figures().all(|(_, figure)| figure.ratio == Some(1.0)));
+    assert!(comparison.differences.is_empty());
+}
+
+#[test]
+fn of_studies_of_the_same_thing_hardly_any_differ_anywhere() {
+    let mut alarms = 0;
+    for seed in 0..400 {
+        let (a, b) = (study(2 * seed + 1, 8, 3, 1.0), study(2 * seed + 2, 8, 3, 1.0));
+        let comparison = compared(&a, &b);
+        alarms += u32::from(comparison.count(Verdict::Same) != 8);
+    }
+    // 20 of 400 would be 5%, and three standard deviations of that are 13.
+    assert!(alarms <= 33, "{alarms}");
+}
+
+#[test]
+fn intervals_hold_the_ratio() {
+    let (mut held, mut all) = (0, 0);
+    for seed in 0..100 {
+        let comparison = compared(&study(2 * seed + 1, 8, 3, 1.0), &study(2 * seed + 2, 8, 3, 1.1));
+        for (_, figure) in comparison.figures() {
+            let (low, high) = figure.interval.unwrap();
+            held += u32::from(low <= 1.1 && 1.1 <= high);
+            all += 1;
+        }
+    }
+    // 760 of 800 would be 95%, and three standard deviations of that are 19.
+    assert_eq!(all, 800);
+    assert!(held >= 741, "{held}");
+}
+
+#[test]
+fn the_threshold_itself_is_not_beyond_it() {
+    for (b, verdict) in [
+        (95.0, Verdict::Different),
+        (94.9, Verdict::Worse),
+        (105.0, Verdict::Different),
+        (105.1, Verdict::Better),
+        (100.0, Verdict::Same),
+    ] {
+        let comparison = compared(&exactly(&[100.0, 100.0]), &exactly(&[b, b]));
+        assert_eq!(comparison.points[0].figures[0].verdict, verdict, "{b}");
+    }
+    let (a, b) = (exactly(&[100.0, 100.0]), exactly(&[99.9, 99.9]));
+    let comparison = compare(&a, &b, &options(0.0, &["throughput"]), "0.1.0").unwrap();
+    assert_eq!(comparison.status, Status::Failed);
+}
+
+#[test]
+fn a_large_difference_among_as_large_ones_is_not_significant() {
+    let comparison = compared(&exactly(&[60.0, 140.0, 100.0]), &exactly(&[40.0, 120.0, 80.0]));
+    let figure = &comparison.points[0].figures[0];
+    assert_eq!((figure.verdict, figure.ratio), (Verdict::Same, Some(0.8)));
+}
+
+#[test]
+fn one_run_says_nothing_of_chance() {
+    for (a, b, wanted) in [
+        (&[100.0][..], &[50.0][..], "each side has one run"),
+        (&[100.0], &[50.0, 50.1], "B"),
+        (&[100.0, 100.1], &[50.0], "B has one run"),
+    ] {
+        let comparison = compared(&exactly(a), &exactly(b));
+        let figure = &comparison.points[0].figures[0];
+        assert_eq!((comparison.status, figure.verdict), (Status::Ok, Verdict::Unknown));
+        assert_eq!((figure.interval, figure.p_value_corrected), (None, None));
+        assert!((figure.ratio.unwrap() - 0.5).abs() < 0.01);
+        let reason = figure.reason.as_deref().unwrap();
+        assert!(
+            reason.starts_with(if wanted == "B" { "A has one run" } else { wanted }),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn which_way_is_better_is_the_figures_own() {
+    let cost = |values: [f64; 2]| {
+        let mut all = Vec::new();
+        for (value, repeat) in values.into_iter().zip(1..) {
+            let mut run = run(1, repeat, GBIT);
+            run.hosts.push(host());
+            run.machines.push(machine(value));
+            all.push(run);
+        }
+        subject("cost", all)
+    };
+    let (cheap, dear) = (cost([100.0, 101.0]), cost([200.0, 201.0]));
+    let asked = options(0.05, &["cycles_per_kbyte"]);
+    let comparison = compare(&cheap, &dear, &asked, "0.1.0").unwrap();
+    assert_eq!(comparison.count(Verdict::Worse), 1);
+    let comparison = compare(&dear, &cheap, &asked, "0.1.0").unwrap();
+    assert_eq!(comparison.count(Verdict::Better), 1);
+    // Nobody asked: cost is among what is looked at.
+    let names: Vec<String> =
+        compared(&cheap, &dear).figures().map(|f| f.1.metric.clone()).collect();
+    assert_eq!(names, ["throughput", "cycles_per_kbyte"]);
+
+    let mut other = dear.clone();
+    for run in &mut other.measured.points[0].runs {
+        run.machines[0].cycles_source = Some("pmu".to_owned());
+    }
+    let comparison = compared(&cheap, &other);
+    let figure = &comparison.points[0].figures[1];
+    assert_eq!((figure.verdict, figure.ratio), (Verdict::Unknown, None));
+    assert!(figure.reason.as_deref().unwrap().contains("by tsc-exact, B by pmu"));
+    let refused = compare(&cheap, &other, &asked, "0.1.0").unwrap_err().to_string();
+    assert!(refused.contains("by tsc-exact, B by pmu"), "{refused}");
+}
+
+fn machine(cycles_per_kbyte: f64) -> MachineRow {
+    MachineRow {
+        name: "m".to_owned(),
+        hosts: vec!["master".to_owned()],
+        cpus: 2,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: Some(cycles_per_kbyte),
+        cycles_source: Some("tsc-exact".to_owned()),
+        cycles_reason: None,
+    }
+}
+
+fn host() -> HostRow {
+    HostRow {
+        name: "master".to_owned(),
+        role: wirecost_model::program::Side::Master,
+        address: None,
+        cpus: vec![0],
+        shares_machine_with: Vec::new(),
+        workers: 1,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: None,
+        cycles_source: None,
+        cycles_reason: Some("shared".to_owned()),
+        bytes: None,
+        facts: Default::default(),
+        clock_offset_us: 0.0,
+        clock_error_us: 0.0,
+    }
+}
+
+#[test]
+fn points_of_one_side_are_named() {
+    let a = subject("a", [run(1, 1, 1.0), run(1, 2, 1.0), run(2, 1, 1.0)]);
+    let b = subject("b", [run(1, 1, 1.0), run(1, 2, 1.0), run(3, 1, 1.0)]);
+    let comparison = compared(&a, &b);
+    let names = |points: &[Point]| points.iter().map(Point::to_string).collect::<Vec<_>>();
+    assert_eq!(names(&comparison.only_in_a), ["connections=2"]);
+    assert_eq!(names(&comparison.only_in_b), ["connections=3"]);
+    assert_eq!(comparison.points.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_the_reason() {
+    let a = exactly(&[1.0, 1.0]);
+    let other_point = subject("b", [run(7, 1, 1.0)]);
+    assert_eq!(
+        refusal(&a, &other_point),
+        "exact and b have no point in common: exact has connections=1, b has connections=7"
+    );
+
+    let change = |change: fn(&mut Run)| {
+        let mut runs: Vec<Run> = (1..=2).map(|repeat| run(1, repeat, 1.0)).collect();
+        runs.iter_mut().for_each(change);
+        subject("b", runs)
+    };
+    let iterations = change(|run| {
+        run.window.as_mut().unwrap().kind = WindowKind::Iterations;
+    });
+    assert!(refusal(&a, &iterations).contains("a number of iterations"));
+    let profile = change(|run| run.profile = "@rr".to_owned());
+    assert!(refusal(&a, &profile).contains("A ran profile @stream, B @rr"));
+    let invalid = change(|run| {
+        run.status = Status::Invalid;
+        run.error = Some("counters were lost".to_owned());
+    });
+    assert_eq!(refusal(&a, &invalid), "b has no run that counts: counters were lost");
+    let nothing = change(|run| run.throughput = None);
+    assert!(refusal(&a, &nothing).contains("no figure was measured in both"));
+    assert!(refusal(&a, &subject("b", [])).contains("b has no run that counts"));
+
+    let with_text = |text: &str| Subject {
+        profiles: vec![("@stream".to_owned(), text.to_owned())],
+        ..exactly(&[1.0, 1.0])
+    };
+    assert!(refusal(&with_text("one"), &with_text("two")).contains("not the same text"));
+    assert_eq!(compared(&with_text("one"), &with_text("one")).points.len(), 1);
+}
+
+#[test]
+fn a_point_that_is_not_valid_on_one_side_is_left_out_and_named() {
+    let mut bad = run(2, 1, 1.0);
+    bad.status = Status::Invalid;
+    bad.error = Some("counters were lost".to_owned());
+    let a = subject("a", [run(1, 1, 1.0), run(2, 1, 1.0)]);
+    let comparison = compared(&a, &subject("b", [run(1, 1, 1.0), bad]));
+    assert_eq!(comparison.points.len(), 1);
+    let left_out = &comparison.not_compared[0];
+    assert_eq!(left_out.point.to_string(), "connections=2");
+    assert_eq!(left_out.reason, "B (b) is not valid there: counters were lost");
+}
+
+#[test]
+fn two_runs_that_are_named_are_compared_whatever_they_are_of() {
+    let single = |run| Subject { single: true, ..subject("r", [run]) };
+    let comparison = compared(&single(run(1, 1, 1.0)), &single(run(7, 1, 2.0)));
+    assert_eq!(comparison.points[0].point.to_string(), "all");
+    assert_eq!(comparison.points[0].figures[0].ratio, Some(2.0));
+}
+
+#[test]
+fn what_the_hosts_differ_in_is_told_by_kind_and_once_for_all_hosts() {
+    let hosts = |change: fn(&mut Environment)| {
+        let mut environment = Environment::default();
+        environment.kernel.release = Some("6.18".to_owned());
+        environment.cpu.load = Some(0.5);
+        environment.cpu.governors = Some(vec!["performance".to_owned()]);
+        environment.cpu.mitigations =
+            Some([("meltdown".to_owned(), "Not affected".to_owned())].into());
+        environment.sysctls.insert("net.ipv4.tcp_sack".to_owned(), Some("1".to_owned()));
+        environment.devices = Some(vec![Device {
+            name: "eth0".to_owned(),
+            up: true,
+            driver: Some("mlx5".to_owned()),
+            features: Some([("tx-tcp-segmentation".to_owned(), true)].into()),
+            ..Device::default()
+        }]);
+        change(&mut environment);
+        let both = ["master", "peer"].map(|name| (name.to_owned(), environment.clone()));
+        Subject { hosts: vec![both.into()], ..exactly(&[1.0, 1.0]) }
+    };
+    let a = hosts(|_| {});
+    let b = hosts(|environment| {
+        environment.kernel.release = Some("6.12".to_owned());
+        environment.cpu.load = Some(7.5);
+        environment.cpu.governors = Some(vec!["powersave".to_owned()]);
+        environment.cpu.mitigations =
+            Some([("meltdown".to_owned(), "Mitigation: PTI".to_owned())].into());
+        environment.sysctls.insert("net.ipv4.tcp_sack".to_owned(), Some("0".to_owned()));
+        let device = &mut environment.devices.as_mut().unwrap()[0];
+        device.driver = Some("mlx4".to_owned());
+        device.features.as_mut().unwrap().insert("tx-tcp-segmentation".to_owned(), false);
+    });
+    let told: Vec<(DifferenceKind, String, Option<String>, Option<String>)> = compared(&a, &b)
+        .differences
+        .into_iter()
+        .inspect(|difference| assert_eq!(difference.hosts, ["master", "peer"]))
+        .map(|difference| (difference.kind, difference.what, difference.a, difference.b))
+        .collect();
+    let row = |kind, what: &str, a: &str, b: &str| {
+        (kind, what.to_owned(), Some(a.to_owned()), Some(b.to_owned()))
+    };
+    assert_eq!(
+        told,
+        [
+            row(DifferenceKind::Kernel, "release", "6.18", "6.12"),
+            row(DifferenceKind::Sysctl, "net.ipv4.tcp_sack", "1", "0"),
+            row(DifferenceKind::Offload, "eth0 tx-tcp-segmentation", "on", "off"),
+            row(DifferenceKind::Mitigation, "meltdown", "Not affected", "Mitigation: PTI"),
+            row(DifferenceKind::Frequency, "governors", "performance", "powersave"),
+            row(DifferenceKind::Device, "eth0 driver", "mlx5", "mlx4"),
+        ]
+    );
+    // A document alone knows less, which is said, and is not a difference of all that it lacks.
+    let alone = compared(&a, &exactly(&[1.0, 1.0]));
+    assert!(alone.differences.is_empty(), "{:?}", alone.differences);
+    assert!(alone.unknown[0].contains("B (exact) has no hosts.json"));
+}
+
+#[test]
+fn versions_and_engines_are_differences() {
+    let mut b = exactly(&[1.0, 1.0]);
+    for run in &mut b.measured.points[0].runs {
+        run.version = "0.2.0".to_owned();
+        run.engine = "io_uring".to_owned();
+    }
+    let comparison = compared(&exactly(&[1.0, 1.0]), &b);
+    let told: Vec<&str> = comparison.differences.iter().map(|d| d.what.as_str()).collect();
+    assert_eq!(told, ["version", "engine"]);
+}
+
+#[test]
+fn what_came_of_nothing_is_worse() {
+    let counts = |values: [u64; 2]| {
+        let mut all = Vec::new();
+        for (value, repeat) in values.into_iter().zip(1..) {
+            let mut run = run(1, repeat, GBIT);
+            run.tcp = Some(wirecost_model::run::Tcp {
+                retransmits: Some(value),
+                rtt_us: None,
+                rtt_us_min: None,
+                rtt_us_max: None,
+                rtt_samples: 0,
+            });
+            run.transactions = Some(Transactions { count: 1, per_second: 1.0 });
+            all.push(run);
+        }
+        subject("counts", all)
+    };
+    let asked = options(0.05, &["retransmits", "transactions"]);
+    let comparison = compare(&counts([0, 0]), &counts([7, 7]), &asked, "0.1.0").unwrap();
+    let figure = &comparison.points[0].figures[0];
+    assert_eq!((figure.verdict, figure.ratio), (Verdict::Worse, None));
+    assert!(figure.reason.as_deref().unwrap().contains("A is 0"));
+}
+
+#[test]
+fn hosts_of_other_names_are_put_beside_one_another_by_what_they_do() {
+    let named = |name: &str, kernel: &str| {
+        let mut subject = exactly(&[1.0, 1.0]);
+        for run in &mut subject.measured.points[0].runs {
+            run.hosts = vec![HostRow { name: name.to_owned(), ..host() }];
+        }
+        let mut environment = Environment::default();
+        environment.kernel.release = Some(kernel.to_owned());
+        environment.kernel.version = Some("#1".to_owned());
+        Subject { hosts: vec![[(name.to_owned(), environment)].into()], ..subject }
+    };
+    let differences = compared(&named("h1", "6.18"), &named("client", "6.12")).differences;
+    let told: Vec<(&str, Vec<String>)> =
+        differences.iter().map(|d| (d.what.as_str(), d.hosts.clone())).collect();
+    assert_eq!(told, [("hosts", vec![]), ("release", vec!["the master".to_owned()])]);
+}

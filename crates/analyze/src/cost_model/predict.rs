@@ -1,0 +1,218 @@
+//! What a load would cost that the study did not run.
+
+use wirecost_model::cost::{Input, PredictedInput, Prediction};
+use wirecost_model::study::number;
+use wirecost_model::units::decimal;
+
+use super::selection::{means, range};
+use super::{Explained, Observed};
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    pub bits_per_second: f64,
+    pub connections: u64,
+    /// Value of the study's axis or setting `size`, as it is written there.
+    pub size: Option<String>,
+    /// Whether more or less than the study covered may be asked for.
+    pub extrapolate: bool,
+}
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the study has runs of {0} bytes: say which is meant with --size")]
+    WhichSize(String),
+    #[error("the study has no sizes")]
+    NoSizes,
+    #[error("{0} is no size: write bytes, as in 8k")]
+    NotASize(String),
+    #[error("the study also varies {axis} ({values}): say which is meant with --at {axis}=VALUE")]
+    WhichPoint { axis: String, values: String },
+    #[error("the study does not cover that: {0}; --extrapolate goes beyond, at your own risk")]
+    Outside(String),
+}
+
+/// Puts a prediction into the document.
+///
+/// # Errors
+/// What is asked for is not clear, or outside of what the study covered and nobody said that it may be.
+pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
+    let points = &explained.points;
+    let size = size(points, load)?;
+    unambiguous(points)?;
+    let fit = &explained.fit;
+    let bytes = load.bits_per_second / 8.0;
+    let mut outside = Vec::new();
+    if let Some((asked, sizes)) = &size {
+        let (least, most) = range(sizes);
+        if *asked < least || *asked > most {
+            outside.push(format!(
+                "size {} (it has {} to {})",
+                decimal(*asked, "B"),
+                decimal(least, "B"),
+                decimal(most, "B")
+            ));
+        }
+    }
+    let place = Place { connections: load.connections as f64, size: size.map(|(asked, _)| asked) };
+    let mut inputs = Vec::new();
+    let mut values = Vec::new();
+    // Connections say where among the points the load is, also where they cost nothing themselves.
+    let connections = range(&means(points, Input::Connections));
+    let mut check = |input: Input, value: f64, (least, most): (f64, f64)| {
+        let beyond = value < least * (1.0 - 1e-9) || value > most * (1.0 + 1e-9);
+        if beyond {
+            outside.push(format!(
+                "{} {} (it has {} to {})",
+                input.name(),
+                level(input, value),
+                level(input, least),
+                level(input, most)
+            ));
+        }
+        beyond
+    };
+    if !fit.inputs.contains(&Input::Connections) && connections.0.is_finite() {
+        check(Input::Connections, place.connections, connections);
+    }
+    for input in &fit.inputs {
+        let range = range(&means(points, *input));
+        let value = match input {
+            Input::Bytes => bytes,
+            Input::Connections => place.connections,
+            Input::Constant => 1.0,
+            Input::Operations | Input::Packets | Input::Interrupts => {
+                bytes * per_byte(points, *input, &place)
+            }
+        };
+        let outside = check(*input, value, range);
+        values.push(value);
+        inputs.push(PredictedInput { input: *input, value, range, outside, share: 0.0 });
+    }
+    if !outside.is_empty() && !load.extrapolate {
+        return Err(Refusal::Outside(outside.join(", ")));
+    }
+    let cycles = fit.cycles(&values);
+    for (input, cost) in inputs.iter_mut().zip(&fit.costs) {
+        input.share = if cycles > 0.0 { cost * input.value / cycles } else { 0.0 };
+    }
+    let interval = fit.interval(&values);
+    let rate = explained.document.cycles_per_cpu_second;
+    explained.document.prediction = Some(Prediction {
+        bits_per_second: load.bits_per_second,
+        connections: load.connections,
+        size: load.size.clone(),
+        inputs,
+        extrapolated: !outside.is_empty(),
+        cycles_per_second: cycles,
+        interval,
+        cycles_per_kbyte: cycles * 1024.0 / bytes,
+        cpus: rate.map(|rate| cycles / rate),
+        cpus_interval: rate.and_then(|rate| Some((interval?.0 / rate, interval?.1 / rate))),
+    });
+    Ok(())
+}
+
+/// As a person asks for it.
+fn level(input: Input, value: f64) -> String {
+    match input {
+        Input::Bytes => decimal(8.0 * value, "b/s"),
+        Input::Connections | Input::Constant => value.to_string(),
+        Input::Operations | Input::Packets | Input::Interrupts => decimal(value, "/s"),
+    }
+}
+
+/// The size that is meant, and those of the points; `None` where the study has none.
+fn size(points: &[Observed], load: &Load) -> Result<Option<(f64, Vec<f64>)>, Refusal> {
+    let sizes: Vec<f64> = points.iter().filter_map(|point| point.point.number("size")).collect();
+    let written = |points: &[Observed]| {
+        let mut all: Vec<String> = Vec::new();
+        for size in points.iter().filter_map(|point| point.point.get("size")) {
+            if !all.iter().any(|other| other == size) {
+                all.push(size.to_owned());
+            }
+        }
+        all.join(", ")
+    };
+    let (least, most) = range(&sizes);
+    match &load.size {
+        Some(_) if sizes.is_empty() => Err(Refusal::NoSizes),
+        Some(text) => match number(text).filter(|size| *size > 0.0) {
+            Some(size) => Ok(Some((size, sizes))),
+            None => Err(Refusal::NotASize(text.clone())),
+        },
+        None if sizes.is_empty() => Ok(None),
+        None if least == most => Ok(Some((least, sizes))),
+        None => Err(Refusal::WhichSize(written(points))),
+    }
+}
+
+/// Two points of as many connections and the same size differ in something that nobody asked for.
+fn unambiguous(points: &[Observed]) -> Result<(), Refusal> {
+    let same = |a: &Observed, b: &Observed| {
+        ["size", "connections"].iter().all(|name| a.point.get(name) == b.point.get(name))
+    };
+    for (place, a) in points.iter().enumerate() {
+        for b in points[..place].iter().filter(|b| same(a, b)) {
+            let differs = |value: &&wirecost_model::study::Value| {
+                b.point.get(&value.name) != Some(value.value.as_str())
+            };
+            if let Some(value) = a.point.axes.iter().find(differs) {
+                let mut values: Vec<&str> =
+                    points.iter().filter_map(|point| point.point.get(&value.name)).collect();
+                values.sort_unstable();
+                values.dedup();
+                let (axis, values) = (value.name.clone(), values.join(", "));
+                return Err(Refusal::WhichPoint { axis, values });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where among the points a load is.
+struct Place {
+    connections: f64,
+    size: Option<f64>,
+}
+
+/// How many of an input come with a byte there: between the points around it along straight lines of
+/// logarithms, beyond them as at the last.
+fn per_byte(points: &[Observed], input: Input, place: &Place) -> f64 {
+    let known: Vec<(f64, f64, f64)> = points
+        .iter()
+        .zip(means(points, input))
+        .zip(means(points, Input::Connections).into_iter().zip(means(points, Input::Bytes)))
+        .map(|((point, count), (connections, bytes))| {
+            let size = point.point.number("size").unwrap_or(1.0);
+            (size, connections, count / bytes)
+        })
+        .collect();
+    let mut sizes: Vec<f64> = known.iter().map(|(size, ..)| *size).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let along_connections = |size: f64| {
+        let line = known.iter().filter(|(of, ..)| *of == size).map(|(_, c, count)| (*c, *count));
+        interpolate(line.collect(), place.connections)
+    };
+    let line: Vec<(f64, f64)> =
+        sizes.iter().map(|size| (*size, along_connections(*size))).collect();
+    interpolate(line, place.size.unwrap_or(1.0))
+}
+
+fn interpolate(mut line: Vec<(f64, f64)>, at: f64) -> f64 {
+    line.retain(|(x, y)| *x > 0.0 && *y > 0.0);
+    line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let after = line.iter().position(|(x, _)| *x >= at);
+    match (after, line.as_slice()) {
+        (_, []) => 0.0,
+        (Some(0), [first, ..]) => first.1,
+        (None, [.., last]) => last.1,
+        (Some(after), line) => {
+            let ((x0, y0), (x1, y1)) = (line[after - 1], line[after]);
+            let part = (at / x0).ln() / (x1 / x0).ln();
+            y0 * (y1 / y0).powf(part)
+        }
+    }
+}

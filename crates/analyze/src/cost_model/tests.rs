@@ -1,0 +1,472 @@
+use fastrand::Rng;
+use proptest::prelude::*;
+use wirecost_model::observe::{DeviceSegments, InterruptsSection, SegmentSizes, SegmentsSection};
+use wirecost_model::run::{
+    Connections, Cpu, HostRow, MachineRow, Observe, Operations, Run, Throughput, Window, WindowKind,
+};
+use wirecost_model::study::InStudy;
+
+use super::*;
+use crate::statistics::bootstrap::normal;
+
+/// Cycles for each byte, operation, packet and interrupt; each second for a connection, and for nothing.
+#[derive(Debug, Clone, Copy)]
+struct Truth {
+    byte: f64,
+    operation: f64,
+    packet: f64,
+    connection: f64,
+    interrupt: f64,
+    constant: f64,
+}
+
+const TRUTH: Truth = Truth {
+    byte: 0.4,
+    operation: 900.0,
+    packet: 3000.0,
+    connection: 20_000.0,
+    interrupt: 0.0,
+    constant: 0.0,
+};
+
+/// CPUs of the machine, and how many cycles each has a second.
+const CPUS: f64 = 4.0;
+const HERTZ: f64 = 2.5e9;
+
+/// One run that does so much each second.
+#[derive(Debug, Clone, Copy)]
+struct Does {
+    size: f64,
+    connections: f64,
+    bytes: f64,
+    packet: f64,
+    interrupts: f64,
+}
+
+fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
+    let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+    let size = format!("{}k", does.size / 1024.0);
+    let axes =
+        vec![Value::new("size", &size), Value::new("connections", &does.connections.to_string())];
+    let point = Point { axes: axes.clone(), settings: axes };
+    let study = "transmit".to_owned();
+    run.study = Some(InStudy { study, point, place, repeat, order: 1 });
+    let kind = WindowKind::Duration;
+    run.window = Some(Window { seconds: 2.0, phase: 0, ramp_seconds: 1.0, kind });
+    run.throughput = Some(Throughput {
+        bits_per_second: does.bytes * 8.0,
+        tx_bits_per_second: does.bytes * 8.0,
+        rx_bits_per_second: 0.0,
+        tx_bytes: (does.bytes * 2.0) as u64,
+        rx_bytes: 0,
+    });
+    let per_second = does.bytes / does.size;
+    run.operations = Some(Operations { count: 1, per_second, failed: 0, timeouts: 0 });
+    run.connections = Some(Connections { open: does.connections as u64, failed: 0 });
+    let busy = cycles / HERTZ / CPUS * 100.0;
+    run.hosts = vec![HostRow {
+        name: "master".to_owned(),
+        role: wirecost_model::program::Side::Master,
+        address: None,
+        cpus: vec![0],
+        shares_machine_with: Vec::new(),
+        workers: 1,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: None,
+        cycles_source: None,
+        cycles_reason: None,
+        bytes: None,
+        facts: Default::default(),
+        clock_offset_us: 0.0,
+        clock_error_us: 0.0,
+    }];
+    run.machines = vec![MachineRow {
+        name: "m".to_owned(),
+        hosts: vec!["master".to_owned()],
+        cpus: CPUS as u32,
+        cpu: Some(Cpu {
+            usr: 0.0,
+            sys: busy,
+            irq: 0.0,
+            softirq: 0.0,
+            steal: 0.0,
+            idle: 100.0 - busy,
+            unaccounted: 0.0,
+            per_cpu: Vec::new(),
+        }),
+        cpu_source: Some("bpf".to_owned()),
+        cycles_per_kbyte: Some(cycles / does.bytes * 1024.0),
+        cycles_source: Some("tsc-exact".to_owned()),
+        cycles_reason: None,
+    }];
+    // Watched in half of the window.
+    let packets = (does.bytes / does.packet) as u64;
+    let sent = SegmentSizes { packets, ..SegmentSizes::default() };
+    let device = DeviceSegments {
+        device: "lo".to_owned(),
+        ifindex: 1,
+        sent,
+        received: None,
+        gso_max_segments: 0,
+        drained: Vec::new(),
+        drained_acks: Vec::new(),
+        control_packets: 0,
+    };
+    let slices = wirecost_model::observe::Slices { count: 10, seconds: 1.0, percent: 50.0 };
+    let section =
+        SegmentsSection { slices: Some(slices), devices: vec![device], uncounted_packets: 0 };
+    let interrupts = InterruptsSection {
+        interrupts_per_second: does.interrupts / 2.0,
+        softirqs_per_second: does.interrupts / 2.0,
+        ..InterruptsSection::default()
+    };
+    run.observe = Some(Observe {
+        hosts: vec![wirecost_model::observe::Observed {
+            covers: vec!["master".to_owned()],
+            seconds: 2.0,
+            segments: Some(section),
+            interrupts: Some(interrupts),
+            ..Default::default()
+        }],
+        ..Observe::default()
+    });
+    run
+}
+
+/// What the loads of a study do, the throughput falling with connections, packets shrinking.
+fn loads(random: &mut Rng) -> Vec<Does> {
+    let mut loads = Vec::new();
+    for size in [65536.0, 8192.0, 1024.0] {
+        for connections in [1.0, 4.0, 8.0, 32.0, 100.0, 400.0, 1000.0, 2000.0, 4000.0, 6000.0] {
+            let bytes = 1e9 * f64::powf(size / 65536.0, 0.3) * (0.5 + random.f64());
+            let packet =
+                (60_000.0 / (1.0 + f64::sqrt(connections) / 10.0)) * (0.7 + 0.6 * random.f64());
+            let interrupts = 20_000.0 * (0.1 + random.f64());
+            loads.push(Does { size, connections, bytes, packet, interrupts });
+        }
+    }
+    loads
+}
+
+fn cycles(truth: &Truth, does: &Does) -> f64 {
+    truth.byte * does.bytes
+        + truth.operation * does.bytes / does.size
+        + truth.packet * (does.bytes / does.packet)
+        + truth.connection * does.connections
+        + truth.interrupt * does.interrupts
+        + truth.constant
+}
+
+fn study_of(loads: &[Does], truth: &Truth, noise: f64, repeats: u32, random: &mut Rng) -> Measured {
+    let mut runs = Vec::new();
+    for (place, does) in (1..).zip(loads) {
+        for repeat in 1..=repeats {
+            let cycles = cycles(truth, does) * (1.0 + noise * normal(random));
+            runs.push((String::new(), run(place, repeat, *does, cycles)));
+        }
+    }
+    Measured::of(runs)
+}
+
+fn study(truth: &Truth, noise: f64, seed: u64) -> Measured {
+    let mut random = Rng::with_seed(seed);
+    let loads = loads(&mut random);
+    study_of(&loads, truth, noise, 2, &mut random)
+}
+
+fn explained(measured: &Measured) -> Explained {
+    explain("study", measured, &Options::default(), "0.1.0").unwrap()
+}
+
+fn cost(document: &CostModel, input: Input) -> f64 {
+    document.terms.iter().find(|term| term.input == input).unwrap().cycles
+}
+
+fn reason(document: &CostModel, input: Input) -> &str {
+    &document.left_out.iter().find(|left_out| left_out.input == input).unwrap().reason
+}
+
+#[track_caller]
+fn is(value: f64, expected: f64, relative: f64) {
+    assert!((value - expected).abs() <= relative * expected.abs(), "{value} is not {expected}");
+}
+
+#[test]
+fn without_noise_the_costs_are_found_as_they_are() {
+    let document = explained(&study(&TRUTH, 0.0, 1)).document;
+    is(cost(&document, Input::Bytes), TRUTH.byte, 1e-3);
+    is(cost(&document, Input::Operations), TRUTH.operation, 1e-3);
+    is(cost(&document, Input::Packets), TRUTH.packet, 1e-3);
+    is(cost(&document, Input::Connections), TRUTH.connection, 1e-3);
+    assert!(document.held_out.unwrap().median < 1e-3);
+    is(document.cycles_per_cpu_second.unwrap(), HERTZ, 1e-9);
+    assert_eq!(document.cycles_source.as_deref(), Some("tsc-exact"));
+    assert_eq!(document.packets_source.as_deref(), Some(Packets::Segments.source()));
+    for point in &document.points {
+        is(point.shares.iter().map(|share| share.share).sum(), 1.0, 1e-9);
+    }
+}
+
+#[test]
+fn the_true_costs_are_within_their_intervals() {
+    let (mut held, mut all) = (0, 0);
+    for seed in 0..12 {
+        let document = explained(&study(&TRUTH, 0.05, seed)).document;
+        for (input, truth) in [
+            (Input::Bytes, TRUTH.byte),
+            (Input::Operations, TRUTH.operation),
+            (Input::Packets, TRUTH.packet),
+            (Input::Connections, TRUTH.connection),
+        ] {
+            let term = document.terms.iter().find(|term| term.input == input).unwrap();
+            let (low, high) = term.interval.unwrap();
+            assert!(low <= term.cycles && term.cycles <= high);
+            held += u32::from(low <= truth && truth <= high);
+            all += 1;
+        }
+    }
+    // 95% of 48 would be 46; percentiles of 30 points hold a little less.
+    assert_eq!(all, 48);
+    assert!(held >= 40, "{held}");
+}
+
+#[test]
+fn the_held_out_error_is_that_of_the_noise() {
+    let mut medians = Vec::new();
+    for seed in 0..9 {
+        let document = explained(&study(&TRUTH, 0.10, seed)).document;
+        let (fit, held_out) = (document.fit.unwrap(), document.held_out.unwrap());
+        assert!(held_out.worst >= held_out.median && fit.worst >= fit.median);
+        medians.push(held_out.median);
+    }
+    // Half of normal errors of 10%, the mean of two runs each, are below 0.6745 * 10% / sqrt(2) = 4.8%;
+    // a model that has not seen a point adds its own.
+    let mean = medians.iter().sum::<f64>() / medians.len() as f64;
+    assert!((0.040..0.070).contains(&mean), "{mean}");
+}
+
+#[test]
+fn what_a_study_does_not_vary_is_left_out_and_named() {
+    let mut random = Rng::with_seed(3);
+    let mut loads = loads(&mut random);
+    loads.retain(|does| does.connections == 8.0 || does.connections == 32.0);
+    for (number, does) in loads.iter_mut().enumerate() {
+        does.connections = 8.0;
+        // What tells the points apart, then, is the packet.
+        does.packet = 1500.0 * (number + 1) as f64;
+        does.interrupts = 1000.0;
+    }
+    let document = explained(&study_of(&loads, &TRUTH, 0.0, 1, &mut random)).document;
+    assert_eq!(
+        reason(&document, Input::Connections),
+        "the study hardly varies it (8.00 everywhere)"
+    );
+    assert_eq!(
+        reason(&document, Input::Interrupts),
+        "the study hardly varies it (1.00 k everywhere)"
+    );
+    assert!(document.terms.iter().all(|term| term.input != Input::Connections));
+}
+
+#[test]
+fn what_goes_along_with_something_else_is_left_out_and_named() {
+    let mut random = Rng::with_seed(3);
+    let mut loads = loads(&mut random);
+    // A packet for each operation.
+    loads.iter_mut().for_each(|does| does.packet = does.size);
+    let document = explained(&study_of(&loads, &TRUTH, 0.0, 1, &mut random)).document;
+    assert!(reason(&document, Input::Packets).contains("along with that of operations"));
+    is(cost(&document, Input::Operations), TRUTH.operation + TRUTH.packet, 1e-3);
+}
+
+#[test]
+fn a_constant_is_found_where_some_load_is_light_and_left_out_where_none_is() {
+    let mut random = Rng::with_seed(5);
+    let mut light = loads(&mut random);
+    for (number, does) in light.iter_mut().enumerate() {
+        does.bytes *= if number % 3 == 0 { 0.01 } else { 1.0 };
+    }
+    let truth = Truth { constant: 1e8, ..TRUTH };
+    let document = explained(&study_of(&light, &truth, 0.0, 1, &mut random)).document;
+    is(cost(&document, Input::Constant), 1e8, 0.01);
+
+    // A machine that is always full: whatever is done, it takes as many cycles.
+    let mut full = loads(&mut random);
+    for does in &mut full {
+        let factor = 1e10 / cycles(&TRUTH, does);
+        does.bytes *= factor;
+        does.interrupts = 5000.0;
+    }
+    let runs = (1..).zip(&full).map(|(place, does)| (String::new(), run(place, 1, *does, 1e10)));
+    let document = explained(&Measured::of(runs)).document;
+    assert!(reason(&document, Input::Constant).contains("nearly as busy at every point"));
+    assert!(document.terms.iter().any(|term| term.input == Input::Bytes && term.cycles > 0.0));
+}
+
+#[test]
+fn an_input_that_was_not_measured_is_left_out_and_one_point_without_it_too() {
+    let strip = |measured: &mut Measured, count: usize| {
+        for point in measured.points.iter_mut().take(count) {
+            for run in &mut point.runs {
+                run.observe.as_mut().unwrap().hosts[0].segments = None;
+                run.observe.as_mut().unwrap().hosts[0].interrupts = None;
+            }
+        }
+    };
+    let mut all = study(&TRUTH, 0.0, 1);
+    strip(&mut all, 30);
+    let document = explained(&all).document;
+    assert!(
+        reason(&document, Input::Packets).starts_with("not measured at 30 of 30 points: probe")
+    );
+    assert_eq!((document.packets_source, document.points.len()), (None, 30));
+
+    let mut one = study(&TRUTH, 0.0, 1);
+    strip(&mut one, 1);
+    let document = explained(&one).document;
+    assert_eq!((document.points.len(), document.points_left_out.len()), (29, 1));
+    assert_eq!(document.points_left_out[0].reason, "packets there: probe segments did not watch");
+    is(cost(&document, Input::Packets), TRUTH.packet, 1e-3);
+}
+
+#[test]
+fn too_little_makes_no_model() {
+    let none = explain("s", &Measured::default(), &Options::default(), "0.1.0").unwrap_err();
+    assert!(none.to_string().contains("there are 0"), "{none}");
+    let mut mixed = study(&TRUTH, 0.0, 1);
+    mixed.points[0].runs[0].machines[0].cycles_source = Some("pmu".to_owned());
+    let error = explain("s", &mixed, &Options::default(), "0.1.0").unwrap_err();
+    assert!(error.to_string().contains("(pmu, tsc-exact)"), "{error}");
+    let nobody = Options { host: Some("nobody".to_owned()), at: Vec::new() };
+    let error = explain("s", &mixed, &nobody, "0.1.0").unwrap_err();
+    assert!(error.to_string().contains("the run has no host nobody"), "{error}");
+    let nowhere = Options { host: None, at: vec![Value::new("size", "3k")] };
+    let error = explain("s", &mixed, &nowhere, "0.1.0").unwrap_err();
+    assert_eq!(error.to_string(), "no point has size=3k");
+}
+
+fn load(bits_per_second: f64, connections: u64, size: &str) -> Load {
+    let size = (!size.is_empty()).then(|| size.to_owned());
+    Load { bits_per_second, connections, size, extrapolate: false }
+}
+
+#[test]
+fn what_the_study_covers_is_predicted() {
+    let mut explained = explained(&study(&TRUTH, 0.03, 1));
+    predict(&mut explained, &load(4e9, 100, "8k")).unwrap();
+    let prediction = explained.document.prediction.unwrap();
+    assert!(!prediction.extrapolated);
+    // A place of the study, so its own packets go with it.
+    let mut random = Rng::with_seed(1);
+    let does = loads(&mut random)[14];
+    assert_eq!((does.size, does.connections), (8192.0, 100.0));
+    let expected = cycles(&TRUTH, &Does { bytes: 5e8, ..does });
+    is(prediction.cycles_per_second, expected, 0.06);
+    let (low, high) = prediction.interval.unwrap();
+    assert!(low < expected && expected < high && high < 1.3 * expected);
+    is(prediction.cpus.unwrap(), expected / HERTZ, 0.06);
+    is(prediction.cycles_per_kbyte, prediction.cycles_per_second * 1024.0 / 5e8, 1e-9);
+    is(prediction.inputs.iter().map(|input| input.share).sum(), 1.0, 1e-9);
+}
+
+#[test]
+fn between_points_inputs_are_interpolated() {
+    let does = |size, connections, packet| Does {
+        size,
+        connections,
+        bytes: 1e9,
+        packet,
+        interrupts: 1000.0,
+    };
+    let mut loads = Vec::new();
+    for size in [1024.0, 4096.0, 16384.0] {
+        for connections in [10.0, 1000.0] {
+            loads.push(does(size, connections, 40_000.0 / f64::sqrt(connections)));
+        }
+    }
+    let mut random = Rng::with_seed(1);
+    let mut explained = explained(&study_of(&loads, &TRUTH, 0.0, 1, &mut random));
+    predict(&mut explained, &load(8e9, 100, "2k")).unwrap();
+    let prediction = explained.document.prediction.unwrap();
+    let value = |input| prediction.inputs.iter().find(|i| i.input == input).unwrap().value;
+    is(value(Input::Operations), 1e9 / 2048.0, 1e-6);
+    is(value(Input::Packets), 1e9 / (40_000.0 / 10.0), 1e-3);
+}
+
+#[test]
+fn beyond_the_study_nothing_is_predicted_unless_asked_for() {
+    let mut explained = explained(&study(&TRUTH, 0.03, 1));
+    let refused = predict(&mut explained, &load(100e9, 100, "8k")).unwrap_err().to_string();
+    assert!(refused.contains("bytes 100 Gb/s (it has "), "{refused}");
+    assert!(refused.contains("--extrapolate"), "{refused}");
+    let refused = predict(&mut explained, &load(4e9, 9000, "8k")).unwrap_err().to_string();
+    assert!(refused.contains("connections 9000 (it has 1 to 6000)"), "{refused}");
+    let refused = predict(&mut explained, &load(4e9, 100, "1m")).unwrap_err().to_string();
+    assert!(refused.contains("size 1.05 MB (it has 1.02 kB to 65.5 kB)"), "{refused}");
+    assert_eq!(explained.document.prediction, None);
+
+    let beyond = Load { extrapolate: true, ..load(100e9, 100, "8k") };
+    predict(&mut explained, &beyond).unwrap();
+    let prediction = explained.document.prediction.unwrap();
+    assert!(prediction.extrapolated);
+    let outside: Vec<Input> =
+        prediction.inputs.iter().filter(|i| i.outside).map(|i| i.input).collect();
+    assert!(outside.contains(&Input::Bytes) && !outside.contains(&Input::Connections));
+}
+
+#[test]
+fn what_is_not_clear_is_asked_back() {
+    let mut sizes = explained(&study(&TRUTH, 0.0, 1));
+    let error = predict(&mut sizes, &load(4e9, 100, "")).unwrap_err().to_string();
+    assert!(error.contains("64k, 8k, 1k bytes: say which is meant with --size"), "{error}");
+    let error = predict(&mut sizes, &load(4e9, 100, "big")).unwrap_err();
+    assert_eq!(error, Refusal::NotASize("big".to_owned()));
+
+    let mut engines = study(&TRUTH, 0.0, 1);
+    let mut others = study(&TRUTH, 0.0, 2);
+    for (measured, engine) in [(&mut engines, "epoll"), (&mut others, "threads")] {
+        for point in &mut measured.points {
+            point.point.axes.push(Value::new("engine", engine));
+        }
+    }
+    engines.points.extend(others.points);
+    let error = predict(&mut explained(&engines), &load(4e9, 100, "8k")).unwrap_err();
+    assert!(error.to_string().contains("engine (epoll, threads)"), "{error}");
+    assert!(error.to_string().contains("--at engine=VALUE"), "{error}");
+    let epoll = Options { host: None, at: vec![Value::new("engine", "epoll")] };
+    let mut epoll = explain("s", &engines, &epoll, "0.1.0").unwrap();
+    assert_eq!(epoll.document.points.len(), 30);
+    predict(&mut epoll, &load(4e9, 100, "8k")).unwrap();
+
+    let mut one = study(&TRUTH, 0.0, 1);
+    one.points.retain(|point| point.point.get("size") == Some("8k"));
+    predict(&mut explained(&one), &load(4e9, 100, "")).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn no_cost_is_ever_negative(
+        seed in 0..10_000u64,
+        noise in 0.0..0.9f64,
+        operation in 0.0..2000.0f64,
+        constant in 0.0..1e9f64,
+    ) {
+        let mut random = Rng::with_seed(seed);
+        let loads: Vec<Does> = loads(&mut random).into_iter().step_by(3).collect();
+        let truth = Truth { operation, constant, ..TRUTH };
+        let runs = (1..).zip(&loads).map(|(place, does)| {
+            let noise = (1.0 + noise * normal(&mut random)).max(0.01);
+            (String::new(), run(place, 1, *does, cycles(&truth, does) * noise))
+        });
+        let document = explained(&Measured::of(runs)).document;
+        for term in &document.terms {
+            prop_assert!(term.cycles >= 0.0 && term.share >= 0.0, "{term:?}");
+            prop_assert!(term.interval.is_none_or(|(low, high)| 0.0 <= low && low <= high));
+        }
+        for point in &document.points {
+            prop_assert!(point.shares.iter().all(|share| (0.0..=1.0 + 1e-9).contains(&share.share)));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `wirecost compare`: what became of B, seen from A.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use wirecost_analyze::compare::{self, Options, Subject};
+use wirecost_analyze::measured::Measured;
+use wirecost_analyze::metrics::{self, Asked};
+use wirecost_model::status::Status;
+use wirecost_report::comparison;
+
+use super::output::Format;
+use crate::Failure;
+use crate::records;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Compare two studies, or two runs, point by point: B beside A.
+///
+/// First comes in what the hosts differ, then each figure with its ratio, then the verdict. A
+/// difference counts where it is significant among all that are compared, and larger than the
+/// threshold. Exit codes: 0 nothing is worse, 1 something is, 2 the two cannot be compared.
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// What it was before: a study, a record of `run --out`, or JSON of a run.
+    #[arg(value_name = "A")]
+    a: PathBuf,
+
+    /// What it is now.
+    #[arg(value_name = "B")]
+    b: PathBuf,
+
+    /// What a figure may be worse by, in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
+    threshold: f64,
+
+    /// A figure to compare, and none but those that are named: throughput, latency.p99,
+    /// hosts.sender.cycles_per_kbyte... [default: throughput, or transactions where no bytes move,
+    /// latency.p99, and cycles/KByte of sender and receiver, or of the machine]
+    #[arg(long = "metric", value_name = "NAME", value_parser = parse_metric)]
+    metrics: Vec<Asked>,
+
+    /// What is written to standard output.
+    #[arg(long, value_enum, default_value = "terminal")]
+    format: Format,
+}
+
+fn parse_metric(name: &str) -> Result<Asked, String> {
+    metrics::find(name).map_err(|error| error.to_string())
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
+    match number {
+        Some(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent / 100.0),
+        _ => Err("write it in percent, as in 5%".to_owned()),
+    }
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        let options = Options { threshold: self.threshold, metrics: self.metrics.clone() };
+        let named = |path: &PathBuf| {
+            let name = path.display().to_string();
+            Subject { name, ..Subject::default() }
+        };
+        let (mut a, mut b) = (named(&self.a), named(&self.b));
+        let compared = self.compare(&mut a, &mut b, &options);
+        let comparison = match &compared {
+            Ok(comparison) => comparison.clone(),
+            Err(failure) => compare::refused(&a, &b, &options, VERSION, &failure.message),
+        };
+        if compared.is_ok() || self.format == Format::Json {
+            self.format.write(&comparison, comparison::report)?;
+        }
+        compared.map(|comparison| comparison.status)
+    }
+
+    fn compare(
+        &self,
+        a: &mut Subject,
+        b: &mut Subject,
+        options: &Options,
+    ) -> Result<wirecost_model::comparison::Comparison, Failure> {
+        *a = subject(&self.a)?;
+        *b = subject(&self.b)?;
+        compare::compare(a, b, options, VERSION).map_err(Failure::usage)
+    }
+}
+
+fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
+    let records = records::read(path)?;
+    Ok(Subject {
+        name: records.name,
+        single: records.single,
+        measured: Measured::of(records.runs),
+        hosts: records.hosts,
+        profiles: records.profiles,
+    })
+}

@@ -1,0 +1,95 @@
+//! `wirecost explain`: what the cycles of a study were spent on.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use wirecost_analyze::cost_model::{self, Explained, Options};
+use wirecost_analyze::measured::Measured;
+use wirecost_model::cost::CostModel;
+use wirecost_model::status::Status;
+use wirecost_model::study::Value;
+use wirecost_report::cost_model as report;
+
+use super::output::Format;
+use crate::Failure;
+use crate::profile::parse_variable;
+use crate::records;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Say what the CPU cycles of a study were spent on: bytes, operations, packets, connections, interrupts.
+///
+/// All points together give the cost of each; what a study does not vary cannot be told and is
+/// named. The model is checked by leaving out one point after the other. Exit codes: 0 ok, 2 the
+/// study is too small, or no cycles were measured.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    of: Of,
+
+    /// What is written to standard output.
+    #[arg(long, value_enum, default_value = "terminal")]
+    format: Format,
+}
+
+/// Which points of which study are explained.
+#[derive(Debug, Args)]
+pub(super) struct Of {
+    /// A study: what `study run --out` wrote.
+    #[arg(value_name = "DIR")]
+    study: PathBuf,
+
+    /// Only points where this axis or setting has this value; may be given several times.
+    #[arg(long = "at", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    at: Vec<(String, String)>,
+
+    /// Explain the cycles of one host, by its name or as `sender` or `receiver`, which needs CPUs of
+    /// its own [default: all machines together].
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+impl Explain {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        self.of.write(self.format, self.of.explain(), report::explanation)
+    }
+}
+
+impl Of {
+    fn options(&self) -> Options {
+        let at = self.at.iter().map(|(name, value)| Value::new(name, value)).collect();
+        Options { host: self.host.clone(), at }
+    }
+
+    pub(super) fn explain(&self) -> Result<Explained, Failure> {
+        let records = records::read(&self.study)?;
+        let measured = Measured::of(records.runs);
+        cost_model::explain(&records.name, &measured, &self.options(), VERSION)
+            .map_err(Failure::usage)
+    }
+
+    /// Writes the model; of a refusal its document, where that was asked for.
+    pub(super) fn write(
+        &self,
+        format: Format,
+        explained: Result<Explained, Failure>,
+        report: fn(&CostModel) -> wirecost_report::document::Report,
+    ) -> Result<Status, Failure> {
+        match explained {
+            Ok(explained) => {
+                format.write(&explained.document, report)?;
+                Ok(Status::Ok)
+            }
+            Err(failure) => {
+                if format == Format::Json {
+                    let name = self.study.display().to_string();
+                    let mut document = cost_model::empty(&name, &self.options(), VERSION);
+                    document.status = failure.status;
+                    document.error = Some(failure.message.clone());
+                    format.write(&document, report)?;
+                }
+                Err(failure)
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How what was computed of records is written: as a text for a person, or as its document.
+
+use std::io;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use wirecost_model::status::Status;
+use wirecost_report::document::Report;
+use wirecost_report::json::{self, Target};
+use wirecost_report::outputs;
+use wirecost_report::terminal::Look;
+
+use crate::Failure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for people.
+    Terminal,
+    /// The document, for programs.
+    Json,
+    /// Tables in Markdown.
+    Markdown,
+}
+
+impl Format {
+    /// Writes the document, or the report made of it.
+    pub(crate) fn write<T: Serialize>(
+        self,
+        document: &T,
+        report: impl FnOnce(&T) -> Report,
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let name = match self {
+            Format::Json => {
+                return json::write(document, &Target::Stream, &mut out)
+                    .map_err(|error| Failure::new(Status::Failed, error));
+            }
+            Format::Terminal => "terminal",
+            Format::Markdown => "markdown",
+        };
+        if let Some(output) = outputs::find(name) {
+            // A reader that has seen enough (`| head`) is no failure.
+            let _ = (output.write)(&mut out, &report(document), &Look::of(&io::stdout()));
+        }
+        Ok(())
+    }
+}

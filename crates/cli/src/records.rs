@@ -1,0 +1,69 @@
+//! What a person names to be looked at: a study, a record of a run, or the document of one.
+
+use std::fs;
+use std::path::Path;
+
+use wirecost_analyze::compare::Hosts;
+use wirecost_model::run::Run;
+use wirecost_store::HOSTS;
+use wirecost_store::study::{DEFINITION, Study};
+
+use crate::Failure;
+
+/// What is there.
+#[derive(Debug)]
+pub(crate) struct Records {
+    /// As it was named.
+    pub(crate) name: String,
+    /// A record or a document, and no study.
+    pub(crate) single: bool,
+    /// With the name of each.
+    pub(crate) runs: Vec<(String, Run)>,
+    /// Of each record that has them.
+    pub(crate) hosts: Vec<Hosts>,
+    /// Text of the profiles that were kept, by their names in the runs.
+    pub(crate) profiles: Vec<(String, String)>,
+}
+
+/// Reads all of it.
+///
+/// # Errors
+/// It is not there, is something else, or is damaged.
+pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
+    let name = path.display().to_string();
+    let (runs, hosts) = (Vec::new(), Vec::new());
+    let mut records = Records { name, single: true, runs, hosts, profiles: Vec::new() };
+    if path.join(DEFINITION).exists() {
+        let study = Study::open(path).map_err(Failure::usage)?;
+        records.single = false;
+        records.runs = study.runs().map_err(Failure::usage)?;
+        for (id, _) in &records.runs {
+            records.hosts.push(wirecost_store::hosts(&study.record(id)).map_err(Failure::usage)?);
+        }
+        records.keep_profiles(&study);
+        return Ok(records);
+    }
+    let run = wirecost_store::run(path).map_err(Failure::usage)?;
+    // The document alone does not say what its hosts were like.
+    if path.join(HOSTS).exists() {
+        records.hosts.push(wirecost_store::hosts(path).map_err(Failure::usage)?);
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    records.runs.push((name.to_string_lossy().into_owned(), run));
+    Ok(records)
+}
+
+impl Records {
+    fn keep_profiles(&mut self, study: &Study) {
+        for (_, run) in &self.runs {
+            let known = self.profiles.iter().any(|(name, _)| *name == run.profile);
+            let Some(file) = Path::new(&run.profile).file_name().filter(|_| !known) else {
+                continue;
+            };
+            // A built-in has no file: its name and wirecost's version tell it.
+            if let Ok(text) = fs::read_to_string(study.profiles().join(file)) {
+                self.profiles.push((run.profile.clone(), text));
+            }
+        }
+    }
+}

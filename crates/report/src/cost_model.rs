@@ -1,0 +1,267 @@
+//! What a study's cycles were spent on, and what a load would cost, as a report.
+
+use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Prediction, Term};
+use wirecost_model::metric::Unit;
+use wirecost_model::units::{decimal, three_digits};
+
+use crate::document::{Cell, Column, Number, Report, Section, Table};
+use crate::terminal::quantity;
+
+/// Costs, what each explains at every point, and how good the model is.
+#[must_use]
+pub fn explanation(model: &CostModel) -> Report {
+    let mut report = Report::new(&format!("What the cycles of {} were spent on", titled(model)));
+    report.sections = vec![costs(model), points(model), check(model)];
+    report
+}
+
+/// What a load would cost, and of what model.
+#[must_use]
+pub fn prediction(model: &CostModel) -> Report {
+    let mut report = Report::new(&format!("What a load would cost, by {}", titled(model)));
+    report.sections.extend(model.prediction.as_ref().map(|prediction| load(model, prediction)));
+    report.sections.extend([costs(model), check(model)]);
+    report
+}
+
+fn titled(model: &CostModel) -> String {
+    match &model.study {
+        Some(study) if !study.is_empty() => format!("{} ({study})", model.name),
+        _ => model.name.clone(),
+    }
+}
+
+fn whose(model: &CostModel) -> String {
+    match &model.host {
+        Some(host) => format!("of {host}"),
+        None => "of all machines together".to_owned(),
+    }
+}
+
+fn costs(model: &CostModel) -> Section {
+    let mut section = Section::new("Costs");
+    section.name = "costs".to_owned();
+    let sum: Vec<&str> = model.terms.iter().map(|term| term.input.name()).collect();
+    section.text(format!(
+        "Busy cycles a second {}, as a sum of costs of {}, none of them negative.",
+        whose(model),
+        sum.join(", ")
+    ));
+    let mut columns = vec![Column::text("cost of")];
+    columns.extend(["cycles", "95% interval", "share", "least", "most"].map(Column::number));
+    let rows = model.terms.iter().map(term).collect();
+    section.table(Table { title: String::new(), columns, rows });
+    if let Some(source) = &model.packets_source {
+        section.text(format!("A packet is {source}."));
+    }
+    for left_out in &model.left_out {
+        section.text(format!("Left out: {}: {}.", left_out.input.name(), left_out.reason));
+    }
+    section
+}
+
+fn term(term: &Term) -> Vec<Cell> {
+    let each = match term.input {
+        Input::Bytes => "a byte",
+        Input::Operations => "an operation",
+        Input::Packets => "a packet",
+        Input::Connections => "a connection, 1 s",
+        Input::Interrupts => "an interrupt",
+        Input::Constant => "nothing, 1 s",
+    };
+    let level = |value: f64| match term.input {
+        Input::Bytes => decimal(value * 8.0, "b/s"),
+        Input::Connections => quantity::whole(value),
+        Input::Constant => String::new(),
+        _ => decimal(value, "/s"),
+    };
+    let interval = match term.interval {
+        Some((low, high)) => Cell::text(format!("{} to {}", cycles(low), cycles(high))),
+        None => Cell::Missing("too few points to draw from".to_owned()),
+    };
+    vec![
+        Cell::text(each),
+        Cell::Number(Number {
+            value: term.cycles,
+            interval: term.interval,
+            text: cycles(term.cycles),
+            unit: Unit::Count,
+        }),
+        interval,
+        Cell::number(Unit::Percent, 100.0 * term.share),
+        Cell::text(level(term.range.0)),
+        Cell::text(level(term.range.1)),
+    ]
+}
+
+fn cycles(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 100.0 => three_digits(value),
+        value if value < 1e6 => quantity::whole(value),
+        value => decimal(value, ""),
+    }
+}
+
+fn points(model: &CostModel) -> Section {
+    let mut section = Section::new("What each point spent");
+    section.name = "points".to_owned();
+    let mut axes: Vec<&str> = Vec::new();
+    for axis in model.points.iter().flat_map(|point| &point.point.axes) {
+        if !axes.contains(&axis.name.as_str()) {
+            axes.push(&axis.name);
+        }
+    }
+    let mut columns: Vec<Column> = axes.iter().map(|axis| Column::number(axis)).collect();
+    columns.extend(["cycles/KByte", "model", "held out"].map(Column::number));
+    let names = model.terms.iter().map(|term| match term.input {
+        Input::Operations => "ops%",
+        Input::Connections => "conn%",
+        Input::Interrupts => "intr%",
+        Input::Constant => "const%",
+        Input::Bytes => "bytes%",
+        Input::Packets => "packets%",
+    });
+    columns.extend(names.map(Column::number));
+    let rows = model.points.iter().map(|point| row(point, &axes)).collect();
+    section.table(Table { title: String::new(), columns, rows });
+    section.text(
+        "model: what all points together say of this one, too much (+) or too little; held out: what \
+         the others alone say.",
+    );
+    for left_out in &model.points_left_out {
+        section.text(format!("Left out: {}: {}.", left_out.point, left_out.reason));
+    }
+    section
+}
+
+fn row(point: &ModelledPoint, axes: &[&str]) -> Vec<Cell> {
+    let key = |axis: &&str| Cell::set(point.point.get(axis).unwrap_or_default());
+    let mut row: Vec<Cell> = axes.iter().map(key).collect();
+    row.push(Cell::number(Unit::CyclesPerKByte, point.cycles_per_kbyte));
+    row.push(error(point.error));
+    row.push(match point.held_out_error {
+        Some(value) => error(value),
+        None => Cell::Missing("too few points to leave one out".to_owned()),
+    });
+    let share = |share: f64| Number {
+        value: 100.0 * share,
+        interval: None,
+        text: format!("{:.0}", 100.0 * share),
+        unit: Unit::Percent,
+    };
+    row.extend(point.shares.iter().map(|of| Cell::Number(share(of.share))));
+    row
+}
+
+fn error(value: f64) -> Cell {
+    let percent = 100.0 * value;
+    let text = format!("{percent:+.1}%");
+    Cell::Number(Number { value: percent, interval: None, text, unit: Unit::Percent })
+}
+
+fn check(model: &CostModel) -> Section {
+    let mut section = Section::new("How good the model is");
+    section.name = "check".to_owned();
+    let said = |errors: &Errors| {
+        format!(
+            "median {:.1}%, worst {:.1}% at {}",
+            100.0 * errors.median,
+            100.0 * errors.worst,
+            errors.worst_at
+        )
+    };
+    match &model.held_out {
+        Some(errors) => {
+            section.text(format!("Error at a point that the model has not seen: {}.", said(errors)))
+        }
+        None => {
+            section.text("There are too few points to leave one out: the model is not checked.")
+        }
+    }
+    if let Some(errors) = &model.fit {
+        section.text(format!("At the points it was made of: {}.", said(errors)));
+    }
+    let inflated: Vec<String> = model
+        .terms
+        .iter()
+        .filter(|term| term.inflation > 10.0)
+        .map(|term| format!("{} ({:.0})", term.input.name(), term.inflation))
+        .collect();
+    if !inflated.is_empty() {
+        section.text(format!(
+            "Hard to tell apart, by their variance inflation: {}.",
+            inflated.join(", ")
+        ));
+    }
+    if let Some(source) = &model.cycles_source {
+        section.text(format!("Cycles: {source}."));
+    }
+    for note in &model.notes {
+        section.text(format!("Note: {note}."));
+    }
+    section
+}
+
+fn load(model: &CostModel, prediction: &Prediction) -> Section {
+    let size = prediction.size.as_ref().map(|size| format!(", {size} each")).unwrap_or_default();
+    let connections = quantity::counted(prediction.connections, "connection", "connections");
+    let rate = decimal(prediction.bits_per_second, "b/s");
+    let mut section = Section::new(&format!("{rate}, {connections}{size}"));
+    section.name = "prediction".to_owned();
+    if prediction.extrapolated {
+        let outside = prediction.inputs.iter().filter(|input| input.outside);
+        let names: Vec<&str> = outside.map(|input| input.input.name()).collect();
+        let names = match names.is_empty() {
+            true => "the size".to_owned(),
+            false => names.join(", "),
+        };
+        section.text(format!(
+            "EXTRAPOLATED: the study does not cover so much, or so little, of {names}. What changes \
+             beyond it (caches, memory bandwidth, locks) is not in the figures, nor in the intervals."
+        ));
+    }
+    let between = |interval: Option<(f64, f64)>, show: fn(f64) -> String| match interval {
+        Some((low, high)) => format!(" ({} to {})", show(low), show(high)),
+        None => " (too few points for an interval)".to_owned(),
+    };
+    match (prediction.cpus, model.cycles_per_cpu_second) {
+        (Some(cpus), Some(frequency)) => section.text(format!(
+            "{} CPUs{} at {}, {}.",
+            three_digits(cpus),
+            between(prediction.cpus_interval, three_digits),
+            decimal(frequency, "Hz"),
+            whose(model)
+        )),
+        _ => section.text("How many CPUs is not known: the study did not read their time."),
+    }
+    section.text(format!(
+        "{}{}; {} cycles/KByte.",
+        decimal(prediction.cycles_per_second, "cycles/s"),
+        between(prediction.interval, |value| decimal(value, "cycles/s")),
+        cycles(prediction.cycles_per_kbyte)
+    ));
+    let columns = [Column::text("input")]
+        .into_iter()
+        .chain(["there", "share", "covered from", "to"].map(Column::number))
+        .chain([Column::text("")])
+        .collect();
+    let level = |input: Input, value: f64| match input {
+        Input::Bytes => decimal(value * 8.0, "b/s"),
+        Input::Connections => quantity::whole(value),
+        Input::Constant => "1".to_owned(),
+        _ => decimal(value, "/s"),
+    };
+    let rows = prediction.inputs.iter().map(|of| {
+        vec![
+            Cell::text(of.input.name()),
+            Cell::text(level(of.input, of.value)),
+            Cell::number(Unit::Percent, 100.0 * of.share),
+            Cell::text(level(of.input, of.range.0)),
+            Cell::text(level(of.input, of.range.1)),
+            Cell::text(if of.outside { "outside" } else { "" }),
+        ]
+    });
+    section.table(Table { title: String::new(), rows: rows.collect(), columns });
+    section
+}
