@@ -4,6 +4,7 @@
 pub mod comparison;
 pub mod cost_model;
 pub mod document;
+pub mod findings;
 pub mod flame;
 pub mod json;
 pub mod outputs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::limits::has_own_cpus;
 use super::line;
 use super::{Confidence, Finding, Kind, sure, words};
 use crate::measured::{Measured, MeasuredPoint};
@@ -76,7 +77,7 @@ fn pairs(measured: &Measured) -> Vec<Pair<'_>> {
 
 /// The functions of a host, or of the machine where its hosts have no CPUs of their own.
 fn functions<'a>(run: &'a Run, whose: &str) -> &'a [FunctionShare] {
-    let shared = run.hosts.iter().any(|host| host.cycles_per_kbyte.is_none());
+    let shared = run.hosts.iter().any(|host| !has_own_cpus(run, host));
     if shared != (whose == "machine") {
         return &[];
     }

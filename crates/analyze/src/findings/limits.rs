@@ -113,10 +113,13 @@ fn of_run(run: &Run) -> Vec<Seen> {
     let mut seen = Vec::new();
     for host in &run.hosts {
         seen.extend(link(run, host));
-        seen.extend(cpus(&whose(run, host), host.cpu.as_ref()));
+        if has_own_cpus(run, host) {
+            seen.extend(cpus(&whose(run, host), host.cpu.as_ref()));
+        }
     }
     for machine in &run.machines {
-        let shared = |name: &String| run.hosts.iter().any(|h| h.name == *name && h.cpu.is_none());
+        let shared =
+            |name: &String| run.hosts.iter().any(|h| h.name == *name && !has_own_cpus(run, h));
         if machine.hosts.iter().any(shared) {
             seen.extend(cpus("the machine", machine.cpu.as_ref()));
         }
@@ -131,6 +134,13 @@ fn of_run(run: &Run) -> Vec<Seen> {
     }
     seen.extend(tcp(run));
     seen
+}
+
+/// Whether no other host of the run uses the CPUs of this one.
+pub(super) fn has_own_cpus(run: &Run, host: &HostRow) -> bool {
+    let beside = run.hosts.iter().filter(|other| host.shares_machine_with.contains(&other.name));
+    let mut theirs = beside.flat_map(|other| &other.cpus);
+    !theirs.any(|cpu| host.cpus.contains(cpu))
 }
 
 /// `the sender (h1)`.
@@ -214,11 +224,12 @@ fn tcp(run: &Run) -> Vec<Seen> {
     seen
 }
 
-/// Mean share of the time that the CPUs of a host are busy, of the runs that know it.
+/// Mean percent of the time that the CPUs of a host are busy, of the runs in which they are its own.
 pub(super) fn busy(runs: &[&Run], role: &str) -> Option<f64> {
-    let shares: Vec<f64> = runs
-        .iter()
-        .filter_map(|run| Some(100.0 - metrics::host_of(run, role)?.cpu.as_ref()?.idle))
-        .collect();
+    let own = runs.iter().filter_map(|run| {
+        let host = metrics::host_of(run, role).filter(|host| has_own_cpus(run, host))?;
+        Some(100.0 - host.cpu.as_ref()?.idle)
+    });
+    let shares: Vec<f64> = own.collect();
     (!shares.is_empty()).then(|| mean(&shares))
 }

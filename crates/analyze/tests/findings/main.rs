@@ -127,6 +127,34 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
 }
 
 #[test]
+fn hosts_that_share_cpus_have_those_of_the_machine() {
+    let numbers = ["1", "2", "4", "8", "16", "32"];
+    let mut random = Rng::with_seed(9);
+    let measured = study(&[("connections", &numbers)], 3, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        let full = if n >= 8.0 { 99.0 } else { 12.0 * n };
+        let figures = Figures { bits_per_second: 1e9 * n.min(8.0), ..Figures::default() };
+        Figures { busy: [full, full], ..figures.noisy(0.01, &mut random) }
+    });
+    let mut shared = with_machines(measured);
+    for run in shared.points.iter_mut().flat_map(|point| &mut point.runs) {
+        run.machines.truncate(1);
+        run.machines[0].hosts = vec!["h1".to_owned(), "h2".to_owned()];
+        for (host, other) in run.hosts.iter_mut().zip(["h2", "h1"]) {
+            host.cpus = vec![0, 1];
+            host.shares_machine_with = vec![other.to_owned()];
+        }
+    }
+    let found = findings(&shared);
+    let knee = only(&found, "saturation");
+    assert!(
+        knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), to")
+            && knee.sentence.ends_with("; there the CPUs of the machine (99% busy) were full."),
+        "{knee:?}"
+    );
+}
+
+#[test]
 fn a_law_is_found_with_its_peak() {
     let numbers = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
     let mut random = Rng::with_seed(2);

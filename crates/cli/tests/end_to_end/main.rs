@@ -14,6 +14,7 @@ mod connections;
 mod crypto;
 mod doctor;
 mod document;
+mod findings;
 mod guest;
 mod honesty;
 mod interruption;

@@ -9,6 +9,7 @@ use clap::Args;
 use wirecost_analyze::measured::Measured;
 use wirecost_model::status::Status;
 use wirecost_report::document;
+use wirecost_report::findings;
 use wirecost_report::outputs::{self, Output};
 use wirecost_report::tables::{self, Wanted};
 use wirecost_report::terminal::{self, Look};
@@ -199,6 +200,7 @@ pub(crate) fn sections(
     for wanted in wanted {
         sections.push(wanted.build(measured).map_err(no_column)?);
     }
+    sections.extend(findings::section(measured));
     // What cannot be planned any more does not keep what was measured from being shown.
     let planned = study.and_then(|study| Matrix::of(study).ok());
     let planned = planned.map(|matrix| matrix.points).unwrap_or_default();

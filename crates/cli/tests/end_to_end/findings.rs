@@ -1,0 +1,93 @@
+//! What studies show whose limits differ by construction: the same traffic over a slow link, and over
+//! one as fast as the CPUs can.
+
+use wirecost_analyze::findings::{Finding, findings};
+use wirecost_analyze::measured::Measured;
+use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_store::study::Study;
+
+use crate::program::Program;
+
+/// Each connection offers the same, so that it takes several to fill anything.
+const PROFILE: &str = r#"<?xml version="1.0"?>
+<profile name="paced">
+  <group nthreads="$connections">
+    <transaction iterations="1">
+      <flowop type="connect" options="remotehost=$h protocol=tcp"/>
+    </transaction>
+    <transaction duration="$duration">
+      <flowop type="write" options="size=$size"/>
+      <flowop type="think" options="idle duration=$pause"/>
+    </transaction>
+    <transaction iterations="1">
+      <flowop type="disconnect"/>
+    </transaction>
+  </group>
+</profile>
+"#;
+
+const STUDY: &str = r#"
+    title = "Limits"
+    profile = "paced.xml"
+    place = "lab"
+    repeat.times = 2
+    set.duration = "300ms"
+    set.ramp = "200ms"
+    set.observe = "cpu"
+"#;
+
+/// 13 Mb/s of each connection.
+const OVER_A_LINK: &str = r#"
+    lab.rate = "100mbit"
+    axes.connections = [1, 2, 4, 16, 32]
+    set.size = "16k"
+    set.pause = "10ms"
+"#;
+
+/// Some 1000 small writes a second of each connection.
+const OVER_CPUS: &str = r#"
+    axes.connections = [1, 8, 64, 512, 1024, 2048]
+    set.size = "512"
+    set.pause = "1ms"
+"#;
+
+/// Where throughput stops growing in a study, and the report of it.
+fn saturation(own: &str) -> (Finding, String) {
+    let finished = Program::new(["study", "run", "s.toml", "--out", "kept", "--quiet"])
+        .file("s.toml", &format!("{STUDY}{own}"))
+        .file("paced.xml", PROFILE)
+        .finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let study = Study::open(&finished.path("kept")).unwrap();
+    let found = findings(&Measured::of(study.runs().unwrap()));
+    let report = finished.stdout.clone();
+    match found.iter().filter(|f| f.kind == "saturation").collect::<Vec<_>>()[..] {
+        [one] => (one.clone(), report),
+        _ => panic!("{found:#?}\n{report}"),
+    }
+}
+
+#[test]
+fn a_link_that_is_full_is_told() {
+    if skip_without_namespaces("findings::a_link_that_is_full_is_told") {
+        return;
+    }
+    let (knee, report) = saturation(OVER_A_LINK);
+    let sentence = &knee.sentence;
+    assert!(sentence.starts_with("Throughput grows up to 16 connections"), "{knee:#?}");
+    assert!(sentence.contains("; there the link of h1 (9"), "{knee:#?}");
+    assert!(sentence.contains("% of 100 Mb/s)"), "{knee:#?}");
+    // CPUs may be busy with other programs, and are not what is told.
+    assert!(!sentence.contains("CPU"), "{knee:#?}");
+    assert!(report.contains("Findings") && report.contains("grows up to 16"), "{report}");
+}
+
+#[test]
+fn cpus_that_are_full_are_told() {
+    if skip_without_namespaces("findings::cpus_that_are_full_are_told") {
+        return;
+    }
+    let (knee, _) = saturation(OVER_CPUS);
+    assert!(knee.sentence.contains("; there the CPUs of "), "{knee:#?}");
+    assert!(!knee.sentence.contains("link"), "{knee:#?}");
+}
