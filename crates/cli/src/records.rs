@@ -1,136 +1,86 @@
-//! What a person names to be looked at: a study, a record of a run, or the document of one.
+//! What a person names to be compared or explained: a study, a record of a run, or the document of one.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::de::DeserializeOwned;
-use wirecost_analyze::compare::Hosts;
+use wirecost_analyze::compare::Subject;
+use wirecost_analyze::measured::Measured;
 use wirecost_model::environment::Environment;
-use wirecost_model::run::{Run, SCHEMA};
-use wirecost_store::{HOSTS, RUN};
+use wirecost_store::study::{DEFINITION, Study};
+use wirecost_store::{Record, StoreError};
 
 use crate::Failure;
 
-const STUDY: &str = "study.toml";
-const RUNS: &str = "runs";
-const PROFILES: &str = "profiles";
-
-/// What is there.
-#[derive(Debug)]
-pub(crate) struct Records {
-    /// As it was named.
-    pub(crate) name: String,
-    /// A record or a document, and no study.
-    pub(crate) single: bool,
-    /// With the name of each.
-    pub(crate) runs: Vec<(String, Run)>,
-    /// Of each record that has them.
-    pub(crate) hosts: Vec<Hosts>,
-    /// Text of the profiles that were kept, by their names in the runs.
-    pub(crate) profiles: Vec<(String, String)>,
-}
-
-/// Reads all of it.
+/// The runs that are there.
 ///
 /// # Errors
-/// It is not there, is something else, or is damaged.
-pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
-    let name = path.display().to_string();
-    let mut records =
-        Records { name, single: true, runs: Vec::new(), hosts: Vec::new(), profiles: Vec::new() };
-    let metadata = fs::metadata(path).map_err(|error| Failure::usage(cannot_read(path, &error)))?;
-    if !metadata.is_dir() {
-        records.add(path)?;
-    } else if path.join(RUN).exists() {
-        records.add(&path.join(RUN))?;
-    } else if path.join(RUNS).is_dir() || path.join(STUDY).exists() {
-        records.single = false;
-        for record in directories(&path.join(RUNS))? {
-            // One that was being written when its program ended is no record.
-            if record.join(RUN).exists() {
-                records.add(&record.join(RUN))?;
-            }
-        }
-        records.keep_profiles(path);
-    } else {
-        return Err(Failure::usage(format!("{} is neither a study nor a record", path.display()))
-            .help("name a directory that `study run --out` or `run --out` wrote, or a run.json"));
-    }
-    Ok(records)
-}
-
-impl Records {
-    fn add(&mut self, document: &Path) -> Result<(), Failure> {
-        let run = run(document)?;
-        let beside = document.parent().map(|parent| parent.join(HOSTS));
-        if let Some(file) = beside
-            .filter(|file| document.file_name().is_some_and(|name| name == RUN) && file.exists())
-        {
-            // A host that could not tell what it is like is null.
-            let hosts: BTreeMap<String, Option<Environment>> = parse(&file)?;
-            let known = hosts.into_iter().filter_map(|(name, host)| Some((name, host?)));
-            self.hosts.push(known.collect());
-        }
-        let record = document.parent().and_then(Path::file_name).unwrap_or(document.as_os_str());
-        self.runs.push((record.to_string_lossy().into_owned(), run));
-        Ok(())
-    }
-
-    fn keep_profiles(&mut self, study: &Path) {
-        for (_, run) in &self.runs {
-            let known = self.profiles.iter().any(|(name, _)| *name == run.profile);
-            let Some(file) = Path::new(&run.profile).file_name().filter(|_| !known) else {
-                continue;
-            };
-            // A built-in has no file: its name and wirecost's version tell it.
-            if let Ok(text) = fs::read_to_string(study.join(PROFILES).join(file)) {
-                self.profiles.push((run.profile.clone(), text));
-            }
-        }
-    }
-}
-
-fn run(path: &Path) -> Result<Run, Failure> {
-    let value: serde_json::Value = parse(path)?;
-    match value["schema"].as_str() {
-        Some(SCHEMA) => {}
-        Some(other) => {
-            return Err(Failure::usage(format!(
-                "{} is a document of {other}: this version of wirecost reads {SCHEMA} here",
-                path.display()
-            )));
-        }
-        None => {
-            return Err(Failure::usage(format!("{} is no document of wirecost", path.display())));
-        }
-    }
-    serde_json::from_value(value).map_err(|error| Failure::usage(cannot_read(path, &error)))
-}
-
-fn parse<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let text =
-        fs::read_to_string(path).map_err(|error| Failure::usage(cannot_read(path, &error)))?;
-    serde_json::from_str(&text).map_err(|error| Failure::usage(cannot_read(path, &error)))
-}
-
-fn directories(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        // A study of which nothing has run yet.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::usage(cannot_read(path, &error))),
+/// There are none, or one cannot be read.
+pub(crate) fn runs(path: &Path) -> Result<Measured, Failure> {
+    let runs = match is_study(path) {
+        true => Study::open(path).and_then(|study| study.runs()),
+        false => wirecost_store::run(path).map(|run| vec![(path.display().to_string(), run)]),
     };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| Failure::usage(cannot_read(path, &error)))?;
-        found.push(entry.path());
-    }
-    found.sort();
-    Ok(found)
+    runs.map(Measured::of).map_err(Failure::usage)
 }
 
-fn cannot_read(path: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("cannot read {}: {error}", path.display())
+/// The same with all that a comparison wants to know of their surroundings.
+///
+/// # Errors
+/// There are none, or one cannot be read.
+pub(crate) fn subject(path: &Path) -> Result<Subject, Failure> {
+    let name = path.display().to_string();
+    let mut subject = Subject { name: name.clone(), ..Subject::default() };
+    let mut runs = Vec::new();
+    let mut add = |name: String, record: Record, subject: &mut Subject| {
+        subject.hosts.push(record.hosts.into_iter().filter(|(_, host)| is_known(host)).collect());
+        runs.push((name, record.run));
+    };
+    if is_study(path) {
+        for (id, record) in records(path).map_err(Failure::usage)? {
+            add(id, record, &mut subject);
+        }
+    } else if path.is_dir() {
+        subject.single = true;
+        let record = wirecost_store::read(path).map_err(Failure::usage)?;
+        add(name, record, &mut subject);
+    } else {
+        subject.single = true;
+        runs.push((name, wirecost_store::run(path).map_err(Failure::usage)?));
+    }
+    if is_study(path) {
+        subject.profiles = profiles(path, runs.iter().map(|(_, run)| run.profile.as_str()));
+    }
+    subject.hosts.retain(|hosts| !hosts.is_empty());
+    subject.measured = Measured::of(runs);
+    Ok(subject)
+}
+
+fn is_study(path: &Path) -> bool {
+    path.join(DEFINITION).exists()
+}
+
+fn records(path: &Path) -> Result<Vec<(String, Record)>, StoreError> {
+    let study = Study::open(path)?;
+    let ids = study.ids()?;
+    ids.into_iter().map(|id| Ok((id.clone(), study.read(&id)?))).collect()
+}
+
+/// One that could not tell what it is like has an environment in which nothing is known.
+fn is_known(host: &Environment) -> bool {
+    *host != Environment::default()
+}
+
+/// Text of the profiles that a study keeps, by their names in its runs. A built-in has no file: its name
+/// and wirecost's version tell it.
+fn profiles<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
+    let mut profiles: Vec<(String, String)> = Vec::new();
+    let Ok(study) = Study::open(path) else { return profiles };
+    for name in names {
+        let known = profiles.iter().any(|(known, _)| known == name);
+        let Some(file) = Path::new(name).file_name().filter(|_| !known) else { continue };
+        if let Ok(text) = fs::read_to_string(study.profiles().join(file)) {
+            profiles.push((name.to_owned(), text));
+        }
+    }
+    profiles
 }

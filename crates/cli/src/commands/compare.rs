@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wirecost_analyze::compare::{self, Options, Subject};
-use wirecost_analyze::measured::Measured;
 use wirecost_analyze::metrics::{self, Asked};
 use wirecost_model::status::Status;
 use wirecost_report::comparison;
@@ -82,19 +81,8 @@ impl Compare {
         b: &mut Subject,
         options: &Options,
     ) -> Result<wirecost_model::comparison::Comparison, Failure> {
-        *a = subject(&self.a)?;
-        *b = subject(&self.b)?;
+        *a = records::subject(&self.a)?;
+        *b = records::subject(&self.b)?;
         compare::compare(a, b, options, VERSION).map_err(Failure::usage)
     }
-}
-
-fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
-    let records = records::read(path)?;
-    Ok(Subject {
-        name: records.name,
-        single: records.single,
-        measured: Measured::of(records.runs),
-        hosts: records.hosts,
-        profiles: records.profiles,
-    })
 }

@@ -9,6 +9,7 @@
 
 mod agents;
 mod builtins;
+mod compare;
 mod connections;
 mod crypto;
 mod doctor;
