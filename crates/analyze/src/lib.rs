@@ -12,6 +12,8 @@ mod cpu;
 mod crypto;
 pub mod doctor;
 mod figures;
+pub mod findings;
+pub mod function_counts;
 mod hosts;
 mod intervals;
 pub mod knee;

@@ -23,7 +23,7 @@ pub mod study;
 
 pub use document::{Document, document, run};
 pub use error::StoreError;
-pub use record::{Record, Recorder, read};
+pub use record::{Record, Recorder, hosts, read};
 
 pub const RUN: &str = "run.json";
 pub const OBSERVATION: &str = "observe.json";

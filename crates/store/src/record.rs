@@ -34,9 +34,16 @@ pub fn read(directory: &Path) -> Result<Record, StoreError> {
     if let Some(observe) = &mut run.observe {
         document::put_back_stacks(&mut observe.hosts, directory)?;
     }
+    Ok(Record { run, hosts: hosts(directory)? })
+}
+
+/// What the hosts of a record were like, by their names.
+///
+/// # Errors
+/// It cannot be read.
+pub fn hosts(directory: &Path) -> Result<BTreeMap<String, Environment>, StoreError> {
     let hosts: BTreeMap<String, Option<Environment>> = document::json(&directory.join(HOSTS))?;
-    let hosts = hosts.into_iter().map(|(name, host)| (name, host.unwrap_or_default())).collect();
-    Ok(Record { run, hosts })
+    Ok(hosts.into_iter().map(|(name, host)| (name, host.unwrap_or_default())).collect())
 }
 
 /// A directory that is to hold a record.

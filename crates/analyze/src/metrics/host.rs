@@ -1,10 +1,13 @@
 //! Figures of one host, or of the machine that hosts share.
 
+use std::net::IpAddr;
+
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::observe::{
-    DeviceSegments, Drainer, FunctionsSection, InterruptsSection, Observed, SegmentsSection,
-    TcpSection,
+    CpuSection, DeviceInterrupts, DeviceSegments, Drainer, FunctionsSection, InterruptsSection,
+    Observed, SegmentsSection, TcpSection,
 };
+use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, MachineRow, Run};
 
 use super::run::nothing;
@@ -12,7 +15,7 @@ use super::{Definition, Source, define};
 
 /// Whose figure is meant.
 #[derive(Debug)]
-pub(crate) enum Scope<'a> {
+pub enum Scope<'a> {
     Host {
         run: &'a Run,
         host: &'a HostRow,
@@ -131,6 +134,37 @@ pub(super) static ALL: &[Definition] = &[
         Source::Host(packets_per_interrupt),
     ),
     define(
+        "packets.received",
+        Count,
+        Neither,
+        "packets that the devices received in the window, as they count them",
+        Source::Host(|s| packets(s, |d| d.rx_packets)),
+    ),
+    define(
+        "packets.sent",
+        Count,
+        Neither,
+        "packets that the devices sent in the window, as they count them",
+        Source::Host(|s| packets(s, |d| d.tx_packets)),
+    ),
+    define(
+        "payload_per_packet",
+        Bytes,
+        Higher,
+        "payload received for each packet that the devices received",
+        Source::Host(|s| {
+            let packets = packets(s, |d| d.rx_packets)?;
+            if packets == 0.0 {
+                return Err("no packet was received".to_owned());
+            }
+            let received = |host: &HostRow| {
+                host.bytes.as_ref().map(|bytes| (bytes.tx_received + bytes.rx_received) as f64)
+            };
+            let bytes: Option<f64> = s.hosts().into_iter().map(received).sum();
+            Ok(bytes.ok_or("the bytes were not counted")? / packets)
+        }),
+    ),
+    define(
         "segments.sent_bytes",
         Bytes,
         Higher,
@@ -243,10 +277,17 @@ fn packets_per_poll(scope: &Scope<'_>) -> Result<f64, String> {
     Ok(packets as f64 / polls as f64)
 }
 
+fn packets(scope: &Scope<'_>, of: fn(&DeviceInterrupts) -> u64) -> Result<f64, String> {
+    let section = scope.devices()?;
+    if section.devices.is_empty() {
+        return Err("no device was there to count packets".to_owned());
+    }
+    Ok(section.devices.iter().map(of).sum::<u64>() as f64)
+}
+
 fn packets_per_interrupt(scope: &Scope<'_>) -> Result<f64, String> {
-    let section = scope.interrupts()?;
-    let with =
-        |d: &&wirecost_model::observe::DeviceInterrupts| d.rx_packets_per_interrupt.is_some();
+    let section = scope.devices()?;
+    let with = |d: &&DeviceInterrupts| d.rx_packets_per_interrupt.is_some();
     // The device that most came in by.
     let busiest = section.devices.iter().max_by_key(|device| device.rx_packets);
     match section.devices.iter().filter(with).max_by_key(|device| device.rx_packets) {
@@ -301,8 +342,11 @@ fn function(
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of this name; of no name, all there is.
-    pub(crate) fn find(run: &'a Run, name: Option<&str>) -> Result<Self, String> {
+    /// The scope of this name, as it stands in that of a figure; of no name, all there is.
+    ///
+    /// # Errors
+    /// There is none, and why.
+    pub fn find(run: &'a Run, name: Option<&str>) -> Result<Self, String> {
         if run.hosts.is_empty() {
             return Err(nothing(run));
         }
@@ -325,10 +369,16 @@ impl<'a> Scope<'a> {
                 [machine] => Ok(Scope::Machine { run, machine }),
                 machines => Err(format!("the hosts are on {} machines: name one", machines.len())),
             },
-            Some("master") => host(
-                run.hosts.iter().find(|h| h.role == wirecost_model::program::Side::Master),
-                "no host drives",
-            ),
+            Some("master") => {
+                host(run.hosts.iter().find(|h| h.role == Side::Master), "no host drives")
+            }
+            Some("peer") => {
+                let peers = || run.hosts.iter().filter(|h| h.role == Side::Peer);
+                match peers().count() {
+                    1 => host(peers().next(), ""),
+                    number => Err(format!("the run has {number} peers: name one")),
+                }
+            }
             Some("sender") => host(
                 run.hosts.iter().filter(|h| sent(h) > Some(0)).max_by_key(|h| sent(h)),
                 "no host sends more than it receives",
@@ -423,7 +473,10 @@ impl<'a> Scope<'a> {
     }
 
     /// What probes saw of the hosts that are meant.
-    pub(crate) fn observed(&self) -> Result<&'a Observed, String> {
+    ///
+    /// # Errors
+    /// Nothing did, and why.
+    pub fn observed(&self) -> Result<&'a Observed, String> {
         let run = self.run();
         let observe = run.observe.as_ref().ok_or("nothing observed (--observe none)")?;
         let all = &observe.hosts;
@@ -453,19 +506,85 @@ impl<'a> Scope<'a> {
         })
     }
 
-    pub(crate) fn interrupts(&self) -> Result<&'a InterruptsSection, String> {
+    /// The hosts that are meant.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<&'a HostRow> {
+        match self {
+            Scope::Host { host, .. } => vec![*host],
+            Scope::Machine { run, machine } => {
+                run.hosts.iter().filter(|h| machine.hosts.contains(&h.name)).collect()
+            }
+            Scope::All { run } => run.hosts.iter().collect(),
+        }
+    }
+
+    /// That what is of a network namespace is of the hosts that are meant: of hosts that share CPUs only
+    /// the first's is watched. Those on loopback share one.
+    fn own_namespace(&self) -> Result<(), String> {
+        let watched = self.observed()?;
+        let on_loopback = |host: &HostRow| {
+            let address = host.address.as_ref().and_then(|a| a.parse::<IpAddr>().ok());
+            address.is_some_and(|address| address.is_loopback())
+        };
+        let other = |host: &&&HostRow| host.name != watched.host && !on_loopback(host);
+        match self.hosts().iter().find(other) {
+            Some(host) => Err(format!(
+                "{} shares its CPUs, and of hosts that do only the devices and connections of {} \
+                 were watched",
+                host.name, watched.host
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What the probe `cpu` says.
+    ///
+    /// # Errors
+    /// Nothing, and why. So for all that follow.
+    pub fn cpu_times(&self) -> Result<&'a CpuSection, String> {
+        self.section("cpu", |observed| observed.cpu.as_ref())
+    }
+
+    /// Interrupts and softirqs of the CPUs.
+    ///
+    /// # Errors
+    /// Nobody watched, and why.
+    pub fn interrupts(&self) -> Result<&'a InterruptsSection, String> {
         self.section("interrupts", |observed| observed.interrupts.as_ref())
     }
 
-    pub(crate) fn segments(&self) -> Result<&'a SegmentsSection, String> {
+    /// Devices and polls, which are of the network namespace.
+    ///
+    /// # Errors
+    /// As [`Scope::interrupts`].
+    pub fn devices(&self) -> Result<&'a InterruptsSection, String> {
+        let section = self.interrupts()?;
+        self.own_namespace().map(|()| section)
+    }
+
+    /// What was handed to devices.
+    ///
+    /// # Errors
+    /// As [`Scope::interrupts`].
+    pub fn segments(&self) -> Result<&'a SegmentsSection, String> {
+        self.own_namespace()?;
         self.section("segments", |observed| observed.segments.as_ref())
     }
 
-    pub(crate) fn tcp(&self) -> Result<&'a TcpSection, String> {
+    /// What TCP did.
+    ///
+    /// # Errors
+    /// As [`Scope::interrupts`].
+    pub fn tcp(&self) -> Result<&'a TcpSection, String> {
+        self.own_namespace()?;
         self.section("tcp", |observed| observed.tcp.as_ref())
     }
 
-    pub(crate) fn functions(&self) -> Result<&'a FunctionsSection, String> {
+    /// Where the CPUs were.
+    ///
+    /// # Errors
+    /// As [`Scope::interrupts`].
+    pub fn functions(&self) -> Result<&'a FunctionsSection, String> {
         self.section("functions", |observed| observed.functions.as_ref())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A name is one of [`ALL`], with the host before it where it is of a host: `throughput`,
 //! `latency.p99`, `hosts.server.cycles_per_kbyte`. In place of a host's name may stand
-//! - `master`, the host that drives,
+//! - `master`, the host that drives, and `peer`, where there is one, the other,
 //! - `sender` and `receiver`, the one that sent more bytes than it received, and the other,
 //! - `machine`, where all hosts share one.
 //!
@@ -16,17 +16,19 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub use host::Scope;
 use wirecost_model::metric::{Better, Metric, Unit};
-use wirecost_model::run::Run;
+use wirecost_model::observe::FunctionsSection;
+use wirecost_model::run::{HostRow, Run};
 
 /// Where a figure is found, and how.
 #[derive(Debug)]
 pub(crate) enum Source {
     Run(fn(&Run) -> Result<f64, String>),
     /// Of one host, or of the machine.
-    Host(fn(&host::Scope<'_>) -> Result<f64, String>),
+    Host(fn(&Scope<'_>) -> Result<f64, String>),
     /// The same, of a thing with a name: a layer or a function. `*` stands for it in the metric's name.
-    Named(fn(&host::Scope<'_>, &str) -> Result<f64, String>),
+    Named(fn(&Scope<'_>, &str) -> Result<f64, String>),
 }
 
 #[derive(Debug)]
@@ -102,6 +104,19 @@ pub fn find(name: &str) -> Result<Asked, UnknownMetric> {
     Err(UnknownMetric { name: name.to_owned(), nearest: near.map(|(_, name)| name) })
 }
 
+/// The host that goes by a name: its own, or `sender`, `receiver`, `master`.
+pub(crate) fn host_of<'a>(run: &'a Run, name: &str) -> Option<&'a HostRow> {
+    match Scope::find(run, Some(name)) {
+        Ok(Scope::Host { host, .. }) => Some(host),
+        _ => None,
+    }
+}
+
+/// What was sampled of a host, or of the `machine`.
+pub(crate) fn functions_of<'a>(run: &'a Run, name: &str) -> Option<&'a FunctionsSection> {
+    Scope::find(run, Some(name)).ok()?.functions().ok()
+}
+
 /// What stands for `*` where the pattern has one, else nothing; `None` where the name is another.
 fn match_name<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     match pattern.split_once('*') {
@@ -122,7 +137,7 @@ impl Asked {
     /// How a run came by the figure, where there are several ways that give other numbers for the same.
     #[must_use]
     pub fn method<'a>(&self, run: &'a Run) -> Option<&'a str> {
-        let scope = host::Scope::find(run, self.host.as_deref()).ok()?;
+        let scope = Scope::find(run, self.host.as_deref()).ok()?;
         match self.definition.metric.name {
             "cycles_per_kbyte" | "cycles_per_operation" => scope.cycles_source(),
             name if name.starts_with("cpu.") => scope.cpu_source(),
@@ -135,7 +150,7 @@ impl Asked {
     /// # Errors
     /// Why it was not measured.
     pub fn of(&self, run: &Run) -> Result<f64, String> {
-        let scope = || host::Scope::find(run, self.host.as_deref());
+        let scope = || Scope::find(run, self.host.as_deref());
         let value = match self.definition.source {
             Source::Run(of) => of(run),
             Source::Host(of) => of(&scope()?),

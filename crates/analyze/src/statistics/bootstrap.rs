@@ -13,10 +13,19 @@ const ENOUGH: usize = 10;
 
 /// 95% interval of what `draw` gives: the middle 95 of 100 draws. `None` where it gives nothing so often
 /// that an end of the interval would rest on what is missing.
-pub fn interval(mut draw: impl FnMut(&mut Rng) -> Option<f64>) -> Option<(f64, f64)> {
+pub fn interval(draw: impl FnMut(&mut Rng) -> Option<f64>) -> Option<(f64, f64)> {
+    middle(&draws(draw), |value| Some(*value))
+}
+
+/// What `draw` gives, [`DRAWS`] times; for intervals of several figures of each.
+pub fn draws<T>(mut draw: impl FnMut(&mut Rng) -> Option<T>) -> Vec<T> {
     let mut random = Rng::with_seed(SEED);
-    let drawn = (0..DRAWS).filter_map(|_| draw(&mut random)).filter(|value| value.is_finite());
-    let mut drawn: Vec<f64> = drawn.collect();
+    (0..DRAWS).filter_map(|_| draw(&mut random)).collect()
+}
+
+/// The middle 95 of 100 of a figure of what was drawn; as [`interval`].
+pub fn middle<T>(drawn: &[T], of: impl Fn(&T) -> Option<f64>) -> Option<(f64, f64)> {
+    let mut drawn: Vec<f64> = drawn.iter().filter_map(of).filter(|v| v.is_finite()).collect();
     if drawn.len() * 100 < DRAWS * 99 {
         return None;
     }
@@ -54,7 +63,7 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// What the true mean may be.
-pub fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
+fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
     let (mean, error) = mean_and_error(values)?;
     let drawn: Vec<f64> = match values.len() >= ENOUGH {
         true => resample(values, random).iter().map(|value| value - mean).collect(),

@@ -1,8 +1,15 @@
 //! Means, and how sure they are.
 
 pub mod bootstrap;
+pub mod contrast;
 mod holm;
+pub mod permutation;
+pub mod scalability;
+pub mod theil_sen;
+pub mod umbrella;
 mod welch;
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 pub use holm::holm;
 pub use welch::welch;
@@ -105,31 +112,14 @@ pub(crate) fn ratio(a: &Sample, b: &Sample) -> Option<(f64, Option<(f64, f64)>)>
     Some((ratio, interval()))
 }
 
-/// Two-sided 95% quantile of Student's distribution with that many degrees of freedom, rounded down
-/// to the next in the table, which makes an interval wider and never narrower.
+/// Two-sided 95% quantile of Student's distribution with that many degrees of freedom.
 fn student(freedom: f64) -> f64 {
-    const TABLE: [(f64, f64); 18] = [
-        (1.0, 12.706),
-        (2.0, 4.303),
-        (3.0, 3.182),
-        (4.0, 2.776),
-        (5.0, 2.571),
-        (6.0, 2.447),
-        (7.0, 2.365),
-        (8.0, 2.306),
-        (9.0, 2.262),
-        (10.0, 2.228),
-        (12.0, 2.179),
-        (15.0, 2.131),
-        (20.0, 2.086),
-        (25.0, 2.060),
-        (30.0, 2.042),
-        (40.0, 2.021),
-        (60.0, 2.000),
-        (120.0, 1.980),
-    ];
-    let known = TABLE.iter().rev().find(|(least, _)| freedom >= *least);
-    known.map_or(TABLE[0].1, |(_, quantile)| *quantile)
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+}
+
+/// How often Student's distribution is this far from 0, either way.
+fn two_sided_p(t: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| 2.0 * student.sf(t.abs()))
 }
 
 #[cfg(test)]
@@ -147,7 +137,7 @@ mod tests {
         let (low, high) = interval.unwrap();
         assert!((value - 0.5).abs() < 1e-12 && low < 0.5 && high > 0.5);
         // By hand: s = 8.165, se = 4.082, t(3) = 3.182, over 200.
-        assert!((high - low - 2.0 * 3.182 * 4.082 / 200.0).abs() < 1e-4, "{low} {high}");
+        assert!((high - low - 2.0 * 3.182 * 4.082 / 200.0).abs() < 1e-3, "{low} {high}");
         let (_, interval) = ratio(&narrow, &sample(&[200.0, 200.0, 200.0])).unwrap();
         assert!(interval.unwrap().1 < high);
     }
@@ -159,9 +149,9 @@ mod tests {
         let (low, high) = estimate.interval.unwrap();
         assert_eq!((estimate.mean, estimate.times), (10.0, 3));
         assert!(
-            (high - 10.0 - 4.303 / 3f64.sqrt()).abs() < 1e-9 && (low + high - 20.0).abs() < 1e-9
+            (high - 10.0 - 4.303 / 3f64.sqrt()).abs() < 1e-3 && (low + high - 20.0).abs() < 1e-9
         );
-        assert!((estimate.relative_width().unwrap() - 0.2 * 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        assert!((estimate.relative_width().unwrap() - 0.2 * 4.303 / 3f64.sqrt()).abs() < 1e-3);
         assert_eq!(Estimate::of(&[5.0]).unwrap().interval, None);
         assert_eq!(Estimate::of(&[]), None);
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wirecost_analyze::compare::{self, Options, Subject};
+use wirecost_analyze::measured::Measured;
 use wirecost_analyze::metrics::{self, Asked};
 use wirecost_model::status::Status;
 use wirecost_report::comparison;
@@ -81,8 +82,19 @@ impl Compare {
         b: &mut Subject,
         options: &Options,
     ) -> Result<wirecost_model::comparison::Comparison, Failure> {
-        *a = records::subject(&self.a)?;
-        *b = records::subject(&self.b)?;
+        *a = subject(&self.a)?;
+        *b = subject(&self.b)?;
         compare::compare(a, b, options, VERSION).map_err(Failure::usage)
     }
+}
+
+fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
+    let records = records::read(path)?;
+    Ok(Subject {
+        name: records.name,
+        single: records.single,
+        measured: Measured::of(records.runs),
+        hosts: records.hosts,
+        profiles: records.profiles,
+    })
 }

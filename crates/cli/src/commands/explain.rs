@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wirecost_analyze::cost_model::{self, Explained, Options};
+use wirecost_analyze::measured::Measured;
 use wirecost_model::cost::CostModel;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
@@ -61,9 +62,10 @@ impl Of {
     }
 
     pub(super) fn explain(&self) -> Result<Explained, Failure> {
-        let measured = records::runs(&self.study)?;
-        let name = self.study.display().to_string();
-        cost_model::explain(&name, &measured, &self.options(), VERSION).map_err(Failure::usage)
+        let records = records::read(&self.study)?;
+        let measured = Measured::of(records.runs);
+        cost_model::explain(&records.name, &measured, &self.options(), VERSION)
+            .map_err(Failure::usage)
     }
 
     /// Writes the model; of a refusal its document, where that was asked for.

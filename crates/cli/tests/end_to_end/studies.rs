@@ -45,7 +45,7 @@ fn records(kept: &Path) -> BTreeMap<String, Vec<u8>> {
             assert!(document["study"]["place"].is_u64(), "{name}");
             let hosts = fs::read(record.join("hosts.json")).expect("a record has hosts");
             let _: Value = serde_json::from_slice(&hosts).expect("it is whole");
-            // PARQUET
+            assert!(record.join("samples.parquet").exists(), "{name}");
             (name, run)
         })
         .collect()

@@ -3,10 +3,17 @@
 //! A table is made of what was measured, and says of what was not why. Those that have a row for each
 //! point are made of [`Rows`], which give the row of a point alone too, as soon as it is measured.
 
+mod cells;
 mod columns;
+mod function_cost;
 mod general;
 mod http_get;
+mod interrupt_cost;
 mod io_engines;
+mod lso;
+mod patterns;
+#[cfg(test)]
+mod probed_tests;
 mod rows;
 mod runs;
 mod tcp_transmit;
@@ -37,8 +44,16 @@ pub struct TableKind {
 }
 
 /// All of them.
-pub static ALL: &[TableKind] =
-    &[general::KIND, tcp_transmit::KIND, http_get::KIND, io_engines::KIND];
+pub static ALL: &[TableKind] = &[
+    general::KIND,
+    tcp_transmit::KIND,
+    http_get::KIND,
+    lso::KIND,
+    function_cost::KIND,
+    interrupt_cost::KIND,
+    io_engines::KIND,
+    patterns::KIND,
+];
 
 /// The kind of this name.
 ///

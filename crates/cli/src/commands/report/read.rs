@@ -1,18 +1,12 @@
 //! Reads what is reported on.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use wirecost_model::run::{self, Run};
-use wirecost_store::{OBSERVATION, RUN};
+use wirecost_model::run::Run;
+use wirecost_store::study::{DEFINITION, Study};
 use wirecost_study::Definition;
 
 use crate::Failure;
-
-const DEFINITION: &str = "study.toml";
-const RUNS: &str = "runs";
 
 /// A study, or runs that are shown together.
 #[derive(Debug)]
@@ -36,7 +30,7 @@ pub(super) fn all(paths: &[PathBuf]) -> Result<Vec<Kept>, Failure> {
             studies.push(study(path)?);
             continue;
         }
-        let run = record(path)?;
+        let run = wirecost_store::run(path).map_err(Failure::usage)?;
         let title = run.study.as_ref().map_or("Runs", |study| study.study.as_str());
         let name = path.display().to_string();
         let fits = |kept: &&mut Kept| kept.title == title && agrees(kept, &run);
@@ -74,8 +68,9 @@ fn agrees(kept: &Kept, run: &Run) -> bool {
 }
 
 fn study(path: &Path) -> Result<Kept, Failure> {
+    let study = Study::open(path).map_err(Failure::usage)?;
     let file = path.join(DEFINITION);
-    let text = fs::read_to_string(&file).map_err(|error| cannot_read(&file, &error))?;
+    let text = study.definition().map_err(Failure::usage)?;
     let definition = Definition::parse(&text).map_err(|error| {
         let failure = Failure::usage(format!("{}: {error}", file.display()));
         match error.help() {
@@ -83,86 +78,10 @@ fn study(path: &Path) -> Result<Kept, Failure> {
             None => failure,
         }
     })?;
-    let runs = path.join(RUNS);
-    let mut names = Vec::new();
-    match fs::read_dir(&runs) {
-        Ok(entries) => {
-            for entry in entries {
-                let entry = entry.map_err(|error| cannot_read(&runs, &error))?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                // What is not whole yet is hidden.
-                if !name.starts_with('.') {
-                    names.push(name);
-                }
-            }
-        }
-        // Interrupted before the first.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(cannot_read(&runs, &error)),
-    }
-    names.sort_unstable();
-    let each = names.into_iter().map(|name| {
-        let run = record(&runs.join(&name))?;
-        Ok((name, run))
-    });
-    let runs = each.collect::<Result<_, Failure>>()?;
     let title = match definition.title.is_empty() {
         true => path.display().to_string(),
         false => definition.title.clone(),
     };
+    let runs = study.runs().map_err(Failure::usage)?;
     Ok(Kept { title, source: path.display().to_string(), definition: Some(definition), runs })
-}
-
-/// A record, or the document of a run.
-fn record(path: &Path) -> Result<Run, Failure> {
-    let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
-    let file = if metadata.is_dir() { path.join(RUN) } else { path.to_owned() };
-    if metadata.is_dir() && !file.is_file() {
-        let message = match path.join(OBSERVATION).is_file() {
-            true => format!("{} is an observation without a run", path.display()),
-            false => {
-                format!("{} is no record: it has neither {DEFINITION} nor {RUN}", path.display())
-            }
-        };
-        return Err(Failure::usage(message).help(
-            "name what `--out DIR` of `wirecost run` or of `wirecost study run` has written",
-        ));
-    }
-    let text = fs::read(&file).map_err(|error| cannot_read(&file, &error))?;
-    let broken = match serde_json::from_slice::<Run>(&text) {
-        Ok(run) if run.schema == run::SCHEMA => return Ok(run),
-        Ok(_) => None,
-        Err(error) => Some(error),
-    };
-    Err(refusal(&file, &text, broken))
-}
-
-/// Says of what is no document of a run what it is.
-fn refusal(file: &Path, text: &[u8], broken: Option<serde_json::Error>) -> Failure {
-    #[derive(Deserialize)]
-    struct Head {
-        schema: String,
-    }
-    let file = file.display();
-    let head = serde_json::from_slice::<Head>(text);
-    match (head, broken) {
-        (Ok(head), _) if head.schema != run::SCHEMA => {
-            let family = run::SCHEMA.split('/').next().unwrap_or_default();
-            match head.schema.strip_prefix(family).is_some_and(|rest| rest.starts_with('/')) {
-                true => Failure::usage(format!(
-                    "{file} was written by a newer wirecost: it is {}, and this one reads {}",
-                    head.schema,
-                    run::SCHEMA
-                )),
-                false => Failure::usage(format!("{file} is no run: it is {}", head.schema)),
-            }
-        }
-        (_, Some(error)) => Failure::usage(format!("{file} is not whole or no run: {error}"))
-            .help("copy it again from where it came from, or make the run again"),
-        (_, None) => Failure::usage(format!("{file} is no run")),
-    }
-}
-
-fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("cannot read {}: {error}", path.display()))
 }

@@ -10,9 +10,9 @@ use wirecost_lab::Lab;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::InStudy;
+use wirecost_store::study::Writer;
 use wirecost_study::{Bench, Refusal, Task};
 
-use super::directory::Directory;
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
@@ -23,7 +23,7 @@ pub(super) struct Hosts<'a> {
     pub(super) title: &'a str,
     pub(super) at: At,
     pub(super) steps: &'a [Step],
-    pub(super) directory: &'a Directory,
+    pub(super) writer: &'a Writer,
     pub(super) show: &'a RefCell<Show<'a>>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) started: Instant,
@@ -36,7 +36,8 @@ impl Bench for Hosts<'_> {
         let (run, hosts) = self.make(task).map_err(refusal)?;
         // What was broken off is made again by `resume`.
         if matches!(run.status, Status::Ok | Status::Invalid) {
-            self.directory.save(&task.id(), &run, &hosts).map_err(refusal)?;
+            let kept = self.writer.save(&task.id(), &run, &hosts);
+            kept.map_err(|error| refusal(Failure::new(Status::Failed, error)))?;
         }
         Ok(run)
     }

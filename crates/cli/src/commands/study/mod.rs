@@ -1,7 +1,6 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
 mod bench;
-mod directory;
 mod plan;
 mod settings;
 mod show;
@@ -21,13 +20,13 @@ use wirecost_report::document::Report;
 use wirecost_report::outputs;
 use wirecost_report::tables::Wanted;
 use wirecost_report::terminal::Look;
+use wirecost_store::study::{Study as Kept, Writer};
 use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
 
 use crate::Failure;
 use crate::commands::report;
 use crate::commands::run::interruptible;
 use bench::Hosts;
-use directory::Directory;
 use plan::Step;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
@@ -118,24 +117,32 @@ impl RunStudy {
             Some(path) => path,
             None => PathBuf::from(default_name(&loaded.definition)),
         };
-        let directory = Directory::create(&path, &loaded.definition.to_text(), &loaded.profiles())?;
-        drive(&loaded, &steps, &directory, Vec::new(), &self.output)
+        let profiles = loaded.profiles()?;
+        let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let writer = Writer::create(&path, &loaded.definition.to_text(), profiles)
+            .map_err(Failure::usage)?;
+        drive(&loaded, &steps, &writer, Vec::new(), &self.output)
     }
 }
 
 impl Resume {
     fn run(self) -> Result<Status, Failure> {
-        let (directory, text) = Directory::open(&self.directory)?;
+        let writer = Writer::open(&self.directory).map_err(Failure::usage)?;
+        let text = writer.study().definition().map_err(Failure::usage)?;
         let name = self.directory.join("study.toml").display().to_string();
         let definition = Definition::parse(&text).map_err(|error| draw(&name, &text, error))?;
         let loaded = Loaded::of(definition, PathBuf::new(), None)?;
         let kept = |name: &str| match name.starts_with('@') {
             true => name.to_owned(),
-            false => directory.profile(name).display().to_string(),
+            false => {
+                let profiles = writer.study().profiles();
+                profiles.join(source::file_name(name)).display().to_string()
+            }
         };
         let steps = plan::steps(&loaded, &kept)?;
-        let done = directory.runs()?.into_iter().map(|(_, run)| run).collect();
-        drive(&loaded, &steps, &directory, done, &self.output)
+        let runs = writer.study().runs().map_err(Failure::usage)?;
+        let done = runs.into_iter().map(|(_, run)| run).collect();
+        drive(&loaded, &steps, &writer, done, &self.output)
     }
 }
 
@@ -215,7 +222,7 @@ fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
 fn drive(
     loaded: &Loaded,
     steps: &[Step],
-    directory: &Directory,
+    writer: &Writer,
     done: Vec<Run>,
     output: &Output,
 ) -> Result<Status, Failure> {
@@ -232,7 +239,7 @@ fn drive(
         title: &loaded.definition.title,
         at: loaded.at.clone(),
         steps,
-        directory,
+        writer,
         show: &show,
         stop: interruptible(),
         started,
@@ -245,18 +252,18 @@ fn drive(
         wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut bench, &mut listener)
             .map_err(failure)?;
     drop(bench);
-    conclude(loaded, directory, &summary, &tables, output)
+    conclude(loaded, writer.study(), &summary, &tables, output)
 }
 
 /// Says how the study ended: its tables, what was expected of it, and where it is kept.
 fn conclude(
     loaded: &Loaded,
-    directory: &Directory,
+    study: &Kept,
     summary: &Summary,
     tables: &[Wanted],
     output: &Output,
 ) -> Result<Status, Failure> {
-    let path = directory.path().display();
+    let path = study.directory().display();
     let mut status = summary.status();
     let mut err = std::io::stderr().lock();
     match &summary.ended {
@@ -278,7 +285,7 @@ fn conclude(
             )));
         }
     }
-    let measured = Measured::of(directory.runs()?);
+    let measured = Measured::of(study.runs().map_err(Failure::usage)?);
     if !output.json_lines {
         let mut document = Report::new(&loaded.definition.title);
         document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;
@@ -310,8 +317,8 @@ fn judge(loaded: &Loaded, measured: &Measured) -> Result<Vec<Verdict>, Failure> 
     let Definition { baseline, .. } = &loaded.definition;
     let other = match baseline {
         Some(Baseline::Study { study }) => {
-            let (directory, _) = Directory::open(&loaded.beside.join(study))?;
-            Some(Measured::of(directory.runs()?))
+            let other = Kept::open(&loaded.beside.join(study)).map_err(Failure::usage)?;
+            Some(Measured::of(other.runs().map_err(Failure::usage)?))
         }
         _ => None,
     };

@@ -1,6 +1,6 @@
 //! Finding and reading a study: a built-in, a file, or one that has begun.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -142,12 +142,29 @@ impl Loaded {
         Ok(Self { definition, matrix, beside, at })
     }
 
-    /// Files of profiles by the name that the study calls them.
-    pub(super) fn profiles(&self) -> BTreeMap<String, PathBuf> {
+    /// Texts of the profiles that are files, by the names of the files.
+    pub(super) fn profiles(&self) -> Result<BTreeMap<String, String>, Failure> {
         let names = self.matrix.points.iter().filter_map(|point| point.get("profile"));
-        let files = names.filter(|name| !name.starts_with('@'));
-        files.map(|name| (name.to_owned(), self.beside.join(name))).collect()
+        let files: BTreeSet<&str> = names.filter(|name| !name.starts_with('@')).collect();
+        let mut texts = BTreeMap::new();
+        for name in files {
+            let path = self.beside.join(name);
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                Failure::usage(format!("cannot read the profile {}: {error}", path.display()))
+            })?;
+            if texts.insert(file_name(name), text).is_some() {
+                let message = format!("two profiles of the study are called {}", file_name(name));
+                return Err(Failure::usage(message).help("give them names of their own"));
+            }
+        }
+        Ok(texts)
     }
+}
+
+/// How a profile is called where it is kept.
+pub(super) fn file_name(profile: &str) -> String {
+    let name = Path::new(profile).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 pub(super) fn failure(error: StudyError) -> Failure {

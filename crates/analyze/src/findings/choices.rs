@@ -1,0 +1,178 @@
+//! What an engine or an option does: the best value of an axis beside the others.
+
+use super::line;
+use super::{Confidence, Finding, Kind, sure, words};
+use crate::measured::Measured;
+use crate::metrics::{self, Asked};
+use crate::statistics::contrast::{Contrast, contrast};
+use wirecost_model::metric::Better;
+
+pub(super) const KIND: Kind = Kind {
+    name: "choices",
+    help: "which value of an axis is best, beside the others at the same points",
+    find,
+};
+
+/// Less than this is no difference worth a sentence.
+const DIFFERENCE: f64 = 1.03;
+
+/// One value beside another.
+struct Pair<'a> {
+    axis: &'a str,
+    metric: usize,
+    value: &'a str,
+    other: &'a str,
+    contrast: Contrast,
+    places: usize,
+}
+
+/// A value that another is better than.
+struct Beaten<'a> {
+    p_value: f64,
+    other: &'a str,
+    ratio: f64,
+    interval: (f64, f64),
+    places: usize,
+}
+
+fn find(measured: &Measured) -> Vec<Finding> {
+    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
+    let metrics: Vec<Asked> = line::work(measured).into_iter().chain(named).collect();
+    let mut tests = Vec::new();
+    for axis in measured.axes() {
+        let values = measured.values(axis);
+        // More values of numbers are a line, which other kinds look at.
+        if values.len() < 2 || values.len() > 2 && line::is_numeric(measured, axis) {
+            continue;
+        }
+        for (metric, asked) in metrics.iter().enumerate() {
+            for (number, value) in values.iter().enumerate() {
+                for other in &values[number + 1..] {
+                    let pair = beside(measured, axis, asked, value, other);
+                    let Some((contrast, places)) = pair else { continue };
+                    let pair = Pair { axis, metric, value, other, contrast, places };
+                    tests.push((contrast.p_value, pair));
+                }
+            }
+        }
+    }
+    let sure = sure(tests);
+    let mut findings = Vec::new();
+    for axis in measured.axes() {
+        for (metric, asked) in metrics.iter().enumerate() {
+            let here: Vec<&(f64, Pair<'_>)> =
+                sure.iter().filter(|(_, p)| p.axis == axis && p.metric == metric).collect();
+            findings.extend(best(measured, axis, asked, &here));
+        }
+    }
+    findings
+}
+
+fn beside(
+    measured: &Measured,
+    axis: &str,
+    asked: &Asked,
+    value: &str,
+    other: &str,
+) -> Option<(Contrast, usize)> {
+    let places: Vec<(Vec<f64>, Vec<f64>)> = line::groups(measured, axis)
+        .iter()
+        .filter_map(|(_, points)| {
+            let of = |value: &str| {
+                let (_, point) = points.iter().find(|(at, _)| *at == value)?;
+                Some(point.figures(asked)).filter(|figures| !figures.is_empty())
+            };
+            Some((of(value)?, of(other)?))
+        })
+        .collect();
+    Some((contrast(&places)?, places.len()))
+}
+
+/// The value that is better than most others, and worse than none.
+fn best(
+    measured: &Measured,
+    axis: &str,
+    asked: &Asked,
+    pairs: &[&(f64, Pair<'_>)],
+) -> Option<Finding> {
+    let higher = match asked.metric().better {
+        Better::Higher => true,
+        Better::Lower => false,
+        Better::Neither => return None,
+    };
+    let mut champion: Option<(&str, Vec<Beaten<'_>>)> = None;
+    for value in measured.values(axis) {
+        let mut beaten = Vec::new();
+        let mut loses = false;
+        for (p_value, pair) in pairs {
+            let (ratio, (low, high)) = (pair.contrast.ratio, pair.contrast.interval);
+            let (other, ratio, interval) = if pair.value == value {
+                (pair.other, ratio, (low, high))
+            } else if pair.other == value {
+                (pair.value, 1.0 / ratio, (1.0 / high, 1.0 / low))
+            } else {
+                continue;
+            };
+            let better = if higher { ratio >= DIFFERENCE } else { ratio <= 1.0 / DIFFERENCE };
+            let worse = if higher { ratio <= 1.0 / DIFFERENCE } else { ratio >= DIFFERENCE };
+            loses |= worse;
+            if better {
+                beaten.push(Beaten {
+                    p_value: *p_value,
+                    other,
+                    ratio,
+                    interval,
+                    places: pair.places,
+                });
+            }
+        }
+        if !loses && champion.as_ref().map_or(0, |(_, most)| most.len()) < beaten.len() {
+            champion = Some((value, beaten));
+        }
+    }
+    let (value, beaten) = champion?;
+    let name = asked.metric().name;
+    let parts: Vec<String> = beaten
+        .iter()
+        .map(|Beaten { other, ratio, interval: (low, high), .. }| {
+            let (near, far) = if higher { (*low, *high) } else { (*high, *low) };
+            format!("{} with {other}", than(*ratio, (near, far)))
+        })
+        .collect();
+    let text = format!("with {axis} {value}, {name} is {}", words::list(&parts));
+    let worst = beaten.iter().map(|beaten| beaten.p_value).fold(0.0, f64::max);
+    let Beaten { interval, places, .. } = *beaten.first()?;
+    let mut evidence =
+        vec![format!("compared at {places} points that are the same but for {axis}")];
+    for (fixed, points) in line::groups(measured, axis) {
+        let shown: Vec<String> = points
+            .iter()
+            .filter(|(_, point)| !point.figures(asked).is_empty())
+            .map(|(value, point)| {
+                format!("{value} {}", asked.metric().unit.show(line::mean(&point.figures(asked))))
+            })
+            .collect();
+        let at: Vec<String> = fixed.iter().map(|v| format!("{}={}", v.name, v.value)).collect();
+        let at =
+            if at.is_empty() { name.to_owned() } else { format!("{name} at {}", at.join(" ")) };
+        evidence.push(format!("{at}: {}", shown.join(", ")));
+    }
+    Some(Finding {
+        kind: KIND.name,
+        sentence: words::sentence(&[], &text),
+        evidence,
+        confidence: Confidence::of(worst, Some(interval), |ratio| format!("x {ratio:.2}")),
+    })
+}
+
+/// How a figure stands to another: `12% higher (8% to 15%) than`, `2.4-fold (2.1 to 2.8) that`.
+fn than(ratio: f64, (near, far): (f64, f64)) -> String {
+    if ratio >= 2.0 {
+        let ends = [near, far].map(words::fold);
+        let ends = ends.each_ref().map(|end| end.trim_end_matches("-fold"));
+        return format!("{} ({} to {}) that", words::fold(ratio), ends[0], ends[1]);
+    }
+    let more = if ratio > 1.0 { "higher" } else { "lower" };
+    let percent = |ratio: f64| format!("{:.0}%", (ratio - 1.0).abs() * 100.0);
+    format!("{} {more} ({} to {}) than", percent(ratio), percent(near), percent(far))
+}

@@ -1,0 +1,90 @@
+//! Which end limits: that whose CPUs are full where the other's are not.
+
+use super::limits::{busy, whose};
+use super::line::mean;
+use super::{Confidence, Finding, Kind, sure, words};
+use crate::measured::Measured;
+use crate::metrics;
+use crate::statistics::{Estimate, permutation};
+use wirecost_model::run::Run;
+
+pub(super) const KIND: Kind =
+    Kind { name: "ends", help: "which end's CPUs are full where the other's are not", find };
+
+const FULL: f64 = 95.0;
+const NOT_FULL: f64 = 90.0;
+
+fn find(measured: &Measured) -> Vec<Finding> {
+    let known = |role: &str, runs: &[&Run]| busy(runs, role);
+    let mut of_points = Vec::new();
+    for point in &measured.points {
+        let runs: Vec<&Run> = point.runs.iter().collect();
+        let (Some(sender), Some(receiver)) = (known("sender", &runs), known("receiver", &runs))
+        else {
+            continue;
+        };
+        of_points.push((point, sender, receiver));
+    }
+    let one_is_full: Vec<_> = of_points.iter().filter(|(_, s, r)| s.max(*r) > FULL).collect();
+    // How much busier the sender is, by run.
+    let differences: Vec<f64> = one_is_full
+        .iter()
+        .flat_map(|(point, ..)| &point.runs)
+        .filter_map(|run| Some(busy(&[run], "sender")? - busy(&[run], "receiver")?))
+        .collect();
+    if differences.len() < 2 {
+        return Vec::new();
+    }
+    let seen = mean(&differences);
+    // Were the ends alike, each difference could as well be the other way round.
+    let p_value = permutation::p_value(seen.abs(), |random| {
+        let flipped = differences.iter().map(|d| if random.bool() { *d } else { -d });
+        (flipped.sum::<f64>() / differences.len() as f64).abs()
+    });
+    let told = sure(vec![(p_value, ())]).into_iter();
+    told.filter_map(|(p_value, ())| {
+        let sender_limits = seen > 0.0;
+        let here: Vec<_> = one_is_full
+            .iter()
+            .filter(|(_, sender, receiver)| match sender_limits {
+                true => *sender > FULL && *receiver < NOT_FULL,
+                false => *receiver > FULL && *sender < NOT_FULL,
+            })
+            .collect();
+        if here.len() * 2 <= one_is_full.len() {
+            return None;
+        }
+        let (limiting, other) =
+            if sender_limits { ("sender", "receiver") } else { ("receiver", "sender") };
+        let name = here
+            .iter()
+            .flat_map(|(point, ..)| &point.runs)
+            .find_map(|run| Some(whose(run, metrics::host_of(run, limiting)?)))?;
+        let (senders, receivers): (Vec<f64>, Vec<f64>) =
+            here.iter().map(|(_, sender, receiver)| (*sender, *receiver)).unzip();
+        let (full, free) = match sender_limits {
+            true => (mean(&senders), mean(&receivers)),
+            false => (mean(&receivers), mean(&senders)),
+        };
+        let text = format!(
+            "{name} limits: at {} of {} points its CPUs were full ({full:.0}% busy), where those of the \
+             {other} were {free:.0}% busy",
+            here.len(),
+            of_points.len()
+        );
+        let shown = here.iter().map(|(point, sender, receiver)| {
+            format!("{}: sender {sender:.0}%, receiver {receiver:.0}% busy", point.point)
+        });
+        let interval = Estimate::of(&differences)?.interval.map(|(low, high)| match sender_limits {
+            true => (low, high),
+            false => (-high, -low),
+        });
+        Some(Finding {
+            kind: KIND.name,
+            sentence: words::sentence(&[], &text),
+            evidence: shown.collect(),
+            confidence: Confidence::of(p_value, interval, |v| format!("{v:.0}% busier")),
+        })
+    })
+    .collect()
+}

@@ -1,0 +1,149 @@
+//! Which functions cost more for each byte at one end of an axis than at the other.
+
+use std::collections::BTreeSet;
+
+use super::line;
+use super::{Confidence, Finding, Kind, sure, words};
+use crate::measured::{Measured, MeasuredPoint};
+use crate::metrics;
+use crate::statistics::contrast::{Contrast, contrast};
+use wirecost_model::observe::FunctionShare;
+use wirecost_model::run::Run;
+use wirecost_model::study::Value;
+
+pub(super) const KIND: Kind = Kind {
+    name: "functions",
+    help: "which functions take more cycles/KByte at one end of an axis than at the other",
+    find,
+};
+
+/// Of the cost, at the end where it is larger; what is less changes nothing.
+const SHARE: f64 = 0.01;
+const GROWTH: f64 = 1.5;
+/// More make no short sentence.
+const TOLD: usize = 3;
+
+/// Two points that are compared, of one host.
+struct Pair<'a> {
+    axis: &'a str,
+    fixed: Vec<&'a Value>,
+    from: (&'a str, &'a MeasuredPoint),
+    to: (&'a str, &'a MeasuredPoint),
+    whose: &'static str,
+}
+
+fn find(measured: &Measured) -> Vec<Finding> {
+    let pairs = pairs(measured);
+    let mut tests = Vec::new();
+    for (place, pair) in pairs.iter().enumerate() {
+        for name in pair.names() {
+            if let Some(growth) = pair.growth(&name) {
+                tests.push((growth.p_value, (place, name, growth)));
+            }
+        }
+    }
+    let sure = sure(tests);
+    let of = |place: usize| {
+        let here = sure.iter().filter(move |(_, (at, ..))| *at == place);
+        here.map(|(p, (_, name, growth))| (*p, name.as_str(), *growth)).collect::<Vec<_>>()
+    };
+    pairs.iter().enumerate().filter_map(|(place, pair)| pair.tell(of(place))).collect()
+}
+
+/// The ends of each axis of numbers, and the two values of others that have two.
+fn pairs(measured: &Measured) -> Vec<Pair<'_>> {
+    let mut pairs = Vec::new();
+    for axis in measured.axes() {
+        let numeric = line::is_numeric(measured, axis);
+        for (fixed, mut points) in line::groups(measured, axis) {
+            if numeric {
+                let number = |value: &str| wirecost_model::study::number(value).unwrap_or(0.0);
+                points.sort_by(|a, b| number(a.0).total_cmp(&number(b.0)));
+            } else if points.len() != 2 {
+                continue;
+            }
+            let (Some(from), Some(to)) = (points.first(), points.last()) else { continue };
+            if points.len() < 2 {
+                continue;
+            }
+            for whose in ["sender", "receiver", "machine"] {
+                pairs.push(Pair { axis, fixed: fixed.clone(), from: *from, to: *to, whose });
+            }
+        }
+    }
+    pairs
+}
+
+/// The functions of a host, or of the machine where its hosts have no CPUs of their own.
+fn functions<'a>(run: &'a Run, whose: &str) -> &'a [FunctionShare] {
+    let shared = run.hosts.iter().any(|host| host.cycles_per_kbyte.is_none());
+    if shared != (whose == "machine") {
+        return &[];
+    }
+    metrics::functions_of(run, whose).map_or(&[], |section| &section.functions)
+}
+
+impl Pair<'_> {
+    /// Functions that are worth a look.
+    fn names(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for run in self.to.1.runs.iter().chain(&self.from.1.runs) {
+            let large = functions(run, self.whose).iter().filter(|f| f.exclusive >= SHARE);
+            names.extend(large.map(|function| function.name.clone()));
+        }
+        names.remove("[unknown]");
+        names
+    }
+
+    /// Its cost at the one end over that at the other; `None` where a run does not say it.
+    fn growth(&self, name: &str) -> Option<Contrast> {
+        let costs = |point: &MeasuredPoint| {
+            let cost = |run| {
+                let found = functions(run, self.whose).iter().find(|f| f.name == name)?;
+                found.cycles_per_kbyte
+            };
+            point.runs.iter().map(cost).collect::<Option<Vec<f64>>>()
+        };
+        contrast(&[(costs(self.to.1)?, costs(self.from.1)?)])
+    }
+
+    fn tell(&self, mut grown: Vec<(f64, &str, Contrast)>) -> Option<Finding> {
+        grown.retain(|(_, _, growth)| growth.ratio >= GROWTH);
+        grown.sort_by(|a, b| b.2.ratio.total_cmp(&a.2.ratio));
+        grown.truncate(TOLD);
+        let (p_value, _, first) = *grown.first()?;
+        let parts: Vec<String> = grown
+            .iter()
+            .map(|(_, name, growth)| {
+                let ends = [growth.interval.0, growth.interval.1].map(words::fold);
+                let ends = ends.each_ref().map(|end| end.trim_end_matches("-fold"));
+                format!("{name} {} ({} to {})", words::fold(growth.ratio), ends[0], ends[1])
+            })
+            .collect();
+        let text = format!(
+            "{}, these functions of the {} grow in cycles/KByte: {}",
+            words::span(self.axis, self.from.0, self.to.0),
+            self.whose,
+            words::list(&parts)
+        );
+        let worst = grown.iter().map(|(p, ..)| *p).fold(p_value, f64::max);
+        let evidence = grown.iter().map(|(_, name, _)| {
+            let [from, to] = [self.from.1, self.to.1].map(|point| {
+                let all = point.runs.iter().flat_map(|run| functions(run, self.whose));
+                let costs: Vec<f64> =
+                    all.filter(|f| f.name == *name).filter_map(|f| f.cycles_per_kbyte).collect();
+                words::plain(line::mean(&costs))
+            });
+            format!(
+                "{name}: {from} cycles/KByte at {}, {to} at {}",
+                self.from.1.point, self.to.1.point
+            )
+        });
+        Some(Finding {
+            kind: KIND.name,
+            sentence: words::sentence(&self.fixed, &text),
+            evidence: evidence.collect(),
+            confidence: Confidence::of(worst, Some(first.interval), words::fold),
+        })
+    }
+}

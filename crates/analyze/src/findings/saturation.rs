@@ -1,0 +1,108 @@
+//! Where throughput stops growing, and which resource was full there.
+
+use super::limits::limits;
+use super::line::{self, Line, Stop};
+use super::{Confidence, Finding, Kind, sure, words};
+use crate::knee::{After, knee};
+use crate::measured::Measured;
+use crate::metrics::Asked;
+use crate::statistics::umbrella::{Shape, umbrella};
+use crate::statistics::{Estimate, bootstrap};
+
+pub(super) const KIND: Kind = Kind {
+    name: "saturation",
+    help: "where throughput stops growing along an axis, and which resource was full there",
+    find,
+};
+
+/// Less than this is no growth worth a sentence.
+const GROWTH: f64 = 1.1;
+
+fn find(measured: &Measured) -> Vec<Finding> {
+    let Some(work) = line::work(measured) else { return Vec::new() };
+    let mut tests = Vec::new();
+    for line in line::lines(measured) {
+        let Some((stops, figures)) = line.measured(&work) else { continue };
+        if let Some(turn) = umbrella(&figures, &[Shape::Hill]) {
+            tests.push((turn.p_value, (line, stops, figures)));
+        }
+    }
+    let told = sure(tests).into_iter();
+    told.filter_map(|(p, (line, stops, figures))| tell(&work, &line, &stops, &figures, p)).collect()
+}
+
+/// The stop of the knee, of means that may be the true ones.
+fn drawn_knee(stops: &[Stop<'_>], means: &[f64]) -> Option<usize> {
+    let alone = |mean: &f64| Estimate { mean: *mean, interval: None, times: 1 };
+    let points = stops.iter().zip(means).map(|(stop, mean)| (stop.number, alone(mean)));
+    let knee = knee(&points.collect::<Vec<_>>()).ok()?;
+    stops.iter().position(|stop| stop.number == knee.load)
+}
+
+fn tell(
+    work: &Asked,
+    line: &Line<'_>,
+    stops: &[Stop<'_>],
+    figures: &[Vec<f64>],
+    p_value: f64,
+) -> Option<Finding> {
+    let means: Vec<f64> = figures.iter().map(|runs| line::mean(runs)).collect();
+    let estimates = stops
+        .iter()
+        .zip(figures)
+        .filter_map(|(stop, runs)| Some((stop.number, Estimate::of(runs)?)));
+    let knee = knee(&estimates.collect::<Vec<_>>()).ok()?;
+    let at = stops.iter().position(|stop| stop.number == knee.load)?;
+    let last = stops.len() - 1;
+    if at == 0 || at == last || means[at] < GROWTH * means[0] {
+        return None;
+    }
+    let drawn =
+        bootstrap::draws(|random| drawn_knee(stops, &line::plausible_means(figures, random)?));
+    let interval = bootstrap::middle(&drawn, |place| Some(*place as f64));
+    // It may as well grow to the end of what was measured.
+    if interval.is_some_and(|(_, high)| high as usize >= last) {
+        return None;
+    }
+    // That it is not reached at one stop and is at the next says only that it is between them.
+    let ends = interval.map(|(low, high)| {
+        let before = (low as usize).saturating_sub(1);
+        (&stops[before], &stops[high as usize])
+    });
+    let top = (0..=last).max_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(at);
+    let there = if top == at { vec![at] } else { vec![at, top] };
+    let limits = limits(&there.iter().map(|place| stops[*place].point).collect::<Vec<_>>());
+    let shown = |value: f64| work.metric().unit.show(value);
+    let between = ends.map_or_else(String::new, |(low, high)| {
+        format!(" (95% interval {} to {})", low.value, high.value)
+    });
+    let after = match knee.after {
+        After::Falls { load, least } => {
+            let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);
+            format!(
+                "; from {} on it is less, {} at least",
+                words::stop(line.axis, from),
+                shown(least)
+            )
+        }
+        After::Level | After::Nothing => String::new(),
+    };
+    let text = format!(
+        "{} grows up to {}{between}, to {}; there {}{after}",
+        work.metric().name,
+        words::stop(line.axis, stops[at].value),
+        shown(means[at]),
+        limits.text
+    );
+    let figures: Vec<String> = means.iter().map(|mean| shown(*mean)).collect();
+    let mut evidence = vec![line.table(work.metric().name, stops, &figures)];
+    evidence.extend(limits.evidence.iter().map(|seen| format!("there: {seen}")));
+    evidence.extend(line.confounders());
+    let interval = ends.map(|(low, high)| (low.number, high.number));
+    Some(Finding {
+        kind: KIND.name,
+        sentence: words::sentence(&line.fixed, &text),
+        evidence,
+        confidence: Confidence::of(p_value, interval, words::plain),
+    })
+}

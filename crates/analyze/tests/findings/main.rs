@@ -1,0 +1,366 @@
+//! Findings of studies whose answer is known, and of those in which nothing has an effect.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod study;
+
+use fastrand::Rng;
+use wirecost_analyze::findings::{ALL, Finding, findings};
+use wirecost_analyze::measured::Measured;
+
+use study::{Figures, study};
+
+fn of_kind<'a>(found: &'a [Finding], kind: &str) -> Vec<&'a Finding> {
+    found.iter().filter(|finding| finding.kind == kind).collect()
+}
+
+/// The only finding of a kind.
+fn only<'a>(found: &'a [Finding], kind: &str) -> &'a Finding {
+    match of_kind(found, kind)[..] {
+        [one] => one,
+        _ => panic!("{kind}: {found:#?}"),
+    }
+}
+
+const CONNECTIONS: &[&str] = &["1", "4", "8", "32", "100", "400", "1000", "2000", "4000", "6000"];
+
+/// Mb/s and cycles/KByte of Sun's 16 cores on a link of 10 Gb/s, by size of a write.
+const TCP_TRANSMIT: [(&str, [f64; 10], [f64; 10]); 2] = [
+    (
+        "64k",
+        [928.11, 3710.0, 7420.0, 9220.0, 9240.0, 8930.0, 8800.0, 7010.0, 6440.0, 6370.0],
+        [11792.0, 3365.0, 2815.0, 2793.0, 3161.0, 8392.0, 8406.0, 12869.0, 14418.0, 17053.0],
+    ),
+    (
+        "1k",
+        [915.02, 3530.0, 5420.0, 5970.0, 5770.0, 5810.0, 4730.0, 3890.0, 3980.0, 3970.0],
+        [13450.0, 19239.0, 20890.0, 18792.0, 21831.0, 24547.0, 31557.0, 38520.0, 40116.0, 40209.0],
+    ),
+];
+
+#[test]
+fn what_the_first_table_of_this_kind_shows() {
+    let axes = [("size", &["64k", "1k"][..]), ("connections", CONNECTIONS)];
+    let mut random = Rng::with_seed(8);
+    let mut table = |repeats, noise| {
+        study(&axes, repeats, |point| {
+            let (_, throughput, cycles) =
+                TCP_TRANSMIT.iter().find(|(size, ..)| *size == point[0]).unwrap();
+            let at = CONNECTIONS.iter().position(|c| *c == point[1]).unwrap();
+            let figures = Figures {
+                bits_per_second: throughput[at] * 1e6,
+                cycles: [cycles[at], 3000.0],
+                link: Some(10_000_000_000),
+                ..Figures::default()
+            };
+            figures.noisy(noise, &mut random)
+        })
+    };
+    let found = findings(&table(3, 0.005));
+    let [large, small] = of_kind(&found, "saturation")[..] else { panic!("{found:#?}") };
+    assert_eq!(
+        large.sentence,
+        "At size=64k, throughput grows up to 32 connections (95% interval 8 to 32), to 9.20 Gb/s; there the link of h1 \
+         (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were full; from 2000 \
+         connections on it is less, 6.36 Gb/s at least."
+    );
+    assert!(
+        small
+            .sentence
+            .starts_with("At size=1k, throughput grows up to 32 connections (95% interval 8 to ")
+            && small.sentence.contains("; there nothing that was watched was full; from 1000 "),
+        "{small:?}"
+    );
+    let [large, small] = of_kind(&found, "cost")[..] else { panic!("{found:#?}") };
+    assert!(
+        large.sentence.starts_with("At size=64k, the sender's cycles/KByte fall 4."),
+        "{large:?}"
+    );
+    assert!(large.sentence.contains("connections and rise 6.0-fold (5."), "{large:?}");
+    // It is as good at 8 connections as at 32, so the noise says where it turns.
+    assert!(large.sentence.ends_with("to 6000 connections."), "{large:?}");
+    assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
+    // What the links did is no law, and no end had full CPUs.
+    assert!(of_kind(&found, "scalability").is_empty() && of_kind(&found, "ends").is_empty());
+
+    // As it was published, each point once: less is sure, and no less true.
+    let found = findings(&table(1, 0.0));
+    let knee = only(&found, "saturation");
+    assert!(
+        knee.sentence.starts_with("At size=64k, throughput grows up to 32 connections, to 9.22")
+    );
+    assert!(knee.confidence.text.ends_with("measured once at each point)"), "{knee:?}");
+    let [large, small] = of_kind(&found, "cost")[..] else { panic!("{found:#?}") };
+    assert!(large.sentence.ends_with("from 32 to 6000 connections."), "{large:?}");
+    assert!(large.evidence[0].contains("32: 2793, 100: 3161"), "{large:?}");
+    assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
+}
+
+#[test]
+fn where_it_stops_growing_and_that_the_cpus_were_full() {
+    // Sun's HTTP GET: Mb/s and percent of the CPUs that were idle.
+    let numbers = ["1", "3", "10", "30", "100", "300", "1000", "2000", "3000"];
+    let throughput = [413.0, 1180.0, 3631.86, 5790.68, 6577.13, 6537.30, 6629.40, 6652.14, 6673.01];
+    let idle = [97.0, 92.0, 73.0, 21.0, 1.0, 0.0, 0.0, 0.0, 0.0];
+    let mut random = Rng::with_seed(1);
+    let measured = study(&[("connections", &numbers)], 3, |point| {
+        let at = numbers.iter().position(|number| *number == point[0]).unwrap();
+        let figures = Figures { bits_per_second: throughput[at] * 1e6, ..Figures::default() };
+        Figures { busy: [100.0 - idle[at], 40.0], ..figures.noisy(0.01, &mut random) }
+    });
+    let found = findings(&measured);
+    let knee = only(&found, "saturation");
+    assert!(
+        knee.sentence
+            .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), to 6.")
+            && knee.sentence.ends_with("there the CPUs of the sender (h1) (100% busy) were full."),
+        "{knee:?}"
+    );
+    let (low, high) = knee.confidence.interval.unwrap();
+    assert_eq!((low, high), (30.0, 100.0));
+    assert!(knee.confidence.p_value < 0.001, "{knee:?}");
+    let end = only(&found, "ends");
+    assert_eq!(
+        end.sentence,
+        "The sender (h1) limits: at 5 of 9 points its CPUs were full (100% busy), where those of \
+         the receiver were 40% busy."
+    );
+}
+
+#[test]
+fn a_law_is_found_with_its_peak() {
+    let numbers = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
+    let mut random = Rng::with_seed(2);
+    let measured = study(&[("connections", &numbers)], 3, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        let bits = 1e9 * n / (1.0 + 0.02 * (n - 1.0) + 1e-4 * n * (n - 1.0));
+        Figures { bits_per_second: bits, ..Figures::default() }.noisy(0.03, &mut random)
+    });
+    let law = &findings(&measured);
+    let law = only(law, "scalability");
+    assert!(law.sentence.contains("it peaks at ") && !law.sentence.contains("beyond"), "{law:?}");
+    let (low, high) = law.confidence.interval.unwrap();
+    assert!(low < 0.02 && 0.02 < high && high < 0.03, "{law:?}");
+    // A fall that no such law has.
+    let measured = study(&[("connections", &numbers)], 3, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        let figures = Figures {
+            bits_per_second: 1e9 * (n.ln() * 2.0).sin().abs() + 1e8,
+            ..Figures::default()
+        };
+        figures.noisy(0.03, &mut random)
+    });
+    assert!(of_kind(&findings(&measured), "scalability").is_empty());
+}
+
+#[test]
+fn a_cost_that_changes_is_told_with_its_factor() {
+    let sizes = ["1k", "4k", "16k", "64k"];
+    let mut random = Rng::with_seed(3);
+    let measured = study(&[("size", &sizes)], 4, |point| {
+        let at = sizes.iter().position(|size| *size == point[0]).unwrap();
+        // The receiver's stays.
+        let cycles = [8000.0 / 2f64.powi(at as i32), 3000.0];
+        Figures { cycles, ..Figures::default() }.noisy(0.02, &mut random)
+    });
+    let found = findings(&measured);
+    let cost = only(&found, "cost");
+    assert!(cost.sentence.starts_with("The sender's cycles/KByte fall "), "{cost:?}");
+    assert!(cost.sentence.ends_with("from size 1k to 64k."), "{cost:?}");
+    let (low, high) = cost.confidence.interval.unwrap();
+    assert!(low < 8.0 && 8.0 < high && high - low < 1.5, "{cost:?}");
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+#[test]
+fn the_end_whose_cpus_are_full_is_told() {
+    let mut random = Rng::with_seed(4);
+    let measured = study(&[("size", &["1k", "2k", "4k", "8k"])], 3, |_| {
+        let figures = Figures { busy: [60.0, 99.0], ..Figures::default() };
+        let noisy = figures.clone().noisy(0.03, &mut random);
+        Figures { busy: [noisy.busy[0], 99.0], ..noisy }
+    });
+    let found = findings(&measured);
+    let end = only(&found, "ends");
+    assert!(end.sentence.starts_with("The receiver (h2) limits: at 4 of 4 points"), "{end:?}");
+    let (low, high) = end.confidence.interval.unwrap();
+    assert!(low < 39.0 && 39.0 < high, "{end:?}");
+}
+
+#[test]
+fn functions_that_grew_are_told_and_others_not() {
+    let mut random = Rng::with_seed(5);
+    let measured = study(&[("connections", &["100", "4000"])], 5, |point| {
+        let (cycles, send, lock) =
+            if point[0] == "100" { (3000.0, 0.30, 0.02) } else { (6000.0, 0.15, 0.09) };
+        let figures = Figures {
+            cycles: [cycles, 3000.0],
+            // 900 cycles both times; 60, then 540.
+            functions: vec![("tcp_sendmsg", send), ("lock_sock", lock), ("rare", 0.001)],
+            ..Figures::default()
+        };
+        figures.noisy(0.03, &mut random)
+    });
+    let found = findings(&measured);
+    let grown = only(&found, "functions");
+    let begin = "From 100 to 4000 connections, these functions of the sender grow in cycles/KByte: \
+                 lock_sock ";
+    assert!(grown.sentence.starts_with(begin), "{grown:?}");
+    assert!(!grown.sentence.contains("tcp_sendmsg"), "{grown:?}");
+    let (low, high) = grown.confidence.interval.unwrap();
+    assert!(low < 9.0 && 9.0 < high, "{grown:?}");
+}
+
+#[test]
+fn the_best_choice_is_told_where_it_is_one() {
+    let mut random = Rng::with_seed(6);
+    let axes = [("engine", &["epoll", "io_uring", "threads"][..]), ("size", &["1k", "8k", "64k"])];
+    let measured = study(&axes, 4, |point| {
+        let cost = match point[0] {
+            "io_uring" => 0.85,
+            "threads" => 1.3,
+            _ => 1.0,
+        };
+        Figures { cycles: [3000.0 * cost; 2], ..Figures::default() }.noisy(0.03, &mut random)
+    });
+    // There is no machine that both hosts share, and so no cost of all together but by machine.
+    let measured = with_machines(measured);
+    let found = findings(&measured);
+    let choice = only(&found, "choices");
+    assert!(
+        choice.sentence.starts_with("With engine io_uring, cycles_per_kbyte is 1")
+            && choice.sentence.contains("% lower (")
+            && choice.sentence.contains("than with epoll and 3")
+            && choice.sentence.ends_with("than with threads."),
+        "{choice:?}"
+    );
+    let (low, high) = choice.confidence.interval.unwrap();
+    assert!(low < 0.85 && 0.85 < high, "{choice:?}");
+}
+
+/// Each host is a machine of its own.
+fn with_machines(mut measured: Measured) -> Measured {
+    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
+        run.machines = run
+            .hosts
+            .iter()
+            .map(|host| wirecost_model::run::MachineRow {
+                name: host.name.clone(),
+                hosts: vec![host.name.clone()],
+                cpus: 1,
+                cpu: host.cpu.clone(),
+                cpu_source: None,
+                cycles_per_kbyte: host.cycles_per_kbyte,
+                cycles_source: None,
+                cycles_reason: None,
+            })
+            .collect();
+    }
+    measured
+}
+
+/// All kinds have something to look at, and nothing to find.
+fn without_effect(repeats: u32, noise: f64, random: &mut Rng) -> Measured {
+    let axes = [
+        ("engine", &["epoll", "threads"][..]),
+        ("connections", &["1", "8", "32", "100", "400", "1000"]),
+    ];
+    with_machines(study(&axes, repeats, |_| {
+        let figures = Figures {
+            busy: [96.0, 96.0],
+            functions: vec![("a", 0.1), ("b", 0.2), ("c", 0.05), ("d", 0.3)],
+            link: Some(1_100_000_000),
+            ..Figures::default()
+        };
+        figures.noisy(noise, random)
+    }))
+}
+
+#[test]
+fn noise_has_no_findings() {
+    const STUDIES: usize = 200;
+    let mut by_kind = vec![0; ALL.len()];
+    let mut alarms = 0;
+    for seed in 0..STUDIES {
+        let mut random = Rng::with_seed(1000 + seed as u64);
+        // Enough noise that no threshold of what is worth a word keeps it silent.
+        let found = findings(&without_effect(3, 0.25, &mut random));
+        alarms += usize::from(!found.is_empty());
+        for (kind, count) in ALL.iter().zip(&mut by_kind) {
+            *count += usize::from(!of_kind(&found, kind.name).is_empty());
+        }
+    }
+    assert!(alarms * 100 <= 5 * STUDIES, "{alarms} of {STUDIES}: {by_kind:?}");
+}
+
+/// A study that has findings of many kinds has none when its runs' labels are shuffled.
+#[test]
+fn shuffled_labels_have_no_findings() {
+    const STUDIES: usize = 100;
+    let numbers = ["1", "2", "4", "8", "16", "32", "64", "128"];
+    let axes = [("engine", &["epoll", "threads"][..]), ("connections", &numbers)];
+    let mut random = Rng::with_seed(7);
+    let measured = with_machines(study(&axes, 3, |point| {
+        let n: f64 = point[1].parse().unwrap();
+        let engine = if point[0] == "epoll" { 1.0 } else { 0.8 };
+        let bits = engine * 1e9 * n / (1.0 + 0.1 * (n - 1.0) + 1e-3 * n * (n - 1.0));
+        let figures = Figures {
+            bits_per_second: bits,
+            cycles: [3000.0 * n.sqrt() / engine, 3000.0],
+            functions: vec![("a", 0.1), ("b", 0.01 * n.sqrt())],
+            ..Figures::default()
+        };
+        figures.noisy(0.03, &mut random)
+    }));
+    let found = findings(&measured);
+    for kind in ["saturation", "scalability", "cost", "functions", "choices"] {
+        assert!(!of_kind(&found, kind).is_empty(), "{kind}: {found:#?}");
+    }
+    let mut alarms = 0;
+    for seed in 0..STUDIES {
+        let found = findings(&shuffled(&measured, &mut Rng::with_seed(2000 + seed as u64)));
+        alarms += usize::from(!found.is_empty());
+    }
+    assert!(alarms * 100 <= 5 * STUDIES, "{alarms} of {STUDIES}");
+}
+
+/// The same runs, each said to be of the place of another.
+fn shuffled(measured: &Measured, random: &mut Rng) -> Measured {
+    let mut runs: Vec<_> = measured.points.iter().flat_map(|point| point.runs.clone()).collect();
+    let mut places: Vec<_> = runs.iter().map(|run| run.study.clone()).collect();
+    random.shuffle(&mut places);
+    for (run, place) in runs.iter_mut().zip(places) {
+        run.study = place;
+    }
+    Measured::of(runs.into_iter().map(|run| (String::new(), run)))
+}
+
+#[test]
+fn what_was_not_measured_has_no_findings() {
+    assert!(findings(&Measured::default()).is_empty());
+    let axes = [("connections", &["1", "2", "3", "4"][..])];
+    let mut empty = study(&axes, 2, |_| Figures::default());
+    for point in &mut empty.points {
+        for run in &mut point.runs {
+            *run = wirecost_model::run::Run::empty("@rr", "epoll", "0.1.0", 0);
+        }
+    }
+    assert!(findings(&empty).is_empty());
+    // Nothing differs at all.
+    assert!(findings(&study(&axes, 3, |_| Figures::default())).is_empty());
+}
+
+#[test]
+fn each_kind_is_a_file_and_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = ALL.iter().map(|kind| kind.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), ALL.len());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/findings");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".rs", ""))
+        .filter(|name| !["mod", "limits", "line", "words"].contains(&name.as_str()))
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, names);
+}

@@ -1,0 +1,171 @@
+//! Interrupts a second and cycles that a line rate would ask for: the article's equations (1) to (3), as
+//! it has them and as these runs measure them.
+
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics::Scope;
+use wirecost_model::metric::Unit;
+use wirecost_model::run::Run;
+use wirecost_model::units::decimal;
+
+use super::super::cells::{estimate, known, name, number, of, sentence, table, text};
+use crate::document::{
+    Align::{Left, Right},
+    Block, Cell, Table,
+};
+
+const RATES: [f64; 3] = [10e9, 25e9, 100e9];
+
+/// What the article assumes: bits on the wire for a byte, bytes of a packet, one packet in two is
+/// received, and instructions for an interrupt.
+const BITS_OF_A_BYTE: f64 = 10.0;
+const PACKET: f64 = 1000.0;
+const RECEIVED: f64 = 0.5;
+const INSTRUCTIONS: f64 = 10_000.0;
+
+pub(super) fn build(measured: &Measured, end: Option<&str>) -> Vec<Block> {
+    let mut blocks = vec![
+        Block::Table(assumed()),
+        sentence(
+            "(1) is assumed and not measured, as in the article: 10 bits on the wire for a byte, packets of \
+             1,000 bytes, one in two of them received, an interrupt for each, 10,000 instructions for an \
+             interrupt.",
+        ),
+    ];
+    for point in &measured.points {
+        blocks.push(Block::Table(of_point(&name(measured, point), point, end)));
+        if let Some(run) = point.runs.first()
+            && let Ok(rate) = Rate::of(run, end)
+        {
+            blocks.push(sentence(rate.explain(hz(run, end).ok())));
+        }
+    }
+    blocks.push(sentence(
+        "(2) divides all busy cycles of the CPUs by the interrupts; (3) takes only what was traced in \
+         handlers: the softirq NET_RX, and the interrupts of the devices where they have any. Both take \
+         the interrupts for a byte from the throughput, and ask for as many at the line rate, all of it \
+         payload.",
+    ));
+    blocks
+}
+
+const COLUMNS: [(&str, crate::document::Align); 6] = [
+    ("Equation", Left),
+    ("Line rate", Right),
+    ("interrupts/s", Right),
+    ("each", Right),
+    ("in all", Right),
+    ("CPUs", Right),
+];
+
+fn assumed() -> Table {
+    let mut table = table("A line rate, back of the envelope", &COLUMNS);
+    for rate in RATES {
+        let interrupts = rate / BITS_OF_A_BYTE / PACKET * RECEIVED;
+        let all = interrupts * INSTRUCTIONS;
+        table.rows.push(vec![
+            text("(1) assumed"),
+            number(rate, Unit::BitsPerSecond, decimal(rate, "b/s")),
+            number(interrupts, Unit::PerSecond, decimal(interrupts, "/s")),
+            number(INSTRUCTIONS, Unit::Count, "10,000 instr.".to_owned()),
+            number(all, Unit::PerSecond, decimal(all, "instr./s")),
+            Cell::Missing("instructions are no time".to_owned()),
+        ]);
+    }
+    table
+}
+
+fn of_point(name: &str, point: &MeasuredPoint, end: Option<&str>) -> Table {
+    let mut table = table(format!("A line rate as measured, {name}"), &COLUMNS);
+    type Cycles = fn(&Run, Option<&str>) -> Result<f64, String>;
+    for (equation, cycles) in [("(2) busy", busy as Cycles), ("(3) traced", traced)] {
+        for rate in RATES {
+            let interrupts = |run: &Run| {
+                let throughput = of(run, "throughput")?;
+                if throughput <= 0.0 {
+                    return Err("nothing was transferred".to_owned());
+                }
+                Ok(Rate::of(run, end)?.per_second * rate / throughput)
+            };
+            let each = |run: &Run| Ok(cycles(run, end)? / Rate::of(run, end)?.per_second);
+            let all = |run: &Run| Ok(interrupts(run)? * each(run)?);
+            let cpus = |run: &Run| Ok(all(run)? / hz(run, end)?);
+            let mean = |of: &dyn Fn(&Run) -> Result<f64, String>| Ok(estimate(point, of)?.mean);
+            table.rows.push(vec![
+                text(equation),
+                number(rate, Unit::BitsPerSecond, decimal(rate, "b/s")),
+                known(mean(&interrupts), Unit::PerSecond, |v| decimal(v, "/s")),
+                known(mean(&each), Unit::Count, |v| decimal(v, "cycles")),
+                known(mean(&all), Unit::PerSecond, |v| decimal(v, "cycles/s")),
+                known(mean(&cpus), Unit::Ratio, |v| format!("{v:.1}")),
+            ]);
+        }
+    }
+    table
+}
+
+/// How often packets were told of, and what is counted for that.
+struct Rate {
+    per_second: f64,
+    what: String,
+}
+
+impl Rate {
+    /// Interrupts of the devices; where these have none, polls, and where nobody watched those,
+    /// packets.
+    fn of(run: &Run, end: Option<&str>) -> Result<Self, String> {
+        let section = Scope::find(run, end)?.devices()?;
+        let vectors: u64 = section.devices.iter().filter_map(|device| device.interrupts).sum();
+        let polls: u64 = section.napi.iter().flatten().map(|row| row.polls).sum();
+        let packets: u64 = section.devices.iter().map(|device| device.rx_packets).sum();
+        let watched = section.napi_slices.map_or(section.seconds, |slices| slices.seconds);
+        let (number, seconds, what) = match (vectors, polls, packets) {
+            (1.., _, _) => (vectors, section.seconds, "interrupts of the devices"),
+            (0, 1.., _) => (polls, watched, "polls of NAPI, as no device has an interrupt"),
+            (0, 0, 1..) => (
+                packets,
+                section.seconds,
+                "received packets, as no device has an interrupt and polls were not watched",
+            ),
+            (0, 0, 0) => return Err("no packet was received".to_owned()),
+        };
+        if seconds <= 0.0 {
+            return Err("the window has no length".to_owned());
+        }
+        Ok(Self { per_second: number as f64 / seconds, what: what.to_owned() })
+    }
+
+    fn explain(&self, hz: Option<f64>) -> String {
+        let cpus = hz.map_or_else(String::new, |hz| format!(" CPUs: of {}.", decimal(hz, "Hz")));
+        format!(
+            "Counted as interrupts: {}, {} in the run.{cpus}",
+            self.what,
+            decimal(self.per_second, "/s")
+        )
+    }
+}
+
+/// Cycles a second of one CPU, by its time-stamp counter.
+fn hz(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    let hz = Scope::find(run, end)?.cpu_times()?.tsc_hz;
+    hz.ok_or_else(|| "the rate of the CPU's clock is not known".to_owned())
+}
+
+/// Busy cycles a second of all CPUs that are meant.
+fn busy(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    let total = &Scope::find(run, end)?.cpu_times()?.total;
+    let seconds = Scope::find(run, end)?.observed()?.seconds;
+    Ok((total.wall - total.idle) / seconds * hz(run, end)?)
+}
+
+/// Cycles a second in the handlers of packets.
+fn traced(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    let section = Scope::find(run, end)?.devices()?;
+    let untimed = || "handlers were counted and not timed (BPF is not available)".to_owned();
+    let softirq = section.softirqs.iter().find(|row| row.source == "net_rx");
+    let softirq = softirq.map_or(Some(0.0), |row| row.total.seconds).ok_or_else(untimed)?;
+    let vectors = section.devices.iter().flat_map(|device| &device.vectors);
+    let sources: Vec<&str> = vectors.map(|vector| vector.source.as_str()).collect();
+    let rows = section.interrupts.iter().filter(|row| sources.contains(&row.source.as_str()));
+    let irq: Option<f64> = rows.map(|row| row.total.seconds).sum();
+    Ok((softirq + irq.ok_or_else(untimed)?) / section.seconds * hz(run, end)?)
+}

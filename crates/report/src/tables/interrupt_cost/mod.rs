@@ -1,0 +1,286 @@
+//! What receiving asks of interrupts: NTttcp's lines, softirqs and interrupts by handler, CPU by process,
+//! and what a line rate would ask for. After "Mainstream NUMA and the TCP/IP stack: Part I" (Microsoft,
+//! 2008), where a softirq is called DPC and an interrupt ISR.
+
+mod equations;
+
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics::Scope;
+use wirecost_model::metric::Unit;
+use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
+use wirecost_model::run::Run;
+
+use super::TableKind;
+use super::cells::{
+    at, count, ends, first, grouped, known, label, name, number, scaled, sentence, table, text,
+};
+use crate::document::{
+    Align::{self, Left, Right},
+    Block, Cell, Section, Table,
+};
+
+/// Rows of the table of processes.
+const PROCESSES: usize = 12;
+
+pub(super) const KIND: TableKind = TableKind {
+    name: "interrupt-cost",
+    help: "interrupts and softirqs, and what a line rate would ask of them",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
+    // Of the two the last is the one that receives.
+    let end = ends(measured, ["sender", "receiver"]).pop().flatten();
+    let whose = end.unwrap_or("all hosts together");
+    let mut blocks = vec![
+        Block::Table(lines(measured, end, whose)),
+        sentence(
+            "KB is 1000 bytes. A frame is the payload of a packet as the devices count packets: \
+             between devices of one machine a packet may be of many segments.",
+        ),
+    ];
+    for point in &measured.points {
+        let name = name(measured, point);
+        let section = first(point).and_then(|run| Scope::find(run, end)?.interrupts());
+        let handlers = |rows: fn(&InterruptsSection) -> &[InterruptRow], title: &str| {
+            let section = section.as_ref().map_err(Clone::clone);
+            Block::Table(handlers(&format!("{title}, {whose}, {name}"), section.copied(), rows))
+        };
+        blocks.push(handlers(|section| &section.softirqs, "Softirqs (DPC)"));
+        blocks.push(handlers(|section| &section.interrupts, "Interrupts (ISR)"));
+        blocks.push(Block::Table(processes(&format!("CPU by process, {name}"), point)));
+    }
+    blocks.extend(equations::build(measured, end));
+    Section { blocks, ..Section::new("What interrupts cost") }
+}
+
+/// NTttcp's report; a column for each point.
+fn lines(measured: &Measured, end: Option<&str>, whose: &str) -> Table {
+    let labels: Vec<String> = measured.points.iter().map(label).collect();
+    let mut columns: Vec<(&str, Align)> = vec![("", Left)];
+    columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
+    let mut table = table(format!("Receiving, {whose}"), &columns);
+    type Show = fn(f64) -> String;
+    let two: Show = |value| format!("{value:.2}");
+    let lines: [(&str, String, f64, Show); 9] = [
+        ("Throughput(KB/s)", "throughput".to_owned(), 1.0 / 8e3, grouped),
+        ("Throughput(Mbit/s)", "throughput".to_owned(), 1e-6, grouped),
+        ("Average Frame Size", at(end, "payload_per_packet"), 1.0, |v| format!("{v:.1}")),
+        ("Packets Sent", at(end, "packets.sent"), 1.0, grouped),
+        ("Packets Received", at(end, "packets.received"), 1.0, grouped),
+        ("Packets received/Int", at(end, "packets_per_interrupt"), 1.0, two),
+        ("Packets received/poll", at(end, "packets_per_poll"), 1.0, two),
+        ("Interrupts/sec", at(end, "interrupts"), 1.0, grouped),
+        ("Cycles/Byte", at(end, "cycles_per_kbyte"), 1.0 / 1024.0, two),
+    ];
+    for (line, metric, factor, show) in lines {
+        let mut row = vec![text(line)];
+        row.extend(measured.points.iter().map(|point| scaled(point, &metric, factor, show)));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// Of the first run. Most time first, as the section has them.
+fn handlers(
+    title: &str,
+    section: Result<&InterruptsSection, String>,
+    rows: fn(&InterruptsSection) -> &[InterruptRow],
+) -> Table {
+    let columns = [
+        ("Module", Left),
+        ("Function", Left),
+        ("Count", Right),
+        ("Max [ms]", Right),
+        ("Avg [ms]", Right),
+        ("Duration [ms]", Right),
+    ];
+    let mut table = table(title, &columns);
+    let section = match section {
+        Ok(section) => section,
+        Err(reason) => {
+            table.rows.push(vec![Cell::Missing(reason); columns.len()]);
+            return table;
+        }
+    };
+    let untimed = || match section.missing.first() {
+        Some(reason) => reason.clone(),
+        None => "it was counted and not timed".to_owned(),
+    };
+    for row in rows(section) {
+        let ms = |value: Option<f64>, factor: f64| {
+            let value = value.map(|value| value * factor).ok_or_else(untimed);
+            known(value, Unit::Ratio, |ms| format!("{ms:.6}"))
+        };
+        let function = match row.source == row.name {
+            true => row.name.clone(),
+            false => format!("{} ({})", row.name, row.source),
+        };
+        table.rows.push(vec![
+            text(row.module.as_deref().unwrap_or("kernel")),
+            text(function),
+            count(row.total.count),
+            ms(row.total.max_us, 1e-3),
+            ms(row.total.average_us, 1e-3),
+            ms(row.total.seconds, 1e3),
+        ]);
+    }
+    table
+}
+
+/// Of all CPUs of the machine: a process is not of one host's. Of the first run.
+fn processes(title: &str, point: &MeasuredPoint) -> Table {
+    let columns = [("Process", Left), ("CPU usage (ms)", Right), ("% CPU usage", Right)];
+    let mut table = table(title, &columns);
+    match first(point).and_then(usage) {
+        Ok(rows) => table.rows.extend(rows.into_iter().map(|(process, seconds, wall)| {
+            let percent = 100.0 * seconds / wall;
+            vec![
+                text(process),
+                number(1e3 * seconds, Unit::Ratio, format!("{:.3}", 1e3 * seconds)),
+                number(percent, Unit::Percent, format!("{percent:.2}")),
+            ]
+        })),
+        Err(reason) => table.rows.push(vec![Cell::Missing(reason); columns.len()]),
+    }
+    table
+}
+
+/// Name, seconds, and seconds that all CPUs had. The idle CPUs first, where all are known.
+fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
+    let machine = match Scope::find(run, None)? {
+        Scope::Machine { machine, .. } => machine,
+        _ => return Err("the hosts are on several machines".to_owned()),
+    };
+    // Every part of a machine tells of the processes of all of it.
+    let section = Scope::find(run, Some(&run.hosts[0].name))?.cpu_times()?;
+    if section.processes.is_empty() {
+        return Err("the CPU time of processes was not read".to_owned());
+    }
+    let all = run.observe.iter().flat_map(|observe| &observe.hosts);
+    let parts: Vec<_> = all.filter_map(|observed: &Observed| observed.cpu.as_ref()).collect();
+    let seconds = run.observe.iter().flat_map(|observe| &observe.hosts).map(|h| h.seconds).next();
+    let wall = seconds.unwrap_or_default() * f64::from(machine.cpus);
+    let mut rows = Vec::new();
+    if parts.iter().map(|cpu| cpu.per_cpu.len()).sum::<usize>() == machine.cpus as usize {
+        rows.push(("Idle (0)".to_owned(), parts.iter().map(|cpu| cpu.total.idle).sum(), wall));
+    }
+    let named = section.processes.iter().take(PROCESSES);
+    rows.extend(named.map(|p| (format!("{} ({})", p.name, p.pid), p.seconds, wall)));
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::probed_tests::{at, fixture, section, value};
+    use super::*;
+
+    #[track_caller]
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
+    }
+
+    /// Figures by other arithmetic, of the same runs.
+    #[test]
+    fn the_lines_are_those_of_the_receiver() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let of = |line, column| value(&section, "Receiving, receiver", line, column);
+        near(of("Throughput(KB/s)", "512"), 50_226.481_857_9);
+        near(of("Throughput(Mbit/s)", "64k"), 18_144.206_820_7);
+        near(of("Average Frame Size", "512"), 150_679_152.0 / 163_012.0);
+        assert_eq!(of("Packets Sent", "512"), 76_899.0);
+        assert_eq!(of("Packets Received", "64k"), 126_224.0);
+        near(of("Interrupts/sec", "512"), 31_404.455_648_9);
+        near(of("Cycles/Byte", "64k"), 1.142_988_377_9);
+        let why = at(&section, "Receiving, receiver", "Packets received/Int", "512");
+        assert!(matches!(why, Cell::Missing(why) if why.contains("virtual device")));
+    }
+
+    #[test]
+    fn softirqs_and_processes_have_their_time() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let of = |column| {
+            let tables = section.blocks.iter().filter_map(|block| match block {
+                Block::Table(table) if table.title.starts_with("Softirqs (DPC)") => Some(table),
+                _ => None,
+            });
+            let table = { tables }.next().unwrap();
+            let place = table.columns.iter().position(|c| c.title == column).unwrap();
+            let row = table.rows.iter().find(|row| row[1] == text("net_rx")).unwrap();
+            match &row[place] {
+                Cell::Number(number) => number.value,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of("Count"), 94_819.0);
+        near(of("Duration [ms]"), 329.011_478);
+        assert!((of("Avg [ms]") * of("Count") - of("Duration [ms]")).abs() < 1e-3);
+        let ms = value(&section, "CPU by process, 512", "wirecost (10735)", "CPU usage (ms)");
+        near(ms, 1_167.146_478);
+        let share = value(&section, "CPU by process, 512", "wirecost (10735)", "% CPU usage");
+        near(share, 100.0 * 1.167_146_478 / (2.0 * 2.999_860_945));
+    }
+
+    #[test]
+    fn equations_are_recomputed() {
+        let section = section("interrupt-cost", &fixture("interrupt-cost"));
+        let first = |column| value(&section, "A line rate, back", "(1)", column);
+        assert_eq!((first("interrupts/s"), first("in all")), (500e3, 5e9));
+        let of = |row, column| value(&section, "A line rate as measured, 512", row, column);
+        near(of("(2)", "interrupts/s"), 795_673.601_441);
+        near(of("(2)", "each"), 81_362.625_378_0);
+        near(of("(3)", "each"), 8_923.385_058_88);
+        // All busy cycles at the line rate are those of a byte times its bytes, by another way.
+        let byte = value(&section, "Receiving, receiver", "Cycles/Byte", "512");
+        assert!((of("(2)", "in all") / (byte * 10e9 / 8.0) - 1.0).abs() < 0.01);
+        assert!((of("(2)", "CPUs") - of("(2)", "in all") / 2.6e9).abs() < 0.1);
+    }
+
+    /// With a device of hardware its interrupts count, and without polls its packets.
+    #[test]
+    fn what_is_counted_as_an_interrupt_is_said() {
+        let told = |change: fn(&mut InterruptsSection)| {
+            let mut measured = fixture("interrupt-cost");
+            let runs = measured.points.iter_mut().flat_map(|point| &mut point.runs);
+            let observed = runs.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts);
+            observed.for_each(|observed| change(observed.interrupts.as_mut().unwrap()));
+            let section = section("interrupt-cost", &measured);
+            let each = value(&section, "A line rate as measured, 512", "(3)", "interrupts/s");
+            let texts = section.blocks.into_iter().filter_map(|block| match block {
+                Block::Text(text) if text.starts_with("Counted") => Some(text),
+                _ => None,
+            });
+            (each, { texts }.next().unwrap())
+        };
+        let (polls, text) = told(|_| ());
+        assert!(text.contains("polls of NAPI"), "{text}");
+        let (packets, text) = told(|section| section.napi = None);
+        assert!(text.contains("received packets") && packets > polls, "{text}");
+        let (_, text) = told(|section| section.devices[0].interrupts = Some(1000));
+        assert!(text.contains("interrupts of the devices"), "{text}");
+    }
+
+    #[test]
+    fn what_was_counted_only_has_no_times_but_a_reason() {
+        let mut measured = fixture("interrupt-cost");
+        let runs = measured.points.iter_mut().flat_map(|point| &mut point.runs);
+        for observed in runs.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts) {
+            let section = observed.interrupts.as_mut().unwrap();
+            section.missing = vec!["times: without BPF".to_owned()];
+            for row in section.softirqs.iter_mut().chain(&mut section.interrupts) {
+                row.total.seconds = None;
+                row.total.average_us = None;
+                row.total.max_us = None;
+            }
+        }
+        let section = section("interrupt-cost", &measured);
+        let of = |column| at(&section, "Softirqs (DPC)", "kernel", column).clone();
+        assert!(matches!(of("Count"), Cell::Number(_)));
+        assert_eq!(of("Duration [ms]"), Cell::Missing("times: without BPF".to_owned()));
+        let (busy, traced) = ("(2)", "(3)");
+        let of = |row| at(&section, "A line rate as measured, 512", row, "each").clone();
+        assert!(matches!(of(busy), Cell::Number(_)));
+        assert!(matches!(of(traced), Cell::Missing(why) if why.contains("not timed")));
+    }
+}

@@ -1,0 +1,257 @@
+//! Traffic patterns between CPUs, and the CPU time by layer of the stack in each, grouped as in
+//! "Understanding Host Network Stack Overheads" (Cai et al., SIGCOMM 2021),
+//! <https://doi.org/10.1145/3452296.3472888>.
+
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics::Scope;
+use wirecost_model::metric::Unit;
+use wirecost_model::observe::FunctionsSection;
+use wirecost_model::proportion::Proportion;
+use wirecost_model::run::Run;
+
+use super::TableKind;
+use super::cells::{at, ends, figure, first, grouped, label, scaled, sentence, table, text};
+use crate::document::{
+    Align::{self, Left, Right},
+    Block, Cell, Number, Section, Table,
+};
+
+/// The paper's names and our layers. What is in none of them is `other`.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("copy", &["copy"]),
+    ("TCP/IP", &["socket", "TCP/UDP", "IP"]),
+    ("netdev", &["qdisc", "driver", "NAPI/GRO"]),
+    ("skb", &["skb memory"]),
+    ("memory", &["memory", "address space"]),
+    ("lock", &["locks"]),
+    ("sched", &["scheduler"]),
+    // The paper's programs do next to nothing. What else runs on the CPUs is in it too.
+    ("app", &["application"]),
+];
+
+pub(super) const KIND: TableKind = TableKind {
+    name: "patterns",
+    help: "patterns of traffic, and the CPU time by layer of the stack",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
+    let ends = ends(measured, ["master", "peer"]);
+    let mut blocks = vec![Block::Table(traffic(measured, &ends))];
+    blocks.extend(cpus(measured).map(sentence));
+    for end in &ends {
+        blocks.push(Block::Table(layers(measured, *end)));
+    }
+    blocks.push(sentence(explain(measured, &ends)));
+    Section { blocks, ..Section::new("Traffic patterns") }
+}
+
+fn explain(measured: &Measured, ends: &[Option<&'static str>]) -> String {
+    let of = |(group, layers): &(&str, &[&str])| format!("{group}: {}", layers.join(", "));
+    let all: Vec<String> = GROUPS.iter().map(of).collect();
+    let each = measured.points.iter().flat_map(|point| ends.iter().map(move |end| (point, *end)));
+    let samples = each.filter_map(|(point, end)| Some(pooled(point, end).ok()?.1));
+    let samples = samples.min().map_or_else(String::new, |least| {
+        format!(" Each row is of {least} samples or more, and its intervals are theirs.")
+    });
+    format!(
+        "Percent of the busy time of the CPUs, by layers of docs/layers.md. {}; other: all the rest, as \
+         system call entry, interrupts, the observer, and functions of no layer.{samples}",
+        all.join("; ")
+    )
+}
+
+/// What a column of an end is called.
+fn called(end: Option<&str>, what: &str) -> String {
+    match end {
+        Some("master") => format!("{what}, sender"),
+        Some(_) => format!("{what}, receiver"),
+        None => what.to_owned(),
+    }
+}
+
+fn traffic(measured: &Measured, ends: &[Option<&'static str>]) -> Table {
+    let mut columns: Vec<(String, Align)> = vec![
+        ("Pattern".to_owned(), Left),
+        ("flows".to_owned(), Right),
+        ("workers".to_owned(), Right),
+        ("Throughput".to_owned(), Right),
+    ];
+    columns.extend(ends.iter().map(|end| (called(*end, "cycles/KByte"), Right)));
+    columns.extend(ends.iter().map(|end| (called(*end, "CPU busy"), Right)));
+    let columns: Vec<(&str, Align)> =
+        columns.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+    let mut table = table("Patterns", &columns);
+    table.rows.extend(measured.points.iter().map(|point| {
+        let mut row = vec![
+            text(label(point)),
+            scaled(point, "connections", 1.0, grouped),
+            first(point).and_then(workers).map_or_else(Cell::Missing, text),
+            figure(point, "throughput"),
+        ];
+        let cycles =
+            |end: &Option<&str>| scaled(point, &at(*end, "cycles_per_kbyte"), 1.0, grouped);
+        row.extend(ends.iter().map(cycles));
+        row.extend(ends.iter().map(|end| figure(point, &at(*end, "cpu.busy"))));
+        row
+    }));
+    table
+}
+
+/// `4 to 1`: of the master and of a peer.
+fn workers(run: &Run) -> Result<String, String> {
+    let of = |role: &str| Ok::<_, String>(Scope::find(run, Some(role))?.hosts());
+    let all = of("master")?.into_iter().chain(of("peer")?);
+    let numbers: Vec<String> = all.map(|host| host.workers.to_string()).collect();
+    Ok(numbers.join(" to "))
+}
+
+/// Where a host has more workers than CPUs a pattern is not what it is called.
+fn cpus(measured: &Measured) -> Option<String> {
+    let hosts = || measured.points.iter().flat_map(|p| p.runs.iter().flat_map(|run| &run.hosts));
+    let mut crowded: Vec<(&str, usize)> = Vec::new();
+    for host in hosts().filter(|host| host.workers as usize > host.cpus.len()) {
+        if !crowded.iter().any(|(name, _)| *name == host.name) {
+            crowded.push((&host.name, host.cpus.len()));
+        }
+    }
+    let names: Vec<String> = crowded
+        .iter()
+        .map(|(name, cpus)| format!("{name} {cpus} CPU{}", if *cpus == 1 { "" } else { "s" }))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} for more workers than that: workers took turns on a CPU there, and patterns between \
+             CPUs are patterns between threads only. Use hosts with a CPU for each worker.",
+            names.join(", ")
+        )
+    })
+}
+
+fn layers(measured: &Measured, end: Option<&str>) -> Table {
+    let mut columns: Vec<(&str, Align)> = vec![("Pattern", Left)];
+    columns.extend(GROUPS.iter().map(|(group, _)| (*group, Right)));
+    columns.push(("other", Right));
+    let mut table = table(called(end, "CPU time by layer, %"), &columns);
+    table.rows.extend(measured.points.iter().map(|point| {
+        let mut row = vec![text(label(point))];
+        match pooled(point, end) {
+            Ok((shares, samples)) => {
+                row.extend(shares.iter().map(|share| percent(*share, samples)));
+            }
+            Err(reason) => row.extend(vec![Cell::Missing(reason); GROUPS.len() + 1]),
+        }
+        row
+    }));
+    table
+}
+
+/// Shares of the groups, then of the rest, over all runs, and the number of samples. They add up to 1.
+fn pooled(point: &MeasuredPoint, end: Option<&str>) -> Result<(Vec<f64>, u64), String> {
+    let section = |run| -> Result<&FunctionsSection, String> {
+        let section = Scope::find(run, end)?.functions()?;
+        (section.samples > 0)
+            .then_some(section)
+            .ok_or_else(|| "the sampler has no samples".to_owned())
+    };
+    section(first(point)?)?;
+    let sections: Vec<_> = point.runs.iter().filter_map(|run| section(run).ok()).collect();
+    let samples: u64 = sections.iter().map(|section| section.samples).sum();
+    let mut shares = vec![0.0; GROUPS.len() + 1];
+    for section in sections {
+        let weight = section.samples as f64 / samples as f64;
+        for layer in &section.layers {
+            let group = GROUPS.iter().position(|(_, of)| of.contains(&layer.layer.as_str()));
+            shares[group.unwrap_or(GROUPS.len())] += weight * layer.share;
+        }
+        shares[GROUPS.len()] += weight * section.unmapped.unwrap_or(0.0);
+    }
+    Ok((shares, samples))
+}
+
+fn percent(share: f64, samples: u64) -> Cell {
+    let found = (share * samples as f64).round() as u64;
+    let (low, high) = Proportion::of(found, samples).interval;
+    Cell::Number(Number {
+        value: 100.0 * share,
+        interval: Some((100.0 * low, 100.0 * high)),
+        text: format!("{:.1}", 100.0 * share),
+        unit: Unit::Percent,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::probed_tests::{at, fixture, section, value};
+    use super::*;
+
+    const COLUMNS: [&str; 9] =
+        ["copy", "TCP/IP", "netdev", "skb", "memory", "lock", "sched", "app", "other"];
+
+    #[test]
+    fn no_layer_is_lost() {
+        let measured = fixture("patterns");
+        let section = section("patterns", &measured);
+        for title in ["CPU time by layer, %, sender", "CPU time by layer, %, receiver"] {
+            for point in &measured.points {
+                let of = |column: &&str| value(&section, title, &label(point), column);
+                let all: f64 = COLUMNS.iter().map(of).sum();
+                assert!((all - 100.0).abs() < 1e-9, "{title} {}: {all}", label(point));
+            }
+        }
+        let tcp = value(&section, "CPU time by layer, %, sender", "all-to-all", "TCP/IP");
+        assert!((tcp - 9.427_609_427_6).abs() < 1e-9, "{tcp}");
+        let copy = value(&section, "CPU time by layer, %, receiver", "incast", "copy");
+        assert!((copy - 15.254_237_288_1).abs() < 1e-9, "{copy}");
+    }
+
+    /// The document lists every layer that there is.
+    #[test]
+    fn the_groups_are_made_of_layers() {
+        let document = include_str!("../../../../docs/layers.md");
+        let lines = document.lines().filter_map(|line| line.strip_prefix("| "));
+        let layers: Vec<&str> = lines.filter_map(|line| Some(line.split_once(" |")?.0)).collect();
+        let mut seen = Vec::new();
+        for layer in GROUPS.iter().flat_map(|(_, layers)| *layers) {
+            assert!(layers.contains(layer), "{layer} is none of {layers:?}");
+            assert!(!seen.contains(layer), "{layer} is there twice");
+            seen.push(*layer);
+        }
+    }
+
+    #[test]
+    fn workers_are_told_and_where_they_share_a_cpu_it_is_said() {
+        let measured = fixture("patterns");
+        let section = section("patterns", &measured);
+        assert_eq!(*at(&section, "Patterns", "incast", "workers"), text("4 to 1"));
+        assert_eq!(*at(&section, "Patterns", "outcast", "workers"), text("1 to 4"));
+        assert_eq!(value(&section, "Patterns", "all-to-all", "flows"), 16.0);
+        assert_eq!(value(&section, "Patterns", "mixed", "flows"), 17.0);
+        assert!(cpus(&measured).unwrap().starts_with("h1 1 CPU, h2 1 CPU for more workers"));
+        let mut one = measured;
+        one.points.truncate(1);
+        assert_eq!(cpus(&one), None);
+    }
+
+    #[test]
+    fn samples_of_several_runs_count_by_their_number() {
+        let mut measured = fixture("patterns");
+        let point = &mut measured.points[0];
+        let mut second = point.runs[0].clone();
+        for observed in second.observe.iter_mut().flat_map(|observe| &mut observe.hosts) {
+            // Twice as many, all in the copy.
+            let functions = observed.functions.as_mut().unwrap();
+            functions.samples *= 2;
+            functions.unmapped = Some(0.0);
+            for layer in &mut functions.layers {
+                layer.share = if layer.layer == "copy" { 1.0 } else { 0.0 };
+            }
+        }
+        let once = pooled(point, Some("master")).unwrap();
+        point.runs.push(second);
+        let twice = pooled(point, Some("master")).unwrap();
+        assert_eq!(twice.1, 3 * once.1);
+        assert!((twice.0[0] - (once.0[0] + 2.0) / 3.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,95 @@
+//! The built-in studies can be run: what they set exists, and quick ones are quick.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::study::Point;
+use wirecost_observe::Set;
+use wirecost_study::{Definition, Matrix, TableWanted, builtins};
+
+/// The longest that all runs of a quick study may take, and what a run takes beside its window and ramp
+/// where hosts are made, connected and taken down.
+const QUICK: f64 = 45.0;
+const BESIDE: f64 = 2.0;
+
+fn seconds(point: &Point, name: &str, default: f64) -> f64 {
+    let text = point.get(name);
+    text.map_or(default, |t| humantime::parse_duration(t).unwrap_or(Duration::MAX).as_secs_f64())
+}
+
+fn check(study: &str, point: &Point) {
+    let profile = point.get("profile").unwrap();
+    let builtin = wirecost_workload::builtins::find(profile.strip_prefix('@').unwrap());
+    let builtin = builtin.unwrap_or_else(|| panic!("{study}: there is no {profile}"));
+    for set in &point.settings {
+        let (name, value) = (set.name.as_str(), set.value.as_str());
+        let fits = match name {
+            "profile" => true,
+            "connections" | "peers" => value.parse::<u32>().is_ok_and(|n| n > 0),
+            "engine" => EngineKind::ALL.iter().any(|engine| engine.name() == value),
+            "duration" | "ramp" => humantime::parse_duration(value).is_ok(),
+            "workers" => value.parse::<Workers>().is_ok(),
+            "reverse" => value.parse::<bool>().is_ok(),
+            "observe" => Set::parse(value).is_ok(),
+            name if name.starts_with("option.") => true,
+            name => builtin.variables.iter().any(|variable| variable.name == name),
+        };
+        assert!(fits, "{study}: {name}={value} is nothing that {profile} knows");
+    }
+}
+
+#[test]
+fn each_parses_expands_and_sets_what_there_is() {
+    for builtin in builtins::ALL {
+        let study = builtin.definition().unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
+        assert!(!study.title.is_empty());
+        for study in [study.clone(), study.quickly()] {
+            let matrix = Matrix::of(&study).unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
+            matrix.points.iter().for_each(|point| check(builtin.name, point));
+            for table in &study.tables {
+                if let TableWanted::Named(name) = table {
+                    assert!(wirecost_report::tables::find(name).is_ok(), "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn quick_ones_are_quick() {
+    for builtin in builtins::ALL {
+        let study = builtin.definition().unwrap();
+        assert!(study.quick.is_some(), "{} has no [quick]", builtin.name);
+        let study = study.quickly();
+        let points = Matrix::of(&study).unwrap().points;
+        let of = |p: &Point| seconds(p, "duration", 10.0) + seconds(p, "ramp", 1.0) + BESIDE;
+        let all: f64 = points.iter().map(of).sum::<f64>() * f64::from(study.repeat.times)
+            + f64::from(study.warm_up) * points.first().map_or(0.0, of);
+        assert!(all <= QUICK, "{} takes {all} s", builtin.name);
+    }
+}
+
+#[test]
+fn every_file_of_the_folder_is_listed_once() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/builtins");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let files: BTreeSet<String> =
+        files.filter_map(|file| Some(file.to_str()?.strip_suffix(".toml")?.to_owned())).collect();
+    let names: BTreeSet<String> = builtins::ALL.iter().map(|b| b.name.to_owned()).collect();
+    assert_eq!(files, names);
+    assert_eq!(names.len(), builtins::ALL.len());
+}
+
+#[test]
+fn a_slip_of_the_pen_is_told_the_nearest() {
+    let error = builtins::find("patern").unwrap_err();
+    assert_eq!(error.help().as_deref(), Some("did you mean @patterns?"));
+    let _: Definition = builtins::find("lso").unwrap().definition().unwrap();
+}
