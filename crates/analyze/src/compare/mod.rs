@@ -1,5 +1,5 @@
 //! Two studies, or two runs, point by point: what is worse, what is better, and what cannot be told.
-//! docs/compare.md says how; ADR 0018 why.
+//! docs/compare.md says how; ADR 0019 why.
 
 mod surroundings;
 #[cfg(test)]

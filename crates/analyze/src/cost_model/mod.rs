@@ -1,6 +1,6 @@
 //! What the CPU cycles of a study were spent on: cycles a second as a sum of costs per byte, operation,
 //! packet, connection and interrupt, fitted to all points at once. docs/cost-model.md has the equations;
-//! ADR 0019 says what else was tried.
+//! ADR 0020 says what else was tried.
 
 mod fit;
 mod inputs;

@@ -10,7 +10,7 @@ static RUN: LazyLock<Validator> =
 static OBSERVE: LazyLock<Validator> =
     LazyLock::new(|| validator(include_str!("../../../../docs/schema/wirecost.observe-1.json")));
 
-fn validator(text: &str) -> Validator {
+pub(crate) fn validator(text: &str) -> Validator {
     let schema = serde_json::from_str(text).expect("the schema is JSON");
     jsonschema::validator_for(&schema).expect("the schema is one")
 }

@@ -10,6 +10,7 @@
 mod agents;
 mod builtin_studies;
 mod builtins;
+mod compare;
 mod connections;
 mod crypto;
 mod doctor;

@@ -1,0 +1,229 @@
+//! `compare`, `explain` and `predict` on studies made of a real run's document with other figures.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::document::validator;
+use crate::program::{Finished, Program};
+
+/// The document of a real run.
+fn run() -> Value {
+    Program::short_run("@stream", &["--connections", "2"]).measure().value().clone()
+}
+
+/// A study of these runs: size, connections, repeat, and what is changed in each.
+fn study(directory: &Path, run: &Value, runs: &[(&str, u32, u32, &dyn Fn(&mut Value))]) {
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("study.toml"), "title = \"made\"\n").unwrap();
+    let mut points: Vec<(&str, u32)> = Vec::new();
+    for (size, connections, repeat, change) in runs {
+        let point = (*size, *connections);
+        let known = points.iter().position(|other| *other == point);
+        let place = known.unwrap_or_else(|| {
+            points.push(point);
+            points.len() - 1
+        }) + 1;
+        let axes = json!([
+            {"name": "size", "value": size},
+            {"name": "connections", "value": connections.to_string()},
+        ]);
+        let mut run = run.clone();
+        run["study"] = json!({
+            "study": "made",
+            "point": {"axes": axes, "settings": axes},
+            "place": place,
+            "repeat": repeat,
+            "order": 1,
+        });
+        change(&mut run);
+        let record = directory.join(format!("runs/{place:04}-{repeat:02}"));
+        fs::create_dir_all(&record).unwrap();
+        fs::write(record.join("run.json"), run.to_string()).unwrap();
+        fs::write(record.join("hosts.json"), "{\"master\": null}").unwrap();
+    }
+}
+
+fn set_throughput(run: &mut Value, bits_per_second: f64) {
+    run["throughput"]["bits_per_second"] = bits_per_second.into();
+    run["throughput"]["tx_bits_per_second"] = bits_per_second.into();
+}
+
+/// Three runs around a throughput.
+fn around(directory: &Path, run: &Value, gigabits: f64) {
+    let faster = |factor: f64| move |run: &mut Value| set_throughput(run, gigabits * 1e9 * factor);
+    let (less, same, more) = (faster(0.995), faster(1.0), faster(1.005));
+    study(directory, run, &[("64k", 8, 1, &less), ("64k", 8, 2, &same), ("64k", 8, 3, &more)]);
+}
+
+fn json(finished: &Finished, schema: &str) -> Value {
+    let value: Value = serde_json::from_str(&finished.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{finished}"));
+    let errors: Vec<String> =
+        validator(schema).iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    value
+}
+
+const COMPARE: &str = include_str!("../../../../docs/schema/wirecost.compare-1.json");
+const MODEL: &str = include_str!("../../../../docs/schema/wirecost.model-1.json");
+
+/// Runs the program and holds it to its exit code.
+#[track_caller]
+fn wirecost(program: Program, arguments: &[&str], code: i32) -> Finished {
+    let finished = program.args(arguments).finish();
+    assert_eq!(finished.code, code, "{finished}");
+    finished
+}
+
+#[test]
+fn what_is_worse_makes_the_exit_code_1() {
+    let run = run();
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (before, slower) = (path("before"), path("slower"));
+    around(Path::new(&before), &run, 10.0);
+    around(Path::new(&slower), &run, 8.0);
+    let throughput = ["--metric", "throughput"];
+    let compare = |a: &str, b: &str| Program::new(["compare", a, b]);
+
+    let finished = wirecost(compare(&before, &slower), &throughput, 1);
+    assert!(finished.stdout.contains("significantly worse by more than 5%"), "{finished}");
+    assert!(
+        finished.stdout.contains("throughput at size=64k connections=8 (-20.0%)"),
+        "{finished}"
+    );
+    let order = ["What else is different", "B/A", "Verdict"].map(|word| finished.stdout.find(word));
+    assert!(order.is_sorted() && order[0].is_some(), "{finished}");
+
+    wirecost(compare(&before, &slower), &["--metric", "throughput", "--threshold", "30%"], 0);
+    let finished = wirecost(compare(&slower, &before), &throughput, 0);
+    assert!(finished.stdout.contains("significantly better"), "{finished}");
+    let finished = wirecost(compare(&before, &before), &[], 0);
+    assert!(finished.stdout.contains("No significant difference in"), "{finished}");
+
+    let json_of = ["--metric", "throughput", "--format", "json"];
+    let document = json(&wirecost(compare(&before, &slower), &json_of, 1), COMPARE);
+    assert_eq!(document["status"], "failed");
+    let figure = &document["points"][0]["figures"][0];
+    assert_eq!(figure["verdict"], "worse");
+    assert!((figure["ratio"].as_f64().unwrap() - 0.8).abs() < 1e-9);
+    assert_eq!(document["a"]["runs"], 3);
+
+    let finished = wirecost(compare(&before, &slower), &["--format", "markdown"], 1);
+    assert!(finished.stdout.contains("| 64k"), "{finished}");
+}
+
+#[test]
+fn two_real_runs_of_the_same_thing_are_never_called_different() {
+    let path = |finished: &Finished| finished.path("run.json").display().to_string();
+    let run = || {
+        let finished = Program::short_run("@stream", &["--json", "run.json"]).finish();
+        // Who got no CPU at all has nothing to compare; that is tested elsewhere.
+        (finished.code == 0).then_some(finished)
+    };
+    let pair = (0..4).find_map(|_| run().zip(run())).expect("two runs");
+    let (a, b) = (path(&pair.0), path(&pair.1));
+    let finished = wirecost(Program::new(["compare", &a, &b]), &[], 0);
+    assert!(finished.stdout.contains("that needs two runs or more on each side"), "{finished}");
+    let document = wirecost(Program::new(["compare", &a, &b]), &["--format", "json"], 0);
+    let document = json(&document, COMPARE);
+    let figures = document["points"][0]["figures"].as_array().unwrap();
+    assert!(!figures.is_empty() && figures.iter().all(|figure| figure["verdict"] == "unknown"));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let run = run();
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (a, other, profile, newer) =
+        (path("a"), path("other"), path("profile"), path("newer.json"));
+    around(Path::new(&a), &run, 10.0);
+    study(Path::new(&other), &run, &[("1k", 1, 1, &|_| {})]);
+    study(Path::new(&profile), &run, &[("64k", 8, 1, &|run| run["profile"] = "@rr".into())]);
+    let mut document = run.clone();
+    document["schema"] = "wirecost.run/2".into();
+    fs::write(&newer, document.to_string()).unwrap();
+    let empty = path("empty");
+    fs::create_dir(&empty).unwrap();
+    for (b, wanted) in [
+        (&other, "have no point in common"),
+        (&profile, "A ran profile @stream, B @rr"),
+        (&newer, "wirecost.run/2"),
+        (&empty, "empty"),
+        (&path("nothing"), "does not exist"),
+    ] {
+        let finished = wirecost(Program::new(["compare", &a, b]), &[], 2);
+        assert!(finished.stderr.contains(wanted), "{finished}");
+        let finished = wirecost(Program::new(["compare", &a, b]), &["--format", "json"], 2);
+        let document = json(&finished, COMPARE);
+        assert_eq!(document["status"], "usage");
+        assert!(document["error"].as_str().unwrap().contains(wanted), "{finished}");
+    }
+    for arguments in [["--metric", "througput"], ["--threshold", "5"]] {
+        wirecost(Program::new(["compare", &a, &a]), &arguments, 2);
+    }
+}
+
+#[test]
+fn costs_are_found_and_loads_predicted() {
+    let run = run();
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("study");
+    // 0.5 cycles a byte, 2000 an operation, 10,000 a second and connection.
+    let does = |size: f64, connections: f64, bytes: f64| {
+        move |run: &mut Value| {
+            set_throughput(run, bytes * 8.0);
+            run["operations"]["per_second"] = (bytes / size).into();
+            run["connections"]["open"] = (connections as u64).into();
+            let cycles = 0.5 * bytes + 2000.0 * bytes / size + 10_000.0 * connections;
+            run["machines"][0]["cycles_per_kbyte"] = (cycles * 1024.0 / bytes).into();
+            run["machines"][0]["cycles_source"] = "tsc-exact".into();
+            run["observe"] = Value::Null;
+        }
+    };
+    let mut all = Vec::new();
+    for (size, bytes) in [("64k", 65536.0), ("8k", 8192.0), ("1k", 1024.0)] {
+        for (connections, rate) in [(1u32, 1e8), (8, 8e8), (100, 1e9), (1000, 6e8)] {
+            all.push((size, connections, does(bytes, f64::from(connections), rate)));
+        }
+    }
+    let runs: Vec<(&str, u32, u32, &dyn Fn(&mut Value))> =
+        all.iter().map(|(size, n, change)| (*size, *n, 1, change as &dyn Fn(&mut Value))).collect();
+    study(&directory, &run, &runs);
+    let directory = directory.display().to_string();
+
+    let finished = wirecost(Program::new(["explain", &directory]), &[], 0);
+    for wanted in ["an operation", "Left out: packets: not measured at 12 of 12", "has not seen"] {
+        assert!(finished.stdout.contains(wanted), "no {wanted}\n{finished}");
+    }
+    let explained = wirecost(Program::new(["explain", &directory]), &["--format", "json"], 0);
+    let document = json(&explained, MODEL);
+    for (place, cycles) in [0.5, 2000.0, 10_000.0].into_iter().enumerate() {
+        let found = document["terms"][place]["cycles"].as_f64().unwrap();
+        assert!((found / cycles - 1.0).abs() < 1e-6, "{found} {cycles}");
+    }
+    assert!(document["held_out"]["median"].as_f64().unwrap() < 1e-6);
+
+    let predict = || Program::new(["predict", &directory, "--connections", "50", "--size", "8k"]);
+    let predicted = wirecost(predict(), &["--rate", "4gbit", "--format", "json"], 0);
+    let prediction = json(&predicted, MODEL)["prediction"].clone();
+    let expected = 0.5 * 5e8 + 2000.0 * 5e8 / 8192.0 + 500_000.0;
+    assert!((prediction["cycles_per_second"].as_f64().unwrap() / expected - 1.0).abs() < 1e-6);
+    assert_eq!(prediction["extrapolated"], false);
+    assert!(prediction["cpus"].as_f64().unwrap() > 0.0);
+
+    let finished = wirecost(predict(), &["--rate", "100gbit"], 2);
+    assert!(finished.stderr.contains("--extrapolate goes beyond"), "{finished}");
+    let refused = wirecost(predict(), &["--rate", "100gbit", "--format", "json"], 2);
+    assert_eq!(json(&refused, MODEL)["status"], "usage");
+    let finished = wirecost(predict(), &["--rate", "100gbit", "--extrapolate"], 0);
+    assert!(finished.stdout.contains("EXTRAPOLATED"), "{finished}");
+
+    let few = home.path().join("few");
+    study(&few, &run, &runs[..2]);
+    let finished = wirecost(Program::new(["explain", &few.display().to_string()]), &[], 2);
+    assert!(finished.stderr.contains("and there are 2"), "{finished}");
+}
