@@ -1,5 +1,7 @@
 //! The built-in studies can be run: what they set exists, and quick ones are quick.
 
+#![allow(clippy::panic, clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
