@@ -10,14 +10,15 @@ mod cpu;
 mod crypto;
 pub mod doctor;
 mod figures;
-mod findings;
 pub mod function_counts;
 mod hosts;
 mod intervals;
+pub mod knee;
 pub mod measured;
 pub mod metrics;
 mod observed;
-mod statistics;
+mod spoilers;
+pub mod statistics;
 mod watched;
 mod window;
 
@@ -86,9 +87,9 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 
-    let findings = findings::of(outcome, headline, &windows, &run);
-    errors.extend(findings.errors);
-    run.warnings = findings.warnings.iter().map(Entry::from).collect();
+    let spoilers = spoilers::of(outcome, headline, &windows, &run);
+    errors.extend(spoilers.errors);
+    run.warnings = spoilers.warnings.iter().map(Entry::from).collect();
     run.warnings.dedup();
 
     set_status(&mut run, outcome, errors);

@@ -1,5 +1,8 @@
 //! What a figure is: its name, its unit, and which way is better.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::units::{decimal, three_digits};
 
 /// One kind of figure.
@@ -21,11 +24,13 @@ pub enum Better {
     Neither,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     BitsPerSecond,
     PerSecond,
     Microseconds,
+    #[serde(rename = "cycles_per_kbyte")]
     CyclesPerKByte,
     Percent,
     Bytes,

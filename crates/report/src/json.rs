@@ -1,11 +1,11 @@
 //! A document as JSON, to a file or a stream. A file is either as it was before or whole.
 
-use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use crate::whole_file;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write JSON to {target}: {source}")]
@@ -50,28 +50,8 @@ pub fn write(
 /// Why a file cannot be made there.
 pub fn check(target: &Target) -> Result<(), JsonError> {
     let Target::File(path) = target else { return Ok(()) };
-    let tried = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => probe(path),
-        // A pipe may have no reader yet.
-        Ok(metadata) if !metadata.is_dir() => Ok(()),
-        Ok(_) => Err(io::ErrorKind::IsADirectory.into()),
-        Err(_) => probe(path),
-    };
-    tried.map_err(|source| JsonError { target: path.display().to_string(), source })
-}
-
-fn probe(path: &Path) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let hidden = hidden(&path)?;
-    fs::write(&hidden, b"").and_then(|()| fs::remove_file(&hidden))
-}
-
-/// Name of the file that becomes the document when it is whole.
-fn hidden(path: &Path) -> io::Result<PathBuf> {
-    let mut hidden = OsString::from(".");
-    hidden.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(hidden))
+    whole_file::check(path)
+        .map_err(|source| JsonError { target: path.display().to_string(), source })
 }
 
 fn to_stream(document: &impl Serialize, stream: &mut dyn Write) -> io::Result<()> {
@@ -87,20 +67,13 @@ fn text(document: &impl Serialize) -> io::Result<Vec<u8>> {
 
 fn to_file(document: &impl Serialize, path: &Path) -> io::Result<()> {
     let text = text(document)?;
-    // A link stays a link, and a pipe or /dev/null is written to, not replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::OpenOptions::new().write(true).open(&path)?.write_all(&text);
-    }
-    let hidden = hidden(&path)?;
-    fs::write(&hidden, &text).and_then(|()| fs::rename(&hidden, &path)).inspect_err(|_| {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&hidden);
-    })
+    whole_file::write(path, &text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use wirecost_model::run::Run;
 
     use super::*;

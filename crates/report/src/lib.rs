@@ -4,7 +4,9 @@
 pub mod document;
 pub mod flame;
 pub mod json;
+pub mod outputs;
 pub mod progress;
 pub mod tables;
 pub mod terminal;
 pub mod uperf;
+pub mod whole_file;

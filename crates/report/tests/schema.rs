@@ -8,6 +8,7 @@ use serde_json::Value;
 use wirecost_model::observe::{self, Watched};
 use wirecost_model::run::{Run, SCHEMA, schema_of};
 use wirecost_model::status::Status;
+use wirecost_report::document::{self, Report};
 use wirecost_report::json::{self, Target};
 
 fn schema() -> Value {
@@ -79,6 +80,7 @@ fn the_published_schema_is_that_of_the_types() {
     for (file, schema) in [
         ("wirecost.run-1", schema_of::<Run>(SCHEMA)),
         ("wirecost.observe-1", schema_of::<Watched>(observe::SCHEMA)),
+        ("wirecost.report-1", schema_of::<Report>(document::SCHEMA)),
     ] {
         let path = format!("{}/../../docs/schema/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

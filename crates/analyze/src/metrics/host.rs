@@ -43,6 +43,13 @@ pub(super) static ALL: &[Definition] = &[
         Source::Host(|scope| scope.cycles_per_kbyte()),
     ),
     define(
+        "cycles_per_operation",
+        Count,
+        Lower,
+        "busy cycles for each completed flowop",
+        Source::Host(|scope| scope.cycles_per_operation()),
+    ),
+    define(
         "cpu.usr",
         Percent,
         Neither,
@@ -408,6 +415,25 @@ impl<'a> Scope<'a> {
                 each.sum()
             }
         }
+    }
+
+    /// The cost of all bytes over the operations that moved them.
+    fn cycles_per_operation(&self) -> Result<f64, String> {
+        let run = self.run();
+        let operations = run.operations.as_ref().map_or(0, |operations| operations.count);
+        if operations == 0 {
+            return Err("no operation was completed in the window".to_owned());
+        }
+        let bytes = match self {
+            Scope::Host { host, .. } => {
+                host.bytes.as_ref().map(|bytes| bytes.sent() + bytes.received())
+            }
+            Scope::Machine { .. } | Scope::All { .. } => {
+                run.throughput.as_ref().map(|moved| moved.tx_bytes + moved.rx_bytes)
+            }
+        };
+        let kbytes = bytes.ok_or_else(|| nothing(run))? as f64 / 1024.0;
+        Ok(self.cycles_per_kbyte()? * kbytes / operations as f64)
     }
 
     /// A share of the time of the CPUs that are meant.

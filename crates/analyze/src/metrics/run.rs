@@ -122,6 +122,18 @@ pub(super) static ALL: &[Definition] = &[
         Source::Run(|run| Ok(run.fairness.as_ref().ok_or_else(|| nothing(run))?.jain)),
     ),
     define(
+        "zerocopy.copied",
+        Unit::Percent,
+        Better::Lower,
+        "completed zero-copy calls whose bytes the kernel copied all the same",
+        Source::Run(|run| {
+            let io = run.io.as_ref().and_then(|io| io.zerocopy.as_ref());
+            let of = io.ok_or("nothing is sent by zero-copy")?;
+            let share = of.copied_share.ok_or("no zero-copy call was completed")?;
+            Ok(100.0 * share)
+        }),
+    ),
+    define(
         "observer",
         Unit::Ratio,
         Better::Higher,

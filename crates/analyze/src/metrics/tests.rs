@@ -1,6 +1,9 @@
 use std::collections::BTreeSet;
 
-use wirecost_model::run::{Run, Throughput};
+use wirecost_model::host::HostFacts;
+use wirecost_model::measure::Bytes;
+use wirecost_model::program::Side;
+use wirecost_model::run::{HostRow, Io, MachineRow, Operations, Run, Throughput, ZeroCopy};
 
 use super::*;
 
@@ -69,26 +72,16 @@ fn what_is_no_number_is_missing() {
 
 /// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers all.
 fn shared(addresses: [&str; 2]) -> Run {
-    let host = |name: &str, role: &str, address: &str, sent: u64, received: u64| {
-        serde_json::json!({
-            "name": name, "role": role, "address": address, "cpus": [0, 1],
-            "shares_machine_with": ["h1", "h2"], "workers": 1, "cpu": null, "cpu_source": null,
-            "cycles_per_kbyte": null, "cycles_source": null, "cycles_reason": null,
-            "bytes": {"tx_sent": sent, "tx_received": received, "rx_sent": 0, "rx_received": 0},
-            "facts": {
-                "hostname": "vm", "boot_id": "b", "kernel": "6.18", "architecture": "x86_64",
-                "cpu_model": "", "cpus": [0, 1], "machine_cpus": 2, "memory_bytes": 1,
-                "descriptor_limit": 1024, "version": "0.1.0",
-            },
-            "clock_offset_us": 0.0, "clock_error_us": 0.0,
-        })
+    let host = |name: &str, role, address: &str, bytes| {
+        let [host] = <[HostRow; 1]>::try_from(moved(0, 0).hosts).unwrap();
+        let (name, address) = (name.to_owned(), Some(address.to_owned()));
+        HostRow { name, role, address, bytes: Some(bytes), ..host }
     };
     let mut run = run();
-    run.hosts = serde_json::from_value(serde_json::json!([
-        host("h1", "master", addresses[0], 4096, 0),
-        host("h2", "peer", addresses[1], 0, 4096),
-    ]))
-    .unwrap();
+    run.hosts = vec![
+        host("h1", Side::Master, addresses[0], Bytes { tx_sent: 4096, ..Bytes::default() }),
+        host("h2", Side::Peer, addresses[1], Bytes { tx_received: 4096, ..Bytes::default() }),
+    ];
     let mut observed = wirecost_model::observe::Observed {
         host: "h1".to_owned(),
         covers: vec!["h1".to_owned(), "h2".to_owned()],
@@ -124,4 +117,77 @@ fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
     let run = shared(["127.0.0.1", "127.0.0.1"]);
     assert_eq!(find("hosts.peer.out_of_order").unwrap().of(&run), Ok(7.0));
     assert_eq!(find("hosts.peer.payload_per_packet").unwrap().of(&run), Ok(1024.0));
+}
+
+fn moved(bytes: u64, operations: u64) -> Run {
+    let host = HostRow {
+        name: "client".to_owned(),
+        role: Side::Master,
+        address: None,
+        cpus: vec![0],
+        shares_machine_with: Vec::new(),
+        workers: 1,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: Some(300.0),
+        cycles_source: None,
+        cycles_reason: None,
+        bytes: Some(Bytes { tx_sent: bytes, ..Bytes::default() }),
+        facts: HostFacts::default(),
+        clock_offset_us: 0.0,
+        clock_error_us: 0.0,
+    };
+    let machine = MachineRow {
+        name: "alpha".to_owned(),
+        hosts: vec!["client".to_owned()],
+        cpus: 2,
+        cpu: None,
+        cpu_source: None,
+        cycles_per_kbyte: Some(500.0),
+        cycles_source: None,
+        cycles_reason: None,
+    };
+    Run {
+        throughput: Some(Throughput {
+            bits_per_second: 1.0,
+            tx_bits_per_second: 1.0,
+            rx_bits_per_second: 0.0,
+            tx_bytes: bytes,
+            rx_bytes: 0,
+        }),
+        operations: Some(Operations { count: operations, per_second: 1.0, failed: 0, timeouts: 0 }),
+        hosts: vec![host],
+        machines: vec![machine],
+        ..run()
+    }
+}
+
+#[test]
+fn the_cost_of_an_operation_is_that_of_the_bytes_it_moves() {
+    let (all, one) =
+        (find("cycles_per_operation").unwrap(), find("hosts.client.cycles_per_operation").unwrap());
+    // Writes of 64 KByte.
+    assert_eq!(all.of(&moved(6400 * 1024, 100)), Ok(64.0 * 500.0));
+    assert_eq!(one.of(&moved(6400 * 1024, 100)), Ok(64.0 * 300.0));
+    assert!(all.of(&moved(0, 0)).unwrap_err().contains("no operation"));
+    let mut unknown = moved(1024, 1);
+    unknown.machines[0].cycles_per_kbyte = None;
+    unknown.machines[0].cycles_reason = Some("no clock".to_owned());
+    assert_eq!(all.of(&unknown), Err("no clock".to_owned()));
+}
+
+#[test]
+fn what_the_kernel_copied_of_zero_copy_is_a_percentage_or_missing() {
+    let asked = find("zerocopy.copied").unwrap();
+    let mut run = run();
+    let zerocopy = |completed, copied_share| {
+        let of = ZeroCopy { calls: 8, completed, copied: 2, copied_share, refused: 0 };
+        Some(Io { zerocopy: Some(of), ..Io::default() })
+    };
+    run.io = zerocopy(8, Some(0.25));
+    assert_eq!(asked.of(&run), Ok(25.0));
+    run.io = zerocopy(0, None);
+    assert!(asked.of(&run).unwrap_err().contains("completed"));
+    run.io = Some(Io::default());
+    assert!(asked.of(&run).unwrap_err().contains("zero-copy"));
 }

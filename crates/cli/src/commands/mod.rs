@@ -7,6 +7,7 @@ mod flame;
 mod lab;
 mod list;
 mod observe;
+mod report;
 pub(crate) mod run;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Run(Box<run::Run>),
     Doctor(doctor::Doctor),
     Observe(observe::Observe),
+    Report(report::Report),
     Flame(flame::Flame),
     Check(check::Check),
     List(list::List),
@@ -34,6 +36,7 @@ impl Command {
             Command::Run(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Observe(command) => command.run(),
+            Command::Report(command) => command.run(),
             Command::Flame(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::List(command) => command.run(),

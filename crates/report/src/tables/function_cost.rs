@@ -8,12 +8,14 @@ use wirecost_model::metric::Unit;
 use wirecost_model::proportion::{Proportion, Z_95};
 use wirecost_model::units::three_digits;
 
+use super::TableKind;
 use super::cells::{at, ends, estimate, figure, first, label, of, sentence, table, text};
 use crate::document::{
     Align::{Left, Right},
     Block, Cell, Number, Section, Table,
 };
 
+const TITLE: &str = "What functions cost";
 /// Rows of a table.
 const SHOWN: usize = 40;
 /// A ratio is told where the upper end of its interval is at most so many times the lower,
@@ -21,14 +23,20 @@ const WIDEST: f64 = 4.0;
 /// and where one case has none, if the other has so many samples.
 const SEEN: u64 = 10;
 
-pub(super) fn build(measured: &Measured) -> Section {
-    let title = "What functions cost".to_owned();
+pub(super) const KIND: TableKind = TableKind {
+    name: "function-cost",
+    help: "functions at two points, and how much more CPU time each takes for a bit",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
     let [a, b] = measured.points.as_slice() else {
         let text = format!(
             "Functions are compared at two points, and this study has {}.",
             measured.points.len()
         );
-        return Section { title, blocks: vec![sentence(text)] };
+        return Section { blocks: vec![sentence(text)], ..Section::new(TITLE) };
     };
     let mut blocks = vec![Block::Table(points(measured))];
     for end in ends(measured, ["sender", "receiver"]) {
@@ -45,7 +53,7 @@ pub(super) fn build(measured: &Measured) -> Section {
             }
         }
     }
-    Section { title, blocks }
+    Section { blocks, ..Section::new(TITLE) }
 }
 
 fn points(measured: &Measured) -> Table {

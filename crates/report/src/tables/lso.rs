@@ -9,6 +9,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::observe::{Bucket, DeviceSegments, SegmentInterval};
 use wirecost_model::run::Run;
 
+use super::TableKind;
 use super::cells::{
     count, estimate, estimated, figure, first, grouped, known, label, name, number, of, scaled,
     sentence, table, text,
@@ -21,7 +22,14 @@ use crate::document::{
 /// Cells of the longest bar.
 const BAR: f64 = 30.0;
 
-pub(super) fn build(measured: &Measured) -> Section {
+pub(super) const KIND: TableKind = TableKind {
+    name: "lso",
+    help: "how large the segments are that go to the device, and who sends them",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
     let mut blocks = Vec::new();
     for point in &measured.points {
         let name = name(measured, point);
@@ -37,7 +45,7 @@ pub(super) fn build(measured: &Measured) -> Section {
     ));
     blocks.push(Block::Table(order(measured)));
     blocks.push(Block::Table(summary(measured)));
-    Section { title: "Large segments".to_owned(), blocks }
+    Section { blocks, ..Section::new("Large segments") }
 }
 
 /// Devices of the sender.

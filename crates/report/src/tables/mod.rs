@@ -1,16 +1,31 @@
 //! Tables of studies, by name. Each is a file.
+//!
+//! A table is made of what was measured, and says of what was not why. Those that have a row for each
+//! point are made of [`Rows`], which give the row of a point alone too, as soon as it is measured.
 
 mod cells;
+mod columns;
 mod function_cost;
+mod general;
+mod http_get;
 mod interrupt_cost;
+mod io_engines;
 mod lso;
 mod patterns;
+mod rows;
+mod runs;
+mod tcp_transmit;
 #[cfg(test)]
 mod tests;
+mod whose;
 
 use wirecost_analyze::measured::Measured;
 
 use crate::document::Section;
+
+pub use columns::UnknownColumn;
+pub use rows::{ColumnOf, Rows};
+pub use runs::about;
 
 /// A kind of table.
 #[derive(Debug)]
@@ -21,34 +36,93 @@ pub struct TableKind {
     pub help: &'static str,
     /// What it is made of runs. It says what it could not be made of.
     pub build: fn(&Measured) -> Section,
+    /// The columns of its rows, where each is of one point: they are shown while a study goes on. `None`
+    /// where a row is of several points or a point of several rows.
+    pub rows: Option<fn(&Measured) -> Rows>,
 }
 
 /// All of them.
 pub static ALL: &[TableKind] = &[
-    TableKind {
-        name: "lso",
-        help: "how large the segments are that go to the device, and who sends them",
-        build: lso::build,
-    },
-    TableKind {
-        name: "function-cost",
-        help: "functions at two points, and how much more CPU time each takes for a bit",
-        build: function_cost::build,
-    },
-    TableKind {
-        name: "interrupt-cost",
-        help: "interrupts and softirqs, and what a line rate would ask of them",
-        build: interrupt_cost::build,
-    },
-    TableKind {
-        name: "patterns",
-        help: "patterns of traffic, and the CPU time by layer of the stack",
-        build: patterns::build,
-    },
+    general::KIND,
+    tcp_transmit::KIND,
+    http_get::KIND,
+    io_engines::KIND,
+    lso::KIND,
+    function_cost::KIND,
+    interrupt_cost::KIND,
+    patterns::KIND,
 ];
 
 /// The kind of this name.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static TableKind> {
-    ALL.iter().find(|kind| kind.name == name)
+///
+/// # Errors
+/// There is none; the error names the nearest.
+pub fn find(name: &str) -> Result<&'static TableKind, UnknownTable> {
+    ALL.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let names = ALL.iter().map(|kind| kind.name);
+        UnknownTable { name: name.to_owned(), nearest: nearest(name, names).map(str::to_owned) }
+    })
+}
+
+/// There is no table of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no table {name}{}", did_you_mean(.nearest.as_deref()))]
+pub struct UnknownTable {
+    pub name: String,
+    pub nearest: Option<String>,
+}
+
+/// A table that is asked for.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// One that has a name.
+    Kind(&'static TableKind),
+    /// One of these columns, each an axis, a setting or a metric, with a row for each point.
+    Columns { title: String, columns: Vec<String> },
+}
+
+impl Wanted {
+    /// The table of all axes, for who asks for none.
+    #[must_use]
+    pub fn general() -> Self {
+        Wanted::Kind(&ALL[0])
+    }
+
+    /// The table.
+    ///
+    /// # Errors
+    /// A column that nothing is called by.
+    pub fn build(&self, measured: &Measured) -> Result<Section, UnknownColumn> {
+        match self {
+            Wanted::Kind(kind) => {
+                let name = kind.name.to_owned();
+                Ok(Section { name, ..(kind.build)(measured) })
+            }
+            Wanted::Columns { title, columns } => columns::build(title, columns, measured),
+        }
+    }
+
+    /// The columns in which points are shown one by one, before all are measured: `measured` is what
+    /// there is so far, of which the axes are known. A table whose rows are not points has those of the
+    /// general one here.
+    ///
+    /// # Errors
+    /// A column that nothing is called by.
+    pub fn rows(&self, measured: &Measured) -> Result<Rows, UnknownColumn> {
+        match self {
+            Wanted::Kind(kind) => Ok(kind.rows.unwrap_or(general::rows)(measured)),
+            Wanted::Columns { columns, .. } => columns::rows(columns, measured),
+        }
+    }
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
+}
+
+/// The name that was meant, if one is near.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    let near = distances.filter(|(distance, known)| *distance <= known.len().div_ceil(3)).min();
+    near.map(|(_, known)| known)
 }

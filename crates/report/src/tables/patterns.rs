@@ -9,6 +9,7 @@ use wirecost_model::observe::FunctionsSection;
 use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
 
+use super::TableKind;
 use super::cells::{at, ends, figure, first, grouped, label, scaled, sentence, table, text};
 use crate::document::{
     Align::{self, Left, Right},
@@ -28,7 +29,14 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("app", &["application"]),
 ];
 
-pub(super) fn build(measured: &Measured) -> Section {
+pub(super) const KIND: TableKind = TableKind {
+    name: "patterns",
+    help: "patterns of traffic, and the CPU time by layer of the stack",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
     let ends = ends(measured, ["master", "peer"]);
     let mut blocks = vec![Block::Table(traffic(measured, &ends))];
     blocks.extend(cpus(measured).map(sentence));
@@ -36,7 +44,7 @@ pub(super) fn build(measured: &Measured) -> Section {
         blocks.push(Block::Table(layers(measured, *end)));
     }
     blocks.push(sentence(explain(measured, &ends)));
-    Section { title: "Traffic patterns".to_owned(), blocks }
+    Section { blocks, ..Section::new("Traffic patterns") }
 }
 
 fn explain(measured: &Measured, ends: &[Option<&'static str>]) -> String {

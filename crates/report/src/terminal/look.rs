@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
+use textwrap::core::Word;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// Where output is not a terminal it is wrapped as if it were an ordinary one.
 const DEFAULT_WIDTH: usize = 80;
@@ -58,18 +60,29 @@ impl Look {
     /// others, it fits.
     pub(super) fn wrap(&self, label: usize, text: &str) -> Vec<String> {
         let room = self.width.min(MAX_TEXT_WIDTH).saturating_sub(label).max(20);
-        let mut lines: Vec<String> = Vec::new();
-        for word in text.split_whitespace() {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
-                    line.push(' ');
-                    line.push_str(word);
-                }
-                _ => lines.push(word.to_owned()),
-            }
-        }
-        lines
+        wrap(text, Options::new(room).word_separator(WordSeparator::AsciiSpace))
     }
+}
+
+/// Breaks text between words, and names also behind their dots and underscores.
+pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
+    wrap(text, Options::new(width).word_separator(WordSeparator::Custom(words)))
+}
+
+/// Between these [`fold`] breaks.
+pub(super) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    Box::new(text.split_inclusive([' ', '.', '_']).map(Word::from))
+}
+
+/// Words that are longer than a line are broken too.
+fn wrap(text: &str, options: Options<'_>) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    let options =
+        options.wrap_algorithm(WrapAlgorithm::FirstFit).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::wrap(&words.join(" "), options).into_iter().map(Into::into).collect()
 }
 
 /// Whether the stream is a terminal that does what escape sequences say.

@@ -11,6 +11,7 @@ pub mod functions;
 pub mod interrupts;
 pub(crate) mod look;
 pub(crate) mod quantity;
+pub mod report;
 pub mod segments;
 pub mod syscalls;
 pub mod tcp;
@@ -26,8 +27,10 @@ use wirecost_model::status::Status;
 use columns::{Table, number, text};
 pub use look::Look;
 use quantity::{
-    NOT_MEASURED, bit_rate, bytes, count, counted, cpus, latency, or_dash, percent, rate, seconds,
+    NOT_MEASURED, bit_rate, bytes, count, counted, cpus, cycles, latency, or_dash, percent, rate,
+    seconds,
 };
+pub use report::Lines;
 
 /// Width of the labels of the headline figures.
 const LABEL: usize = 14;
@@ -314,7 +317,7 @@ fn cost(out: &mut dyn Write, run: &Run, look: &Look) -> io::Result<()> {
     Ok(())
 }
 
-fn shares_cpus(run: &Run, host: &HostRow) -> bool {
+pub(crate) fn shares_cpus(run: &Run, host: &HostRow) -> bool {
     run.hosts.iter().any(|other| {
         host.shares_machine_with.contains(&other.name)
             && other.cpus.iter().any(|cpu| host.cpus.contains(cpu))
@@ -330,15 +333,8 @@ fn split(cpu: Option<&Cpu>) -> Vec<String> {
     }
 }
 
-fn cycles(cycles: f64) -> String {
-    if cycles < 99.95 {
-        wirecost_model::units::three_digits(cycles)
-    } else {
-        count(cycles.round() as u64)
-    }
-}
-
-fn explain(source: &str) -> &str {
+/// Where a figure of CPUs or cycles is from.
+pub(crate) fn explain(source: &str) -> &str {
     match source {
         "proc-stat" => "CPU: ticks of /proc/stat",
         "tsc-ticks" => "cycles: TSC rate x busy ticks (tsc-ticks)",

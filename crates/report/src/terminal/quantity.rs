@@ -40,13 +40,24 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// The same of a number that may be below 0.
+pub(crate) fn whole(number: f64) -> String {
+    let sign = if number.round() < 0.0 { "-" } else { "" };
+    format!("{sign}{}", count(number.round().abs() as u64))
+}
+
+/// Cycles, whole where they are many.
+pub(crate) fn cycles(cycles: f64) -> String {
+    if cycles.abs() < 99.95 { units::three_digits(cycles) } else { whole(cycles) }
+}
+
 /// One of a thing, several of them.
-pub(super) fn counted(number: u64, one: &str, several: &str) -> String {
+pub(crate) fn counted(number: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { several })
 }
 
 /// A latency in the unit in which it has one to three digits before the point.
-pub(super) fn latency(microseconds: f64) -> String {
+pub(crate) fn latency(microseconds: f64) -> String {
     // The unit is chosen by the value as rounded: 999.9 us is 1.00 ms.
     let [in_us, in_ms] = [1.0, 1e3].map(|one| microseconds / one);
     if in_us < 0.9995 {

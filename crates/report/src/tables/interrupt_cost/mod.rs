@@ -10,6 +10,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
 use wirecost_model::run::Run;
 
+use super::TableKind;
 use super::cells::{
     at, count, ends, first, grouped, known, label, name, number, scaled, sentence, table, text,
 };
@@ -21,7 +22,14 @@ use crate::document::{
 /// Rows of the table of processes.
 const PROCESSES: usize = 12;
 
-pub(super) fn build(measured: &Measured) -> Section {
+pub(super) const KIND: TableKind = TableKind {
+    name: "interrupt-cost",
+    help: "interrupts and softirqs, and what a line rate would ask of them",
+    build,
+    rows: None,
+};
+
+fn build(measured: &Measured) -> Section {
     // Of the two the last is the one that receives.
     let end = ends(measured, ["sender", "receiver"]).pop().flatten();
     let whose = end.unwrap_or("all hosts together");
@@ -44,7 +52,7 @@ pub(super) fn build(measured: &Measured) -> Section {
         blocks.push(Block::Table(processes(&format!("CPU by process, {name}"), point)));
     }
     blocks.extend(equations::build(measured, end));
-    Section { title: "What interrupts cost".to_owned(), blocks }
+    Section { blocks, ..Section::new("What interrupts cost") }
 }
 
 /// NTttcp's report; a column for each point.

@@ -1,5 +1,10 @@
 //! Means, and how sure they are.
 
+pub mod bootstrap;
+mod holm;
+
+pub use holm::holm;
+
 /// A mean, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {

@@ -23,7 +23,7 @@ const CLOCK_ERROR_NANOS: u64 = 100_000;
 const COPIED: f64 = 0.01;
 
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct Spoilers {
     pub(crate) warnings: Vec<Warning>,
     pub(crate) errors: Vec<String>,
 }
@@ -34,9 +34,9 @@ pub(crate) fn of(
     headline: Option<usize>,
     windows: &[HostWindow<'_>],
     run: &Run,
-) -> Findings {
-    let mut findings = Findings::default();
-    let warnings = &mut findings.warnings;
+) -> Spoilers {
+    let mut spoilers = Spoilers::default();
+    let warnings = &mut spoilers.warnings;
     warnings.extend(outcome.warnings.iter().cloned());
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
@@ -50,10 +50,10 @@ pub(crate) fn of(
     datagrams(outcome, headline, warnings);
     io_options(run, windows, warnings);
     failed(outcome, warnings);
-    unfinished(outcome, &mut findings);
-    unverified(outcome, &mut findings.errors);
-    nothing_moved(run, &mut findings);
-    findings
+    unfinished(outcome, &mut spoilers);
+    unverified(outcome, &mut spoilers.errors);
+    nothing_moved(run, &mut spoilers);
+    spoilers
 }
 
 fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
@@ -306,7 +306,7 @@ fn failed(outcome: &Outcome, warnings: &mut Vec<Warning>) {
     }
 }
 
-fn unfinished(outcome: &Outcome, findings: &mut Findings) {
+fn unfinished(outcome: &Outcome, spoilers: &mut Spoilers) {
     for host in &outcome.hosts {
         for result in host.phases.iter().filter(|r| r.unfinished_strands > 0) {
             let warning = Warning::UnfinishedStrands {
@@ -314,8 +314,8 @@ fn unfinished(outcome: &Outcome, findings: &mut Findings) {
                 phase: result.phase,
                 strands: result.unfinished_strands,
             };
-            findings.errors.push(warning.to_string());
-            findings.warnings.push(warning);
+            spoilers.errors.push(warning.to_string());
+            spoilers.warnings.push(warning);
         }
     }
 }
@@ -333,12 +333,12 @@ fn unverified(outcome: &Outcome, errors: &mut Vec<String>) {
 }
 
 /// A window in which bytes moved is measured even where no long transaction came to its end.
-fn nothing_moved(run: &Run, findings: &mut Findings) {
+fn nothing_moved(run: &Run, spoilers: &mut Spoilers) {
     let (Some(throughput), Some(transactions)) = (&run.throughput, &run.transactions) else {
         return;
     };
     if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
-        findings.errors.push(Warning::NothingMoved.to_string());
-        findings.warnings.push(Warning::NothingMoved);
+        spoilers.errors.push(Warning::NothingMoved.to_string());
+        spoilers.warnings.push(Warning::NothingMoved);
     }
 }

@@ -1,0 +1,131 @@
+//! Intervals by drawing again (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993).
+//! The seed is fixed, so the same data have the same interval.
+
+use fastrand::Rng;
+
+/// How often is drawn for an interval.
+pub const DRAWS: usize = 2000;
+
+const SEED: u64 = 0x0057_1ec0;
+
+/// With fewer values than this, too few different samples can be drawn of them.
+const ENOUGH: usize = 10;
+
+/// 95% interval of what `draw` gives: the middle 95 of 100 draws. `None` where it gives nothing so often
+/// that an end of the interval would rest on what is missing.
+pub fn interval(mut draw: impl FnMut(&mut Rng) -> Option<f64>) -> Option<(f64, f64)> {
+    let mut random = Rng::with_seed(SEED);
+    let drawn = (0..DRAWS).filter_map(|_| draw(&mut random)).filter(|value| value.is_finite());
+    let mut drawn: Vec<f64> = drawn.collect();
+    if drawn.len() * 100 < DRAWS * 99 {
+        return None;
+    }
+    drawn.sort_by(f64::total_cmp);
+    let last = (drawn.len() - 1) as f64;
+    Some((drawn[(0.025 * last).round() as usize], drawn[(0.975 * last).round() as usize]))
+}
+
+/// As many values as there are, each one of them.
+pub fn resample(values: &[f64], random: &mut Rng) -> Vec<f64> {
+    (0..values.len()).map(|_| values[random.usize(..values.len())]).collect()
+}
+
+/// A value of the standard normal distribution (G. Box and M. Muller, 1958).
+pub fn normal(random: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.f64()).cos()
+}
+
+/// 95% interval of the mean of `a` over the mean of `b`; `None` where either has fewer than two values,
+/// or where `b` may as well be 0.
+///
+/// It is the bootstrap-t: what is drawn is how far a mean is from the truth in units of its own standard
+/// error. Of few values it is drawn as if they were normal, which holds 95% also with three repeats,
+/// where the percentiles of resampled means hold some 75%.
+#[must_use]
+pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    if a.len() < 2 || b.len() < 2 {
+        return None;
+    }
+    interval(|random| {
+        let (a, b) = (plausible_mean(a, random)?, plausible_mean(b, random)?);
+        (b > 0.0).then(|| a / b)
+    })
+}
+
+/// What the true mean may be.
+pub fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
+    let (mean, error) = mean_and_error(values)?;
+    let drawn: Vec<f64> = match values.len() >= ENOUGH {
+        true => resample(values, random).iter().map(|value| value - mean).collect(),
+        false => (0..values.len()).map(|_| normal(random)).collect(),
+    };
+    let (drawn_mean, drawn_error) = mean_and_error(&drawn)?;
+    if error == 0.0 {
+        return Some(mean);
+    }
+    (drawn_error > 0.0).then(|| mean - error * drawn_mean / drawn_error)
+}
+
+/// The mean and its standard error.
+fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    if n < 2.0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, (squares / (n - 1.0) / n).sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 400 intervals hold the true ratio.
+    fn held(n: usize, seed: u64, draw: fn(&mut Rng) -> f64, ratio: f64) -> usize {
+        let mut random = Rng::with_seed(seed);
+        let mut holds = 0;
+        for _ in 0..400 {
+            let a: Vec<f64> = (0..n).map(|_| ratio * draw(&mut random)).collect();
+            let b: Vec<f64> = (0..n).map(|_| draw(&mut random)).collect();
+            let (low, high) = ratio_of_means(&a, &b).unwrap();
+            holds += usize::from(low <= ratio && ratio <= high);
+        }
+        holds
+    }
+
+    #[test]
+    fn intervals_hold_what_they_say() {
+        let normal = |random: &mut Rng| 100.0 + 3.0 * normal(random);
+        let skewed = |random: &mut Rng| 100.0 - 5.0 * (1.0 - random.f64()).ln();
+        // 380 of 400 would be 95%; with few values they are rather too wide than too narrow.
+        for (n, draw, least) in [
+            (3, normal as fn(&mut Rng) -> f64, 368),
+            (5, normal, 368),
+            (20, normal, 368),
+            (20, skewed, 364),
+        ] {
+            let holds = held(n, 7 + n as u64, draw, 1.3);
+            assert!((least..=399).contains(&holds), "{n}: {holds}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_as_wide_as_welch_says() {
+        let (a, b) = ([99.0, 100.0, 101.0, 100.0, 100.5], [50.0, 50.5, 49.5, 50.0, 50.25]);
+        let (low, high) = ratio_of_means(&a, &b).unwrap();
+        // Relative standard errors of 0.00332 each, t(8) = 2.306, around 100.1 / 50.05.
+        let reach = 2.306 * 2.0 * (2.0 * 0.003_316_f64.powi(2)).sqrt();
+        assert!(((high - low) / 2.0 - reach).abs() < 0.15 * reach, "{low} {high} {reach}");
+        assert_eq!(ratio_of_means(&a, &b), Some((low, high)), "the same data, the same interval");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(ratio_of_means(&[1.0, 1.1], &[-1.0, 1.0]), None);
+        assert_eq!(ratio_of_means(&[3.0, 3.0], &[2.0, 2.0]), Some((1.5, 1.5)));
+        assert_eq!(interval(|random| random.bool().then_some(1.0)), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! `wirecost report`: the tables of what was measured, from records alone.
+
+mod read;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use wirecost_analyze::measured::Measured;
+use wirecost_model::status::Status;
+use wirecost_report::document;
+use wirecost_report::outputs::{self, Output};
+use wirecost_report::tables::{self, Wanted};
+use wirecost_report::terminal::{self, Look};
+use wirecost_report::whole_file;
+use wirecost_study::{Matrix, TableWanted};
+
+use crate::Failure;
+use read::Kept;
+
+/// Width of a file that nobody looks at yet.
+const WIDTH: usize = 80;
+
+/// Show what was measured, of a study or of runs side by side.
+///
+/// Each RECORD is a study (`wirecost study run --out DIR`) or a run: what `--out DIR` or `--json FILE` of
+/// `wirecost run` wrote. A study has the tables that it names, or one of all its axes. Runs that are of
+/// no study stand in one table, a row each; of a single one the terminal shows what `wirecost run`
+/// showed.
+///
+/// Behind a figure of several runs stands the larger half of its 95% interval: `9.24 Gb/s ±2%`. What was
+/// not measured is `-`, and the reason stands below the table.
+///
+/// In CSV all tables stand below one another under one head, so that it is one table for whoever reads it:
+/// `name`, `section` and `table` say which one a row is of; a column that several tables have is there
+/// once; numbers are in the unit that the column names, without prefixes, with the ends of an interval in
+/// columns of their own (`throughput low (b/s)`). A field is empty where nothing was measured, and the
+/// last column says why, or where the table has no such column.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Studies and runs.
+    #[arg(value_name = "RECORD", required_unless_present = "list")]
+    records: Vec<PathBuf>,
+
+    /// How it is written.
+    #[arg(long, value_name = "FORMAT", default_value = "terminal", value_parser = format())]
+    format: String,
+
+    /// Write to this file, whole or not at all, instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Show this table instead: one of --list, or one of the study by its title. Can be repeated.
+    #[arg(long = "table", value_name = "NAME")]
+    tables: Vec<String>,
+
+    /// List the tables there are, and the formats.
+    #[arg(long)]
+    list: bool,
+}
+
+fn format() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        outputs::ALL
+            .iter()
+            .map(|output| clap::builder::PossibleValue::new(output.name).help(output.help)),
+    )
+}
+
+impl Report {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        if self.list {
+            // A reader that has seen enough (`| head`) is no failure.
+            let _ = list(&mut io::stdout().lock());
+            return Ok(Status::Ok);
+        }
+        let output = outputs::find(&self.format)
+            .ok_or_else(|| Failure::usage(format!("there is no format {}", self.format)))?;
+        match self.written(output) {
+            Ok(text) => self.put(&text)?,
+            Err(failure) => {
+                if output.name == "json" && self.out.is_none() {
+                    let mut report = document::Report::new("");
+                    report.status = failure.status;
+                    report.error = Some(failure.message.clone());
+                    let _ = (output.write)(&mut io::stdout(), &report, &Look::plain(WIDTH));
+                }
+                return Err(failure);
+            }
+        }
+        Ok(Status::Ok)
+    }
+
+    fn written(&self, output: &Output) -> Result<Vec<u8>, Failure> {
+        if let Some(path) = &self.out {
+            let failed =
+                |error| Failure::usage(format!("cannot write {}: {error}", path.display()));
+            whole_file::check(path).map_err(failed)?;
+        }
+        let look = match self.out {
+            Some(_) => Look::plain(WIDTH),
+            None => Look::of(&io::stdout()),
+        };
+        let kept = read::all(&self.records)?;
+        let mut text = Vec::new();
+        let written = match kept.as_slice() {
+            [Kept { definition: None, runs, .. }]
+                if output.name == "terminal" && self.tables.is_empty() =>
+            {
+                match runs.as_slice() {
+                    [(_, run)] => terminal::write(&mut text, run, &look),
+                    _ => (output.write)(&mut text, &self.report(kept)?, &look),
+                }
+            }
+            _ => (output.write)(&mut text, &self.report(kept)?, &look),
+        };
+        written.map_err(|error| Failure::new(Status::Failed, error))?;
+        Ok(text)
+    }
+
+    fn report(&self, kept: Vec<Kept>) -> Result<document::Report, Failure> {
+        let title = match kept.as_slice() {
+            [one] => one.title.clone(),
+            several => {
+                let titles: Vec<&str> = several.iter().map(|one| one.title.as_str()).collect();
+                titles.join("; ")
+            }
+        };
+        let mut report = document::Report::new(&title);
+        let several = kept.len() > 1;
+        for Kept { title, definition, runs } in kept {
+            let wanted = self.wanted(definition.as_ref())?;
+            // What cannot be planned any more does not keep what was measured from being shown.
+            let planned = definition.as_ref().and_then(|study| Matrix::of(study).ok());
+            let planned = planned.map(|matrix| matrix.points).unwrap_or_default();
+            let measured = Measured::of(runs);
+            let mut sections = Vec::new();
+            for wanted in wanted {
+                sections.push(wanted.build(&measured).map_err(|unknown| {
+                    Failure::usage(unknown).help("`wirecost report --list` names the metrics")
+                })?);
+            }
+            sections.push(tables::about(&measured, &planned));
+            for mut section in sections {
+                if several {
+                    section.title = format!("{title}: {}", section.title);
+                }
+                report.sections.push(section);
+            }
+        }
+        Ok(report)
+    }
+
+    /// The tables of a study, or those asked for.
+    fn wanted(&self, study: Option<&wirecost_study::Definition>) -> Result<Vec<Wanted>, Failure> {
+        let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
+        let find = |name: &str| tables::find(name).map(Wanted::Kind).map_err(unknown);
+        let columns = |title: &str, columns: &[String]| Wanted::Columns {
+            title: title.to_owned(),
+            columns: columns.to_vec(),
+        };
+        if !self.tables.is_empty() {
+            let each = self.tables.iter().map(|name| {
+                let own = of_study.iter().find_map(|table| match table {
+                    TableWanted::Columns { title, columns: of } if title == name => {
+                        Some(columns(title, of))
+                    }
+                    _ => None,
+                });
+                own.map_or_else(|| find(name), Ok)
+            });
+            return each.collect();
+        }
+        let each = of_study.iter().map(|table| match table {
+            TableWanted::Named(name) => find(name),
+            TableWanted::Columns { title, columns: of } => Ok(columns(title, of)),
+        });
+        let wanted: Vec<Wanted> = each.collect::<Result<_, _>>()?;
+        Ok(if wanted.is_empty() { vec![Wanted::general()] } else { wanted })
+    }
+
+    fn put(&self, text: &[u8]) -> Result<(), Failure> {
+        let Some(path) = &self.out else {
+            // As above.
+            let _ = io::stdout().write_all(text);
+            return Ok(());
+        };
+        let failed = |error| {
+            Failure::new(Status::Failed, format!("cannot write {}: {error}", path.display()))
+        };
+        whole_file::write(path, text).map_err(failed)
+    }
+}
+
+fn unknown(unknown: tables::UnknownTable) -> Failure {
+    Failure::usage(unknown).help("`wirecost report --list` names them all")
+}
+
+fn list(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "Tables (--table NAME, or `tables` of a study)")?;
+    for kind in tables::ALL {
+        writeln!(out, "  {:<15} {}", kind.name, kind.help)?;
+    }
+    writeln!(out, "\nMetrics, for tables of columns (hosts.NAME. before those of hosts)")?;
+    for metric in wirecost_analyze::metrics::all() {
+        writeln!(out, "  {:<23} {}", metric.name, metric.help)?;
+    }
+    writeln!(out, "\nFormats (--format NAME)")?;
+    for output in outputs::ALL {
+        writeln!(out, "  {:<15} {}", output.name, output.help)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `csv`: all tables below one another under one head, for spreadsheets and data frames.
+//!
+//! A row says in its first three fields which table it is of; what all rows of a table have in common is a
+//! column too. A column is there once, however many tables
+//! have it, named with its unit; numbers are in that unit, without prefixes. Where one of its figures has
+//! an interval, two columns beside it have its ends. A field is empty where nothing was measured, which
+//! the last field gives the reason of, and where its table has no such column. Sentences are left out.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use wirecost_model::metric::Unit;
+
+use super::Output;
+use crate::document::{Cell, Number, Report};
+
+pub(super) const OUTPUT: Output = Output {
+    name: "csv",
+    help: "all tables under one head; a column has its unit, an interval has columns of its own",
+    write,
+};
+
+const FIRST: [&str; 3] = ["name", "section", "table"];
+const LAST: &str = "not measured";
+
+/// The fields of all rows, in the order in which they first come.
+#[derive(Debug, Default)]
+struct Fields {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+impl Fields {
+    fn place(&mut self, name: String) -> usize {
+        if let Some(place) = self.places.get(&name) {
+            return *place;
+        }
+        self.names.push(name.clone());
+        self.places.insert(name, self.names.len() - 1);
+        self.names.len() - 1
+    }
+}
+
+fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io::Result<()> {
+    let mut fields = Fields::default();
+    for name in FIRST {
+        fields.place(name.to_owned());
+    }
+    // Which columns there are is known after the last row.
+    let mut rows: Vec<(Vec<(usize, String)>, String)> = Vec::new();
+    for (section, table) in report.tables() {
+        for of in &table.common {
+            fields.place(of.name.clone());
+        }
+        for (place, column) in table.columns.iter().enumerate() {
+            let cells = table.rows.iter().filter_map(|row| row.get(place));
+            announce(&mut fields, &column.title, cells);
+        }
+        for row in &table.rows {
+            let of = [&section.name, &section.title, &table.title];
+            let mut written: Vec<(usize, String)> = of.into_iter().cloned().enumerate().collect();
+            for of in &table.common {
+                written.push((fields.place(of.name.clone()), of.value.clone()));
+            }
+            let mut missing = Vec::new();
+            for (column, cell) in table.columns.iter().zip(row) {
+                if let Cell::Missing(reason) = cell {
+                    missing.push(format!("{}: {reason}", column.title));
+                }
+                for (name, value) in values(&column.title, cell) {
+                    written.push((fields.place(name), value));
+                }
+            }
+            rows.push((written, missing.join("; ")));
+        }
+    }
+    let mut writer = csv::Writer::from_writer(out);
+    let width = fields.names.len();
+    writer.write_record(fields.names.iter().map(String::as_str).chain([LAST]))?;
+    for (written, missing) in rows {
+        let mut record = vec![String::new(); width];
+        for (place, value) in written {
+            record[place] = value;
+        }
+        record.push(missing);
+        writer.write_record(&record)?;
+    }
+    writer.flush()
+}
+
+/// So that the columns of a table stand in its order, whichever of its rows has which.
+fn announce<'a>(fields: &mut Fields, title: &str, cells: impl Iterator<Item = &'a Cell>) {
+    let mut any = false;
+    for cell in cells {
+        for (name, _) in values(title, cell) {
+            fields.place(name);
+            any = true;
+        }
+    }
+    if !any {
+        fields.place(title.to_owned());
+    }
+}
+
+/// The fields that a cell fills.
+fn values(title: &str, cell: &Cell) -> Vec<(String, String)> {
+    match cell {
+        Cell::Text(text) => vec![(title.to_owned(), text.clone())],
+        Cell::Set(set) => vec![(title.to_owned(), set.text.clone())],
+        Cell::Number(number) => figure(title, number),
+        Cell::Parts(parts) => {
+            parts.parts.iter().flat_map(|part| figure(&part.name, &part.number)).collect()
+        }
+        Cell::Missing(_) => Vec::new(),
+    }
+}
+
+fn figure(title: &str, number: &Number) -> Vec<(String, String)> {
+    let unit = match number.unit {
+        // It stands in the title already, or there is none.
+        Unit::CyclesPerKByte | Unit::Count | Unit::Ratio => String::new(),
+        unit => format!(" ({})", unit.symbol()),
+    };
+    // The unit of a title is that of the text.
+    let title = match title.rsplit_once(" (") {
+        Some((name, _)) if !unit.is_empty() => name,
+        _ => title,
+    };
+    let mut fields = vec![(format!("{title}{unit}"), number.value.to_string())];
+    if let Some((low, high)) = number.interval {
+        fields.push((format!("{title} low{unit}"), low.to_string()));
+        fields.push((format!("{title} high{unit}"), high.to_string()));
+    }
+    fields
+}

@@ -1,0 +1,67 @@
+//! `axes`: a row for each point, with what every profile has.
+
+use wirecost_analyze::measured::Measured;
+
+use super::TableKind;
+use super::rows::{ColumnOf, Rows};
+use super::whose::{self, Whose};
+use crate::document::Section;
+
+pub(super) const KIND: TableKind = TableKind {
+    name: "axes",
+    help: "all axes, throughput, cycles/KByte; latency where there are requests",
+    build,
+    rows: Some(rows),
+};
+
+/// More hosts than these have one column together.
+const MANY: usize = 4;
+
+fn build(measured: &Measured) -> Section {
+    let mut section = Section::new("All points");
+    section.table(rows(measured).table("", &measured.points));
+    if measured.points.is_empty() {
+        section.text("There is no run yet.");
+    }
+    section
+}
+
+pub(super) fn rows(measured: &Measured) -> Rows {
+    let axes = measured.axes();
+    let mut columns: Vec<ColumnOf> =
+        axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
+    columns.push(ColumnOf::metric("throughput", "throughput"));
+    if answers(measured) {
+        columns.push(ColumnOf::metric("transactions", "transactions"));
+        columns.push(ColumnOf::metric("p99", "latency.p99"));
+    }
+    for whose in hosts(measured) {
+        let title = match &whose {
+            Whose::Host(host) => format!("cycles/KByte {host}"),
+            Whose::All => "cycles/KByte".to_owned(),
+        };
+        columns.push(ColumnOf::metric(&title, &whose.metric("cycles_per_kbyte")));
+    }
+    Rows { columns }
+}
+
+/// Whether there are requests and responses, so that the latency of a transaction means something.
+fn answers(measured: &Measured) -> bool {
+    let runs = measured.points.iter().flat_map(|point| &point.runs);
+    let mut moved = runs.filter_map(|run| run.throughput.as_ref());
+    moved.any(|moved| moved.tx_bytes > 0 && moved.rx_bytes > 0)
+}
+
+fn hosts(measured: &Measured) -> Vec<Whose> {
+    let own = whose::own_cpus(measured);
+    let names = whose::hosts(measured);
+    match own {
+        true if whose::one_way(measured) => {
+            ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).into()
+        }
+        true if (1..=MANY).contains(&names.len()) => {
+            names.into_iter().map(|name| Whose::Host(name.to_owned())).collect()
+        }
+        _ => vec![Whose::All],
+    }
+}

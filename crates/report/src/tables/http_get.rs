@@ -1,0 +1,155 @@
+//! `http-get`: how a server scales with its clients, in the columns of uperf's first presentation, and how
+//! far.
+
+use wirecost_analyze::Estimate;
+use wirecost_analyze::knee::{self, After, Knee};
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics;
+use wirecost_model::metric::Unit;
+
+use super::TableKind;
+use super::rows::{ColumnOf, Rows, other_axes};
+use super::tcp_transmit::{WINDOW, connections, granted, window};
+use super::whose::{self, Whose};
+use crate::document::{Cell, Column, Number, Section};
+use crate::terminal::quantity;
+
+pub(super) const KIND: TableKind = TableKind {
+    name: "http-get",
+    help: "connections, window, CPU of the server, Mbps; how far it scales",
+    build,
+    rows: Some(rows),
+};
+
+const CONNECTIONS: &str = "connections";
+
+fn build(measured: &Measured) -> Section {
+    let mut section = Section::new("HTTP GET");
+    let own = whose::own_cpus(measured);
+    let title = "wirecost tests using the HTTP GET network profile";
+    let mut table = rows(measured).table(title, &measured.points);
+    table.common.push(server(measured).value());
+    section.table(table);
+    for sentence in scaling(measured) {
+        section.text(sentence);
+    }
+    section.text(match own {
+        true => "CPU time is of the host that serves; cpu(sys) has interrupts in it.".to_owned(),
+        false => format!("{} cpu(sys) has interrupts in it.", whose::OF_ALL),
+    });
+    for note in granted(measured) {
+        section.text(note);
+    }
+    section
+}
+
+fn rows(measured: &Measured) -> Rows {
+    let whose = server(measured);
+    let mut columns = other_axes(measured, &[CONNECTIONS, WINDOW]);
+    columns.push(connections("#Conn"));
+    columns.push(window("Wnd"));
+    columns.push(percent("cpu(usr)", &whose, &["cpu.usr"]));
+    columns.push(percent("cpu(sys)", &whose, &["cpu.sys", "cpu.intr"]));
+    columns.push(percent("cpu(idle)", &whose, &["cpu.idle"]));
+    columns.push(ColumnOf::new(Column::number("Throughput (Mbps)"), |point| {
+        match sum(point, &["throughput".to_owned()]) {
+            Ok(of) => {
+                let text = format!("{:.2}", of.mean / 1e6);
+                Cell::Number(Number::with_text(Unit::BitsPerSecond, &of, &text))
+            }
+            Err(reason) => Cell::Missing(reason),
+        }
+    }));
+    Rows { columns }
+}
+
+/// Who serves sends more than it is asked for.
+fn server(measured: &Measured) -> Whose {
+    match whose::own_cpus(measured) {
+        true => Whose::Host("sender".to_owned()),
+        false => Whose::All,
+    }
+}
+
+/// The sum of metrics, in whole percent.
+fn percent(title: &str, whose: &Whose, names: &[&str]) -> ColumnOf {
+    let names: Vec<String> = names.iter().map(|name| whose.metric(name)).collect();
+    ColumnOf::new(Column::number(title), move |point| match sum(point, &names) {
+        Ok(of) => {
+            let text = format!("{:.0}", of.mean.abs());
+            // An interval would be wider than the column; documents have it.
+            let number = Number::estimate(Unit::Percent, &of);
+            Cell::Number(Number { text, ..number })
+        }
+        Err(reason) => Cell::Missing(reason),
+    })
+}
+
+/// Of each run the sum of these metrics, and of the runs the mean.
+fn sum(point: &MeasuredPoint, names: &[String]) -> Result<Estimate, String> {
+    let asked: Vec<metrics::Asked> = names
+        .iter()
+        .map(|name| metrics::find(name).map_err(|unknown| unknown.to_string()))
+        .collect::<Result<_, _>>()?;
+    for asked in &asked {
+        point.estimate(asked)?;
+    }
+    let of = |run| asked.iter().map(|asked| asked.of(run)).sum::<Result<f64, String>>();
+    let sums: Vec<f64> = point.runs.iter().filter_map(|run| of(run).ok()).collect();
+    Estimate::of(&sums).ok_or_else(|| "no run has all its parts".to_owned())
+}
+
+/// A sentence for each value of the other axes.
+fn scaling(measured: &Measured) -> Vec<String> {
+    let Ok(throughput) = metrics::find("throughput") else { return Vec::new() };
+    let mut groups: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
+    for point in &measured.points {
+        let at = (point.point.number(CONNECTIONS), point.estimate(&throughput));
+        let (Some(connections), Ok(done)) = at else { continue };
+        let other = point
+            .point
+            .axes
+            .iter()
+            .filter(|axis| axis.name != CONNECTIONS && measured.values(&axis.name).len() > 1);
+        let other: Vec<String> =
+            other.map(|axis| format!("{}={}", axis.name, axis.value)).collect();
+        let other = other.join(" ");
+        match groups.iter_mut().find(|(known, _)| *known == other) {
+            Some((_, points)) => points.push((connections, done)),
+            None => groups.push((other, vec![(connections, done)])),
+        }
+    }
+    let sentence = |(other, points): &(String, Vec<(f64, Estimate)>)| {
+        let of = if other.is_empty() { String::new() } else { format!("{other}: ") };
+        match knee::knee(points) {
+            Ok(knee) => format!("{of}{}", words(&knee, points)),
+            Err(reason) => format!("{of}How far it scales cannot be told: {reason}."),
+        }
+    };
+    groups.iter().map(sentence).collect()
+}
+
+fn words(knee: &Knee, points: &[(f64, Estimate)]) -> String {
+    let count = |load: f64| quantity::counted(load.round() as u64, "connection", "connections");
+    let rate = quantity::bit_rate;
+    let least = points.iter().map(|(load, _)| *load).fold(f64::INFINITY, f64::min);
+    let (load, there) = (count(knee.load), rate(knee.there));
+    match knee.after {
+        After::Nothing => format!("Throughput still grows at {load}, the most there are: {there}."),
+        After::Level if knee.load <= least => {
+            format!("{load} moves as much as more do, {there}: within 5% of the best.")
+        }
+        After::Level => format!(
+            "It scales to about {load}, {there}: from there on throughput stays within 5% of the best \
+             (or its interval), {}.",
+            rate(knee.best)
+        ),
+        After::Falls { load: from, least } => format!(
+            "It scales to about {load}, {there}: within 5% of the best (or its interval), {}. From {} \
+             on it falls, to {} at worst.",
+            rate(knee.best),
+            count(from),
+            rate(least)
+        ),
+    }
+}

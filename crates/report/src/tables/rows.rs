@@ -1,0 +1,97 @@
+//! Tables with a row for each point.
+
+use std::fmt;
+
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics;
+
+use crate::document::{Align, Cell, Column, Table};
+
+/// A column, and what stands in it of a point.
+pub struct ColumnOf {
+    pub column: Column,
+    cell: Box<dyn Fn(&MeasuredPoint) -> Cell + Send + Sync>,
+}
+
+impl fmt::Debug for ColumnOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ColumnOf").field(&self.column).finish()
+    }
+}
+
+impl ColumnOf {
+    pub fn new(
+        column: Column,
+        cell: impl Fn(&MeasuredPoint) -> Cell + Send + Sync + 'static,
+    ) -> Self {
+        Self { column, cell: Box::new(cell) }
+    }
+
+    /// What an axis or a setting is. Its values are right-aligned where they are numbers.
+    #[must_use]
+    pub fn setting(name: &str, measured: &Measured) -> Self {
+        let values = measured.values(name);
+        let numbers = !values.is_empty()
+            && values.iter().all(|value| wirecost_model::study::number(value).is_some());
+        let align = if numbers { Align::Right } else { Align::Left };
+        let asked = name.to_owned();
+        Self::new(Column { title: name.to_owned(), align }, move |point| {
+            match point.point.get(&asked) {
+                Some(value) => Cell::set(value),
+                None => Cell::Missing(format!("{asked} is not set here")),
+            }
+        })
+    }
+
+    /// What was measured of a metric; of one that does not exist, that it does not.
+    #[must_use]
+    pub fn metric(title: &str, name: &str) -> Self {
+        let asked = metrics::find(name);
+        Self::new(Column::number(title), move |point| match &asked {
+            Ok(asked) => Cell::measured(point, asked),
+            Err(unknown) => Cell::Missing(unknown.to_string()),
+        })
+    }
+}
+
+/// The columns of a table that has a row for each point.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub columns: Vec<ColumnOf>,
+}
+
+impl Rows {
+    /// The heads.
+    #[must_use]
+    pub fn head(&self) -> Vec<Column> {
+        self.columns.iter().map(|column| column.column.clone()).collect()
+    }
+
+    /// The row of a point.
+    #[must_use]
+    pub fn row(&self, point: &MeasuredPoint) -> Vec<Cell> {
+        self.columns.iter().map(|column| (column.cell)(point)).collect()
+    }
+
+    #[must_use]
+    pub fn table<'a>(
+        &self,
+        title: &str,
+        points: impl IntoIterator<Item = &'a MeasuredPoint>,
+    ) -> Table {
+        Table {
+            title: title.to_owned(),
+            common: Vec::new(),
+            columns: self.head(),
+            rows: points.into_iter().map(|point| self.row(point)).collect(),
+        }
+    }
+}
+
+/// Columns for the axes that a table has no columns for and that are not the same everywhere, so that
+/// no two rows look alike.
+pub(super) fn other_axes(measured: &Measured, shown: &[&str]) -> Vec<ColumnOf> {
+    let varies = |axis: &&str| measured.values(axis).len() > 1;
+    let other = measured.axes().into_iter().filter(|axis| !shown.contains(axis)).filter(varies);
+    other.map(|axis| ColumnOf::setting(axis, measured)).collect()
+}

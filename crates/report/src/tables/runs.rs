@@ -1,0 +1,146 @@
+//! What to know of the runs that tables are made of: which do not count, what spoiled some, where the
+//! figures are from.
+
+use std::collections::BTreeSet;
+
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_model::study::{Point, Value};
+
+use crate::document::{Block, Section};
+use crate::terminal::{explain, quantity};
+
+/// Points named in one sentence; of more, how many.
+const NAMED: usize = 3;
+
+/// A section of sentences. `planned` are the points that there should be, where that is known.
+#[must_use]
+pub fn about(measured: &Measured, planned: &[Point]) -> Section {
+    let mut section = Section::new("About the runs");
+    section.name = "runs".to_owned();
+    section.text(counts(measured));
+    section.blocks.extend(awaited(measured, planned).map(Block::Text));
+    for text in failures(measured).into_iter().chain(warnings(measured)) {
+        section.text(text);
+    }
+    let sources = sources(measured);
+    if !sources.is_empty() {
+        section.text(format!("{}.", sources.join("; ")));
+    }
+    section
+}
+
+fn counts(measured: &Measured) -> String {
+    let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
+    let failed: usize = measured.points.iter().map(|point| point.failed.len()).sum();
+    let counted = |number: usize, one, several| quantity::counted(number as u64, one, several);
+    let mut text = format!(
+        "{} of {}",
+        counted(runs, "run", "runs"),
+        counted(measured.points.len(), "point", "points")
+    );
+    if failed > 0 {
+        text += &format!("; {} that failed did not count", quantity::count(failed as u64));
+    }
+    let most = measured.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
+    text += match most {
+        0 | 1 => ". Each was made once, so there are no intervals.",
+        _ => ". \u{b1} is half the 95% interval of the mean.",
+    };
+    text
+}
+
+/// Points that nobody has run.
+fn awaited(measured: &Measured, planned: &[Point]) -> Option<String> {
+    let run: BTreeSet<&[Value]> =
+        measured.points.iter().map(|point| point.point.axes.as_slice()).collect();
+    let awaited = planned.iter().filter(|point| !run.contains(point.axes.as_slice()));
+    let names: Vec<String> = awaited.map(Point::to_string).collect();
+    (!names.is_empty()).then(|| {
+        let number = quantity::counted(names.len() as u64, "point has", "points have");
+        format!("{number} no run yet: {}.", named(&names))
+    })
+}
+
+/// The first few of several points.
+fn named(names: &[String]) -> String {
+    match names.len() > NAMED {
+        false => names.join(", "),
+        true => format!("{} and {} more", names[..NAMED].join(", "), names.len() - NAMED),
+    }
+}
+
+/// What is the same of several runs once, with where it is.
+struct Said<'a> {
+    key: &'a str,
+    text: &'a str,
+    runs: usize,
+    points: Vec<String>,
+}
+
+impl Said<'_> {
+    fn at(&self, points: usize) -> String {
+        let runs = quantity::counted(self.runs as u64, "run", "runs");
+        if points > 1 && self.points.len() == points {
+            return format!("{runs}, at every point");
+        }
+        format!("{runs} at {}", named(&self.points))
+    }
+}
+
+fn collect<'a>(each: impl Iterator<Item = (&'a MeasuredPoint, &'a str, &'a str)>) -> Vec<Said<'a>> {
+    let mut said: Vec<Said<'a>> = Vec::new();
+    for (point, key, text) in each {
+        let place = said.iter().position(|known| known.key == key).unwrap_or_else(|| {
+            said.push(Said { key, text, runs: 0, points: Vec::new() });
+            said.len() - 1
+        });
+        let known = &mut said[place];
+        known.runs += 1;
+        let name = point.point.to_string();
+        if known.points.last() != Some(&name) {
+            known.points.push(name);
+        }
+    }
+    said
+}
+
+fn failures(measured: &Measured) -> Vec<String> {
+    let each = measured.points.iter().flat_map(|point| {
+        point.failed.iter().map(move |run| {
+            let error = run.error.as_deref().unwrap_or("it did not end well");
+            (point, error, error)
+        })
+    });
+    collect(each)
+        .iter()
+        .map(|said| format!("Failed ({}): {}", said.at(measured.points.len()), said.text))
+        .collect()
+}
+
+/// Of each kind of warning the first message, as they differ in numbers.
+fn warnings(measured: &Measured) -> Vec<String> {
+    let each = measured.points.iter().flat_map(|point| {
+        point.runs.iter().flat_map(move |run| {
+            let mut codes = BTreeSet::new();
+            let new = run.warnings.iter().filter(move |entry| codes.insert(entry.code.as_str()));
+            new.map(move |entry| (point, entry.code.as_str(), entry.message.as_str()))
+        })
+    });
+    let text = |said: &Said<'_>| {
+        let first = if said.runs > 1 { "for one, " } else { "" };
+        format!("Warning ({}): {first}{}", said.at(measured.points.len()), said.text)
+    };
+    collect(each).iter().map(text).collect()
+}
+
+fn sources(measured: &Measured) -> Vec<&str> {
+    let runs = measured.points.iter().flat_map(|point| &point.runs);
+    let names: BTreeSet<&str> = runs
+        .flat_map(|run| {
+            let hosts = run.hosts.iter().flat_map(|h| [&h.cpu_source, &h.cycles_source]);
+            let machines = run.machines.iter().flat_map(|m| [&m.cpu_source, &m.cycles_source]);
+            hosts.chain(machines).filter_map(|source| source.as_deref())
+        })
+        .collect();
+    names.into_iter().map(explain).collect()
+}

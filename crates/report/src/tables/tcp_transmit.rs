@@ -1,0 +1,182 @@
+//! `tcp-transmit`: what TCP costs by connections and write size, as the network characterization suite
+//! of Solaris tabled it: a table for each write size with the columns of old.
+
+use wirecost_analyze::Estimate;
+use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::metrics::{self, Asked};
+use wirecost_model::metric::Unit;
+use wirecost_model::study::Value;
+use wirecost_model::{study, units};
+
+use super::TableKind;
+use super::rows::{ColumnOf, Rows, other_axes};
+use super::whose::{self, Whose};
+use crate::document::{Cell, Column, Number, Part, Parts, Section};
+
+pub(super) const KIND: TableKind = TableKind {
+    name: "tcp-transmit",
+    help: "connections, window, CPU split, cycles/Kbyte, throughput, by write size",
+    build,
+    rows: Some(live),
+};
+
+const SIZE: &str = "size";
+const CONNECTIONS: &str = "connections";
+pub(super) const WINDOW: &str = "option.wndsz";
+
+fn build(measured: &Measured) -> Section {
+    let mut section = Section::new("TCP transmit");
+    let own = whose::own_cpus(measured);
+    let whose = match own {
+        true => ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).to_vec(),
+        false => vec![Whose::All],
+    };
+    for size in sizes(measured) {
+        let points = || measured.points.iter().filter(|point| point.point.get(SIZE) == size);
+        for whose in &whose {
+            let mut title = "TCP Transmit tests using wirecost".to_owned();
+            if let Some(size) = size {
+                title += &format!(" with write size = {}", written(size).to_uppercase());
+            }
+            if let Whose::Host(host) = whose {
+                title += &format!(": {host}");
+            }
+            let mut table = rows(measured, whose).table(&title, points());
+            table.common.extend(size.map(|size| Value::new(SIZE, size)));
+            table.common.push(whose.value());
+            section.table(table);
+        }
+    }
+    if !own {
+        section.text(whose::OF_ALL);
+    }
+    for note in granted(measured) {
+        section.text(note);
+    }
+    section
+}
+
+/// In the order in which they come; one that is `None` for points that set none.
+fn sizes(measured: &Measured) -> Vec<Option<&str>> {
+    let mut sizes = Vec::new();
+    for size in measured.points.iter().map(|point| point.point.get(SIZE)) {
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
+fn rows(measured: &Measured, whose: &Whose) -> Rows {
+    let mut columns = other_axes(measured, &[SIZE, CONNECTIONS, WINDOW]);
+    columns.push(connections("#conn"));
+    columns.push(window("Wnd"));
+    columns.push(split(whose));
+    columns.push(ColumnOf::metric("cycles/Kbyte", &whose.metric("cycles_per_kbyte")));
+    columns.push(ColumnOf::metric("Throughput", "throughput"));
+    Rows { columns }
+}
+
+/// As points come in any order, each row has its write size; of the sender, where that can be told.
+fn live(measured: &Measured) -> Rows {
+    let whose = match whose::own_cpus(measured) {
+        true => Whose::Host("sender".to_owned()),
+        false => Whose::All,
+    };
+    let size = ColumnOf::new(Column::number(SIZE), |point| match point.point.get(SIZE) {
+        Some(size) => Cell::set(&written(size)),
+        None => Cell::set("-"),
+    });
+    let mut rows = rows(measured, &whose);
+    rows.columns.insert(0, size);
+    rows
+}
+
+/// Connections as they were asked for, or else as they were open.
+pub(super) fn connections(title: &str) -> ColumnOf {
+    ColumnOf::new(Column::number(title), |point| match point.point.get(CONNECTIONS) {
+        Some(connections) => Cell::set(connections),
+        None => match metrics::find("connections").map(|asked| point.estimate(&asked)) {
+            Ok(Ok(open)) => Cell::set(&format!("{:.0}", open.mean)),
+            Ok(Err(reason)) => Cell::Missing(reason),
+            Err(unknown) => Cell::Missing(unknown.to_string()),
+        },
+    })
+}
+
+/// The window that was asked for; `auto` where the kernel chooses it.
+pub(super) fn window(title: &str) -> ColumnOf {
+    ColumnOf::new(Column::number(title), |point| {
+        let set = point.point.get(WINDOW).filter(|window| *window != "false");
+        let asked = || {
+            let settings = point.runs.iter().flat_map(|run| &run.settings);
+            let mut windows = settings.filter(|setting| setting.name.starts_with("wndsz"));
+            windows.next().map(|setting| setting.asked.as_str())
+        };
+        match set.or_else(asked) {
+            Some(window) => Cell::set(&written(window)),
+            None => Cell::set("auto"),
+        }
+    })
+}
+
+/// A size as one writes it: 65536 is `64k`.
+fn written(size: &str) -> String {
+    match study::number(size) {
+        Some(bytes) if bytes >= 0.0 && bytes.fract() == 0.0 => units::binary(bytes as u64),
+        _ => size.to_owned(),
+    }
+}
+
+/// `(usr/sys/intr/idle)` in whole percent.
+fn split(whose: &Whose) -> ColumnOf {
+    let asked = ["usr", "sys", "intr", "idle"].map(|name| {
+        let asked = metrics::find(&whose.metric(&format!("cpu.{name}")));
+        (name, asked.map_err(|unknown| unknown.to_string()))
+    });
+    ColumnOf::new(Column::number("(usr/sys/intr/idle)"), move |point| {
+        let part = |(name, asked): &(&'static str, Result<Asked, String>)| {
+            let asked = asked.as_ref().map_err(Clone::clone)?;
+            Ok((*name, point.estimate(asked)?))
+        };
+        let parts: Result<Vec<(&str, Estimate)>, String> = asked.iter().map(part).collect();
+        match parts {
+            Err(reason) => Cell::Missing(reason),
+            Ok(parts) => Cell::Parts(Parts {
+                text: {
+                    let whole: Vec<String> =
+                        parts.iter().map(|(_, of)| format!("{:.0}", of.mean.abs())).collect();
+                    format!("({})", whole.join("/"))
+                },
+                parts: parts
+                    .iter()
+                    .map(|(name, of)| Part {
+                        name: (*name).to_owned(),
+                        number: Number::estimate(Unit::Percent, of),
+                    })
+                    .collect(),
+            }),
+        }
+    })
+}
+
+/// Where the kernel granted another window than was asked for.
+pub(super) fn granted(measured: &Measured) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let settings = measured.points.iter().flat_map(|point: &MeasuredPoint| &point.runs);
+    for setting in settings.flat_map(|run| &run.settings) {
+        if setting.name.starts_with("wndsz") && setting.asked != setting.granted {
+            let note = format!(
+                "Wnd {}: the kernel of {} granted {} ({}).",
+                written(&setting.asked),
+                setting.host,
+                written(&setting.granted),
+                setting.name
+            );
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
+}
