@@ -9,6 +9,7 @@ use wirecost_analyze::metrics::Scope;
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 
 use super::TableKind;
 use super::cells::{
@@ -61,6 +62,7 @@ fn lines(measured: &Measured, end: Option<&str>, whose: &str) -> Table {
     let mut columns: Vec<(&str, Align)> = vec![("", Left)];
     columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
     let mut table = table(format!("Receiving, {whose}"), &columns);
+    table.common.push(Value::new("host", end.unwrap_or("all")));
     type Show = fn(f64) -> String;
     let two: Show = |value| format!("{value:.2}");
     let lines: [(&str, String, f64, Show); 9] = [
