@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fmt docs fuzz bench bench-full bench-observe bench-recording bench-scale clean
+.PHONY: help demo test lint fmt docs fuzz bench bench-full bench-observe bench-recording bench-report bench-scale clean
 
 help: ## List what there is.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ bench-observe: ## What observing costs: probes against none, in pairs of slices 
 bench-recording: ## Instructions that counting and timing an operation takes.
 	cargo build --release --locked -p wirecost-bench
 	target/release/wirecost-bench recording
+
+bench-report: ## The table of a thousand runs.
+	cargo build --release --locked -p wirecost -p wirecost-bench
+	target/release/wirecost-bench report
 
 bench-scale: ## Thirty thousand connections beside a hundred, on loopback and in a lab.
 	cargo build --release --locked -p wirecost -p wirecost-bench

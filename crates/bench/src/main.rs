@@ -1,12 +1,14 @@
 //! Measurements that claims of speed rest on: each side by side with what it is compared to,
 //! interleaved, in one run, as a ratio with its interval.
 
+mod callgrind;
 mod namespace;
 mod observe;
 mod paired;
 mod peers;
 mod program;
 mod recording;
+mod report;
 mod rounds;
 mod scale;
 mod traffic;
@@ -24,6 +26,8 @@ enum Bench {
     Observe(observe::Observe),
     /// What recording costs an operation, in instructions.
     Recording(recording::Recording),
+    /// The table of a thousand runs.
+    Report(report::Report),
     /// Thirty thousand connections beside a hundred.
     Scale(scale::Scale),
     #[command(hide = true)]
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let result = match Bench::parse() {
         Bench::Observe(bench) => bench.run(&mut io::stdout()),
         Bench::Recording(bench) => bench.run(&mut io::stdout()),
+        Bench::Report(bench) => bench.run(&mut io::stdout()),
         Bench::Scale(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {
             of.run();

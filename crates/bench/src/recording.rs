@@ -3,10 +3,11 @@
 
 use std::hint::black_box;
 use std::io::Write;
-use std::process::Command;
 use std::sync::Arc;
 
 use wirecost_workload::record::{Record, WorkerCounters};
+
+use crate::callgrind::instructions;
 
 /// Most instructions of an operation that recording may take.
 const GOAL: f64 = 30.0;
@@ -67,17 +68,7 @@ impl Recording {
 fn count(kind: Kind, operations: u64) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let kind = clap::ValueEnum::to_possible_value(&kind).ok_or("a loop without a name")?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args(["recording-loop", kind.get_name(), &operations.to_string()])
-        .output()
-        .map_err(|error| format!("valgrind: {error} (apt-get install valgrind)"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let counted = text.lines().find_map(|line| line.split_once("Collected :"));
-    counted
-        .and_then(|(_, number)| number.trim().parse().ok())
-        .ok_or_else(|| format!("callgrind counted nothing:\n{text}"))
+    instructions(&program, ["recording-loop", kind.get_name(), &operations.to_string()])
 }
 
 /// Stands for the clock, whose readings are not counted: latencies that differ, as they do.

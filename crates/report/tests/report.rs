@@ -112,8 +112,11 @@ fn what_is_written_as_json_is_read_again_and_is_as_its_schema_says() {
 #[test]
 fn every_table_is_in_the_list_and_its_rows_are_as_long_as_its_head() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables");
-    let files = fs::read_dir(directory).unwrap();
-    let files = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let files = fs::read_dir(directory).unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let file = if path.is_dir() { path.join("mod.rs") } else { path };
+        fs::read_to_string(file).ok()
+    });
     let kinds = files.filter(|text| text.contains("const KIND: TableKind")).count();
     assert_eq!(kinds, tables::ALL.len());
     for (place, kind) in tables::ALL.iter().enumerate() {
@@ -456,5 +459,28 @@ proptest! {
                 prop_assert!(text.contains(&mark), "{} is lost:\n{}", mark, text);
             }
         }
+    }
+}
+
+#[test]
+fn runs_that_did_not_end_well_do_not_count_and_are_told() {
+    let named = |name: &str, run| (name.to_owned(), run);
+    let measured = Measured::of([
+        named("well", fixtures::udp_loss()),
+        named("failed", fixtures::failed()),
+        named("invalid", fixtures::invalid()),
+    ]);
+    let section = Wanted::general().build(&measured).unwrap();
+    let table = tables_of(&section)[0];
+    let place = table.columns.iter().position(|column| column.title == "throughput").unwrap();
+    assert!(matches!(&table.rows[0][place], Cell::Number(_)));
+    for row in &table.rows[1..] {
+        assert!(matches!(&row[place], Cell::Missing(reason) if !reason.is_empty()), "{row:?}");
+    }
+    let about = tables::about(&measured, &[]);
+    let said = texts_of(&about).join("\n");
+    assert!(said.contains("1 run of 3 points; 2 that failed did not count"), "{said}");
+    for run in [fixtures::failed(), fixtures::invalid()] {
+        assert!(said.contains(&run.error.unwrap()), "{said}");
     }
 }

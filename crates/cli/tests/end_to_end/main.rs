@@ -26,6 +26,7 @@ mod output;
 mod program;
 mod protocols;
 mod refusals;
+mod report;
 mod scale;
 mod threads;
 mod timing;

@@ -11,7 +11,7 @@ use super::TableKind;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::tcp_transmit::{WINDOW, connections, granted, window};
 use super::whose::{self, Whose};
-use crate::document::{Cell, Column, Number, Section};
+use crate::document::{Block, Cell, Column, Number, Section};
 use crate::terminal::quantity;
 
 pub(super) const KIND: TableKind = TableKind {
@@ -25,7 +25,6 @@ const CONNECTIONS: &str = "connections";
 
 fn build(measured: &Measured) -> Section {
     let mut section = Section::new("HTTP GET");
-    let own = whose::own_cpus(measured);
     let title = "wirecost tests using the HTTP GET network profile";
     let mut table = rows(measured).table(title, &measured.points);
     table.common.push(server(measured).value());
@@ -33,13 +32,9 @@ fn build(measured: &Measured) -> Section {
     for sentence in scaling(measured) {
         section.text(sentence);
     }
-    section.text(match own {
-        true => "CPU time is of the host that serves; cpu(sys) has interrupts in it.".to_owned(),
-        false => format!("{} cpu(sys) has interrupts in it.", whose::OF_ALL),
-    });
-    for note in granted(measured) {
-        section.text(note);
-    }
+    let whose = whose::note(measured).unwrap_or("CPU time is of the host that serves.");
+    section.text(format!("{whose} cpu(sys) has interrupts in it."));
+    section.blocks.extend(granted(measured).into_iter().map(Block::Text));
     section
 }
 

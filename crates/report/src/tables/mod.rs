@@ -102,9 +102,9 @@ impl Wanted {
         }
     }
 
-    /// The columns in which points are shown one by one, before all are measured: `measured` is what
-    /// there is so far, of which the axes are known. A table whose rows are not points has those of the
-    /// general one here.
+    /// The columns in which points are shown one by one, before all are measured. Which there are depends
+    /// on the axes and on the hosts, so `measured` is all points of the study, the first of which have
+    /// runs. A table whose rows are not points has the columns of the general one here.
     ///
     /// # Errors
     /// A column that nothing is called by.

@@ -44,7 +44,7 @@ fn counts(measured: &Measured) -> String {
     let most = measured.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
     text += match most {
         0 | 1 => ". Each was made once, so there are no intervals.",
-        _ => ". \u{b1} is half the 95% interval of the mean.",
+        _ => ". \u{b1} is how far the 95% interval of the mean goes.",
     };
     text
 }

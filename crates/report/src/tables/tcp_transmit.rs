@@ -11,7 +11,7 @@ use wirecost_model::{study, units};
 use super::TableKind;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::whose::{self, Whose};
-use crate::document::{Cell, Column, Number, Part, Parts, Section};
+use crate::document::{Block, Cell, Column, Number, Part, Parts, Section};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "tcp-transmit",
@@ -26,8 +26,7 @@ pub(super) const WINDOW: &str = "option.wndsz";
 
 fn build(measured: &Measured) -> Section {
     let mut section = Section::new("TCP transmit");
-    let own = whose::own_cpus(measured);
-    let whose = match own {
+    let whose = match whose::own_cpus(measured) {
         true => ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).to_vec(),
         false => vec![Whose::All],
     };
@@ -47,12 +46,8 @@ fn build(measured: &Measured) -> Section {
             section.table(table);
         }
     }
-    if !own {
-        section.text(whose::OF_ALL);
-    }
-    for note in granted(measured) {
-        section.text(note);
-    }
+    let notes = whose::note(measured).map(str::to_owned).into_iter().chain(granted(measured));
+    section.blocks.extend(notes.map(Block::Text));
     section
 }
 

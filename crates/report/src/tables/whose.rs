@@ -70,6 +70,8 @@ pub(super) fn hosts(measured: &Measured) -> Vec<&str> {
     first.hosts.iter().map(|host| host.name.as_str()).collect()
 }
 
-/// What a table of the machine says under it.
-pub(super) const OF_ALL: &str =
-    "CPU time and cycles are of the whole machine, as its hosts share CPUs.";
+/// What a table says under it, where it is of all hosts together.
+pub(super) fn note(measured: &Measured) -> Option<&'static str> {
+    let shared = runs(measured).next().is_some() && !own_cpus(measured);
+    shared.then_some("CPU time and cycles are of the whole machine, as its hosts share CPUs.")
+}

@@ -28,8 +28,8 @@ const WIDTH: usize = 80;
 /// no study stand in one table, a row each; of a single one the terminal shows what `wirecost run`
 /// showed.
 ///
-/// Behind a figure of several runs stands the larger half of its 95% interval: `9.24 Gb/s ±2%`. What was
-/// not measured is `-`, and the reason stands below the table.
+/// Behind a figure of several runs stands how far its 95% interval goes: `9.24 Gb/s ±2%`. What was not
+/// measured is `-`, and the reason stands below the table.
 ///
 /// In CSV all tables stand below one another under one head, so that it is one table for whoever reads it:
 /// `name`, `section` and `table` say which one a row is of; a column that several tables have is there
@@ -128,7 +128,7 @@ impl Report {
         };
         let mut report = document::Report::new(&title);
         let several = kept.len() > 1;
-        for Kept { title, definition, runs } in kept {
+        for Kept { title, definition, runs, .. } in kept {
             let wanted = self.wanted(definition.as_ref())?;
             // What cannot be planned any more does not keep what was measured from being shown.
             let planned = definition.as_ref().and_then(|study| Matrix::of(study).ok());

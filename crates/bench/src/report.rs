@@ -1,0 +1,243 @@
+//! `report`: how long it takes to make the table of many runs.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::time::{ClockId, clock_gettime};
+use wirecost_analyze::measured::Measured;
+use wirecost_linux::process_time::cpu_time;
+use wirecost_model::run::Run;
+use wirecost_model::study::{InStudy, Point, Value};
+use wirecost_report::document::Report as Document;
+use wirecost_report::outputs;
+use wirecost_report::tables::{self, Wanted};
+use wirecost_report::terminal::Look;
+
+use crate::callgrind::instructions;
+use crate::paired::center;
+use crate::program::Program;
+
+/// Runs of each point.
+const REPEATS: u32 = 4;
+const SIZES: [&str; 5] = ["64k", "16k", "8k", "1k", "64"];
+/// CPU time that the command may take.
+const GOAL: f64 = 0.5;
+
+/// The table of a thousand runs: records made of a real one, with figures that differ, are a study of
+/// which `wirecost report` makes the table. What is not reading them is measured by itself too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Report {
+    /// How many runs.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(20..))]
+    runs: u32,
+
+    /// How often the table is made.
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+
+    /// The record to make the others of [default: a run of @stream].
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+
+    /// Do not count instructions, which takes a while.
+    #[arg(long)]
+    no_instructions: bool,
+
+    #[command(flatten)]
+    program: Program,
+}
+
+/// Seconds.
+struct Took {
+    wall: f64,
+    cpu: f64,
+}
+
+impl Report {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
+        let wirecost = self.program.find()?;
+        let folder = tempfile::tempdir().map_err(told)?;
+        let run = self.record(&wirecost, folder.path())?;
+        let study = folder.path().join("study");
+        let bytes = self.make(&run, &study)?;
+        let mut whole = Vec::new();
+        let mut tables = Vec::new();
+        for _ in 0..self.rounds {
+            whole.push(command(&wirecost, &study)?);
+            tables.push(in_process(&study)?);
+        }
+        let counted = match self.no_instructions {
+            true => None,
+            false => Some(instructions(&wirecost, arguments(&study))?),
+        };
+        self.table(out, bytes, &whole, &tables, counted).map_err(told)
+    }
+
+    /// A real run.
+    fn record(&self, wirecost: &Path, folder: &Path) -> Result<Run, String> {
+        let directory = match &self.record {
+            Some(directory) => directory.clone(),
+            None => {
+                let directory = folder.join("one");
+                let status = Command::new(wirecost)
+                    .args(["run", "@stream", "--duration", "500ms", "--quiet", "--out"])
+                    .arg(&directory)
+                    .stdout(Stdio::null())
+                    .status()
+                    .map_err(told)?;
+                if !status.success() {
+                    return Err(format!("the run to make the others of failed: {status}"));
+                }
+                directory
+            }
+        };
+        read(&directory)
+    }
+
+    /// The study, and how large its documents are.
+    fn make(&self, run: &Run, study: &Path) -> Result<u64, String> {
+        let connections = self.runs.div_ceil(REPEATS * SIZES.len() as u32);
+        let listed: Vec<String> = (1..=connections).map(|number| number.to_string()).collect();
+        let text = format!(
+            "title = \"{} runs\"\nprofile = \"@stream\"\n[repeat]\ntimes = {REPEATS}\n[axes]\n\
+             size = {SIZES:?}\nconnections = [{}]\n",
+            self.runs,
+            listed.join(", ")
+        );
+        fs::create_dir_all(study).map_err(told)?;
+        fs::write(study.join("study.toml"), text).map_err(told)?;
+        let mut bytes = 0;
+        for number in 0..self.runs {
+            let (place, repeat) = (number / REPEATS, number % REPEATS);
+            let (size, connections) = (place / connections, place % connections);
+            let axes = vec![
+                Value::new("size", SIZES[size as usize]),
+                Value::new("connections", &listed[connections as usize]),
+            ];
+            let mut run = run.clone();
+            run.study = Some(InStudy {
+                study: format!("{} runs", self.runs),
+                point: Point { axes: axes.clone(), settings: axes },
+                place: place + 1,
+                repeat: repeat + 1,
+                order: number + 1,
+            });
+            if let Some(moved) = &mut run.throughput {
+                moved.bits_per_second *= 1.0 + 0.01 * f64::from(repeat) + 0.001 * f64::from(place);
+            }
+            let record = study.join(format!("runs/{:04}-{:02}", place + 1, repeat + 1));
+            fs::create_dir_all(&record).map_err(told)?;
+            let text = serde_json::to_vec_pretty(&run).map_err(told)?;
+            bytes += text.len() as u64;
+            fs::write(record.join("run.json"), text).map_err(told)?;
+            fs::write(record.join("hosts.json"), "{}").map_err(told)?;
+        }
+        Ok(bytes)
+    }
+
+    fn table(
+        &self,
+        out: &mut dyn Write,
+        bytes: u64,
+        whole: &[Took],
+        tables: &[f64],
+        counted: Option<u64>,
+    ) -> io::Result<()> {
+        let of = |each: fn(&Took) -> f64| {
+            center(&whole.iter().map(each).collect::<Vec<f64>>()).unwrap_or_default()
+        };
+        let (wall, cpu) = (of(|took| took.wall), of(|took| took.cpu));
+        let alone = center(tables).unwrap_or_default();
+        let verdict = if cpu <= GOAL { "met" } else { "missed" };
+        writeln!(
+            out,
+            "The table of {} runs ({:.1} MB of documents), medians of {}:\n",
+            self.runs,
+            bytes as f64 / 1e6,
+            self.rounds
+        )?;
+        writeln!(out, "  wirecost report, from start to end {:>12.0} ms", wall * 1e3)?;
+        writeln!(
+            out,
+            "  its CPU time, user and system      {:>12.0} ms, goal {:.0}: {verdict}",
+            cpu * 1e3,
+            GOAL * 1e3
+        )?;
+        writeln!(out, "  of it all but reading the records  {:>12.1} ms", alone * 1e3)?;
+        match counted {
+            Some(counted) => writeln!(
+                out,
+                "  its instructions in user space     {:>12.0} M (callgrind)",
+                counted as f64 / 1e6
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+fn told(error: impl std::error::Error) -> String {
+    error.to_string()
+}
+
+fn arguments(study: &Path) -> [&std::ffi::OsStr; 2] {
+    ["report".as_ref(), study.as_os_str()]
+}
+
+/// The command, once.
+fn command(wirecost: &Path, study: &Path) -> Result<Took, String> {
+    let start = Instant::now();
+    let mut child = Command::new(wirecost)
+        .args(arguments(study))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(told)?;
+    let cpu = cpu_to_the_end(&child)?;
+    let wall = start.elapsed().as_secs_f64();
+    let status = child.wait().map_err(told)?;
+    match status.success() {
+        true => Ok(Took { wall, cpu }),
+        false => Err(format!("wirecost report failed: {status}")),
+    }
+}
+
+/// CPU time of a process that is still to be waited for, when it has ended.
+fn cpu_to_the_end(child: &Child) -> Result<f64, String> {
+    let pid = Pid::from_child(child);
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).map_err(told)?;
+    let nanoseconds = cpu_time(child.id()).ok_or("the CPU time of wirecost cannot be read")?;
+    Ok(Duration::from_nanos(nanoseconds).as_secs_f64())
+}
+
+/// CPU seconds from documents that are read to the text.
+fn in_process(study: &Path) -> Result<f64, String> {
+    let mut runs = Vec::new();
+    for entry in fs::read_dir(study.join("runs")).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        runs.push((path.display().to_string(), read(&path)?));
+    }
+    let output = outputs::find("terminal").ok_or("there is no format terminal")?;
+    let start = thread_time();
+    let measured = Measured::of(runs);
+    let mut report = Document::new("");
+    report.sections.push(Wanted::general().build(&measured).map_err(told)?);
+    report.sections.push(tables::about(&measured, &[]));
+    let mut text = Vec::new();
+    (output.write)(&mut text, &report, &Look::plain(80)).map_err(told)?;
+    let end = thread_time();
+    if text.is_empty() { Err("the table is empty".to_owned()) } else { Ok(end - start) }
+}
+
+fn read(record: &Path) -> Result<Run, String> {
+    let file = record.join("run.json");
+    let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn thread_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
