@@ -59,7 +59,7 @@ fn build(measured: &Measured) -> Section {
 /// NTttcp's report; a column for each point.
 fn lines(measured: &Measured, end: Option<&str>, whose: &str) -> Table {
     let labels: Vec<String> = measured.points.iter().map(label).collect();
-    let mut columns: Vec<(&str, Align)> = vec![("", Left)];
+    let mut columns: Vec<(&str, Align)> = vec![("Line", Left)];
     columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
     let mut table = table(format!("Receiving, {whose}"), &columns);
     table.common.push(Value::new("host", end.unwrap_or("all")));
