@@ -103,16 +103,14 @@ impl Report {
         };
         let kept = read::all(&self.records)?;
         let mut text = Vec::new();
-        let written = match kept.as_slice() {
-            [Kept { definition: None, runs, .. }]
-                if output.name == "terminal" && self.tables.is_empty() =>
-            {
-                match runs.as_slice() {
-                    [(_, run)] => terminal::write(&mut text, run, &look),
-                    _ => (output.write)(&mut text, &self.report(kept)?, &look),
-                }
-            }
-            _ => (output.write)(&mut text, &self.report(kept)?, &look),
+        let written = if output.name == "terminal"
+            && self.tables.is_empty()
+            && let [Kept { definition: None, runs, .. }] = kept.as_slice()
+            && let [(_, run)] = runs.as_slice()
+        {
+            terminal::write(&mut text, run, &look)
+        } else {
+            (output.write)(&mut text, &self.report(kept)?, &look)
         };
         written.map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(text)
