@@ -145,7 +145,7 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         row.push(Cell::text(word(figure)));
         row
     });
-    Table { title: String::new(), rows: rows.collect(), columns }
+    Table { rows: rows.collect(), columns, ..Table::default() }
 }
 
 /// Axes of the points, in the order of the first that has them.

@@ -50,7 +50,7 @@ fn costs(model: &CostModel) -> Section {
     let mut columns = vec![Column::text("cost of")];
     columns.extend(["cycles", "95% interval", "share", "least", "most"].map(Column::number));
     let rows = model.terms.iter().map(term).collect();
-    section.table(Table { title: String::new(), columns, rows });
+    section.table(Table { columns, rows, ..Table::default() });
     if let Some(source) = &model.packets_source {
         section.text(format!("A packet is {source}."));
     }
@@ -124,7 +124,7 @@ fn points(model: &CostModel) -> Section {
     });
     columns.extend(names.map(Column::number));
     let rows = model.points.iter().map(|point| row(point, &axes)).collect();
-    section.table(Table { title: String::new(), columns, rows });
+    section.table(Table { columns, rows, ..Table::default() });
     section.text(
         "model: what all points together say of this one, too much (+) or too little; held out: what \
          the others alone say.",
@@ -262,6 +262,6 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
             Cell::text(if of.outside { "outside" } else { "" }),
         ]
     });
-    section.table(Table { title: String::new(), rows: rows.collect(), columns });
+    section.table(Table { rows: rows.collect(), columns, ..Table::default() });
     section
 }

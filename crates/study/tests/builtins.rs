@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking, also in what it calls"
 )]
+#![cfg(test)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

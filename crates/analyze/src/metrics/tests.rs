@@ -70,6 +70,55 @@ fn what_is_no_number_is_missing() {
     assert_eq!(asked.of(&run), Ok(5.0));
 }
 
+/// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers all.
+fn shared(addresses: [&str; 2]) -> Run {
+    let host = |name: &str, role, address: &str, bytes| {
+        let [host] = <[HostRow; 1]>::try_from(moved(0, 0).hosts).unwrap();
+        let (name, address) = (name.to_owned(), Some(address.to_owned()));
+        HostRow { name, role, address, bytes: Some(bytes), ..host }
+    };
+    let mut run = run();
+    run.hosts = vec![
+        host("h1", Side::Master, addresses[0], Bytes { tx_sent: 4096, ..Bytes::default() }),
+        host("h2", Side::Peer, addresses[1], Bytes { tx_received: 4096, ..Bytes::default() }),
+    ];
+    let mut observed = wirecost_model::observe::Observed {
+        host: "h1".to_owned(),
+        covers: vec!["h1".to_owned(), "h2".to_owned()],
+        ..Default::default()
+    };
+    let tcp =
+        wirecost_model::observe::TcpSection { out_of_order_packets: Some(7), ..Default::default() };
+    observed.tcp = Some(tcp);
+    let devices = wirecost_model::observe::InterruptsSection {
+        devices: vec![wirecost_model::observe::DeviceInterrupts {
+            rx_packets: 4,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    observed.interrupts = Some(devices);
+    run.observe =
+        Some(wirecost_model::run::Observe { hosts: vec![observed], ..Default::default() });
+    run
+}
+
+#[test]
+fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
+    let run = shared(["198.18.0.1", "198.18.0.2"]);
+    let of = |name: &str| find(name).unwrap().of(&run);
+    assert_eq!(of("hosts.sender.out_of_order"), Ok(7.0));
+    for name in ["hosts.receiver.out_of_order", "hosts.peer.packets.received"] {
+        let reason = of(name).unwrap_err();
+        assert!(reason.starts_with("h2 shares its CPUs"), "{reason}");
+    }
+    assert_eq!(of("hosts.h1.packets.received"), Ok(4.0));
+    // On loopback they have one namespace.
+    let run = shared(["127.0.0.1", "127.0.0.1"]);
+    assert_eq!(find("hosts.peer.out_of_order").unwrap().of(&run), Ok(7.0));
+    assert_eq!(find("hosts.peer.payload_per_packet").unwrap().of(&run), Ok(1024.0));
+}
+
 fn moved(bytes: u64, operations: u64) -> Run {
     let host = HostRow {
         name: "client".to_owned(),
@@ -141,63 +190,4 @@ fn what_the_kernel_copied_of_zero_copy_is_a_percentage_or_missing() {
     assert!(asked.of(&run).unwrap_err().contains("completed"));
     run.io = Some(Io::default());
     assert!(asked.of(&run).unwrap_err().contains("zero-copy"));
-}
-
-/// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers all.
-fn shared(addresses: [&str; 2]) -> Run {
-    let host = |name: &str, role: &str, address: &str, sent: u64, received: u64| {
-        serde_json::json!({
-            "name": name, "role": role, "address": address, "cpus": [0, 1],
-            "shares_machine_with": ["h1", "h2"], "workers": 1, "cpu": null, "cpu_source": null,
-            "cycles_per_kbyte": null, "cycles_source": null, "cycles_reason": null,
-            "bytes": {"tx_sent": sent, "tx_received": received, "rx_sent": 0, "rx_received": 0},
-            "facts": {
-                "hostname": "vm", "boot_id": "b", "kernel": "6.18", "architecture": "x86_64",
-                "cpu_model": "", "cpus": [0, 1], "machine_cpus": 2, "memory_bytes": 1,
-                "descriptor_limit": 1024, "version": "0.1.0",
-            },
-            "clock_offset_us": 0.0, "clock_error_us": 0.0,
-        })
-    };
-    let mut run = run();
-    run.hosts = serde_json::from_value(serde_json::json!([
-        host("h1", "master", addresses[0], 4096, 0),
-        host("h2", "peer", addresses[1], 0, 4096),
-    ]))
-    .unwrap();
-    let mut observed = wirecost_model::observe::Observed {
-        host: "h1".to_owned(),
-        covers: vec!["h1".to_owned(), "h2".to_owned()],
-        ..Default::default()
-    };
-    let tcp =
-        wirecost_model::observe::TcpSection { out_of_order_packets: Some(7), ..Default::default() };
-    observed.tcp = Some(tcp);
-    let devices = wirecost_model::observe::InterruptsSection {
-        devices: vec![wirecost_model::observe::DeviceInterrupts {
-            rx_packets: 4,
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    observed.interrupts = Some(devices);
-    run.observe =
-        Some(wirecost_model::run::Observe { hosts: vec![observed], ..Default::default() });
-    run
-}
-
-#[test]
-fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
-    let run = shared(["198.18.0.1", "198.18.0.2"]);
-    let of = |name: &str| find(name).unwrap().of(&run);
-    assert_eq!(of("hosts.sender.out_of_order"), Ok(7.0));
-    for name in ["hosts.receiver.out_of_order", "hosts.peer.packets.received"] {
-        let reason = of(name).unwrap_err();
-        assert!(reason.starts_with("h2 shares its CPUs"), "{reason}");
-    }
-    assert_eq!(of("hosts.h1.packets.received"), Ok(4.0));
-    // On loopback they have one namespace.
-    let run = shared(["127.0.0.1", "127.0.0.1"]);
-    assert_eq!(find("hosts.peer.out_of_order").unwrap().of(&run), Ok(7.0));
-    assert_eq!(find("hosts.peer.payload_per_packet").unwrap().of(&run), Ok(1024.0));
 }

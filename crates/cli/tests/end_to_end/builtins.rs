@@ -56,6 +56,7 @@ on_all_engines! {
     bidirectional: "bidirectional", Both, Some(2);
     http_get: "http-get", Both, Some(1);
     specweb: "specweb", Both, Some(1);
+    mixed: "mixed", Both, Some(17);
     oltp: "oltp", Both, Some(1);
     sendfile: "sendfile", Tx, Some(1);
     udp_stream: "udp-stream", Tx, Some(1);

@@ -14,7 +14,10 @@ fn run() -> Value {
 }
 
 /// A study of these runs: size, connections, repeat, and what is changed in each.
-fn study(directory: &Path, run: &Value, runs: &[(&str, u32, u32, &dyn Fn(&mut Value))]) {
+/// A run of a study: its name, its place and repeat, and what is edited in it.
+type Edited<'a> = (&'a str, u32, u32, &'a dyn Fn(&mut Value));
+
+fn study(directory: &Path, run: &Value, runs: &[Edited<'_>]) {
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("study.toml"), "title = \"made\"\n").unwrap();
     let mut points: Vec<(&str, u32)> = Vec::new();
@@ -190,7 +193,7 @@ fn costs_are_found_and_loads_predicted() {
             all.push((size, connections, does(bytes, f64::from(connections), rate)));
         }
     }
-    let runs: Vec<(&str, u32, u32, &dyn Fn(&mut Value))> =
+    let runs: Vec<Edited<'_>> =
         all.iter().map(|(size, n, change)| (*size, *n, 1, change as &dyn Fn(&mut Value))).collect();
     study(&directory, &run, &runs);
     let directory = directory.display().to_string();

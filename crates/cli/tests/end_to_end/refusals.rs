@@ -236,3 +236,17 @@ fn a_clipped_buffer_is_told() {
     let send = settings.iter().find(|s| s["name"] == "wndsz.send").unwrap();
     assert_ne!(send["asked"], send["granted"]);
 }
+
+#[test]
+fn workers_of_a_host_that_is_not_there() {
+    let arguments = ["--workers", "server=2", "--json", "run.json"];
+    fails(&Program::short_run("@stream", &arguments).finish(), 2, &["no host server", "peer"]);
+    let finished = Program::short_run("@stream", &["--workers", "2,2"]).finish();
+    assert_eq!(finished.code, 2, "{finished}");
+}
+
+#[test]
+fn several_peers_of_a_profile_that_names_its_own() {
+    let arguments = ["--var", "h=127.0.0.1", "--peers", "2", "--json", "run.json"];
+    fails(&Program::short_run("@stream", &arguments).finish(), 2, &["--peers", "host open"]);
+}

@@ -34,3 +34,26 @@ fn more_connections_than_a_process_may_have() {
         assert!(host["workers"].as_u64().unwrap() >= 3, "{host}");
     }
 }
+
+/// Each peer has connections of its own, and each host the workers that it was given.
+#[test]
+fn several_peers_and_workers_by_host() {
+    let arguments = ["--peers", "3", "--connections", "2", "--workers", "master=4,peer=1"];
+    let document = Program::short_run("@stream", &arguments).measure();
+    assert_eq!(document.count("/connections/open"), 6);
+    let hosts = document.list("/hosts");
+    let workers: Vec<_> = hosts.iter().map(|host| host["workers"].as_u64().unwrap()).collect();
+    assert_eq!(workers, [4, 1, 1, 1]);
+    for peer in &hosts[1..] {
+        assert!(peer["bytes"]["tx_received"].as_u64().unwrap() > 0, "{peer}");
+    }
+}
+
+#[test]
+fn long_flows_and_calls_beside_each_other() {
+    let arguments = ["--var", "flows=2", "--var", "calls=3"];
+    let document = Program::short_run("@mixed", &arguments).measure();
+    assert_eq!(document.count("/connections/open"), 5);
+    assert!(document.count("/throughput/tx_bytes") > document.count("/throughput/rx_bytes"));
+    assert!(document.count("/throughput/rx_bytes") > 0);
+}

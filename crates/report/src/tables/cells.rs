@@ -36,9 +36,7 @@ pub(super) fn estimated(
     show: impl Fn(f64) -> String,
 ) -> Cell {
     match value {
-        Ok(Estimate { mean, interval, .. }) => {
-            Cell::Number(Number { value: mean, interval, text: show(mean), unit })
-        }
+        Ok(estimate) => Cell::Number(Number::with_text(unit, &estimate, &show(estimate.mean))),
         Err(reason) => Cell::Missing(reason),
     }
 }
@@ -46,10 +44,7 @@ pub(super) fn estimated(
 /// A figure of a point by its name, in its own unit.
 pub(super) fn figure(point: &MeasuredPoint, name: &str) -> Cell {
     match metrics::find(name) {
-        Ok(asked) => {
-            let unit = asked.metric().unit;
-            estimated(point.estimate(&asked), unit, |value| unit.show(value))
-        }
+        Ok(asked) => Cell::measured(point, &asked),
         Err(unknown) => Cell::Missing(unknown.to_string()),
     }
 }
@@ -106,7 +101,8 @@ pub(super) fn grouped(value: f64) -> String {
 /// A table, its columns with where they are aligned.
 pub(super) fn table(title: impl Into<String>, columns: &[(&str, Align)]) -> Table {
     let column = |&(title, align): &(&str, Align)| Column { title: title.to_owned(), align };
-    Table { title: title.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
+    let columns = columns.iter().map(column).collect();
+    Table { title: title.into(), columns, ..Table::default() }
 }
 
 pub(super) fn sentence(text: impl Into<String>) -> Block {

@@ -1,6 +1,7 @@
 //! Functions of the kernel at two points, and how much more CPU time each takes for the same bandwidth at
 //! the first: the tables of "CPU Utilization in networking - the TCP transmit path" (Sun, 2008).
 
+use wirecost_analyze::Estimate;
 use wirecost_analyze::function_counts::{Found, FunctionCounts};
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
@@ -15,6 +16,7 @@ use crate::document::{
     Block, Cell, Number, Section, Table,
 };
 
+const TITLE: &str = "What functions cost";
 /// Rows of a table.
 const SHOWN: usize = 40;
 /// A ratio is told where the upper end of its interval is at most so many times the lower,
@@ -30,13 +32,12 @@ pub(super) const KIND: TableKind = TableKind {
 };
 
 fn build(measured: &Measured) -> Section {
-    let title = "What functions cost".to_owned();
     let [a, b] = measured.points.as_slice() else {
         let text = format!(
             "Functions are compared at two points, and this study has {}.",
             measured.points.len()
         );
-        return Section { blocks: vec![sentence(text)], ..Section::new(&title) };
+        return Section { blocks: vec![sentence(text)], ..Section::new(TITLE) };
     };
     let mut blocks = vec![Block::Table(points(measured))];
     for end in ends(measured, ["sender", "receiver"]) {
@@ -53,7 +54,7 @@ fn build(measured: &Measured) -> Section {
             }
         }
     }
-    Section { blocks, ..Section::new(&title) }
+    Section { blocks, ..Section::new(TITLE) }
 }
 
 fn points(measured: &Measured) -> Table {
@@ -167,16 +168,8 @@ impl Growth {
             (Some(low), None) => return text(format!(">{}", three_digits(low))),
             _ => return text(format!("<{}", three_digits(self.ratio))),
         };
-        let interval = Some((low, high));
-        let shown = three_digits(self.ratio);
-        Cell::Number(Number { value: self.ratio, interval, text: shown, unit: Unit::Ratio })
-    }
-
-    fn interval(&self) -> String {
-        match (self.low, self.high) {
-            (Some(low), Some(high)) => format!("{} to {}", three_digits(low), three_digits(high)),
-            _ => "open".to_owned(),
-        }
+        let estimate = Estimate { mean: self.ratio, interval: Some((low, high)), times: 1 };
+        Cell::Number(Number::with_text(Unit::Ratio, &estimate, &three_digits(self.ratio)))
     }
 }
 
@@ -189,7 +182,6 @@ fn empty(host: &str, points: [&MeasuredPoint; 2]) -> Table {
         ("excl 1", Right),
         ("excl 2", Right),
         ("ratio", Right),
-        ("its interval", Right),
     ];
     table(format!("Functions{host}, % of CPU time; 1: {a}; 2: {b}"), &columns)
 }
@@ -222,7 +214,6 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
             a.percent(in_a.exclusive),
             b.percent(in_b.exclusive),
             growth.cell(),
-            text(growth.interval()),
         ]);
     }
     let middle = match hidden {
@@ -232,7 +223,7 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     let note = format!(
         "Functions of the kernel; incl: with what they call, excl: themselves. Ratio: inclusive CPU \
          time for the same bandwidth, the first case over the second, with the 95% interval that {} \
-         and {} busy samples give it. Left out: {rare} functions that too few samples found to tell\
+         and {} busy samples give it; > and < where no sample of one case is in the function. Left out: {rare} functions that too few samples found to tell\
          {middle}.",
         a.counts.samples, b.counts.samples
     );
@@ -241,7 +232,7 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::probed_tests::{at as cell, fixture, section, value};
+    use super::super::tests::{at as cell, fixture, section, value};
     use super::*;
 
     const SENDER: &str = "Functions, sender";

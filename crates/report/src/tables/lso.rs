@@ -82,7 +82,7 @@ fn interval(interval: &SegmentInterval) -> Vec<Cell> {
 
 /// Packets by length, of all runs.
 fn sizes(name: &str, point: &MeasuredPoint) -> Table {
-    let columns = [("bytes from", Right), ("packets", Right), ("%", Right), ("", Left)];
+    let columns = [("bytes from", Right), ("packets", Right), ("%", Right), ("bar", Left)];
     let mut table = table(format!("Segments by size, {name}"), &columns);
     match buckets(point) {
         Ok(buckets) => {
@@ -268,7 +268,7 @@ fn cheaper(measured: &Measured) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::probed_tests::{at, fixture, section, value};
+    use super::super::tests::{at, fixture, section, value};
     use super::*;
 
     #[track_caller]

@@ -12,11 +12,11 @@ mod interrupt_cost;
 mod io_engines;
 mod lso;
 mod patterns;
-#[cfg(test)]
-mod probed_tests;
 mod rows;
 mod runs;
 mod tcp_transmit;
+#[cfg(test)]
+mod tests;
 mod whose;
 
 use wirecost_analyze::measured::Measured;
@@ -46,10 +46,10 @@ pub static ALL: &[TableKind] = &[
     general::KIND,
     tcp_transmit::KIND,
     http_get::KIND,
+    io_engines::KIND,
     lso::KIND,
     function_cost::KIND,
     interrupt_cost::KIND,
-    io_engines::KIND,
     patterns::KIND,
 ];
 

@@ -8,12 +8,15 @@ use wirecost_model::metric::Unit;
 use wirecost_model::observe::FunctionsSection;
 use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 
 use super::TableKind;
-use super::cells::{at, ends, figure, first, grouped, label, scaled, sentence, table, text};
+use super::cells::{
+    at, ends, estimate, figure, first, grouped, label, of, scaled, sentence, table, text,
+};
 use crate::document::{
     Align::{self, Left, Right},
-    Block, Cell, Number, Section, Table,
+    Block, Cell, Number, Part, Parts, Section, Table,
 };
 
 /// The paper's names and our layers. What is in none of them is `other`.
@@ -25,7 +28,6 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("memory", &["memory", "address space"]),
     ("lock", &["locks"]),
     ("sched", &["scheduler"]),
-    // The paper's programs do next to nothing. What else runs on the CPUs is in it too.
     ("app", &["application"]),
 ];
 
@@ -53,11 +55,21 @@ fn explain(measured: &Measured, ends: &[Option<&'static str>]) -> String {
     let each = measured.points.iter().flat_map(|point| ends.iter().map(move |end| (point, *end)));
     let samples = each.filter_map(|(point, end)| Some(pooled(point, end).ok()?.1));
     let samples = samples.min().map_or_else(String::new, |least| {
-        format!(" Each row is of {least} samples or more, and its intervals are theirs.")
+        // The widest is that of a half.
+        let (low, high) = Proportion::of(least / 2, least).interval;
+        let reach = 50.0 * (high - low);
+        format!(
+            " Each row is of {least} samples or more: its parts are known to {reach:.1} points."
+        )
     });
     format!(
-        "Percent of the busy time of the CPUs, by layers of docs/layers.md. {}; other: all the rest, as \
+        "CPU: percent busy, {}. Layers: percent of that busy time, of any program's, as docs/layers.md \
+         has them. {}; other: all the rest, as \
          system call entry, interrupts, the observer, and functions of no layer.{samples}",
+        match ends {
+            [None] => "of all CPUs",
+            _ => "of the sender's CPUs and of the receiver's",
+        },
         all.join("; ")
     )
 }
@@ -79,7 +91,7 @@ fn traffic(measured: &Measured, ends: &[Option<&'static str>]) -> Table {
         ("Throughput".to_owned(), Right),
     ];
     columns.extend(ends.iter().map(|end| (called(*end, "cycles/KByte"), Right)));
-    columns.extend(ends.iter().map(|end| (called(*end, "CPU busy"), Right)));
+    columns.push(("CPU, %".to_owned(), Right));
     let columns: Vec<(&str, Align)> =
         columns.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     let mut table = table("Patterns", &columns);
@@ -93,10 +105,28 @@ fn traffic(measured: &Measured, ends: &[Option<&'static str>]) -> Table {
         let cycles =
             |end: &Option<&str>| scaled(point, &at(*end, "cycles_per_kbyte"), 1.0, grouped);
         row.extend(ends.iter().map(cycles));
-        row.extend(ends.iter().map(|end| figure(point, &at(*end, "cpu.busy"))));
+        row.push(busy(point, ends));
         row
     }));
     table
+}
+
+/// Of each end, in percent: `100/98`.
+fn busy(point: &MeasuredPoint, ends: &[Option<&'static str>]) -> Cell {
+    let part = |end: &Option<&'static str>| {
+        let estimate = estimate(point, |run| of(run, &at(*end, "cpu.busy")))?;
+        let text = format!("{:.0}", estimate.mean);
+        let number = Number { text, ..Number::estimate(Unit::Percent, &estimate) };
+        Ok(Part { name: end.unwrap_or("all").to_owned(), number })
+    };
+    let parts: Result<Vec<Part>, String> = ends.iter().map(part).collect();
+    match parts {
+        Ok(parts) => {
+            let texts: Vec<&str> = parts.iter().map(|part| part.number.text.as_str()).collect();
+            Cell::Parts(Parts { text: texts.join("/"), parts })
+        }
+        Err(reason) => Cell::Missing(reason),
+    }
 }
 
 /// `4 to 1`: of the master and of a peer.
@@ -134,6 +164,7 @@ fn layers(measured: &Measured, end: Option<&str>) -> Table {
     columns.extend(GROUPS.iter().map(|(group, _)| (*group, Right)));
     columns.push(("other", Right));
     let mut table = table(called(end, "CPU time by layer, %"), &columns);
+    table.common.push(Value::new("host", end.unwrap_or("all")));
     table.rows.extend(measured.points.iter().map(|point| {
         let mut row = vec![text(label(point))];
         match pooled(point, end) {
@@ -183,7 +214,7 @@ fn percent(share: f64, samples: u64) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::super::probed_tests::{at, fixture, section, value};
+    use super::super::tests::{at, fixture, section, value};
     use super::*;
 
     const COLUMNS: [&str; 9] =

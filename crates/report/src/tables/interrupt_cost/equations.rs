@@ -5,7 +5,7 @@ use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
-use wirecost_model::units::decimal;
+use wirecost_model::units::{decimal, three_digits};
 
 use super::super::cells::{estimate, known, name, number, of, sentence, table, text};
 use crate::document::{
@@ -96,7 +96,7 @@ fn of_point(name: &str, point: &MeasuredPoint, end: Option<&str>) -> Table {
                 known(mean(&interrupts), Unit::PerSecond, |v| decimal(v, "/s")),
                 known(mean(&each), Unit::Count, |v| decimal(v, "cycles")),
                 known(mean(&all), Unit::PerSecond, |v| decimal(v, "cycles/s")),
-                known(mean(&cpus), Unit::Ratio, |v| format!("{v:.1}")),
+                known(mean(&cpus), Unit::Ratio, three_digits),
             ]);
         }
     }

@@ -9,6 +9,7 @@ use wirecost_analyze::metrics::Scope;
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 
 use super::TableKind;
 use super::cells::{
@@ -58,9 +59,10 @@ fn build(measured: &Measured) -> Section {
 /// NTttcp's report; a column for each point.
 fn lines(measured: &Measured, end: Option<&str>, whose: &str) -> Table {
     let labels: Vec<String> = measured.points.iter().map(label).collect();
-    let mut columns: Vec<(&str, Align)> = vec![("", Left)];
+    let mut columns: Vec<(&str, Align)> = vec![("Line", Left)];
     columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
     let mut table = table(format!("Receiving, {whose}"), &columns);
+    table.common.push(Value::new("host", end.unwrap_or("all")));
     type Show = fn(f64) -> String;
     let two: Show = |value| format!("{value:.2}");
     let lines: [(&str, String, f64, Show); 9] = [
@@ -173,7 +175,7 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::probed_tests::{at, fixture, section, value};
+    use super::super::tests::{at, fixture, section, value};
     use super::*;
 
     #[track_caller]

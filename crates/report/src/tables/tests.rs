@@ -46,8 +46,8 @@ pub(super) fn shown(section: &Section) -> String {
 
 fn cell(cell: &Cell) -> String {
     match cell {
-        Cell::Text(_) | Cell::Set(_) | Cell::Parts(_) => cell.shown().to_owned(),
         Cell::Missing(why) => format!("! {why}"),
+        Cell::Text(_) | Cell::Set(_) | Cell::Parts(_) => cell.shown().to_owned(),
         Cell::Number(number) => match number.interval {
             Some((low, high)) => format!("{} {{{low:.3}, {high:.3}}}", number.text),
             None => number.text.clone(),
@@ -65,9 +65,8 @@ pub(super) fn at<'a>(section: &'a Section, title: &str, row: &str, column: &str)
     let table = { tables }.find(|table| table.title.starts_with(title)).expect(title);
     let column = table.columns.iter().position(|c| c.title == column).expect(column);
     let begins = |cells: &&Vec<Cell>| match &cells[0] {
-        Cell::Number(number) => number.text == row,
-        Cell::Missing(_) => false,
-        cell => cell.shown().starts_with(row),
+        Cell::Text(text) => text.starts_with(row),
+        cell => cell.shown() == row,
     };
     &table.rows.iter().find(begins).expect(row)[column]
 }
@@ -142,5 +141,23 @@ fn tables_of_runs_without_their_probes() {
 fn tables_of_real_runs() {
     for name in ["lso", "function-cost", "interrupt-cost", "patterns"] {
         insta::assert_snapshot!(name, shown(&section(name, &fixture(name))));
+    }
+}
+
+/// As a person reads them.
+#[test]
+fn tables_fit_eighty_columns() {
+    let look = crate::terminal::Look { width: 80, colour: false };
+    let output = crate::outputs::find("terminal").unwrap();
+    for name in ["lso", "function-cost", "interrupt-cost", "patterns"] {
+        let mut report = crate::document::Report::new(name);
+        report.sections.push(section(name, &fixture(name)));
+        let mut text = Vec::new();
+        (output.write)(&mut text, &report, &look).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+        insta::assert_snapshot!(format!("{name}_80"), text);
     }
 }
