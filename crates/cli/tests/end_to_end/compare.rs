@@ -13,10 +13,10 @@ fn run() -> Value {
     Program::short_run("@stream", &["--connections", "2"]).measure().value().clone()
 }
 
-/// A study of these runs: size, connections, repeat, and what is changed in each.
-/// A run of a study: its name, its place and repeat, and what is edited in it.
+/// A run: size, connections, repeat, and what is changed in it.
 type Edited<'a> = (&'a str, u32, u32, &'a dyn Fn(&mut Value));
 
+/// A study of these runs.
 fn study(directory: &Path, run: &Value, runs: &[Edited<'_>]) {
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("study.toml"), "title = \"made\"\n").unwrap();
