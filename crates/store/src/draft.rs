@@ -21,15 +21,17 @@ const SUFFIX: &str = ".tmp";
 #[derive(Debug)]
 pub(crate) struct Draft {
     path: PathBuf,
+    /// Where its files are to be.
+    to: PathBuf,
     files: Vec<OsString>,
 }
 
 impl Draft {
-    /// Begins one in `parent`, of what is to be called `name`.
-    pub(crate) fn new(parent: &Path, name: &str) -> Result<Self, StoreError> {
+    /// Begins one in `parent`, of what is to be called `name`, and whose files are to be in `to`.
+    pub(crate) fn new(parent: &Path, name: &str, to: &Path) -> Result<Self, StoreError> {
         let path = parent.join(format!(".{name}.{}{SUFFIX}", std::process::id()));
         fs::create_dir(&path).map_err(cannot("write to", parent))?;
-        Ok(Self { path, files: Vec::new() })
+        Ok(Self { path, to: to.to_owned(), files: Vec::new() })
     }
 
     /// Writes a file, and sees it onto the disk.
@@ -40,32 +42,31 @@ impl Draft {
             file.sync_all()
         });
         // The name that it was to have says more than the hidden one.
-        let shown = self.path.parent().unwrap_or(&self.path).join(name);
-        written.map_err(cannot("write", &shown))?;
+        written.map_err(cannot("write", &self.to.join(name)))?;
         self.files.push(name.into());
         Ok(())
     }
 
     /// Gives the directory its name, under which nothing may be but an empty directory.
-    pub(crate) fn publish(self, to: &Path) -> Result<(), StoreError> {
+    pub(crate) fn publish(self) -> Result<(), StoreError> {
         sync(&self.path)?;
-        fs::rename(&self.path, to).map_err(cannot("write", to))?;
-        sync(to.parent().unwrap_or(to))
+        fs::rename(&self.path, &self.to).map_err(cannot("write", &self.to))?;
+        sync(self.to.parent().unwrap_or(&self.to))
     }
 
-    /// Moves the files into `directory`, in the order in which they were added.
-    pub(crate) fn pour(self, directory: &Path) -> Result<(), StoreError> {
+    /// Moves the files to where they are to be, in the order in which they were added.
+    pub(crate) fn pour(self) -> Result<(), StoreError> {
         let Some((last, others)) = self.files.split_last() else { return Ok(()) };
         let rename = |name: &OsStr| {
-            let to = directory.join(name);
+            let to = self.to.join(name);
             fs::rename(self.path.join(name), &to).map_err(cannot("write", &to))
         };
         for name in others {
             rename(name)?;
         }
-        sync(directory)?;
+        sync(&self.to)?;
         rename(last)?;
-        sync(directory)
+        sync(&self.to)
     }
 }
 

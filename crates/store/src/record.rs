@@ -62,7 +62,7 @@ impl Recorder {
             return Err(StoreError::AlreadyRecorded(directory.to_owned()));
         }
         make_directory(directory, |_| false)?;
-        Draft::new(directory, RUN)?;
+        Draft::new(directory, RUN, directory)?;
         Ok(Self { directory: directory.to_owned() })
     }
 
@@ -71,9 +71,9 @@ impl Recorder {
     /// # Errors
     /// A file could not be written; then there is no document.
     pub fn save(&self, run: &Run, hosts: &Map<String, Value>) -> Result<(), StoreError> {
-        let mut draft = Draft::new(&self.directory, RUN)?;
+        let mut draft = Draft::new(&self.directory, RUN, &self.directory)?;
         write_run(&mut draft, run, hosts)?;
-        draft.pour(&self.directory)
+        draft.pour()
     }
 
     /// The same of a host that was only observed.
@@ -85,12 +85,12 @@ impl Recorder {
         watched: &Watched,
         hosts: &Map<String, Value>,
     ) -> Result<(), StoreError> {
-        let mut draft = Draft::new(&self.directory, OBSERVATION)?;
+        let mut draft = Draft::new(&self.directory, OBSERVATION, &self.directory)?;
         let mut watched = watched.clone();
         let samples = samples::of_watched(&watched);
         write_others(&mut draft, &samples, &mut watched.hosts, hosts)?;
         add_json(&mut draft, OBSERVATION, &watched)?;
-        draft.pour(&self.directory)
+        draft.pour()
     }
 
     #[must_use]

@@ -171,15 +171,15 @@ impl Writer {
         make_directory(&directory.join(RUNS), |_| false)?;
         remove_drafts(directory)?;
         let _ = fs::remove_dir_all(directory.join(PROFILES));
-        let mut draft = Draft::new(directory, PROFILES)?;
+        let mut draft = Draft::new(directory, PROFILES, &directory.join(PROFILES))?;
         for (name, text) in profiles {
             draft.add(name, text.as_bytes())?;
         }
-        draft.publish(&directory.join(PROFILES))?;
+        draft.publish()?;
         // Last: with this it is a study.
-        let mut draft = Draft::new(directory, DEFINITION)?;
+        let mut draft = Draft::new(directory, DEFINITION, directory)?;
         draft.add(DEFINITION, definition.as_bytes())?;
-        draft.pour(directory)?;
+        draft.pour()?;
         Ok(Self { study: Study { directory: directory.to_owned() }, _lock: lock })
     }
 
@@ -209,9 +209,9 @@ impl Writer {
         if to.exists() {
             return Err(StoreError::AlreadyRecorded(to));
         }
-        let mut draft = Draft::new(&self.study.directory.join(RUNS), id)?;
+        let mut draft = Draft::new(&self.study.directory.join(RUNS), id, &to)?;
         record::write_run(&mut draft, run, hosts)?;
-        draft.publish(&to)
+        draft.publish()
     }
 }
 

@@ -135,7 +135,8 @@ fn fill_the_disk(parent: &Path) {
         .unwrap();
     assert!(matches!(error, StoreError::Io { .. }));
     let message = error.to_string();
-    assert!(message.starts_with("cannot write "), "{message}");
+    let expected = format!("cannot write {}/", writer.study().record(&id(kept + 1)).display());
+    assert!(message.starts_with(&expected), "{message}");
     assert!(message.contains("No space left on device"), "{message}");
     assert!(kept > 2);
     assert_eq!(check_records(writer.study()), kept);
