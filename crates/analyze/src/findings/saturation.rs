@@ -3,7 +3,7 @@
 use super::limits::limits;
 use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, sure, words};
-use crate::knee::{After, knee};
+use crate::knee::{After, Knee, knee};
 use crate::measured::Measured;
 use crate::metrics::Asked;
 use crate::statistics::umbrella::{Shape, umbrella};
@@ -31,12 +31,11 @@ fn find(measured: &Measured) -> Vec<Finding> {
     told.filter_map(|(p, (line, stops, figures))| tell(&work, &line, &stops, &figures, p)).collect()
 }
 
-/// The stop of the knee, of means that may be the true ones.
-fn drawn_knee(stops: &[Stop<'_>], means: &[f64]) -> Option<usize> {
+/// The knee of means alone: how sure they are is what many draws of them show.
+fn knee_of(stops: &[Stop<'_>], means: &[f64]) -> Option<Knee> {
     let alone = |mean: &f64| Estimate { mean: *mean, interval: None, times: 1 };
     let points = stops.iter().zip(means).map(|(stop, mean)| (stop.number, alone(mean)));
-    let knee = knee(&points.collect::<Vec<_>>()).ok()?;
-    stops.iter().position(|stop| stop.number == knee.load)
+    knee(&points.collect::<Vec<_>>()).ok()
 }
 
 fn tell(
@@ -47,18 +46,16 @@ fn tell(
     p_value: f64,
 ) -> Option<Finding> {
     let means: Vec<f64> = figures.iter().map(|runs| line::mean(runs)).collect();
-    let estimates = stops
-        .iter()
-        .zip(figures)
-        .filter_map(|(stop, runs)| Some((stop.number, Estimate::of(runs)?)));
-    let knee = knee(&estimates.collect::<Vec<_>>()).ok()?;
+    let knee = knee_of(stops, &means)?;
     let at = stops.iter().position(|stop| stop.number == knee.load)?;
     let last = stops.len() - 1;
     if at == 0 || at == last || means[at] < GROWTH * means[0] {
         return None;
     }
-    let drawn =
-        bootstrap::draws(|random| drawn_knee(stops, &line::plausible_means(figures, random)?));
+    let drawn = bootstrap::draws(|random| {
+        let knee = knee_of(stops, &line::plausible_means(figures, random)?)?;
+        stops.iter().position(|stop| stop.number == knee.load)
+    });
     let interval = bootstrap::middle(&drawn, |place| Some(*place as f64));
     // It may as well grow to the end of what was measured.
     if interval.is_some_and(|(_, high)| high as usize >= last) {

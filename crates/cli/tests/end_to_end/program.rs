@@ -72,6 +72,13 @@ impl Program {
         Self::through(shell, arguments)
     }
 
+    /// At the priority that comes before what else the machine does. It takes root.
+    pub(crate) fn before_others(arguments: &[&str]) -> Self {
+        let mut nice = Command::new("nice");
+        nice.args(["-n", "-20", BINARY]);
+        Self::through(nice, arguments)
+    }
+
     fn through<S: AsRef<OsStr>>(
         mut command: Command,
         arguments: impl IntoIterator<Item = S>,
