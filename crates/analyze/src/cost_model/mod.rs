@@ -108,13 +108,12 @@ pub fn explain(
     }
     let runs = || meant.iter().flat_map(|point| &point.runs);
     document.study = runs().find_map(|run| Some(run.study.as_ref()?.study.clone()));
-    let packets = Packets::ALL.into_iter().max_by_key(|packets| {
+    let known = |packets: &Packets| {
         let sampled = runs().filter_map(|run| Sample::of(run, host(options), *packets).ok());
-        let known = sampled.filter(|sample| sample.value(Input::Packets).is_ok()).count();
-        // Of several that are as well known, the first.
-        (known, Packets::ALL.len() - Packets::ALL.iter().position(|p| p == packets).unwrap_or(0))
-    });
-    let packets = packets.unwrap_or(Packets::Segments);
+        sampled.filter(|sample| sample.value(Input::Packets).is_ok()).count()
+    };
+    // Of several that are as well known this finds the last, which is to be the first of the list.
+    let packets = Packets::ALL.into_iter().rev().max_by_key(known).unwrap_or(Packets::Segments);
     let mut points = Vec::new();
     for point in &meant {
         match observe(point, options, packets) {
