@@ -72,9 +72,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("copy_", Found { inclusive: 6, exclusive: 6 }),
-                ("sys_", Found { inclusive: 10, exclusive: 4 }),
-                ("tcp_", Found { inclusive: 10, exclusive: 0 }),
+                ("copy", Found { inclusive: 6, exclusive: 6 }),
+                ("sys", Found { inclusive: 10, exclusive: 4 }),
+                ("tcp", Found { inclusive: 10, exclusive: 0 }),
             ]
         );
     }

@@ -88,16 +88,31 @@ impl Study {
         Ok(ids)
     }
 
-    /// All runs that are there, with their names, in the order of these. Stacks are left out: one
-    /// that wants them [reads](Study::read) the record.
+    /// All runs that are there, with their names, in the order of these. Stacks are left out.
     ///
     /// # Errors
     /// The first record, by its name, that cannot be read.
     pub fn runs(&self) -> Result<Vec<(String, Run)>, StoreError> {
+        self.each(document::run)
+    }
+
+    /// The same with their stacks.
+    ///
+    /// # Errors
+    /// As of [`runs`](Study::runs).
+    pub fn runs_with_stacks(&self) -> Result<Vec<(String, Run)>, StoreError> {
+        self.each(|record| Ok(record::read(record)?.run))
+    }
+
+    /// What is read of each record, on all CPUs.
+    fn each(
+        &self,
+        read: impl Fn(&Path) -> Result<Run, StoreError> + Sync,
+    ) -> Result<Vec<(String, Run)>, StoreError> {
         let ids = self.ids()?;
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let part = ids.len().div_ceil(threads).max(1);
-        let read = |id: &String| Ok((id.clone(), document::run(&self.record(id))?));
+        let read = &|id: &String| Ok((id.clone(), read(&self.record(id))?));
         thread::scope(|scope| {
             let parts: Vec<_> = ids
                 .chunks(part)

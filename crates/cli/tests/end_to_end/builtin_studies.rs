@@ -168,7 +168,7 @@ fn http_get() {
 
 #[test]
 fn io_engines() {
-    let Some(tables) = study("io-engines", &["--axis", "connections=8"]) else { return };
+    let Some(tables) = study("io-engines", &[]) else { return };
     let [table] = tables.as_slice() else { panic!("{tables:?}") };
     let methods = ["threads", "epoll", "io_uring", "zero-copy", "sendfile"];
     assert_eq!(table.texts("method"), methods);

@@ -164,17 +164,17 @@ fn refused(arguments: &[&str], words: &[&str]) {
 fn what_cannot_be_reported_on_is_refused() {
     let study = study();
     let at = |name: &str| study.path().join(name).to_str().unwrap().to_owned();
-    refused(&[&at("runs")], &["is no record", "study.toml", "run.json"]);
-    refused(&[&at("nowhere")], &["cannot read", "nowhere", "No such file"]);
+    refused(&[&at("runs")], &["is no record", "run.json"]);
+    refused(&[&at("nowhere")], &["nowhere", "does not exist"]);
     refused(&[&at("study.toml/x")], &["cannot read"]);
     refused(&[path(&study), "--table", "tcp-transmitt"], &["did you mean tcp-transmit?"]);
     refused(&[path(&study), "--out", &at("none/x")], &["cannot write", "none/x"]);
     fs::write(at("new.json"), RUN.to_string().replace("wirecost.run/1", "wirecost.run/2")).unwrap();
     refused(&[&at("new.json")], &["newer wirecost", "wirecost.run/2", "wirecost.run/1"]);
     fs::write(at("other.json"), RUN.to_string().replace("wirecost.run/1", "a/1")).unwrap();
-    refused(&[&at("other.json")], &["is no run", "a/1"]);
+    refused(&[&at("other.json")], &["other.json", "a/1"]);
     fs::write(at("cut.json"), &RUN.to_string()[..5000]).unwrap();
-    refused(&[&at("cut.json")], &["cut.json", "EOF"]);
+    refused(&[&at("cut.json")], &["cut.json", "cut at line 1"]);
     refused(&[&at("runs/0001-01/hosts.json")], &["hosts.json"]);
     fs::write(at("study.toml"), STUDY.replace("\"throughput\"", "\"througput\"")).unwrap();
     refused(&[path(&study)], &["there is no column througput", "did you mean throughput?"]);

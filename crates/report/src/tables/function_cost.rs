@@ -29,6 +29,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "functions at two points, and how much more CPU time each takes for a bit",
     build,
     rows: None,
+    stacks: true,
 };
 
 fn build(measured: &Measured) -> Section {

@@ -12,6 +12,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "all axes, throughput, cycles/KByte; latency where there are requests",
     build,
     rows: Some(rows),
+    stacks: false,
 };
 
 /// More hosts than these have one column together.

@@ -19,6 +19,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "connections, window, CPU of the server, Mbps; how far it scales",
     build,
     rows: Some(rows),
+    stacks: false,
 };
 
 const CONNECTIONS: &str = "connections";

@@ -16,6 +16,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "ways of I/O: throughput, cost of a byte and of an operation, beside the first",
     build,
     rows: Some(rows),
+    stacks: false,
 };
 
 /// The axis of the ways.

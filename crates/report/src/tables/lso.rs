@@ -27,6 +27,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "how large the segments are that go to the device, and who sends them",
     build,
     rows: None,
+    stacks: false,
 };
 
 fn build(measured: &Measured) -> Section {

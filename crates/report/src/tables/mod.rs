@@ -39,6 +39,8 @@ pub struct TableKind {
     /// The columns of its rows, where each is of one point: they are shown while a study goes on. `None`
     /// where a row is of several points or a point of several rows.
     pub rows: Option<fn(&Measured) -> Rows>,
+    /// Whether it is made of stacks, which are kept by themselves and take time to read.
+    pub stacks: bool,
 }
 
 /// All of them.
@@ -86,6 +88,12 @@ impl Wanted {
     #[must_use]
     pub fn general() -> Self {
         Wanted::Kind(&ALL[0])
+    }
+
+    /// Whether it is made of stacks too.
+    #[must_use]
+    pub fn needs_stacks(&self) -> bool {
+        matches!(self, Wanted::Kind(kind) if kind.stacks)
     }
 
     /// The table.

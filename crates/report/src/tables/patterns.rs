@@ -36,6 +36,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "patterns of traffic, and the CPU time by layer of the stack",
     build,
     rows: None,
+    stacks: false,
 };
 
 fn build(measured: &Measured) -> Section {

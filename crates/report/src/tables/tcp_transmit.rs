@@ -18,6 +18,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "connections, window, CPU split, cycles/Kbyte, throughput, by write size",
     build,
     rows: Some(live),
+    stacks: false,
 };
 
 const SIZE: &str = "size";

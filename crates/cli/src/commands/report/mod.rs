@@ -102,7 +102,9 @@ impl Report {
             Some(_) => Look::plain(WIDTH),
             None => Look::of(&io::stdout()),
         };
-        let kept = read::all(&self.records)?;
+        let stacks =
+            |study: Option<&Definition>| Ok(self.wanted(study)?.iter().any(Wanted::needs_stacks));
+        let kept = read::all(&self.records, &stacks)?;
         let mut text = Vec::new();
         let written = if output.name == "terminal"
             && self.tables.is_empty()
@@ -129,10 +131,7 @@ impl Report {
         let several = kept.len() > 1;
         for Kept { title, definition, runs, .. } in kept {
             let definition = definition.as_ref();
-            let wanted = match self.tables.is_empty() {
-                true => wanted(definition)?,
-                false => self.asked_for(definition)?,
-            };
+            let wanted = self.wanted(definition)?;
             for mut section in sections(definition, &wanted, &Measured::of(runs))? {
                 if several {
                     section.title = format!("{title}: {}", section.title);
@@ -143,8 +142,11 @@ impl Report {
         Ok(report)
     }
 
-    /// The tables of the command line.
-    fn asked_for(&self, study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
+    /// The tables of the command line, or those of the study.
+    fn wanted(&self, study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
+        if self.tables.is_empty() {
+            return wanted(study);
+        }
         let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
         let each = self.tables.iter().map(|name| {
             let own = of_study

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use wirecost_model::run::Run;
+use wirecost_store::Document;
 use wirecost_store::study::{DEFINITION, Study};
 use wirecost_study::Definition;
 
@@ -21,16 +22,19 @@ pub(super) struct Kept {
 }
 
 /// Each study by itself, in the order in which they are named; then the runs that were named one by
-/// one, those of one study together.
-pub(super) fn all(paths: &[PathBuf]) -> Result<Vec<Kept>, Failure> {
+/// one, those of one study together. `stacks` says whether those of a study are wanted, and of runs.
+pub(super) fn all(
+    paths: &[PathBuf],
+    stacks: &dyn Fn(Option<&Definition>) -> Result<bool, Failure>,
+) -> Result<Vec<Kept>, Failure> {
     let mut studies = Vec::new();
     let mut single: Vec<Kept> = Vec::new();
     for path in paths {
         if path.join(DEFINITION).is_file() {
-            studies.push(study(path)?);
+            studies.push(study(path, stacks)?);
             continue;
         }
-        let run = wirecost_store::run(path).map_err(Failure::usage)?;
+        let run = single_run(path, stacks(None)?)?;
         let title = run.study.as_ref().map_or("Runs", |study| study.study.as_str());
         let name = path.display().to_string();
         let fits = |kept: &&mut Kept| kept.title == title && agrees(kept, &run);
@@ -67,7 +71,22 @@ fn agrees(kept: &Kept, run: &Run) -> bool {
     })
 }
 
-fn study(path: &Path) -> Result<Kept, Failure> {
+fn single_run(path: &Path, stacks: bool) -> Result<Run, Failure> {
+    if !stacks {
+        return wirecost_store::run(path).map_err(Failure::usage);
+    }
+    match wirecost_store::document(path).map_err(Failure::usage)? {
+        Document::Run(run) => Ok(run),
+        Document::Watched(_) => {
+            Err(Failure::usage(format!("{} is an observation without a run", path.display())))
+        }
+    }
+}
+
+fn study(
+    path: &Path,
+    stacks: &dyn Fn(Option<&Definition>) -> Result<bool, Failure>,
+) -> Result<Kept, Failure> {
     let study = Study::open(path).map_err(Failure::usage)?;
     let file = path.join(DEFINITION);
     let text = study.definition().map_err(Failure::usage)?;
@@ -82,6 +101,10 @@ fn study(path: &Path) -> Result<Kept, Failure> {
         true => path.display().to_string(),
         false => definition.title.clone(),
     };
-    let runs = study.runs().map_err(Failure::usage)?;
+    let runs = match stacks(Some(&definition))? {
+        true => study.runs_with_stacks(),
+        false => study.runs(),
+    };
+    let runs = runs.map_err(Failure::usage)?;
     Ok(Kept { title, source: path.display().to_string(), definition: Some(definition), runs })
 }

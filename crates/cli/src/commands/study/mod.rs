@@ -285,7 +285,11 @@ fn conclude(
             )));
         }
     }
-    let measured = Measured::of(study.runs().map_err(Failure::usage)?);
+    let runs = match tables.iter().any(Wanted::needs_stacks) {
+        true => study.runs_with_stacks(),
+        false => study.runs(),
+    };
+    let measured = Measured::of(runs.map_err(Failure::usage)?);
     if !output.json_lines {
         let mut document = Report::new(&loaded.definition.title);
         document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;

@@ -28,6 +28,7 @@ pub(super) const KIND: TableKind = TableKind {
     help: "interrupts and softirqs, and what a line rate would ask of them",
     build,
     rows: None,
+    stacks: false,
 };
 
 fn build(measured: &Measured) -> Section {
