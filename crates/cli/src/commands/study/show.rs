@@ -13,8 +13,10 @@ use wirecost_model::host::CpuSnapshot;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
+use wirecost_report::document::{Cell, Column};
 use wirecost_report::progress::{Labels, Progress, Style};
 use wirecost_report::tables::Wanted;
+use wirecost_report::terminal::{Lines, Look};
 use wirecost_study::{Ended, Event, Listener, Matrix, Summary, Task};
 
 use super::counted;
@@ -47,8 +49,7 @@ pub(super) struct Show<'a> {
     left: Duration,
     run_started: Instant,
     before: String,
-    widths: Vec<usize>,
-    headed: bool,
+    lines: Option<Lines>,
     cpu: Option<(Instant, CpuSnapshot)>,
     busy: Option<f64>,
 }
@@ -75,8 +76,7 @@ impl<'a> Show<'a> {
             left,
             run_started: Instant::now(),
             before: String::new(),
-            widths: Vec::new(),
-            headed: false,
+            lines: None,
             cpu: None,
             busy: None,
         }
@@ -142,8 +142,8 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// A finished run in the columns of the study's first table.
-    fn line_of(&mut self, number: usize, task: &Task, run: &Run) -> String {
+    /// A finished run in the columns of the study's first table, and before the first their heads.
+    fn lines_of(&mut self, number: usize, task: &Task, run: &Run) -> Vec<String> {
         let place = task.place as usize - 1;
         let point = &mut self.measured.points[place];
         match run.status {
@@ -151,35 +151,25 @@ impl<'a> Show<'a> {
             _ => point.failed.push(run.clone()),
         }
         let rows = self.table.rows(&self.measured).unwrap_or_default();
-        let mut cells = vec![format!("{number}/{}", self.least.max(number))];
-        let row = rows.row(&self.measured.points[place]);
-        cells.extend(row.iter().map(|cell| cell.shown().to_owned()));
+        let mut cells = vec![Cell::text(format!("{number}/{}", self.least.max(number)))];
+        cells.extend(rows.row(&self.measured.points[place]));
         // A study may have more runs than memory.
         self.measured.points[place] = MeasuredPoint::not_measured(&task.point);
-        cells.extend(run.error.clone());
-        if task.repeat == 0 {
-            cells.push("(to warm up)".to_owned());
-        }
-        if !self.headed {
-            self.headed = true;
-            let titles = rows.head().into_iter().map(|column| column.title);
-            let head: Vec<String> = std::iter::once("run".to_owned()).chain(titles).collect();
-            // As wide as the first row.
-            self.align(&cells);
-            let head = self.align(&head);
-            self.progress.stay(&head);
-        }
-        self.align(&cells)
-    }
-
-    /// Columns are as wide as what was in them so far.
-    fn align(&mut self, cells: &[String]) -> String {
-        self.widths.resize(self.widths.len().max(cells.len()), 0);
-        let padded = cells.iter().zip(&mut self.widths).map(|(cell, width)| {
-            *width = (*width).max(cell.chars().count());
-            format!("{cell:<width$}", width = *width)
+        let mut shown = Vec::new();
+        let lines = self.lines.get_or_insert_with(|| {
+            let mut head = vec![Column::text("run")];
+            head.extend(rows.head());
+            let lines = Lines::new(&head, 1 + task.point.axes.len(), &Look::of(&io::stderr()));
+            shown.push(lines.head());
+            lines
         });
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let after = match (&run.error, task.repeat) {
+            (Some(error), _) => format!("  {error}"),
+            (None, 0) => "  (to warm up)".to_owned(),
+            (None, _) => String::new(),
+        };
+        shown.push(lines.row(&cells) + &after);
+        shown
     }
 }
 
@@ -210,8 +200,9 @@ impl Listener for Show<'_> {
                 self.thought += thought;
                 self.left = self.left.saturating_sub(thought);
                 if self.output.progress {
-                    let line = self.line_of(*number, task, run);
-                    self.progress.stay(&line);
+                    for line in self.lines_of(*number, task, run) {
+                        self.progress.stay(&line);
+                    }
                 }
             }
             Event::Wants { points, repeat } => {
