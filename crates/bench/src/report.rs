@@ -39,7 +39,7 @@ pub(crate) struct Report {
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// The record to make the others of [default: a run of `@stream`].
+    /// The record to make the others of, else a new run of `@stream`.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 
