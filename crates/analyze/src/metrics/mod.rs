@@ -1,7 +1,7 @@
 //! Figures by name. Tables, stop rules, expectations, findings and comparisons ask for them so, and are
 //! told why where there is none.
 //!
-//! A name is one of [`ALL`], with the host before it where it is of a host: `throughput`,
+//! A name is one of [`all`], with the host before it where it is of a host: `throughput`,
 //! `latency.p99`, `hosts.server.cycles_per_kbyte`. In place of a host's name may stand
 //! - `master`, the host that drives, and `peer`, where there is one, the other,
 //! - `sender` and `receiver`, the one that sent more bytes than it received, and the other,
