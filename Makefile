@@ -31,7 +31,7 @@ fuzz: ## Run every fuzz target for a short time.
 	@scripts/fuzz
 
 bench: ## wirecost beside its peers, and its ports of them: a quarter of an hour at most.
-	@scripts/bench --budget 14
+	@scripts/bench --budget 15
 
 bench-full: ## The same at all points, which takes an hour or two.
 	@scripts/bench --full --rounds 15

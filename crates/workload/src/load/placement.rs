@@ -70,7 +70,9 @@ impl Placement {
         let worker_of = WorkerOf {
             before: Arc::from(before),
             workers: workers.max(1),
-            turns: plan.program.side == Side::Peer,
+            // Where nobody asks for a pattern of workers, both ends of a flow may be on one CPU (ADR
+            // 0005), and to turn would part them.
+            turns: plan.workers.is_some() && plan.program.side == Side::Peer,
         };
         let pinned = plan.engine.shares_threads();
         Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
