@@ -13,6 +13,8 @@ mod crypto;
 pub mod doctor;
 mod figures;
 pub mod findings;
+#[cfg(test)]
+mod fixtures;
 pub mod function_counts;
 mod hosts;
 mod intervals;

@@ -1,10 +1,11 @@
 use fastrand::Rng;
 use wirecost_model::comparison::DifferenceKind;
 use wirecost_model::environment::{Device, Environment};
-use wirecost_model::run::{HostRow, MachineRow, Throughput, Transactions, Window, WindowKind};
+use wirecost_model::run::{HostRow, Transactions, WindowKind};
 use wirecost_model::study::InStudy;
 
 use super::*;
+use crate::fixtures;
 use crate::statistics::bootstrap::normal;
 
 const GBIT: f64 = 1e9;
@@ -19,15 +20,8 @@ fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
         repeat,
         order: 1,
     });
-    let kind = WindowKind::Duration;
-    run.window = Some(Window { seconds: 1.0, phase: 0, ramp_seconds: 1.0, kind });
-    run.throughput = Some(Throughput {
-        bits_per_second,
-        tx_bits_per_second: bits_per_second,
-        rx_bits_per_second: 0.0,
-        tx_bytes: 1,
-        rx_bytes: 0,
-    });
+    run.window = Some(fixtures::window(1.0));
+    run.throughput = Some(fixtures::throughput(bits_per_second, 1));
     run
 }
 
@@ -174,7 +168,7 @@ fn which_way_is_better_is_the_figures_own() {
         for (value, repeat) in values.into_iter().zip(1..) {
             let mut run = run(1, repeat, GBIT);
             run.hosts.push(host());
-            run.machines.push(machine(value));
+            run.machines.push(fixtures::machine("master", value));
             all.push(run);
         }
         subject("cost", all)
@@ -202,37 +196,8 @@ fn which_way_is_better_is_the_figures_own() {
     assert!(refused.contains("by tsc-exact, B by pmu"), "{refused}");
 }
 
-fn machine(cycles_per_kbyte: f64) -> MachineRow {
-    MachineRow {
-        name: "m".to_owned(),
-        hosts: vec!["master".to_owned()],
-        cpus: 2,
-        cpu: None,
-        cpu_source: None,
-        cycles_per_kbyte: Some(cycles_per_kbyte),
-        cycles_source: Some("tsc-exact".to_owned()),
-        cycles_reason: None,
-    }
-}
-
 fn host() -> HostRow {
-    HostRow {
-        name: "master".to_owned(),
-        role: wirecost_model::program::Side::Master,
-        address: None,
-        cpus: vec![0],
-        shares_machine_with: Vec::new(),
-        workers: 1,
-        cpu: None,
-        cpu_source: None,
-        cycles_per_kbyte: None,
-        cycles_source: None,
-        cycles_reason: Some("shared".to_owned()),
-        bytes: None,
-        facts: Default::default(),
-        clock_offset_us: 0.0,
-        clock_error_us: 0.0,
-    }
+    HostRow { cycles_reason: Some("shared".to_owned()), ..fixtures::host("master") }
 }
 
 #[test]

@@ -1,12 +1,11 @@
 use fastrand::Rng;
 use proptest::prelude::*;
 use wirecost_model::observe::{DeviceSegments, InterruptsSection, SegmentSizes, SegmentsSection};
-use wirecost_model::run::{
-    Connections, Cpu, HostRow, MachineRow, Observe, Operations, Run, Throughput, Window, WindowKind,
-};
+use wirecost_model::run::{Connections, Cpu, MachineRow, Observe, Operations, Run};
 use wirecost_model::study::InStudy;
 
 use super::*;
+use crate::fixtures;
 use crate::statistics::bootstrap::normal;
 
 /// Cycles for each byte, operation, packet and interrupt; each second for a connection, and for nothing.
@@ -51,39 +50,14 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
     let point = Point { axes: axes.clone(), settings: axes };
     let study = "transmit".to_owned();
     run.study = Some(InStudy { study, point, place, repeat, order: 1 });
-    let kind = WindowKind::Duration;
-    run.window = Some(Window { seconds: 2.0, phase: 0, ramp_seconds: 1.0, kind });
-    run.throughput = Some(Throughput {
-        bits_per_second: does.bytes * 8.0,
-        tx_bits_per_second: does.bytes * 8.0,
-        rx_bits_per_second: 0.0,
-        tx_bytes: (does.bytes * 2.0) as u64,
-        rx_bytes: 0,
-    });
+    run.window = Some(fixtures::window(2.0));
+    run.throughput = Some(fixtures::throughput(does.bytes * 8.0, (does.bytes * 2.0) as u64));
     let per_second = does.bytes / does.size;
     run.operations = Some(Operations { count: 1, per_second, failed: 0, timeouts: 0 });
     run.connections = Some(Connections { open: does.connections as u64, failed: 0 });
     let busy = cycles / HERTZ / CPUS * 100.0;
-    run.hosts = vec![HostRow {
-        name: "master".to_owned(),
-        role: wirecost_model::program::Side::Master,
-        address: None,
-        cpus: vec![0],
-        shares_machine_with: Vec::new(),
-        workers: 1,
-        cpu: None,
-        cpu_source: None,
-        cycles_per_kbyte: None,
-        cycles_source: None,
-        cycles_reason: None,
-        bytes: None,
-        facts: Default::default(),
-        clock_offset_us: 0.0,
-        clock_error_us: 0.0,
-    }];
+    run.hosts = vec![fixtures::host("master")];
     run.machines = vec![MachineRow {
-        name: "m".to_owned(),
-        hosts: vec!["master".to_owned()],
         cpus: CPUS as u32,
         cpu: Some(Cpu {
             usr: 0.0,
@@ -96,9 +70,7 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
             per_cpu: Vec::new(),
         }),
         cpu_source: Some("bpf".to_owned()),
-        cycles_per_kbyte: Some(cycles / does.bytes * 1024.0),
-        cycles_source: Some("tsc-exact".to_owned()),
-        cycles_reason: None,
+        ..fixtures::machine("master", cycles / does.bytes * 1024.0)
     }];
     // Watched in half of the window.
     let packets = (does.bytes / does.packet) as u64;

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
-use wirecost_model::host::HostFacts;
 use wirecost_model::measure::Bytes;
 use wirecost_model::program::Side;
-use wirecost_model::run::{HostRow, Io, MachineRow, Operations, Run, Throughput, ZeroCopy};
+use wirecost_model::run::{HostRow, Io, Operations, Run, ZeroCopy};
 
 use super::*;
+use crate::fixtures;
 
 fn run() -> Run {
     Run::empty("@stream", "epoll", "0.1.0", 0)
@@ -56,26 +56,18 @@ fn every_figure_of_a_run_that_measured_nothing_is_missing_with_a_reason() {
 #[test]
 fn what_is_no_number_is_missing() {
     let mut run = run();
-    let throughput = |bits_per_second| Throughput {
-        bits_per_second,
-        tx_bits_per_second: 0.0,
-        rx_bits_per_second: 0.0,
-        tx_bytes: 0,
-        rx_bytes: 0,
-    };
     let asked = find("throughput").unwrap();
-    run.throughput = Some(throughput(f64::NAN));
+    run.throughput = Some(fixtures::throughput(f64::NAN, 0));
     assert!(asked.of(&run).is_err());
-    run.throughput = Some(throughput(5.0));
+    run.throughput = Some(fixtures::throughput(5.0, 0));
     assert_eq!(asked.of(&run), Ok(5.0));
 }
 
 /// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers all.
 fn shared(addresses: [&str; 2]) -> Run {
     let host = |name: &str, role, address: &str, bytes| {
-        let [host] = <[HostRow; 1]>::try_from(moved(0, 0).hosts).unwrap();
-        let (name, address) = (name.to_owned(), Some(address.to_owned()));
-        HostRow { name, role, address, bytes: Some(bytes), ..host }
+        let address = Some(address.to_owned());
+        HostRow { role, address, bytes: Some(bytes), ..fixtures::host(name) }
     };
     let mut run = run();
     run.hosts = vec![
@@ -121,43 +113,15 @@ fn what_is_of_a_network_namespace_is_of_no_host_with_another() {
 
 fn moved(bytes: u64, operations: u64) -> Run {
     let host = HostRow {
-        name: "client".to_owned(),
-        role: Side::Master,
-        address: None,
-        cpus: vec![0],
-        shares_machine_with: Vec::new(),
-        workers: 1,
-        cpu: None,
-        cpu_source: None,
         cycles_per_kbyte: Some(300.0),
-        cycles_source: None,
-        cycles_reason: None,
         bytes: Some(Bytes { tx_sent: bytes, ..Bytes::default() }),
-        facts: HostFacts::default(),
-        clock_offset_us: 0.0,
-        clock_error_us: 0.0,
-    };
-    let machine = MachineRow {
-        name: "alpha".to_owned(),
-        hosts: vec!["client".to_owned()],
-        cpus: 2,
-        cpu: None,
-        cpu_source: None,
-        cycles_per_kbyte: Some(500.0),
-        cycles_source: None,
-        cycles_reason: None,
+        ..fixtures::host("client")
     };
     Run {
-        throughput: Some(Throughput {
-            bits_per_second: 1.0,
-            tx_bits_per_second: 1.0,
-            rx_bits_per_second: 0.0,
-            tx_bytes: bytes,
-            rx_bytes: 0,
-        }),
+        throughput: Some(fixtures::throughput(1.0, bytes)),
         operations: Some(Operations { count: operations, per_second: 1.0, failed: 0, timeouts: 0 }),
         hosts: vec![host],
-        machines: vec![machine],
+        machines: vec![fixtures::machine("client", 500.0)],
         ..run()
     }
 }

@@ -233,7 +233,7 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{at as cell, fixture, section, value};
+    use super::super::tests::{at as cell, fixture, near, section, value};
     use super::*;
 
     const SENDER: &str = "Functions, sender";
@@ -254,7 +254,6 @@ mod tests {
     #[test]
     fn functions_have_their_shares_and_their_growth() {
         let section = section("function-cost", &fixture("function-cost"));
-        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6 * b, "{a} is not {b}");
         near(value(&section, SENDER, "do_syscall_64()", "incl 1"), 100.0 * 261.0 / 990.0);
         near(value(&section, SENDER, "_copy_from_iter()", "excl 1"), 100.0 * 9.0 / 990.0);
         near(value(&section, SENDER, "do_syscall_64()", "ratio"), 5.618_364_691_1);

@@ -20,6 +20,12 @@ pub(super) fn fixture(name: &str) -> Measured {
     Measured::of(runs.into_iter().map(|run| (String::new(), run)))
 }
 
+/// The same but for the digits that were written down.
+#[track_caller]
+pub(super) fn near(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
+}
+
 pub(super) fn section(name: &str, measured: &Measured) -> Section {
     (find(name).unwrap().build)(measured)
 }

@@ -176,13 +176,8 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{at, fixture, section, value};
+    use super::super::tests::{at, fixture, near, section, value};
     use super::*;
-
-    #[track_caller]
-    fn near(a: f64, b: f64) {
-        assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
-    }
 
     /// Figures by other arithmetic, of the same runs.
     #[test]
