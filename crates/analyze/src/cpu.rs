@@ -85,8 +85,13 @@ pub(crate) fn observed(observed: &Observed, cpus: Option<&[u32]>, seconds: f64) 
 
 /// Seconds in which a CPU worked for this machine.
 fn busy(time: &CpuTime) -> f64 {
-    let busy = time.task + time.irq + time.softirq + time.idle_loop.unwrap_or(0.0);
-    (busy - time.steal.unwrap_or(0.0)).max(0.0)
+    time.task - stolen(time) + time.irq + time.softirq + time.idle_loop.unwrap_or(0.0)
+}
+
+/// Seconds of tasks that the hypervisor took. What it took beyond these it took of a CPU that was about to
+/// wake up, which counts as idle, or within an interrupt.
+fn stolen(time: &CpuTime) -> f64 {
+    time.steal.unwrap_or(0.0).min(time.task)
 }
 
 fn traced_line(section: &CpuSection, time: &CpuTime) -> CpuLine {
@@ -95,7 +100,7 @@ fn traced_line(section: &CpuSection, time: &CpuTime) -> CpuLine {
     let own = place.and_then(|place| section.usr_sys_per_cpu.get(place)?.as_ref());
     // Of a CPU without a sample of its own, the machine's split is the best guess.
     let usr = own.or(section.usr_sys.as_ref()).map_or(0.0, |split| split.usr);
-    let steal = time.steal.unwrap_or(0.0).min(time.task);
+    let steal = stolen(time);
     let task = time.task - steal;
     CpuLine {
         cpu: time.cpu.unwrap_or_default(),
@@ -179,6 +184,11 @@ pub(crate) fn cycles_per_kbyte(used: Option<&CpuUse>, bytes: u64) -> Result<f64,
     let cycles = used.cycles()?;
     if bytes == 0 {
         return Err("no byte moved in the window".to_owned());
+    }
+    if cycles <= 0.0 && used.source == "bpf" {
+        return Err(
+            "nothing ran on these CPUs in the window but what the hypervisor took".to_owned()
+        );
     }
     if cycles <= 0.0 {
         return Err(

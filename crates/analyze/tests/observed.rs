@@ -123,6 +123,36 @@ fn a_trace_takes_the_place_of_the_ticks() {
     assert!(close(cycles, expected), "{cycles} is not {expected}");
 }
 
+/// A hypervisor also takes time of a CPU that is about to wake up.
+#[test]
+fn what_was_stolen_beyond_the_time_of_tasks_was_not_busy() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    for time in &mut part.cpu.as_mut().unwrap().per_cpu {
+        (time.task, time.idle) = (0.1 * SECONDS, time.idle + 0.4 * SECONDS);
+        time.steal = Some(0.4 * SECONDS);
+    }
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let machine = &run.machines[0];
+    let split = machine.cpu.as_ref().unwrap();
+    assert!(close(split.steal, 10.0) && close(split.sys, 5.0) && split.usr == 0.0, "{split:?}");
+    // Interrupts, softirqs and the idle loop.
+    let expected = 0.2 * 2.0 * TSC_HZ / (1e9 / 1024.0);
+    assert!(close(machine.cycles_per_kbyte.unwrap(), expected), "{machine:?}");
+}
+
+#[test]
+fn without_any_work_there_is_no_cost_and_the_reason_is_not_the_ticks() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    for time in &mut part.cpu.as_mut().unwrap().per_cpu {
+        *time = CpuTime { cpu: time.cpu, wall: SECONDS, task: 0.1, ..CpuTime::default() };
+        time.steal = Some(0.2);
+    }
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let machine = &run.machines[0];
+    assert_eq!(machine.cycles_per_kbyte, None);
+    assert!(machine.cycles_reason.as_deref().unwrap().contains("hypervisor"), "{machine:?}");
+}
+
 #[test]
 fn each_host_has_its_own_trace_and_the_machine_the_whole() {
     let parts = vec![
