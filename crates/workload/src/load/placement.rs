@@ -139,3 +139,42 @@ fn descriptors_per_strand(plan: &Plan, group: u32) -> u64 {
     ids.dedup();
     ids.len() as u64 + listeners
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use wirecost_model::program::{GroupProgram, Program};
+
+    use super::*;
+
+    fn placement(side: Side, workers: Option<u32>) -> Placement {
+        let group = GroupProgram { group: 0, name: String::new(), strands: 16, phases: Vec::new() };
+        let plan = Plan {
+            token: String::new(),
+            seed: 0,
+            host: 0,
+            engine: EngineKind::Epoll,
+            workers,
+            cpus: vec![0, 1, 2, 3],
+            interval: 1,
+            program: Program { side, groups: vec![group], services: Vec::new() },
+            data_address: None,
+            tcp_samples: 0,
+        };
+        Placement::new(&plan, 20_000).expect("a plan that fits")
+    }
+
+    /// Pairs of the CPUs that the ends of a flow are on.
+    fn ends(workers: Option<u32>) -> BTreeSet<(Option<u32>, Option<u32>)> {
+        let [master, peer] = [Side::Master, Side::Peer].map(|side| placement(side, workers));
+        let cpu = |of: &Placement, strand| of.cpu(of.worker_of().strand(0, strand));
+        (0..16).map(|strand| (cpu(&master, strand), cpu(&peer, strand))).collect()
+    }
+
+    #[test]
+    fn both_ends_of_a_flow_are_on_one_cpu_unless_workers_are_asked_for() {
+        assert_eq!(ends(None), (0..4).map(|cpu| (Some(cpu), Some(cpu))).collect());
+        assert_eq!(ends(Some(4)).len(), 16);
+    }
+}
