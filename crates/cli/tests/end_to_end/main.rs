@@ -1,5 +1,5 @@
 //! The program as its user meets it: every test runs the real binary, with real traffic, on loopback
-//! or in namespaces that it makes. Each has its own, so they run side by side.
+//! or in namespaces that it makes. Each has its own, so they run side by side (but see `alone`).
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -8,14 +8,13 @@
 )]
 
 mod agents;
-mod builtin_studies;
+mod alone;
 mod builtins;
 mod compare;
 mod connections;
 mod crypto;
 mod doctor;
 mod document;
-mod findings;
 mod guest;
 mod honesty;
 mod interruption;

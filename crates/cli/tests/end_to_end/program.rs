@@ -72,13 +72,6 @@ impl Program {
         Self::through(shell, arguments)
     }
 
-    /// At the priority that comes before what else the machine does. It takes root.
-    pub(crate) fn before_others(arguments: &[&str]) -> Self {
-        let mut nice = Command::new("nice");
-        nice.args(["-n", "-20", BINARY]);
-        Self::through(nice, arguments)
-    }
-
     fn through<S: AsRef<OsStr>>(
         mut command: Command,
         arguments: impl IntoIterator<Item = S>,
@@ -112,7 +105,7 @@ impl Program {
         self
     }
 
-    /// As a user without any rights, who has a copy of the program for that.
+    /// As a user without any rights, who has the program within reach for that.
     pub(crate) fn unprivileged(arguments: &[&str]) -> Self {
         Self::unprivileged_within("ulimit -S -c 0", arguments)
     }
@@ -123,10 +116,13 @@ impl Program {
         use std::os::unix::process::CommandExt;
         const NOBODY: u32 = 65534;
         let mut program = Self::new(arguments);
-        let copy = program.home.path().join("wirecost");
-        fs::copy(BINARY, &copy).expect("a copy of the program");
+        let linked = program.home.path().join("wirecost");
+        // A link takes no space; between file systems there is none.
+        fs::hard_link(BINARY, &linked)
+            .or_else(|_| fs::copy(BINARY, &linked).map(drop))
+            .expect("the program where everybody may run it");
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")]).arg(&copy);
+        command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")]).arg(&linked);
         command.args(arguments);
         for (name, value) in program.command.get_envs() {
             command.env(name, value.unwrap_or_default());
@@ -139,9 +135,9 @@ impl Program {
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        for path in [program.home.path().to_owned(), program.home.path().join("tmp"), copy] {
-            let open = fs::Permissions::from_mode(0o777);
-            fs::set_permissions(path, open).expect("everybody may");
+        let home = program.home.path();
+        for (path, mode) in [(home, 0o777), (&*home.join("tmp"), 0o777), (&*linked, 0o755)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("everybody may");
         }
         program.command = command;
         program

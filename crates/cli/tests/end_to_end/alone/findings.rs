@@ -30,7 +30,7 @@ const STUDY: &str = r#"
     title = "Limits"
     profile = "paced.xml"
     place = "lab"
-    repeat.times = 3
+    repeat.times = 5
     set.duration = "300ms"
     set.ramp = "200ms"
     set.observe = "cpu"
@@ -58,7 +58,7 @@ fn saturation(own: &str) -> (Finding, String) {
     let mut seen = String::new();
     for seed in ["1", "2", "3"] {
         let arguments = ["study", "run", "s.toml", "--out", "kept", "--quiet", "--seed", seed];
-        let finished = Program::before_others(&arguments)
+        let finished = Program::new(arguments)
             .file("s.toml", &format!("{STUDY}{own}"))
             .file("paced.xml", PROFILE)
             .finish();
@@ -78,7 +78,7 @@ fn saturation(own: &str) -> (Finding, String) {
 /// One after the other: the second takes all CPUs.
 #[test]
 fn a_full_link_and_full_cpus_are_told_apart() {
-    if skip_without_namespaces("findings::a_full_link_and_full_cpus_are_told_apart") {
+    if skip_without_namespaces("alone::findings::a_full_link_and_full_cpus_are_told_apart") {
         return;
     }
     let (knee, report) = saturation(OVER_A_LINK);
