@@ -12,11 +12,12 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 
 use crate::calls::Unseen;
+use crate::engines::io_uring::GATHERING;
 use crate::hello;
 use crate::net::{Interest, Net, Opening, Owner};
 use crate::payload::Laid;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
-use crate::step::{ReceiveCall, SendCall, Step};
+use crate::step::{Group, ReceiveCall, SendCall, Step};
 use crate::worker::Real;
 
 /// A connection in the ring.
@@ -163,6 +164,15 @@ impl Real for RingNet {
         &self.ring.get(key).socket
     }
 
+    fn meet(&mut self, groups: &[Group]) {
+        let phases = groups.iter().flat_map(|group| &group.phases).flatten();
+        let mut receive = phases.filter(|phase| phase.receives()).peekable();
+        if receive.peek().is_some() && receive.all(|phase| phase.gathers) {
+            // Without more memory it goes with what there is.
+            let _ = self.ring.set_buffers(GATHERING);
+        }
+    }
+
     fn io(&self) -> IoCounts {
         let mut io = self.sockets.io;
         let by_ring = self.ring.zero_copy();
@@ -294,6 +304,11 @@ impl Net for RingNet {
             return Err(late_greeting(&rung.socket, bytes, self.sockets.run())?);
         }
         Ok(bytes)
+    }
+
+    fn low_water(&mut self, key: &Key, bytes: u64) -> io::Result<u64> {
+        let most = self.ring.room() as u64;
+        self.sockets.low_water(&self.ring.get(key).socket, bytes.min(most))
     }
 
     fn pass_on(&mut self, key: &Key, size: usize, call: Unseen, timed: bool) -> io::Result<usize> {

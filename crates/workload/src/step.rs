@@ -325,6 +325,12 @@ pub struct Phase {
     pub datagrams: Vec<(u64, u64)>,
 }
 
+impl Phase {
+    pub fn receives(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.action, Action::Receive(_)))
+    }
+}
+
 /// One group of this host, ready to run.
 #[derive(Debug)]
 pub struct Group {

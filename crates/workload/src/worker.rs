@@ -175,6 +175,9 @@ pub(crate) trait Real: Net {
     /// What a strand's handle stands for.
     fn look<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
 
+    /// Learns what will be run.
+    fn meet(&mut self, _: &[Group]) {}
+
     /// What I/O options have done so far.
     fn io(&self) -> IoCounts;
 
@@ -241,6 +244,7 @@ impl<N: Real> Worker<N> {
         mine: &[(u32, u32)],
     ) {
         self.net.sockets_mut().set_endpoints(endpoints);
+        self.net.meet(&groups);
         for (local, &(group, strand)) in mine.iter().enumerate() {
             let index = groups.iter().position(|g| g.number == group);
             let slots = index.map_or(0, |index| groups[index].ids.len());

@@ -55,12 +55,17 @@ const USAGE_COPIED: i32 = i32::MIN;
 pub struct Setup {
     /// Operations that can wait to be submitted; more are submitted early.
     pub entries: u32,
-    /// Buffers to receive into, and the length of each in bytes: no piece of a stream is longer, and
-    /// of a longer datagram the rest is lost.
-    pub buffers: u16,
-    pub buffer_bytes: u32,
+    pub buffers: Buffers,
     /// Connections whose descriptors can be registered.
     pub files: u32,
+}
+
+/// What a ring receives into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffers {
+    pub count: u16,
+    /// Length of each: no piece of a stream is longer, and of a longer datagram the rest is lost.
+    pub bytes: u32,
 }
 
 /// Zero-copy sends whose memory the kernel has let go of, and of those the ones it copied after all.
@@ -202,7 +207,7 @@ impl<S: AsFd> Ring<S> {
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(Unavailable::Missing("waiting with a time-out"));
         }
-        let pool = Pool::new(&uring, setup.buffers, setup.buffer_bytes)
+        let pool = Pool::new(&uring, 0, setup.buffers.count, setup.buffers.bytes)
             .map_err(|error| Unavailable::of(&error))?;
         // Without a table of files the ring works as well.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -235,6 +240,30 @@ impl<S: AsFd> Ring<S> {
     /// Those of io_uring_register(2): `EINVAL` before 6.9.
     pub fn busy_poll(&self, microseconds: u32) -> io::Result<u32> {
         napi::register(&self.uring, microseconds)
+    }
+
+    /// Receives into other buffers from now on. Where something has been received, or the kernel is asked
+    /// to receive, they stay those that they are.
+    ///
+    /// # Errors
+    /// Those of mmap and of io_uring_register; the ring then has the buffers that it had.
+    pub fn set_buffers(&mut self, buffers: Buffers) -> io::Result<()> {
+        self.give_back();
+        let in_use = |link: &Link<S>| link.has_something() || link.receiving != Receiving::Idle;
+        if self.links.iter().flatten().any(in_use) {
+            return Ok(());
+        }
+        let group = self.pool.group ^ 1;
+        let pool = Pool::new(&self.uring, group, buffers.count, buffers.bytes)?;
+        self.uring.submitter().unregister_buf_ring(self.pool.group)?;
+        let former = std::mem::replace(&mut self.pool, ManuallyDrop::new(pool));
+        drop(ManuallyDrop::into_inner(former));
+        Ok(())
+    }
+
+    /// Bytes that a connection may hold that nobody reads, before the ring stops receiving for it.
+    pub fn room(&self) -> usize {
+        HELD * self.pool.size()
     }
 
     /// Lets the ring send from these bytes without copying them.
@@ -324,16 +353,17 @@ impl<S: AsFd> Ring<S> {
     /// Asks the kernel to receive: once for the first time, which may be the only one; then again and
     /// again until it is stopped.
     fn ask(&mut self, place: u32, size: usize) -> io::Result<()> {
+        let group = self.pool.group;
         let link = self.link_mut(place);
         let fd = link.target(place);
         let entry = if link.again {
             link.receiving = Receiving::Again;
-            opcode::RecvMulti::new(fd, pool::GROUP).build()
+            opcode::RecvMulti::new(fd, group).build()
         } else {
             link.again = true;
             link.receiving = Receiving::Once;
             opcode::Recv::new(fd, std::ptr::null_mut(), size as u32)
-                .buf_group(pool::GROUP)
+                .buf_group(group)
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT)
         };

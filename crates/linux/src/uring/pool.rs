@@ -14,11 +14,10 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// The one group of buffers of a ring.
-pub(super) const GROUP: u16 = 0;
-
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// The number by which the kernel knows it.
+    pub(super) group: u16,
     base: NonNull<c_void>,
     mapped: usize,
     /// Where the first buffer begins, behind the entries that name buffers to the kernel.
@@ -36,7 +35,7 @@ impl Pool {
     ///
     /// # Errors
     /// Those of mmap and of io_uring_register.
-    pub(super) fn new(uring: &IoUring, count: u16, size: u32) -> io::Result<Self> {
+    pub(super) fn new(uring: &IoUring, group: u16, count: u16, size: u32) -> io::Result<Self> {
         let count = count.clamp(1, 1 << 15).next_power_of_two();
         let page = rustix::param::page_size();
         let first = (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(page);
@@ -47,12 +46,12 @@ impl Pool {
         let base =
             unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, access, MapFlags::PRIVATE)? };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut pool = Self { base, mapped, first, count, size, tail: 0, available: 0 };
+        let mut pool = Self { group, base, mapped, first, count, size, tail: 0, available: 0 };
         // SAFETY: the entries are at the beginning of the mapping, which is page-aligned and stays
-        // until the ring is closed: `Ring` drops it last.
+        // until the ring is closed or the group unregistered: `Ring` drops it after that.
         unsafe {
             let address = base.as_ptr() as u64;
-            uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0)?;
+            uring.submitter().register_buf_ring_with_flags(address, count, group, 0)?;
         }
         (0..count).for_each(|buffer| pool.provide(buffer));
         Ok(pool)
@@ -108,7 +107,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: made by `new` with this length. `Ring` drops its pool only when no operation is
+        // SAFETY: made by `new` with this length. `Ring` drops a pool only when no operation is
         // under way that could write to it.
         let _ = unsafe { munmap(self.base.as_ptr(), self.mapped) };
     }

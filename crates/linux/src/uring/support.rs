@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use super::{Ring, Setup};
+use super::{Buffers, Ring, Setup};
 
 /// Why there are no rings, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +57,7 @@ fn disabled() -> Option<u8> {
 /// # Errors
 /// Why a [`Ring`] cannot be made by this thread.
 pub fn available() -> Result<(), Unavailable> {
-    let setup = Setup { entries: 8, buffers: 1, buffer_bytes: 4096, files: 1 };
+    let buffers = Buffers { count: 1, bytes: 4096 };
+    let setup = Setup { entries: 8, buffers, files: 1 };
     Ring::<std::os::fd::OwnedFd>::new(&setup).map(drop)
 }

@@ -6,7 +6,8 @@ use super::*;
 const BUFFER: usize = 4096;
 
 fn ring<S: AsFd>(buffers: u16) -> Ring<S> {
-    let setup = Setup { entries: 64, buffers, buffer_bytes: BUFFER as u32, files: 100 };
+    let buffers = Buffers { count: buffers, bytes: BUFFER as u32 };
+    let setup = Setup { entries: 64, buffers, files: 100 };
     Ring::new(&setup).unwrap()
 }
 
@@ -342,4 +343,56 @@ fn waits_look_at_devices_for_as_long_as_they_are_told_to() {
         Ok(before) => assert_eq!((before, ring.busy_poll(70).unwrap()), (0, 50)),
         Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::INVAL), "{error}"),
     }
+}
+
+#[test]
+fn other_buffers_are_taken_when_none_is_in_use() {
+    let mut ring = ring(8);
+    let (key, mut there) = pair(&mut ring, 7);
+    let larger = Buffers { count: 2, bytes: 4 * BUFFER as u32 };
+    let sent = bytes(10 * BUFFER);
+    there.write_all(&sent).unwrap();
+    // Asked to receive, the kernel knows where to.
+    assert!(ring.receive(&key, sent.len()).is_err());
+    ring.set_buffers(larger).unwrap();
+    assert_eq!(ring.pool.size(), BUFFER);
+    assert_eq!(read(&mut ring, &key, sent.len(), usize::MAX), sent);
+    let mut ring = self::ring(8);
+    let (key, mut there) = pair(&mut ring, 7);
+    for _ in 0..3 {
+        ring.set_buffers(larger).unwrap();
+        assert_eq!(ring.room(), HELD * 4 * BUFFER);
+    }
+    there.write_all(&sent).unwrap();
+    assert_eq!(read(&mut ring, &key, sent.len(), usize::MAX), sent);
+}
+
+/// What who only receives relies on: the kernel completes a receive when as much is there as the socket
+/// wants to be woken for, and not before.
+#[test]
+fn a_socket_that_waits_for_much_is_received_from_when_it_is_there() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (here, _) = listener.accept().unwrap();
+    let mut ring = ring(8);
+    let key = ring.insert(here, 7, false);
+    let nothing = |ring: &mut Ring<_>| {
+        assert!(ring.receive(&key, usize::MAX).is_err());
+        let mut events = Vec::new();
+        ring.submit(Some(Duration::from_millis(30)), &mut events).unwrap();
+        assert_eq!(events, []);
+    };
+    crate::sockopt::set_low_water(ring.get(&key), 2 * BUFFER as u64).unwrap();
+    let sent = bytes(2 * BUFFER);
+    nothing(&mut ring);
+    there.write_all(&sent[..BUFFER]).unwrap();
+    nothing(&mut ring);
+    there.write_all(&sent[BUFFER..]).unwrap();
+    assert_eq!(happen(&mut ring)[0], Event::Readable(7));
+    // Again, and this time nobody waits for the rest.
+    let mut got = 0;
+    while let Ok((_, bytes)) = ring.receive(&key, usize::MAX) {
+        got += bytes.len();
+    }
+    assert!(got >= BUFFER);
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 
 use rustix::io::Errno;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::uring::{Event, Setup};
+use wirecost_linux::uring::{Buffers, Event, Setup};
 use wirecost_model::clock::Clock;
 use wirecost_model::profile::Position;
 
@@ -45,14 +45,13 @@ pub(crate) fn setup(message: u64) -> Setup {
         .max(hello::LENGTH + 1)
         .clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
         .next_multiple_of(64);
-    let buffers = (BUFFERS_BYTES / length).min(MOST_BUFFERS).next_power_of_two();
-    Setup {
-        entries: ENTRIES,
-        buffers: buffers as u16,
-        buffer_bytes: length as u32,
-        files: CONNECTIONS,
-    }
+    let count = (BUFFERS_BYTES / length).min(MOST_BUFFERS).next_power_of_two();
+    let buffers = Buffers { count: count as u16, bytes: length as u32 };
+    Setup { entries: ENTRIES, buffers, files: CONNECTIONS }
 }
+
+/// Of a worker that only receives, and takes all that there is.
+pub(crate) const GATHERING: Buffers = Buffers { count: 16, bytes: 64 << 10 };
 
 struct Loop {
     worker: Worker<RingNet>,

@@ -37,12 +37,14 @@ impl Gathering {
     pub(super) fn next(&mut self, now: Nanos) -> u64 {
         let waited = now.saturating_sub(std::mem::replace(&mut self.since, now));
         let got = std::mem::take(&mut self.got);
+        // By steps of two, up where twice as much will be there in time, and down where it was not: each change of
+        // the mark is a system call.
         if got >= self.mark {
-            (self.mark * 2).clamp(LEAST, MOST)
+            if waited < LINGER / 2 { (self.mark * 2).clamp(LEAST, MOST) } else { self.mark }
         } else if waited < LINGER {
             self.mark
-        } else if got / 2 >= LEAST {
-            got / 2
+        } else if got >= LEAST {
+            1 << got.ilog2()
         } else {
             1
         }
@@ -95,6 +97,14 @@ mod tests {
         // Some 40 KiB in the time that is waited at most.
         let between = marks(4 << 10);
         assert!(between[10..].iter().all(|mark| (16 << 10..MOST).contains(mark)), "{between:?}");
+    }
+
+    #[test]
+    fn a_steady_flow_has_a_steady_mark() {
+        for rate in [1 << 10, 3 << 10, 4 << 10, 10 << 10, 1 << 20] {
+            let marks = marks(rate);
+            assert!(marks[10..].iter().all(|mark| *mark == marks[10]), "{rate}: {marks:?}");
+        }
     }
 
     #[test]
