@@ -32,7 +32,7 @@ use crate::record::{self, Record, WorkerCounters};
 use crate::step::{self, Group};
 use crate::strand::{Context, Gate, Strand, Turn, Wait};
 
-/// A phase of so many turns has a strand that spins.
+/// A phase of so many turns in a row that move nothing has a strand that spins.
 const MANY_TURNS: usize = 200_000;
 
 /// How a run is to go.
@@ -248,6 +248,7 @@ impl Sim<'_> {
         }
         let mut finish = None;
         let mut turns = 0;
+        let (mut moved, mut idle) = (0, 0);
         loop {
             for host in &mut self.hosts {
                 let finished = host.all_finished();
@@ -280,7 +281,9 @@ impl Sim<'_> {
             }
             if self.run_ready(phase) {
                 turns += 1;
-                assert!(turns < MANY_TURNS, "too many turns in phase {phase}");
+                let before = std::mem::replace(&mut moved, self.moved());
+                idle = if moved == before { idle + 1 } else { 0 };
+                assert!(idle < MANY_TURNS, "too many turns in phase {phase}");
             } else if self.outcome.errors.is_empty() {
                 let known = [end, finish.map_or(0, |(at, _)| at)];
                 self.advance(phase, &known, finish.is_some_and(|(_, told)| told));
@@ -332,6 +335,12 @@ impl Sim<'_> {
             running.ended |= host.strands.iter().all(Strand::finished);
         }
         self.hosts.iter().all(|host| host.running.as_ref().unwrap().ended)
+    }
+
+    /// Bytes and transactions of all strands in this phase.
+    fn moved(&self) -> u64 {
+        let strands = self.hosts.iter().flat_map(|host| &host.strands);
+        strands.map(|strand| strand.bytes + strand.iteration).sum()
     }
 
     fn stalled(&self, host: usize) -> Option<Nanos> {
