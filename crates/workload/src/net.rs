@@ -120,6 +120,12 @@ pub trait Net {
         timed: bool,
     ) -> io::Result<&[u8]>;
 
+    /// Whether a wait for the connection to be readable, begun at once, ends with whatever arrives from now
+    /// on: then nobody has to look first where nothing can have arrived yet.
+    fn tells_of_arrivals(&self, _: &Self::Socket) -> bool {
+        false
+    }
+
     /// Has a wait for the connection to be readable go on until so many bytes are there or it has ended.
     /// Returns the mark that is set, which is 1 where waits heed none.
     ///

@@ -358,6 +358,24 @@ fn calls_are_as_few_as_said() {
     assert!((24.0..48.0).contains(&(sent / traced)), "{sent} datagrams, {traced} calls");
 }
 
+/// Two reads for each request and response, one at each end: none that finds nothing.
+#[test]
+fn nobody_looks_for_an_answer_before_it_can_be_there() {
+    if sources().0 != "bpf" {
+        eprintln!("skipped: system calls cannot be traced here");
+        return;
+    }
+    let options = ["--observe", "syscalls", "--connections", "8"];
+    let document = Program::short_run("@rr", &options).measure();
+    let calls = document.list("/observe/hosts/0/syscalls/calls");
+    let reads = calls.iter().find(|row| row["name"] == "read").expect("reads");
+    let reads = reads["count"].as_u64().expect("a count") as f64;
+    let transactions = document.count("/transactions/count") as f64;
+    // The window of the probe and that of the counters do not begin and end at once. To look first would
+    // be four.
+    assert!((1.5..3.0).contains(&(reads / transactions)), "{reads} of {transactions}");
+}
+
 #[test]
 fn a_variable_switches_options_of_built_ins() {
     let document =

@@ -347,6 +347,10 @@ impl Net for SimNet {
         Ok(&self.received)
     }
 
+    fn tells_of_arrivals(&self, &socket: &usize) -> bool {
+        !self.ends[socket].datagram
+    }
+
     fn low_water(&mut self, &socket: &usize, bytes: u64) -> io::Result<u64> {
         self.spend();
         let end = &mut self.ends[socket];

@@ -800,6 +800,11 @@ impl Net for Sockets {
         Ok(&self.buffer[..got.min(most)])
     }
 
+    fn tells_of_arrivals(&self, socket: &Socket) -> bool {
+        // What has been decrypted arrived before.
+        !self.blocking && socket.stream() && !socket.protocol.is_secure()
+    }
+
     fn low_water(&mut self, socket: &Socket, bytes: u64) -> io::Result<u64> {
         // A call that blocks heeds the mark as well, and would go on when nobody may any more.
         if self.blocking || !socket.protocol.has_low_water() {

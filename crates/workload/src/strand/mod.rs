@@ -152,6 +152,9 @@ pub struct Strand<S> {
     overdue: bool,
     /// Bytes owed on all connections.
     owed: u64,
+    /// The connection to which it has sent last, in this turn: before the other end has that, it sends nothing
+    /// that is not here already.
+    asked: Option<u32>,
     /// Bytes that have been received for operations whose turn has not come, and when.
     ahead: u64,
     received_at: Nanos,
@@ -198,6 +201,7 @@ impl<S> Strand<S> {
             due: 0,
             overdue: false,
             owed: 0,
+            asked: None,
             ahead: 0,
             received_at: 0,
             operation_start: 0,
@@ -282,6 +286,7 @@ impl<S> Strand<S> {
     /// Runs until there is something to wait for, or the turn is over.
     pub fn run<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) -> Turn {
         let mut budget = context.turn;
+        self.asked = None;
         loop {
             if !self.running
                 && let Some(turn) = self.begin_transaction(phase, context)

@@ -171,6 +171,9 @@ impl<S> Strand<S> {
             if step.datagram {
                 context.record.counters.datagrams_sent.add(1);
             }
+            if self.length > 0 {
+                self.asked = Some(self.slot);
+            }
             self.left = self.left.saturating_sub(self.length);
             let now = context.net.now();
             self.complete(step, phase, now, context);
@@ -237,6 +240,9 @@ impl<S> Strand<S> {
             self.take(step, phase, left, context);
             return Ok(None);
         }
+        if left > 0 && self.expects_an_answer(step, phase, context) {
+            return Ok(Some(self.await_bytes(step, phase, context)?));
+        }
         let conn = self.conn()?;
         let wanted = match conn.owed {
             0 if phase.gathers => u64::MAX,
@@ -298,6 +304,23 @@ impl<S> Strand<S> {
             self.complete(step, phase, now, context);
         }
         Ok(None)
+    }
+
+    /// Whether what is to be received answers what this strand has just sent, so that looking whether it is
+    /// there would be a system call for nothing. Both ends go the same way through the same program: what the
+    /// other end sends next follows its receiving that, and what it sent before has been received here. Where
+    /// something may be given up this is not so.
+    fn expects_an_answer<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        context: &Context<'_, N>,
+    ) -> bool {
+        let asked = self.asked.take() == Some(self.slot);
+        let waits = !(phase.can_fail || step.busy || step.options.busy_poll.is_some());
+        let conn = self.conns[self.slot as usize].as_ref();
+        let conn = conn.filter(|conn| asked && waits && conn.owed == 0);
+        conn.is_some_and(|conn| context.net.tells_of_arrivals(&conn.socket))
     }
 
     /// Waits for something to be received; who only receives, for much.
