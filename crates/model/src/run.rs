@@ -30,6 +30,9 @@ pub struct Run {
     pub version: String,
     /// Wall-clock start, milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// Of everything that was drawn: a run with the same one draws the same. Null before any was made.
+    #[serde(default)]
+    pub seed: Option<u64>,
     /// Null for a run of its own.
     pub study: Option<InStudy>,
     pub window: Option<Window>,
@@ -399,6 +402,7 @@ impl Run {
             engine: engine.to_owned(),
             version: version.to_owned(),
             started_unix_ms,
+            seed: None,
             study: None,
             window: None,
             throughput: None,

@@ -1,5 +1,6 @@
 //! Native profiles: one with everything in it on both engines, traces, and both ways of converting.
 
+use crate::document::Document;
 use crate::program::Program;
 
 const EVERYTHING: &str = r#"
@@ -52,6 +53,23 @@ fn everything_runs_on_both_engines() {
         assert!(document.count("/throughput/rx_bytes") > 0);
         assert_eq!(document.count("/operations/failed"), 0);
     }
+}
+
+/// By iterations, so that it draws as often each time.
+#[test]
+fn a_run_is_drawn_again_by_the_seed_that_it_tells() {
+    let profile = "[[group]]\n[[group.transaction]]\n\
+                   flowops = [{ type = \"connect\", remotehost = \"${h}\", protocol = \"tcp\" }]\n\
+                   [[group.transaction]]\niterations = 50\n\
+                   flowops = [{ type = \"write\", size = { exponential = { mean = \"8k\" } } }]\n";
+    let run = |arguments: &[&str]| {
+        Program::short_run("drawn.toml", arguments).file("drawn.toml", profile).measure()
+    };
+    let first = run(&[]);
+    let seed = first.count("/seed").to_string();
+    let bytes = |document: &Document| document.count("/throughput/tx_bytes");
+    assert_eq!(bytes(&run(&["--seed", &seed])), bytes(&first));
+    assert_ne!(bytes(&run(&[])), bytes(&first));
 }
 
 #[test]

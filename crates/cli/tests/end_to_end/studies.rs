@@ -76,6 +76,8 @@ fn every_run_is_kept_and_says_what_it_is_of() {
     for (name, run) in &records {
         let document = Document::valid(serde_json::from_slice(run).unwrap());
         assert_eq!(document.text("/study/study"), "Small");
+        let repeat = document.count("/study/repeat");
+        assert_eq!(document.count("/seed"), 7 + ((repeat - 1) << 32), "draws of its own");
         let axes: Vec<&str> = document
             .list("/study/point/axes")
             .iter()

@@ -25,6 +25,8 @@ use crate::Failure;
 use crate::commands::{parse_time, parse_time_not_zero};
 use crate::profile::{self, Loaded, parse_variable};
 
+/// Bits of a number that every reader of JSON keeps.
+const EXACT: u64 = (1 << 53) - 1;
 /// Sampled connections of each worker.
 const TCP_SAMPLES: u32 = 16;
 
@@ -82,7 +84,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
     pub(crate) observe: Set,
 
-    /// Seed of everything random, to repeat a run as it was.
+    /// Seed of everything random, to draw again what a run drew: its JSON has the seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -139,16 +141,19 @@ impl How {
     }
 
     /// Runs the profile under each set of probes in turn, and says what the first saw, with what the
-    /// others add. `listen` gets the events of each, with its number.
+    /// others add. `listen` gets the events of each, with its number. Each `repeat` of a point, from 1 on,
+    /// has draws of its own: what is due to them would else look like a property of the point.
     pub(crate) fn run(
         &self,
         loaded: &Loaded,
         place: &Place,
+        repeat: u32,
         stop: &AtomicBool,
         listen: &mut dyn FnMut(usize, &Event),
     ) -> Result<(Document, Outcome), Failure> {
         // One seed for all passes: they differ in who watches, and in nothing else.
-        let seed = self.seed.unwrap_or_else(random);
+        let seed = self.seed.unwrap_or_else(|| random() & EXACT);
+        let seed = seed.wrapping_add(u64::from(repeat.saturating_sub(1)) << 32);
         let (first, further) = match self.observe.passes.split_first() {
             Some((first, further)) => (first.clone(), further),
             None => (Vec::new(), [].as_slice()),
@@ -210,6 +215,8 @@ impl How {
             started_unix_ms: started,
             probes,
         };
-        Ok((wirecost_analyze::run(&outcome, &meta), outcome))
+        let mut document = wirecost_analyze::run(&outcome, &meta);
+        document.seed = Some(seed);
+        Ok((document, outcome))
     }
 }

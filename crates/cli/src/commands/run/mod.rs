@@ -110,7 +110,7 @@ impl Run {
         let mut printer = self.printer(&loaded);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
-        let measured = self.how.run(&loaded, &place, &stop, &mut |pass, event| {
+        let measured = self.how.run(&loaded, &place, 1, &stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {
                 progress.event(event);
             }

@@ -60,7 +60,8 @@ impl Hosts<'_> {
         self.lab = place.lab();
         let show = self.show;
         let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);
-        let (mut run, outcome) = step.how.run(&step.ready, &place, &self.stop, &mut listen)?;
+        let made = step.how.run(&step.ready, &place, task.repeat, &self.stop, &mut listen);
+        let (mut run, outcome) = made?;
         // As the study calls it, not where it is kept.
         run.profile = task.point.get("profile").unwrap_or_default().to_owned();
         run.study = Some(InStudy {
