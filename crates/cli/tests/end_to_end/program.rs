@@ -21,7 +21,7 @@ use crate::document::Document;
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wirecost");
 
 /// What runs longer is killed. No test depends on how long anything takes otherwise.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A variable that the program's own processes inherit, by which they are found.
 const MARK: &str = "WIRECOST_TEST_MARK";
 
