@@ -113,8 +113,8 @@ mod tests {
         assert!(clock.now().unwrap() - time < 10_000_000);
         drop(end);
         thread.join().unwrap();
-        // Who joins is told before the kernel lets go of the thread:
-        // https://elixir.bootlin.com/linux/v6.12/source/kernel/exit.c#L893
+        // Who joins is told (clear_child_tid, in mm_release) before the kernel lets go of the thread:
+        // https://elixir.bootlin.com/linux/v6.12/source/kernel/fork.c
         while clock.now().is_some() {
             std::thread::yield_now();
         }
