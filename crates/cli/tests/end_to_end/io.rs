@@ -338,6 +338,13 @@ fn who_may_not_poll_is_told() {
     assert!(finished.stdout.contains("CAP_NET_ADMIN"), "{finished}");
 }
 
+/// Calls of this name that the kernel counted.
+fn calls(document: &Document, name: &str) -> f64 {
+    let calls = document.list("/observe/hosts/0/syscalls/calls");
+    let row = calls.iter().find(|row| row["name"] == name).expect("it was called");
+    row["count"].as_u64().expect("a count") as f64
+}
+
 /// By what the kernel counts: one call for each 32 datagrams.
 #[test]
 fn calls_are_as_few_as_said() {
@@ -347,14 +354,9 @@ fn calls_are_as_few_as_said() {
     }
     let options = ["--observe", "syscalls", "--var", "options=gso=16 batch=2"];
     let document = Program::short_run("@udp-stream", &options).measure();
-    let calls = document.list("/observe/hosts/0/syscalls/calls");
-    let count = |name: &str| {
-        let row = calls.iter().find(|row| row["name"] == name);
-        row.map_or(0, |row| row["count"].as_u64().expect("a count"))
-    };
     // The window of the probe and that of the counters do not begin and end at once. With one of the two
     // options it would be 16 or 2.
-    let (sent, traced) = (document.count("/datagrams/sent") as f64, count("sendmmsg") as f64);
+    let (sent, traced) = (document.count("/datagrams/sent") as f64, calls(&document, "sendmmsg"));
     assert!((24.0..48.0).contains(&(sent / traced)), "{sent} datagrams, {traced} calls");
 }
 
@@ -367,9 +369,7 @@ fn nobody_looks_for_an_answer_before_it_can_be_there() {
     }
     let options = ["--observe", "syscalls", "--connections", "8"];
     let document = Program::short_run("@rr", &options).measure();
-    let calls = document.list("/observe/hosts/0/syscalls/calls");
-    let reads = calls.iter().find(|row| row["name"] == "read").expect("reads");
-    let reads = reads["count"].as_u64().expect("a count") as f64;
+    let reads = calls(&document, "read");
     let transactions = document.count("/transactions/count") as f64;
     // The window of the probe and that of the counters do not begin and end at once. To look first would
     // be four.

@@ -347,8 +347,12 @@ impl Net for SimNet {
         Ok(&self.received)
     }
 
+    /// By edge, as epoll: what is there already it would not tell of.
     fn tells_of_arrivals(&self, &socket: &usize) -> bool {
-        !self.ends[socket].datagram
+        let end = &self.ends[socket];
+        let there = end.incoming.front().is_some_and(|(at, _)| *at <= self.now);
+        assert!(end.datagram || !there, "nobody would be told of what has arrived already");
+        !end.datagram
     }
 
     fn low_water(&mut self, &socket: &usize, bytes: u64) -> io::Result<u64> {
