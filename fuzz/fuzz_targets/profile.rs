@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wirecost_model::profile::{Position, Profile};
-use wirecost_workload::language::{Language, Span, unsayable};
+use wirecost_profile::language::{Language, Span, unsayable};
 
 fuzz_target!(|bytes: &[u8]| {
     let source = String::from_utf8_lossy(bytes);

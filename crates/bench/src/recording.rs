@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 
-use wirecost_workload::record::{Record, WorkerCounters};
+use wirecost_program::record::{Record, WorkerCounters};
 
 use crate::callgrind::instructions;
 

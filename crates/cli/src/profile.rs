@@ -6,8 +6,8 @@ use std::path::Path;
 
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
 use wirecost_model::profile::Profile;
-use wirecost_workload::builtins::{self, Builtin, Default};
-use wirecost_workload::language::{
+use wirecost_profile::builtins::{self, Builtin, Default};
+use wirecost_profile::language::{
     Language, LanguageError, LanguageErrorKind, Note, Span, read_traces,
 };
 

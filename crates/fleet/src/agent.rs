@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::{environment, facts};
+use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::measure::{Cut, Edge, Setting};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::status::Status;
-use wirecost_workload::load::{Load, LoadError, LoadEvent, Schedule};
 
 use crate::observing::{Observing, Said};
 use crate::wire::{self, Notice, Order};

@@ -27,7 +27,7 @@ fn seconds(point: &Point, name: &str, default: f64) -> f64 {
 
 fn check(study: &str, point: &Point) {
     let profile = point.get("profile").unwrap();
-    let builtin = wirecost_workload::builtins::find(profile.strip_prefix('@').unwrap());
+    let builtin = wirecost_profile::builtins::find(profile.strip_prefix('@').unwrap());
     let builtin = builtin.unwrap_or_else(|| panic!("{study}: there is no {profile}"));
     for set in &point.settings {
         let (name, value) = (set.name.as_str(), set.value.as_str());

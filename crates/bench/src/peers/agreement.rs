@@ -326,7 +326,7 @@ mod tests {
     fn every_port_has_its_original() {
         let paired: BTreeSet<&str> = ALL.iter().map(|pair| pair.port).collect();
         let originals = ["iperf-", "sockperf-", "qperf-", "netperf-", "neper-"];
-        let ports = wirecost_workload::builtins::ALL
+        let ports = wirecost_profile::builtins::ALL
             .iter()
             .map(|builtin| builtin.name)
             .filter(|name| originals.iter().any(|start| name.starts_with(start)));

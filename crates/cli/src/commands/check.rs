@@ -5,8 +5,8 @@ use clap::Args;
 use wirecost_model::profile::{Arrivals, Options, Part, Payload, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
 use wirecost_model::status::Status;
-use wirecost_workload::language::{Language, unsayable};
-use wirecost_workload::program;
+use wirecost_profile::language::{Language, unsayable};
+use wirecost_program::program;
 
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};

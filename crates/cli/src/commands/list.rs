@@ -2,8 +2,8 @@ use std::io::Write;
 
 use clap::Args;
 use wirecost_model::status::Status;
-use wirecost_workload::builtins::{self, Default};
-use wirecost_workload::{flowops, language, protocols};
+use wirecost_profile::builtins::{self, Default};
+use wirecost_profile::{flowops, language, protocols};
 
 use crate::Failure;
 use crate::profile::find_builtin;

@@ -10,7 +10,7 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, MILLISECOND};
 use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
 use wirecost_model::status::Status;
-use wirecost_workload::program;
+use wirecost_program::program;
 
 use crate::honesty::profile;
 use crate::program::{Program, Running};

@@ -16,8 +16,8 @@ use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_workload::builtins;
-use wirecost_workload::language::Language;
+use wirecost_profile::builtins;
+use wirecost_profile::language::Language;
 
 use crate::program::BINARY;
 

@@ -15,7 +15,7 @@ use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_model::plan::EngineKind;
 use wirecost_model::status::Status;
-use wirecost_workload::language;
+use wirecost_profile::language;
 
 use crate::connections::{Totals, established};
 use crate::honesty::{agent_command, member, settings};

@@ -22,7 +22,7 @@ use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
-use wirecost_workload::program::{self, ProgramError};
+use wirecost_program::program::{self, ProgramError};
 
 use crate::agent::LEASE;
 use crate::clock_offset::{Exchange, Offset, estimate};

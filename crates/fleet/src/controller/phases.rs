@@ -11,8 +11,8 @@ use wirecost_model::observe::ObserveTimes;
 use wirecost_model::outcome::{PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Pause, Profile, Transaction, Until};
 use wirecost_model::status::Status;
-use wirecost_workload::limits::{Counts, agree, may_wait};
-use wirecost_workload::protocols::{self, Protocol};
+use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::limits::{Counts, agree, may_wait};
 
 use super::{Controller, DRAIN, SET_UP, STALL, Seat, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
@@ -58,7 +58,7 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
                 until,
                 ramp_seconds: if timed { seconds(ramp) } else { 0.0 },
                 headline: false,
-                datagrams: uses(profile, |protocol| !protocol.stream()),
+                datagrams: uses(profile, |protocol| !protocol.delivery().is_reliable()),
                 encrypts: uses(profile, |protocol| protocol.is_secure()),
             }
         })

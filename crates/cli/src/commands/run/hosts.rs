@@ -10,7 +10,7 @@ use wirecost_fleet::host::AgentHost;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_model::profile::Profile;
 use wirecost_model::status::Status;
-use wirecost_workload::program;
+use wirecost_program::program;
 
 use crate::Failure;
 use crate::commands::agent::with_port;

@@ -1,0 +1,507 @@
+//! The doorman: one thread of an agent that lets in the connections of strands that have no address
+//! of their own, and that tells who asks whether this host has agreed to receive.
+//!
+//! A stranger, who does not know the run, is turned away.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos, SECOND};
+use wirecost_model::plan::Address;
+use wirecost_model::profile::Options;
+use wirecost_program::draw;
+use wirecost_program::hello::{self, Hello};
+
+use crate::sockets::{Arrival, Mailbox};
+use crate::transports::Transport;
+
+/// How long a new connection may take to say whose it is.
+const PATIENCE: Nanos = 10 * SECOND;
+
+/// A door: something to accept on.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) listener: OwnedFd,
+    pub(crate) kind: DoorKind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum DoorKind {
+    /// Data connections of this protocol; datagram sockets are made with these options.
+    Data { transport: &'static dyn Transport, options: Arc<Options> },
+    /// Questions whether this host has agreed to receive; answered with this.
+    Consent { answer: Arc<[u8]> },
+}
+
+/// Where connections go once they are let in.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// To threads that share this one's descriptors.
+    Mailbox(Arc<Mailbox>),
+    /// To workers that have descriptors of their own; by the number that `worker` gives.
+    Inboxes { inboxes: Vec<OwnedFd>, worker: WorkerOf },
+}
+
+/// Which worker runs a strand.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerOf {
+    /// By number of the group: the strands of all groups before it.
+    pub(crate) before: Arc<[u32]>,
+    pub(crate) workers: u32,
+    /// Each further round of strands begins one worker later: so of n * n strands between n workers
+    /// and n that turn, each worker of the one side has one with each of the other.
+    pub(crate) turns: bool,
+}
+
+impl WorkerOf {
+    pub(crate) fn strand(&self, group: u32, strand: u32) -> u32 {
+        let (place, workers) = (self.before(group).wrapping_add(strand), self.workers.max(1));
+        let turn = if self.turns { place / workers } else { 0 };
+        (place % workers + turn % workers) % workers
+    }
+
+    /// The strands of a worker among so many of a group, ascending.
+    pub(crate) fn strands(&self, group: u32, count: u32, worker: u32) -> impl Iterator<Item = u32> {
+        let (before, workers) = (self.before(group), self.workers.max(1));
+        let turns = self.turns;
+        // One place in each round, of which the first and the last may be of other groups.
+        let places =
+            (before / workers..=before.saturating_add(count) / workers).map(move |round| {
+                let turn = if turns { round % workers } else { 0 };
+                round * workers + (worker + workers - turn) % workers
+            });
+        let strands = places.filter_map(move |place| place.checked_sub(before));
+        strands.filter(move |strand| *strand < count && worker < workers)
+    }
+
+    fn before(&self, group: u32) -> u32 {
+        self.before.get(group as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The running thread. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Doorman {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    strangers: Arc<AtomicU64>,
+}
+
+impl Doorman {
+    /// # Errors
+    /// Those of epoll and of starting a thread.
+    pub(crate) fn start(run: u32, doors: Vec<Door>, route: Route) -> io::Result<Self> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&poll, &*stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
+        for (number, door) in doors.iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&poll, &door.listener, data, epoll::EventFlags::IN)?;
+        }
+        let strangers = Arc::new(AtomicU64::new(0));
+        let mut duty = Duty {
+            run,
+            poll,
+            doors,
+            route,
+            visitors: HashMap::new(),
+            next: FIRST_VISITOR,
+            strangers: strangers.clone(),
+            secret: secret()?,
+        };
+        let thread = std::thread::Builder::new()
+            .name("wirecost-door".to_owned())
+            .spawn(move || duty.serve())?;
+        Ok(Self { stop, thread: Some(thread), strangers })
+    }
+
+    /// Connections turned away so far.
+    pub(crate) fn strangers(&self) -> u64 {
+        self.strangers.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Doorman {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn secret() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+const STOP: u64 = u64::MAX;
+const FIRST_VISITOR: u64 = 1 << 32;
+
+/// A connection that has not said yet what it wants.
+#[derive(Debug)]
+struct Visitor {
+    socket: OwnedFd,
+    kind: DoorKind,
+    said: [u8; hello::LENGTH],
+    length: usize,
+    until: Nanos,
+}
+
+struct Duty {
+    run: u32,
+    poll: OwnedFd,
+    doors: Vec<Door>,
+    route: Route,
+    visitors: HashMap<u64, Visitor>,
+    next: u64,
+    strangers: Arc<AtomicU64>,
+    /// Makes the cookies; a run's controller does not know it.
+    secret: u64,
+}
+
+impl Duty {
+    fn serve(&mut self) {
+        let mut events = Vec::with_capacity(256);
+        loop {
+            let timeout = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.poll, spare, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    STOP => return,
+                    number if number < FIRST_VISITOR => self.open(number as usize),
+                    visitor => self.hear(visitor),
+                }
+            }
+            let now = Monotonic.now();
+            let strangers = &self.strangers;
+            self.visitors.retain(|_, visitor| {
+                let stays = now < visitor.until;
+                strangers.fetch_add(u64::from(!stays), Ordering::Relaxed);
+                stays
+            });
+        }
+    }
+
+    fn turn_away(&self) {
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes in all who stand at a door.
+    fn open(&mut self, number: usize) {
+        let mut greeted = HashSet::new();
+        loop {
+            let Some(door) = self.doors.get(number) else {
+                return;
+            };
+            let kind = door.kind.clone();
+            if let DoorKind::Data { transport, options } = &kind
+                && !transport.protocol().delivery().is_reliable()
+            {
+                if !self.greet_datagram(number, *transport, options, &mut greeted) {
+                    return;
+                }
+                continue;
+            }
+            let polls = matches!(&kind, DoorKind::Data { transport, .. } if transport.polls_before_accept());
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(&door.listener, flags) {
+                Ok(socket) => {
+                    let id = self.next;
+                    self.next += 1;
+                    let data = epoll::EventData::new_u64(id);
+                    if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
+                        let until = Monotonic.now() + PATIENCE;
+                        let said = [0; hello::LENGTH];
+                        let visitor = Visitor { socket, kind, said, length: 0, until };
+                        self.visitors.insert(id, visitor);
+                        // Mostly the hello is there already.
+                        self.hear(id);
+                    }
+                    if polls {
+                        // The next call of epoll tells whether there is another.
+                        return;
+                    }
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads on what a visitor says.
+    fn hear(&mut self, id: u64) {
+        let Some(visitor) = self.visitors.get_mut(&id) else {
+            return;
+        };
+        let place = &mut visitor.said[visitor.length..];
+        match rustix::net::recv(&visitor.socket, &mut *place, RecvFlags::DONTWAIT) {
+            Ok((got, _)) if got > 0 => visitor.length += got,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            _ => {
+                self.visitors.remove(&id);
+                self.turn_away();
+                return;
+            }
+        }
+        if visitor.length < hello::LENGTH {
+            return;
+        }
+        let Some(visitor) = self.visitors.remove(&id) else {
+            return;
+        };
+        let Ok(hello) = Hello::read(&visitor.said, self.run) else {
+            self.turn_away();
+            return;
+        };
+        let _ = epoll::delete(&self.poll, &visitor.socket);
+        match visitor.kind {
+            DoorKind::Data { .. } => self.pass_on(Arrival { hello, socket: visitor.socket }),
+            DoorKind::Consent { answer } => {
+                let socket = socket2::Socket::from(visitor.socket);
+                let _ = socket.set_nonblocking(false);
+                let _ = socket.set_write_timeout(Some(Duration::from_secs(5)));
+                let _ = (&socket).write_all(&answer);
+            }
+        }
+    }
+
+    /// Takes one hello datagram. Returns whether there may be more. One who is among `greeted` has
+    /// only repeated a hello that had waited long.
+    fn greet_datagram(
+        &mut self,
+        number: usize,
+        transport: &'static dyn Transport,
+        options: &Options,
+        greeted: &mut HashSet<SocketAddr>,
+    ) -> bool {
+        let listener = &self.doors[number].listener;
+        let mut said = [0u8; hello::LENGTH + 1];
+        let (got, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
+            Ok((got, _, from)) => (got, from),
+            Err(Errno::INTR) => return true,
+            Err(_) => return false,
+        };
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        let (Ok(hello), Some(from)) = (Hello::read(&said[..got], self.run), from) else {
+            self.turn_away();
+            return true;
+        };
+        let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
+        let Some(here) = here else { return true };
+        let mut waiting = vec![(hello, from)];
+        while let Some((hello, from)) = waiting.pop() {
+            let cookie = self.cookie(from);
+            if hello.cookie != cookie {
+                let challenge = Hello { cookie, ..hello }.challenge();
+                let _ = rustix::net::sendto(listener, &challenge, SendFlags::DONTWAIT, &from);
+                continue;
+            }
+            if !greeted.insert(from) {
+                continue;
+            }
+            let connected =
+                transport.listen(&Address::Inet(here), options).and_then(|(socket, _)| {
+                    socket2::SockRef::from(&socket).connect(&from.into())?;
+                    Ok(socket)
+                });
+            let Ok(socket) = connected else { continue };
+            // Between bind and connect the kernel gives the new socket what others say to the door.
+            // Its own client says nothing more before it is answered, but for a repeated hello.
+            while let Ok((got, _, other)) =
+                rustix::net::recvfrom(&socket, &mut said, RecvFlags::DONTWAIT)
+            {
+                let other = other.and_then(|other| SocketAddr::try_from(other).ok());
+                match (Hello::read(&said[..got], self.run), other) {
+                    (Ok(_), Some(other)) if other == from => {}
+                    (Ok(hello), Some(other)) => waiting.push((hello, other)),
+                    _ => self.turn_away(),
+                }
+            }
+            self.pass_on(Arrival { hello, socket });
+        }
+        true
+    }
+
+    /// What only who receives at that address can know (RFC 4987, section 3.6, has the idea for TCP).
+    fn cookie(&self, from: SocketAddr) -> u32 {
+        let address = match from.ip() {
+            std::net::IpAddr::V4(ip) => u128::from(u32::from(ip)),
+            std::net::IpAddr::V6(ip) => u128::from(ip),
+        };
+        let (high, low) = ((address >> 64) as u64, address as u64);
+        draw::key(&[self.secret, high, low, u64::from(from.port())]) as u32 | 1
+    }
+
+    fn pass_on(&self, arrival: Arrival) {
+        match &self.route {
+            Route::Mailbox(mailbox) => mailbox.put(arrival),
+            Route::Inboxes { inboxes, worker } => {
+                let number = worker.strand(arrival.hello.group, arrival.hello.strand);
+                let sent = inboxes
+                    .get(number as usize)
+                    .ok_or(Errno::INVAL)
+                    .and_then(|inbox| send_arrival(inbox, &arrival));
+                if sent.is_err() {
+                    self.turn_away();
+                }
+            }
+        }
+    }
+}
+
+/// The two ends of a worker's inbox: for the doorman, and for the worker.
+///
+/// # Errors
+/// Those of socketpair.
+pub(crate) fn inbox() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (doorman, worker) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    socket2::SockRef::from(&doorman).set_write_timeout(Some(Duration::from_secs(5)))?;
+    socket2::SockRef::from(&worker).set_nonblocking(true)?;
+    Ok((doorman, worker))
+}
+
+fn send_arrival(inbox: &OwnedFd, arrival: &Arrival) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [arrival.socket.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let bytes = arrival.hello.bytes();
+    let flags = SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(inbox, &[IoSlice::new(&bytes)], &mut control, flags).map(drop)
+}
+
+/// Takes the next connection out of a worker's inbox.
+///
+/// # Errors
+/// `WouldBlock` when it is empty.
+pub(crate) fn receive_arrival(inbox: &OwnedFd, run: u32) -> io::Result<Arrival> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut said = [0u8; hello::LENGTH];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut parts = [IoSliceMut::new(&mut said)];
+    let got = rustix::net::recvmsg(inbox, &mut parts, &mut control, flags)?;
+    let socket = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let hello = Hello::read(&said[..got.bytes.min(said.len())], run)?;
+    // The connection is lost when this worker's table is full (MSG_CTRUNC).
+    let socket = socket.ok_or_else(|| io::Error::from(Errno::MFILE))?;
+    Ok(Arrival { hello, socket })
+}
+
+fn no_way(error: io::Error) -> io::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NODEV) => io::Error::new(
+            error.kind(),
+            "no vsock leads there: hosts on one machine need the kernel module vsock_loopback",
+        ),
+        _ => error,
+    }
+}
+
+/// Asks at `address` whether that host has agreed to receive in this run, and returns its answer.
+///
+/// # Errors
+/// When nobody answers, or something else than an agent of this run does.
+pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let timeout = Duration::from_secs(5);
+    let socket = match address {
+        Address::Inet(address) => {
+            let socket = socket2::Socket::new(
+                socket2::Domain::for_address(*address),
+                socket2::Type::STREAM,
+                None,
+            )?;
+            socket.connect_timeout(&(*address).into(), timeout)?;
+            socket
+        }
+        Address::Unix(path) => {
+            let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+            socket.connect(&socket2::SockAddr::unix(path)?)?;
+            socket
+        }
+        Address::Vsock { cid, port } => {
+            let socket = socket2::Socket::new(socket2::Domain::VSOCK, socket2::Type::STREAM, None)?;
+            socket.connect(&socket2::SockAddr::vsock(*cid, *port)).map_err(no_way)?;
+            socket
+        }
+    };
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))?;
+    let hello = Hello { run, group: u32::MAX, strand: u32::MAX, id: u32::MAX, cookie: 0 };
+    (&socket).write_all(&hello.bytes())?;
+    let mut answer = Vec::new();
+    (&socket).take(16 << 20).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn workers(turns: bool) -> WorkerOf {
+        // Of three groups with 5, 0 and 11 strands.
+        WorkerOf { before: Arc::from([0, 5, 5]), workers: 4, turns }
+    }
+
+    #[test]
+    fn each_strand_is_of_the_one_worker_that_lists_it() {
+        for of in [workers(false), workers(true)] {
+            for (group, count) in [(0, 5), (1, 0), (2, 11)] {
+                let listed: Vec<(u32, u32)> = (0..6)
+                    .flat_map(|worker| of.strands(group, count, worker).map(move |s| (s, worker)))
+                    .collect();
+                let told: BTreeSet<(u32, u32)> =
+                    (0..count).map(|strand| (strand, of.strand(group, strand))).collect();
+                assert_eq!(listed.len(), count as usize);
+                assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), told);
+                assert!((0..6).all(|worker| of.strands(group, count, worker).is_sorted()));
+            }
+        }
+    }
+
+    #[test]
+    fn of_n_times_n_strands_each_worker_has_one_with_each_of_the_other_side() {
+        let side = |turns| WorkerOf { before: Arc::from([0]), workers: 4, turns };
+        let (master, peer) = (side(false), side(true));
+        let pairs = |strands: u32| -> BTreeSet<(u32, u32)> {
+            (0..strands).map(|s| (master.strand(0, s), peer.strand(0, s))).collect()
+        };
+        assert_eq!(pairs(4), (0..4).map(|worker| (worker, worker)).collect());
+        assert_eq!(pairs(16).len(), 16);
+    }
+}

@@ -1,0 +1,122 @@
+//! One event loop for many strands: edge-triggered epoll.
+//!
+//! Each strand tries before it waits, so one registration serves a connection all its life and no
+//! call re-arms it. While any strand can go on, the loop only looks at events in passing.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_model::clock::{Clock, Nanos};
+use wirecost_program::net::Interest;
+use wirecost_program::strand::{TURN_BYTES, Turn};
+
+use super::seats::Seats;
+use crate::doorman::receive_arrival;
+use crate::sockets::Token;
+use crate::worker::{Order, Worker};
+
+const EVENTS: usize = 512;
+/// What all that are ready may move together before the first has its next turn: a quarter of a second at
+/// most. The longer a turn, the less of it goes to fetching a connection that has left the caches
+/// (ADR 0017).
+const ROUND_BYTES: i64 = 512 << 20;
+/// Less would be spent on switching.
+const LEAST_TURN: i64 = 16 << 10;
+/// Turns before the loop looks at the clock and at events: thousands of ready strands would else keep
+/// the edges of the window, timers and orders waiting for seconds.
+const ROUND: usize = 64;
+
+struct Loop {
+    worker: Worker,
+    seats: Seats,
+    mine: Vec<(u32, u32)>,
+    inbox: OwnedFd,
+    wake: OwnedFd,
+    run: u32,
+}
+
+/// Runs until the orders end.
+pub(crate) fn run(
+    worker: Worker,
+    orders: &Receiver<Order>,
+    mine: Vec<(u32, u32)>,
+    inbox: OwnedFd,
+    wake: OwnedFd,
+    run: u32,
+) {
+    let mut engine = Loop { worker, seats: Seats::default(), mine, inbox, wake, run };
+    let mut events = Vec::with_capacity(EVENTS);
+    while engine.seats.obey(orders, &mut engine.worker, &engine.mine) {
+        for _ in 0..engine.seats.ready().min(ROUND) {
+            engine.run_next();
+        }
+        let now = Monotonic.now();
+        let due = engine.worker.keep_time(now);
+        engine.seats.fire_timers(now);
+        engine.poll(&mut events, now, due);
+    }
+    engine.worker.close_all();
+}
+
+impl Loop {
+    fn run_next(&mut self) {
+        let Some(local) = self.seats.next() else { return };
+        if !self.worker.is_running() {
+            return;
+        }
+        // Of thousands that are ready each gets less, so that all have their turn in time.
+        let turn = (ROUND_BYTES / (self.seats.ready() as i64 + 1)).clamp(LEAST_TURN, TURN_BYTES);
+        match self.worker.turn(local, turn) {
+            Turn::Again => self.seats.queue(local),
+            Turn::Wait(wait) => self.seats.sit(local, wait),
+            Turn::Held => {}
+            Turn::Failed(error) => self.worker.failed(error),
+        }
+    }
+
+    fn poll(&mut self, events: &mut Vec<epoll::Event>, now: Nanos, due: Option<Nanos>) {
+        let sleep = self.seats.sleep(now, due).unwrap_or(0);
+        let Some(poll) = self.worker.net.epoll() else {
+            return;
+        };
+        let timeout = timespec(sleep);
+        match epoll::wait(poll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+        for event in events.drain(..) {
+            let flags = event.flags;
+            match Token::unpack(event.data) {
+                Token::Connection { local, slot } => {
+                    let broken = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+                    for (flag, on) in [
+                        (epoll::EventFlags::IN, Interest::Readable),
+                        (epoll::EventFlags::OUT, Interest::Writable),
+                    ] {
+                        if flags.intersects(flag | broken) {
+                            self.seats.wake(local, Some(slot), on);
+                        }
+                    }
+                }
+                Token::Listener { local, number } => {
+                    self.worker.net.called(number);
+                    self.seats.wake(local, None, Interest::Arrival);
+                }
+                Token::Inbox => {
+                    while let Ok(arrival) = receive_arrival(&self.inbox, self.run) {
+                        if let Some(local) = self.worker.arrived(arrival) {
+                            self.seats.wake(local, None, Interest::Arrival);
+                        }
+                    }
+                }
+                Token::Wake => {
+                    let mut count = [0; 8];
+                    let _ = rustix::io::read(&self.wake, &mut count);
+                }
+            }
+        }
+    }
+}

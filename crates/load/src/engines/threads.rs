@@ -1,0 +1,110 @@
+//! uperf's model: a thread for each strand, which blocks in its system calls.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
+use wirecost_program::net::Interest;
+use wirecost_program::strand::{TURN_BYTES, Turn, Wait};
+
+use crate::worker::{Order, Worker};
+
+/// No wait is longer, so that a thread hears of the run's end.
+const LONGEST_WAIT: Nanos = 250 * MILLISECOND;
+
+/// Runs until the orders end.
+pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u32)]) {
+    loop {
+        let order = if worker.is_running() {
+            match orders.try_recv() {
+                Ok(order) => Some(order),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => break,
+            }
+        } else {
+            match orders.recv() {
+                Ok(order) => Some(order),
+                Err(_) => break,
+            }
+        };
+        if let Some(order) = order {
+            obey(&mut worker, order, mine);
+            continue;
+        }
+        let now = Monotonic.now();
+        let due = worker.keep_time(now);
+        if !worker.is_running() {
+            continue;
+        }
+        let turn = if worker.takes_part(0) { worker.turn(0, TURN_BYTES) } else { Turn::Held };
+        match turn {
+            Turn::Again => {}
+            Turn::Wait(wait) => pause(&mut worker, wait, due),
+            Turn::Held => {
+                // Nothing to do until an order comes or the phase's time is up.
+                let now = Monotonic.now();
+                let next = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
+                let length = Duration::from_nanos(next.min(LONGEST_WAIT));
+                match orders.recv_timeout(length) {
+                    Ok(order) => obey(&mut worker, order, mine),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            Turn::Failed(error) => {
+                worker.failed(error);
+                // The run is over; wait to be told.
+                match orders.recv() {
+                    Ok(order) => obey(&mut worker, order, mine),
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+    worker.close_all();
+}
+
+fn obey(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
+    match order {
+        Order::Connect { endpoints, groups } => worker.connect(endpoints, groups, mine),
+        Order::Phase(order) => {
+            worker.begin(order);
+            let _ = wirecost_linux::clock::sleep_until(worker.start());
+        }
+        Order::Finish(limits) => worker.finish(&limits),
+        Order::CutOff => worker.cut_off(),
+    }
+}
+
+fn pause(worker: &mut Worker, wait: Wait, due: Option<Nanos>) {
+    let now = Monotonic.now();
+    let until = [wait.until, due].into_iter().flatten().min();
+    let length = until.map_or(LONGEST_WAIT, |until| until.saturating_sub(now)).min(LONGEST_WAIT);
+    let poll = |fd: &std::os::fd::OwnedFd, flags| {
+        let _ = rustix::event::poll(&mut [PollFd::new(fd, flags)], Some(&timespec(length)));
+    };
+    match wait.on {
+        Interest::Nothing => wirecost_linux::clock::sleep(length),
+        Interest::Readable | Interest::Writable => {
+            let flags = match wait.on {
+                Interest::Readable => PollFlags::IN,
+                _ => PollFlags::OUT,
+            };
+            match worker.strands[0].socket(wait.slot) {
+                Some(socket) => poll(socket.fd(), flags),
+                None => wirecost_linux::clock::sleep(length.min(MILLISECOND)),
+            }
+        }
+        Interest::Arrival => {
+            let (group, strand) = (worker.strands[0].group, worker.strands[0].number);
+            let id = worker.id(0, wait.slot);
+            // A strand with a listener of its own has just blocked on it for a while.
+            if !worker.net.has_listener(strand) {
+                let length = Duration::from_nanos(length);
+                worker.net.mailbox().wait((group, strand), id, length);
+            }
+        }
+    }
+}

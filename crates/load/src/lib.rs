@@ -1,0 +1,12 @@
+//! Drives the traffic of a host: sockets of every protocol, TLS, files, engines and workers, from the
+//! plan to the end of the last phase.
+
+mod doorman;
+mod engines;
+mod inet;
+pub mod load;
+mod ring_net;
+mod sockets;
+mod tls;
+mod transports;
+mod worker;

@@ -1,0 +1,370 @@
+//! Cuts all counters of a host at the instants that the plan says, from a thread of its own that
+//! runs before the workers do.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wirecost_linux::clock::{Monotonic, ThreadClock};
+use wirecost_linux::{proc_stat, thread};
+use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
+use wirecost_model::measure::{Cut, Edge};
+use wirecost_program::record::{WorkerCounters, sum};
+
+use super::Schedule;
+use crate::worker::{ClockReading, Clocks, Event, Outlet};
+
+/// What is cut: of each worker, its counters and the clock of its CPU time.
+pub(super) struct Workers {
+    pub(super) counters: Vec<Arc<WorkerCounters>>,
+    pub(super) clocks: Vec<Option<ThreadClock>>,
+    /// Flowops that the counters have.
+    pub(super) rows: usize,
+}
+
+/// The running thread, and the cuts it has made.
+pub(super) struct Cutter {
+    workers: Arc<Workers>,
+    cuts: Vec<Cut>,
+    clocks: Vec<Clocks>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Cutter {
+    pub(super) fn start(
+        workers: Workers,
+        schedule: Schedule,
+        interval: Nanos,
+        outlet: Outlet,
+    ) -> Self {
+        let workers = Arc::new(workers);
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (of_thread, stopped) = (workers.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("wirecost-cut".to_owned())
+            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet))
+            .ok();
+        Self { workers, cuts: Vec::new(), clocks: Vec::new(), stop, thread }
+    }
+
+    /// Makes a cut at once, on the caller's thread.
+    pub(super) fn cut_now(&mut self, edge: Edge) {
+        let at = Monotonic.now();
+        self.cuts.push(cut(&self.workers.counters, self.workers.rows, edge, at));
+        self.clocks.extend(clocks(&self.workers, edge));
+    }
+
+    /// Takes in a cut that the thread has made.
+    pub(super) fn keep(&mut self, cut: Cut) -> Cut {
+        self.cuts.push(cut.clone());
+        cut
+    }
+
+    pub(super) fn keep_clocks(&mut self, clocks: Clocks) {
+        self.clocks.push(clocks);
+    }
+
+    /// How busy a worker's thread was between the edges of the window; `None` where the clocks were
+    /// read so late that they say of less than half of it.
+    pub(super) fn busy(&self, worker: usize) -> Option<f64> {
+        let edge = |edge| self.cuts.iter().find(|cut| cut.edge == edge).map(|cut| cut.at);
+        let reading = |edge| {
+            let clocks = self.clocks.iter().find(|clocks| clocks.edge == edge)?;
+            *clocks.of_workers.get(worker)?
+        };
+        let window = edge(Edge::WindowEnd)?.saturating_sub(edge(Edge::WindowStart)?);
+        let (start, end) = (reading(Edge::WindowStart)?, reading(Edge::WindowEnd)?);
+        busy(start, end, window)
+    }
+
+    /// All cuts, in order of time.
+    pub(super) fn finish(&mut self) -> Vec<Cut> {
+        let mut cuts = std::mem::take(&mut self.cuts);
+        cuts.sort_by_key(|cut| cut.at);
+        cuts
+    }
+
+    /// Makes no more cuts by itself.
+    pub(super) fn end_thread(&mut self) {
+        if let Ok(mut stop) = self.stop.0.lock() {
+            *stop = true;
+        }
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Cutter {
+    fn drop(&mut self) {
+        self.end_thread();
+    }
+}
+
+fn run(
+    workers: &Workers,
+    schedule: Schedule,
+    interval: Nanos,
+    stop: &(Mutex<bool>, Condvar),
+    outlet: &Outlet,
+) {
+    thread::make_urgent(thread::Urgency::Cut);
+    thread::exact_timers();
+    let start = schedule.start;
+    for (edge, due) in instants(schedule, interval.max(1)) {
+        let first = due <= start;
+        // The phase may be over before this thread has run at all.
+        let come = wait_until(due, stop) || (first && Monotonic.now() >= due);
+        if !come {
+            return;
+        }
+        // Nothing has moved before the beginning, however late this thread comes to look: what it
+        // says is of that instant, and not of one that may be after the end.
+        let cut = if first {
+            Cut { at: due, ..cut(&[], workers.rows, edge, due) }
+        } else {
+            cut(&workers.counters, workers.rows, edge, due)
+        };
+        outlet.send(Event::Cut(cut));
+        if let Some(clocks) = clocks(workers, edge) {
+            outlet.send(Event::Clocks(clocks));
+        }
+    }
+}
+
+/// Waits for the instant. Returns whether it came before the end.
+fn wait_until(due: Nanos, stop: &(Mutex<bool>, Condvar)) -> bool {
+    let Ok(mut stopped) = stop.0.lock() else {
+        return false;
+    };
+    loop {
+        if *stopped {
+            return false;
+        }
+        let now = Monotonic.now();
+        if now >= due {
+            return true;
+        }
+        match stop.1.wait_timeout(stopped, Duration::from_nanos(due - now)) {
+            Ok((guard, _)) => stopped = guard,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Counters are read one after the other while workers go on: where this thread lost its CPU on the
+/// way, they are not of one instant, and it looks again.
+fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) -> Cut {
+    let attempt = || {
+        let at = Monotonic.now();
+        let sum = sum(counters.iter().map(|counters| &**counters), rows);
+        (Monotonic.now() - at, at, sum)
+    };
+    let torn = |took: Nanos| took > 20 * MICROSECOND + counters.len() as u64 * MICROSECOND;
+    let mut best = attempt();
+    for _ in 0..3 {
+        if !torn(best.0) {
+            break;
+        }
+        let again = attempt();
+        if again.0 < best.0 {
+            best = again;
+        }
+    }
+    let (_, at, counters) = best;
+    let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
+    let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
+    Cut { edge, due, at, counters, cpu }
+}
+
+/// Reads the clocks of all workers, at an edge of the window. From here, and not by the workers: of
+/// thousands of threads many would come to read their own only when the window is long over.
+fn clocks(workers: &Workers, edge: Edge) -> Option<Clocks> {
+    if !matches!(edge, Edge::WindowStart | Edge::WindowEnd) {
+        return None;
+    }
+    let read = |clock: &Option<ThreadClock>| {
+        let before = Monotonic.now();
+        let cpu = (*clock)?.now()?;
+        // The instant that makes the time between two edges the longer: a thread that this one lost its
+        // CPU to in between was not busy for more than all the time.
+        let at = if edge == Edge::WindowStart { before } else { Monotonic.now() };
+        Some(ClockReading { at, cpu })
+    };
+    Some(Clocks { edge, of_workers: workers.clocks.iter().map(read).collect() })
+}
+
+fn busy(start: ClockReading, end: ClockReading, window: Nanos) -> Option<f64> {
+    let between = end.at.checked_sub(start.at).filter(|&between| between > 0)?;
+    if between < window / 2 {
+        return None;
+    }
+    // CPU time is of another clock, which NTP does not slew.
+    Some((seconds(end.cpu.saturating_sub(start.cpu)) / seconds(between)).min(1.0))
+}
+
+/// Parts of each time without observers, whose spread says how sure their mean is.
+const UNOBSERVED_PARTS: u64 = 5;
+
+/// When to cut: the edges, every interval counted from the window's start, and the times beside the
+/// window in which nothing observes.
+fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, Nanos)> {
+    let Schedule { start, window, unobserved, .. } = schedule;
+    let parts = |&(begin, end): &(Nanos, Nanos)| {
+        let length = end.saturating_sub(begin);
+        (0..=UNOBSERVED_PARTS)
+            .map(move |n| (Edge::Unobserved, begin + n * length / UNOBSERVED_PARTS))
+    };
+    let unobserved: Vec<(Edge, Nanos)> = unobserved.iter().flat_map(parts).collect();
+    let (from, to) = window.unwrap_or((start, Nanos::MAX));
+    let before = (from - start) / interval;
+    let mut first = vec![(Edge::PhaseStart, start)];
+    let ramp = (1..=before).rev().map(|n| (Edge::Interval, from - n * interval));
+    first.extend(ramp.filter(|&(_, due)| due > start));
+    first.extend(unobserved.iter().filter(|&&(_, due)| due < from));
+    first.sort_by_key(|&(_, due)| due);
+    first.push((Edge::WindowStart, from));
+    let within = (1u64..)
+        .map_while(move |n| from.checked_add(n.checked_mul(interval)?))
+        .take_while(move |&due| due < to)
+        .map(|due| (Edge::Interval, due));
+    let last = window.map(|(_, to)| (Edge::WindowEnd, to));
+    let after = unobserved.into_iter().filter(move |&(_, due)| due > to);
+    first.into_iter().chain(within).chain(last).chain(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_counted_from_the_window() {
+        let schedule =
+            Schedule { phase: 0, start: 100, window: Some((130, 150)), unobserved: vec![] };
+        let due: Vec<_> = instants(schedule, 8).collect();
+        assert_eq!(
+            due,
+            [
+                (Edge::PhaseStart, 100),
+                (Edge::Interval, 106),
+                (Edge::Interval, 114),
+                (Edge::Interval, 122),
+                (Edge::WindowStart, 130),
+                (Edge::Interval, 138),
+                (Edge::Interval, 146),
+                (Edge::WindowEnd, 150),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_observed_is_cut_in_parts_beside_the_window() {
+        let unobserved = vec![(110, 120), (160, 170)];
+        let schedule = Schedule { phase: 0, start: 100, window: Some((130, 150)), unobserved };
+        assert_eq!(schedule.end(), Some(170));
+        let due: Vec<_> = instants(schedule, 50).collect();
+        let mut expected = vec![(Edge::PhaseStart, 100)];
+        expected.extend((110..=120).step_by(2).map(|due| (Edge::Unobserved, due)));
+        expected.extend([(Edge::WindowStart, 130), (Edge::WindowEnd, 150)]);
+        expected.extend((160..=170).step_by(2).map(|due| (Edge::Unobserved, due)));
+        assert_eq!(due, expected);
+    }
+
+    /// Strands begin at the instant of the first cuts, and may be done before these are made.
+    #[test]
+    fn what_moved_before_the_first_cuts_were_made_is_counted() {
+        let counters = Arc::new(WorkerCounters::new(1, Vec::new()));
+        counters.rows[0].done.add(7);
+        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let start = Monotonic.now() - 1_000_000;
+        let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
+        let hour = 3_600_000_000_000;
+        let workers = Workers { counters: vec![counters], clocks: vec![None], rows: 1 };
+        let mut cutter = Cutter::start(workers, schedule, hour, outlet);
+        cutter.cut_now(Edge::WindowEnd);
+        cutter.end_thread();
+        for event in events.try_iter() {
+            if let Event::Cut(cut) = event {
+                cutter.keep(cut);
+            }
+        }
+        let cuts: Vec<_> =
+            cutter.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
+        assert_eq!(cuts, [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]);
+    }
+
+    #[test]
+    fn busy_is_of_most_of_the_window_or_not_known() {
+        let reading = |at, cpu| ClockReading { at, cpu };
+        assert_eq!(busy(reading(100, 5), reading(300, 55), 200), Some(0.25));
+        // Read late, but at both edges alike.
+        assert_eq!(busy(reading(290, 5), reading(500, 215), 200), Some(1.0));
+        assert_eq!(busy(reading(100, 5), reading(300, 206), 200), Some(1.0));
+        // A thread may have been busy in any instant.
+        assert_eq!(busy(reading(298, 50), reading(300, 52), 200), None);
+        assert_eq!(busy(reading(300, 50), reading(300, 50), 0), None);
+        assert_eq!(busy(reading(301, 50), reading(300, 50), 0), None);
+    }
+
+    /// One thread that works and one that waits, and one that is over before the window is.
+    #[test]
+    fn clocks_of_threads_are_read_at_the_edges() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = |work: fn(&Mutex<()>), until: &Arc<Mutex<()>>| {
+            let (tell, until) = (tell.clone(), until.clone());
+            let thread = std::thread::spawn(move || {
+                tell.send(ThreadClock::own()).unwrap();
+                work(&until);
+            });
+            (thread, told.recv().unwrap())
+        };
+        let end = Arc::new(Mutex::new(()));
+        let held = end.lock().unwrap();
+        let (working, works) = thread(|end| while end.try_lock().is_err() {}, &end);
+        let (waiting, waits) = thread(|end| drop(end.lock()), &end);
+        let (over, ends) = thread(|_| {}, &end);
+        over.join().unwrap();
+        let workers = Workers { counters: vec![], clocks: vec![works, waits, ends, None], rows: 0 };
+        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let start = Monotonic.now();
+        let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
+        let mut cutter = Cutter::start(workers, schedule, 3_600_000_000_000, outlet);
+        let mut keep = |event| match event {
+            Event::Cut(cut) => drop(cutter.keep(cut)),
+            Event::Clocks(clocks) => cutter.keep_clocks(clocks),
+            other => panic!("{other:?}"),
+        };
+        (0..3).for_each(|_| keep(events.recv().unwrap()));
+        let before = works.unwrap().now().unwrap();
+        let read = Monotonic.now();
+        // At least half of the window comes after the first reading, however late that was.
+        while works.unwrap().now().unwrap() - before < 5_000_000
+            || Monotonic.now() - read < read - start
+        {}
+        cutter.cut_now(Edge::WindowEnd);
+        let busy: Vec<Option<f64>> = (0..4).map(|worker| cutter.busy(worker)).collect();
+        drop(held);
+        working.join().unwrap();
+        waiting.join().unwrap();
+        let (works, waits) = (busy[0].unwrap(), busy[1].unwrap());
+        assert!(0.0 < works && works <= 1.0 && waits < works, "{works} {waits}");
+        assert_eq!(busy[2..], [None, None]);
+    }
+
+    #[test]
+    fn a_phase_of_iterations_is_window_from_its_start() {
+        let schedule = Schedule { phase: 0, start: 100, window: None, unobserved: vec![] };
+        let due: Vec<_> = instants(schedule, 50).take(4).collect();
+        assert_eq!(
+            due,
+            [
+                (Edge::PhaseStart, 100),
+                (Edge::WindowStart, 100),
+                (Edge::Interval, 150),
+                (Edge::Interval, 200),
+            ]
+        );
+    }
+}

@@ -1,0 +1,792 @@
+//! A host's load: its workers, its services and its counters, from the plan to the end of the last
+//! phase. An agent owns one and only passes messages on.
+
+mod cutter;
+mod placement;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use wirecost_linux::clock::ThreadClock;
+use wirecost_linux::uring::{self, Ring};
+use wirecost_linux::{descriptors, thread};
+use wirecost_model::clock::Nanos;
+use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
+use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
+use wirecost_model::profile::{Options, Size};
+use wirecost_model::program::{Program, Service};
+use wirecost_model::warning::Warning;
+use wirecost_profile::{io_options, protocols};
+use wirecost_program::calls::{self, Granted};
+use wirecost_program::hello;
+use wirecost_program::payload::{MAX_PIECE, Patterns};
+use wirecost_program::record::WorkerCounters;
+use wirecost_program::step::{self, Group};
+
+use crate::doorman::{Doorman, Route, inbox};
+use crate::engines;
+use crate::ring_net::{RingNet, Rung};
+use crate::sockets::{Common, Mailbox, Sockets, Token, open_source, register};
+use crate::tls::Credentials;
+use crate::transports::{self, Transport};
+pub use crate::worker::Notify;
+use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
+use cutter::{Cutter, Workers};
+use placement::Placement;
+use services::{Announced, Services};
+
+/// Datagrams of any length fit.
+const DATAGRAM: usize = 64 << 10;
+
+/// Why a load cannot be put up.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{act}: {source}")]
+    System {
+        act: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{0}")]
+    Plan(String),
+    #[error("this host cannot do protocol={protocol}: {reason}")]
+    Protocol { protocol: String, reason: String },
+    #[error("{address} has not agreed to receive: {reason}")]
+    NoConsent { address: String, reason: String },
+    #[error("io_uring: {0}")]
+    NoRing(uring::Unavailable),
+}
+
+impl LoadError {
+    fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let act = act.into();
+        move |source| LoadError::System { act, source }
+    }
+
+    /// What a worker says that could not start.
+    fn of_worker(error: io::Error) -> Self {
+        match error.downcast() {
+            Ok(unavailable) => LoadError::NoRing(unavailable),
+            Err(error) => LoadError::system("worker")(error),
+        }
+    }
+}
+
+/// When a phase happens, on this host's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    pub phase: u32,
+    pub start: Nanos,
+    /// Beginning and end of the window; none where iterations decide.
+    pub window: Option<(Nanos, Nanos)>,
+    /// Times beside the window in which nothing observes; traffic goes on to the end of the last.
+    pub unobserved: Vec<(Nanos, Nanos)>,
+}
+
+impl Schedule {
+    /// When strands begin no more transactions.
+    fn end(&self) -> Option<Nanos> {
+        let (_, window) = self.window?;
+        Some(self.unobserved.iter().map(|&(_, end)| end).fold(window, Nanos::max))
+    }
+}
+
+/// What a load says while it runs.
+#[derive(Debug)]
+pub enum LoadEvent {
+    Cut(Cut),
+    /// No strand here begins another transaction by itself; so many has each begun, by group.
+    Held(BTreeMap<u32, Vec<u64>>),
+    Ended(Box<PhaseResult>),
+    /// A strand failed, and the profile does not allow that.
+    Failed(String),
+}
+
+struct Handle {
+    orders: Sender<Order>,
+    wake: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    cpu: Option<u32>,
+    clock: Option<ThreadClock>,
+}
+
+/// What a worker says once it is ready.
+struct Started {
+    worker: u32,
+    clock: Option<ThreadClock>,
+    listens: Announced,
+}
+
+impl Handle {
+    fn order(&self, order: Order) {
+        // A worker that is gone has said why.
+        let _ = self.orders.send(order);
+        if let Some(wake) = &self.wake {
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+struct Phase {
+    schedule: Schedule,
+    rows: Vec<FlowopKey>,
+    cutter: Cutter,
+    held: Vec<bool>,
+    started: BTreeMap<u32, Vec<u64>>,
+    reports: Vec<Option<WorkerReport>>,
+    told: bool,
+}
+
+/// The load of one host.
+pub struct Load {
+    plan: Plan,
+    handles: Handles,
+    outlet: Outlet,
+    events: Receiver<Event>,
+    /// Dropping it removes the paths of Unix sockets.
+    _services: Services,
+    doorman: Option<Doorman>,
+    groups: Arc<[Group]>,
+    rows: Vec<Vec<FlowopKey>>,
+    phase: Option<Phase>,
+    settings: BTreeSet<Granted>,
+    warnings: Vec<Warning>,
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Load").field("workers", &self.handles.0.len()).finish_non_exhaustive()
+    }
+}
+
+/// Files of the `sendfile` flowops.
+#[derive(Debug, Default)]
+struct Files {
+    paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    sizes: Vec<FileSizes>,
+}
+
+impl Load {
+    /// Starts the workers and listens; nothing connects yet. `notify` is called whenever
+    /// [`Load::event`] may have something new.
+    ///
+    /// # Errors
+    /// What this host lacks: descriptors, files, addresses, ports.
+    pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+        if plan.engine != EngineKind::IoUring {
+            return Self::start_workers(plan, notify);
+        }
+        // Whether there is memory for all its rings is only known when they have been made.
+        match Self::start_workers(plan.clone(), notify.clone()) {
+            Err(LoadError::NoRing(reason)) => {
+                let used = EngineKind::Epoll;
+                let (mut load, prepared) =
+                    Self::start_workers(Plan { engine: used, ..plan }, notify)?;
+                load.warnings.push(Warning::Fallback {
+                    host: String::new(),
+                    wanted: format!("engine {}", EngineKind::IoUring.name()),
+                    used: format!("engine {}", used.name()),
+                    reason: reason.to_string(),
+                });
+                Ok((load, prepared))
+            }
+            done => done,
+        }
+    }
+
+    fn start_workers(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+        let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        check_protocols(&plan.program)?;
+        let files = Files::find(&plan)?;
+        let placement = Placement::new(&plan, limit)?;
+        let mut warnings = placement.warnings();
+        let (mut services, doors) = Services::open(&plan, &placement)?;
+        let run = hello::run_number(&plan.token);
+        let mailbox = Arc::new(Mailbox::default());
+        let common = Common {
+            blocking: plan.engine == EngineKind::Threads,
+            run,
+            host: plan.host,
+            services: plan.program.services.clone().into(),
+            mailbox: mailbox.clone(),
+            paths: files.paths.clone(),
+            credentials: credentials(&plan.program)?,
+        };
+        let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
+        let patterns = shared_patterns(&plan)?;
+        let mut handles = Handles::default();
+        let mut inboxes = Vec::new();
+        let (announce, announced) = channel();
+        let (outlet, events) = Outlet::new(notify);
+        for number in 0..placement.workers() {
+            let (handle, inbox) = start_worker(
+                &plan,
+                number,
+                &placement,
+                &common,
+                &services,
+                patterns.clone(),
+                (announce.clone(), outlet.clone()),
+            )?;
+            handles.0.push(handle);
+            inboxes.extend(inbox);
+        }
+        drop(announce);
+        for _ in 0..handles.0.len() {
+            let said = announced
+                .recv_timeout(Duration::from_secs(60))
+                .map_err(|_| LoadError::Plan("a worker did not start".to_owned()))?;
+            let started = said.map_err(LoadError::of_worker)?;
+            handles.0[started.worker as usize].clock = started.clock;
+            services.announced(started.listens);
+        }
+        let route = match plan.engine {
+            EngineKind::Threads => Route::Mailbox(mailbox),
+            EngineKind::Epoll | EngineKind::IoUring => {
+                Route::Inboxes { inboxes, worker: placement.worker_of() }
+            }
+        };
+        let consent = services.consent();
+        let doors = services.with_consent_answer(doors, &plan);
+        let doorman = (!doors.is_empty())
+            .then(|| Doorman::start(run, doors, route))
+            .transpose()
+            .map_err(LoadError::system("doorman"))?;
+        let prepared = Prepared {
+            workers: handles.0.len() as u32,
+            services: services.addresses(),
+            certificate,
+            consent,
+            connects_from: Vec::new(),
+            files: files.sizes.clone(),
+        };
+        if plan.engine == EngineKind::IoUring {
+            warnings.extend(beside_the_ring(&plan.program));
+        }
+        warnings.dedup();
+        let settings = calls::settings(&plan.program);
+        let load = Load {
+            plan,
+            handles,
+            outlet,
+            events,
+            _services: services,
+            doorman,
+            groups: Arc::new([]),
+            rows: Vec::new(),
+            phase: None,
+            settings,
+            warnings,
+        };
+        Ok((load, prepared))
+    }
+
+    /// Learns where the others listen, makes sure that they have agreed to receive, and gets the
+    /// strands ready.
+    ///
+    /// # Errors
+    /// A host that has not agreed, or a program that this version cannot run.
+    pub fn connect(&mut self, endpoints: Endpoints) -> Result<(), LoadError> {
+        services::check_consent(&self.plan, &endpoints)?;
+        let files: Vec<FileSizes> =
+            endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
+        let phases =
+            self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
+        let mut first_rows = vec![0; phases];
+        let payloads = step::payloads(&self.plan.program);
+        let sinks = calls::sinks(&self.plan.program);
+        let mut groups = Vec::new();
+        for group in &self.plan.program.groups {
+            let side = self.plan.program.side;
+            let seed = self.plan.seed;
+            let compiled =
+                step::compile(group, side, seed, &files, &payloads, &sinks, &mut first_rows)
+                    .map_err(LoadError::Plan)?;
+            groups.push(compiled);
+        }
+        self.rows = (0..phases)
+            .map(|phase| {
+                groups.iter().filter_map(|g| g.rows.get(phase)).flatten().cloned().collect()
+            })
+            .collect();
+        self.groups = groups.into();
+        let endpoints = Arc::new(endpoints);
+        for handle in &self.handles.0 {
+            let (endpoints, groups) = (endpoints.clone(), self.groups.clone());
+            handle.order(Order::Connect { endpoints, groups });
+        }
+        Ok(())
+    }
+
+    /// Begins a phase. Its events come from [`Load::event`].
+    pub fn start(&mut self, schedule: Schedule) {
+        let rows = self.rows.get(schedule.phase as usize).cloned().unwrap_or_default();
+        let (window, end): (Range<Nanos>, Nanos) = match schedule.window {
+            Some((from, to)) => (from..to, schedule.end().unwrap_or(to)),
+            None => (schedule.start..Nanos::MAX, 0),
+        };
+        let whole = step::whole_rows(&self.groups, schedule.phase as usize);
+        let of_worker = || Arc::new(WorkerCounters::new(rows.len(), whole.clone()));
+        let counters: Vec<Arc<WorkerCounters>> =
+            self.handles.0.iter().map(|_| of_worker()).collect();
+        let cutter = Cutter::start(
+            Workers {
+                counters: counters.clone(),
+                clocks: self.handles.0.iter().map(|handle| handle.clock).collect(),
+                rows: rows.len(),
+            },
+            schedule.clone(),
+            self.plan.interval,
+            self.outlet.clone(),
+        );
+        for (number, (handle, counters)) in (0u32..).zip(self.handles.0.iter().zip(&counters)) {
+            // A thread of each connection's own: not all of them.
+            let samples = self.plan.engine.shares_threads() || number < self.plan.tcp_samples;
+            handle.order(Order::Phase(PhaseOrder {
+                phase: schedule.phase,
+                start: schedule.start,
+                window: window.clone(),
+                end,
+                counters: counters.clone(),
+                tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
+            }));
+        }
+        let started = self
+            .plan
+            .program
+            .groups
+            .iter()
+            .map(|group| (group.group, vec![0; group.strands as usize]))
+            .collect();
+        self.phase = Some(Phase {
+            schedule,
+            rows,
+            cutter,
+            held: vec![false; self.handles.0.len()],
+            started,
+            reports: self.handles.0.iter().map(|_| None).collect(),
+            told: false,
+        });
+    }
+
+    /// Lets every strand end after that many transactions (by group and strand).
+    pub fn finish(&self, limits: Limits) {
+        let limits = Arc::new(limits);
+        for handle in &self.handles.0 {
+            handle.order(Order::Finish(limits.clone()));
+        }
+    }
+
+    /// Ends the phase now; what is under way is cut off and counted as unfinished.
+    pub fn cut_off(&self) {
+        for handle in &self.handles.0 {
+            handle.order(Order::CutOff);
+        }
+    }
+
+    /// The next event, if there is one.
+    pub fn event(&mut self) -> Option<LoadEvent> {
+        while let Ok(event) = self.events.try_recv() {
+            let Some(phase) = &mut self.phase else {
+                continue;
+            };
+            match event {
+                Event::Cut(cut) => return Some(LoadEvent::Cut(phase.cutter.keep(cut))),
+                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
+                Event::Held { worker, started } => {
+                    phase.held[worker as usize] = true;
+                    for (group, strand, count) in started {
+                        let of_group = phase.started.get_mut(&group);
+                        if let Some(place) = of_group.and_then(|g| g.get_mut(strand as usize)) {
+                            *place = count;
+                        }
+                    }
+                }
+                Event::Ended(report) => {
+                    let worker = report.worker as usize;
+                    phase.reports[worker] = Some(*report);
+                }
+                Event::Failed(error) => return Some(LoadEvent::Failed(error.to_string())),
+            }
+        }
+        let phase = self.phase.as_mut()?;
+        if !phase.told && phase.held.iter().all(|&held| held) {
+            phase.told = true;
+            if phase.schedule.window.is_none() {
+                phase.cutter.cut_now(Edge::WindowEnd);
+            }
+            return Some(LoadEvent::Held(std::mem::take(&mut phase.started)));
+        }
+        if phase.reports.iter().all(Option::is_some) {
+            return self.end().map(|result| LoadEvent::Ended(Box::new(result)));
+        }
+        None
+    }
+
+    /// Puts the workers' reports together.
+    fn end(&mut self) -> Option<PhaseResult> {
+        let mut phase = self.phase.take()?;
+        phase.cutter.end_thread();
+        if phase.schedule.window.is_none() && !phase.told {
+            // Ended by the others: of the datagrams it waited for some were lost.
+            phase.cutter.cut_now(Edge::WindowEnd);
+        }
+        phase.cutter.cut_now(Edge::PhaseEnd);
+        for late in self.events.try_iter() {
+            match late {
+                Event::Cut(cut) => drop(phase.cutter.keep(cut)),
+                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
+                Event::Held { .. } | Event::Ended(_) | Event::Failed(_) => {}
+            }
+        }
+        let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.cutter.busy(n)).collect();
+        let mut result = PhaseResult {
+            phase: phase.schedule.phase,
+            cuts: phase.cutter.finish(),
+            latencies: phase
+                .rows
+                .iter()
+                .map(|key| FlowopLatency { key: key.clone(), latency: Default::default() })
+                .collect(),
+            flowops: phase.rows,
+            ..PhaseResult::default()
+        };
+        let (mut retransmits, mut strangers) = (0, 0);
+        let workers = self.handles.0.iter().zip(busy);
+        for ((handle, busy), report) in workers.zip(phase.reports.into_iter().flatten()) {
+            result.transactions.merge(&report.transactions);
+            for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
+                sum.latency.merge(latency);
+            }
+            result.connections_open += report.open;
+            result.connections_failed += report.failed_connections;
+            retransmits += report.retransmits;
+            result.tcp_samples.extend(report.tcp_samples);
+            result.workers.push(WorkerUse { worker: report.worker, cpu: handle.cpu, busy });
+            result.fairness.merge(&report.fairness);
+            result.receive_buffer_drops += report.drops;
+            result.verify_failures += report.verify_failures;
+            result.io.add(report.io);
+            result.unfinished_strands += report.unfinished;
+            result.buffer_bytes += report.buffer_bytes;
+            strangers += report.strangers;
+            self.settings.extend(report.settings);
+        }
+        let has_tcp = transports_of(&self.plan.program)
+            .any(|(transport, _)| transport.protocol().has_tcp_info());
+        result.retransmits = has_tcp.then_some(retransmits);
+        strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
+        self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
+        if strangers > 0 {
+            let host = String::new();
+            self.warnings.push(Warning::StrangersRefused { host, connections: strangers });
+        }
+        Some(result)
+    }
+
+    /// Socket options as asked for and granted, of all connections so far.
+    pub fn settings(&self) -> impl Iterator<Item = &Granted> {
+        self.settings.iter()
+    }
+
+    /// What the host has to say about itself; the name of the host is left to the controller.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    pub fn workers(&self) -> u32 {
+        self.handles.0.len() as u32
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Nobody comes any more when the workers end.
+        self.doorman = None;
+    }
+}
+
+/// The workers, which have ended when this is dropped.
+#[derive(Default)]
+struct Handles(Vec<Handle>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        for handle in &mut self.0 {
+            let (orders, _) = channel();
+            handle.orders = orders;
+            if let Some(wake) = &handle.wake {
+                let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+            }
+        }
+        for handle in &mut self.0 {
+            if let Some(thread) = handle.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Where each strand has a thread, all send from the same bytes: thousands of copies would cost time to
+/// make and leave no cache. Other workers are few, and make theirs where they run.
+fn shared_patterns(plan: &Plan) -> Result<Option<Patterns>, LoadError> {
+    if plan.engine.shares_threads() {
+        return Ok(None);
+    }
+    let message = largest_message(&plan.program);
+    let patterns = Patterns::new(&step::payloads(&plan.program), message, plan.seed);
+    patterns.map(Some).map_err(LoadError::system("worker"))
+}
+
+/// Starts one worker's thread, which announces where it listens.
+fn start_worker(
+    plan: &Plan,
+    number: u32,
+    placement: &Placement,
+    common: &Common,
+    services: &Services,
+    patterns: Option<Patterns>,
+    (announce, outlet): (Sender<io::Result<Started>>, Outlet),
+) -> Result<(Handle, Option<OwnedFd>), LoadError> {
+    let (orders_to, orders) = channel();
+    let cpu = placement.cpu(number);
+    let mine = placement.strands(number);
+    let wanted = services.own_addresses(&mine);
+    let common = common.clone();
+    let payloads = step::payloads(&plan.program);
+    let sinks = calls::sinks(&plan.program);
+    let workers = placement.workers();
+    let message = largest_message(&plan.program);
+    let seed = plan.seed;
+    let engine = plan.engine;
+    let mut wake = None;
+    let mut doorman_end = None;
+    let mut worker_end = None;
+    if engine.shares_threads() {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| LoadError::system("eventfd")(e.into()))?;
+        wake = Some(event);
+        let (doorman, worker) = inbox().map_err(LoadError::system("inbox of a worker"))?;
+        doorman_end = Some(doorman);
+        worker_end = Some(worker);
+    }
+    let keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
+    let run = common.run;
+    let thread = move || {
+        let set_up = || -> io::Result<_> {
+            if let Some(cpu) = cpu {
+                thread::pin(cpu)?;
+            }
+            thread::exact_timers();
+            let kept = match engine.shares_threads() {
+                true => descriptors::own_table(&keep)?,
+                false => Vec::new(),
+            };
+            let poll = match engine {
+                EngineKind::Epoll => {
+                    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                    register(&poll, &kept[0], Token::Wake)?;
+                    register(&poll, &kept[1], Token::Inbox)?;
+                    Some(poll)
+                }
+                EngineKind::IoUring | EngineKind::Threads => None,
+            };
+            let patterns = match patterns {
+                Some(shared) => shared,
+                None => Patterns::new(&payloads, message, seed)?,
+            };
+            let ring = match engine {
+                EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
+                EngineKind::Epoll | EngineKind::Threads => None,
+            };
+            let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
+            let mut sockets = Sockets::new(&common, poll, buffer);
+            sockets.open_sinks(&sinks, number, workers)?;
+            let listens = services::listen(&mut sockets, &wanted)?;
+            let started = Started { worker: number, clock: ThreadClock::own(), listens };
+            Ok((sockets, ring, patterns, kept, started))
+        };
+        let result = set_up();
+        // Only now may the other side of this function let go of the descriptors.
+        let _ = sender.send(());
+        match result {
+            Ok((sockets, ring, patterns, mut kept, started)) => {
+                let _ = announce.send(Ok(started));
+                drop(announce);
+                match (ring, kept.pop(), kept.pop()) {
+                    (Some(ring), Some(inbox), Some(wake)) => {
+                        let net = RingNet::new(sockets, ring);
+                        let worker = Worker::new(number, net, patterns, outlet);
+                        engines::io_uring::run(worker, &orders, mine, inbox, wake);
+                    }
+                    (None, Some(inbox), Some(wake)) => {
+                        let worker = Worker::new(number, sockets, patterns, outlet);
+                        engines::epoll::run(worker, &orders, mine, inbox, wake, run);
+                    }
+                    _ => {
+                        let worker = Worker::new(number, sockets, patterns, outlet);
+                        engines::threads::run(worker, &orders, &mine);
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = announce.send(Err(error));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("wirecost-{number}"))
+        // A strand needs little stack; thousands of threads need thousands of them.
+        .stack_size(256 << 10)
+        .spawn(thread)
+        .map_err(LoadError::system(format!("thread of worker {number}")))?;
+    // One after the other only where there is something to let go of: thousands of threads that were
+    // waited for one by one would each wait for their turn on a CPU, too.
+    if engine.shares_threads() {
+        let _ = receiver.recv();
+    }
+    let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu, clock: None };
+    Ok((handle, doorman_end))
+}
+
+/// What this host opens connections by, and how.
+fn transports_of(program: &Program) -> impl Iterator<Item = (&'static dyn Transport, &Options)> {
+    step::acts(program).filter_map(|act| {
+        let transport = transports::find(act.options.protocol.as_deref()?)?;
+        Some((transport, &act.options))
+    })
+}
+
+/// Protocols whose bytes do not go through a ring, which a comparison of engines must not hide.
+fn beside_the_ring(program: &Program) -> impl Iterator<Item = Warning> {
+    let names: BTreeSet<_> = transports_of(program)
+        .filter(|(transport, _)| transport.by_calls())
+        .map(|(transport, _)| transport.protocol().name())
+        .collect();
+    names.into_iter().map(|name| Warning::Fallback {
+        host: String::new(),
+        wanted: "engine io_uring".to_owned(),
+        used: format!("a system call for each read and write of {name}"),
+        reason: "the ring only tells when; compare it with epoll, whose calls they are".to_owned(),
+    })
+}
+
+/// What a host proves itself by that has TLS services.
+fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError> {
+    let secure = |service: &Service| {
+        protocols::find(&service.protocol).is_some_and(|protocol| protocol.is_secure())
+    };
+    if !program.services.iter().any(secure) {
+        return Ok(None);
+    }
+    let credentials = Credentials::new().map_err(LoadError::system("certificate"))?;
+    Ok(Some(Arc::new(credentials)))
+}
+
+/// What this host's kernel lacks is said before anything is sent.
+fn check_protocols(program: &Program) -> Result<(), LoadError> {
+    for (transport, options) in transports_of(program) {
+        if let Some(reason) = transport.missing(options) {
+            let protocol = transport.protocol().name().to_owned();
+            return Err(LoadError::Protocol { protocol, reason });
+        }
+    }
+    Ok(())
+}
+
+/// A ring that knows what is sent, and what wakes its worker.
+fn ring(patterns: &Patterns, message: u64, kept: &[OwnedFd]) -> io::Result<Ring<Rung>> {
+    let mut ring = Ring::new(&engines::io_uring::setup(message)).map_err(io::Error::other)?;
+    patterns.shared().for_each(|bytes| ring.hold(bytes));
+    for (fd, token) in kept.iter().zip([Token::Wake, Token::Inbox]) {
+        ring.watch(fd, token.number())?;
+    }
+    Ok(ring)
+}
+
+/// The longest message of a program, bytes.
+fn largest_message(program: &Program) -> u64 {
+    let options = step::acts(program).map(|act| &act.options);
+    options
+        .map(|options| options.size.as_ref().map_or(0, Size::max).max(options.rsize.unwrap_or(0)))
+        .max()
+        .unwrap_or(0)
+}
+
+impl Files {
+    /// Looks up the files of every `sendfile` that this host executes.
+    fn find(plan: &Plan) -> Result<Self, LoadError> {
+        let mut paths: HashMap<String, Vec<PathBuf>> = HashMap::new();
+        let mut sizes = Vec::new();
+        for group in &plan.program.groups {
+            let protocols = step::connection_protocols(group);
+            for (number, phase) in group.phases.iter().enumerate() {
+                for act in phase.iter().flat_map(|phase| &phase.acts) {
+                    if act.kind != "sendfile" {
+                        continue;
+                    }
+                    let dir = act.options.dir.clone().ok_or_else(|| {
+                        LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
+                    })?;
+                    let mut found = Vec::new();
+                    let here = || LoadError::system(format!("{}: sendfile of {dir}", act.at));
+                    walk(PathBuf::from(&dir), &mut found).map_err(here())?;
+                    found.sort();
+                    let wanted = act.options.nfiles.unwrap_or(u64::MAX);
+                    found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    let protocol = protocols.get(&act.options.conn.first).copied();
+                    if act.options.io.o_direct && io_options::fits("o_direct", protocol) {
+                        for (path, _) in &found {
+                            open_source(path, true).map_err(here())?;
+                        }
+                    }
+                    if found.is_empty() {
+                        let message = format!("{}: {dir} has no file to send", act.at);
+                        return Err(LoadError::Plan(message));
+                    }
+                    sizes.push(FileSizes {
+                        group: group.group,
+                        phase: number as u32,
+                        flowop: act.flowop,
+                        sizes: found.iter().map(|(_, size)| *size).collect(),
+                    });
+                    // Another flowop may use more of the same files (`nfiles`).
+                    let known = paths.entry(dir).or_default();
+                    if known.len() < found.len() {
+                        *known = found.into_iter().map(|(path, _)| path).collect();
+                    }
+                }
+            }
+        }
+        Ok(Self { paths: Arc::new(paths), sizes })
+    }
+}
+
+/// All files that are not empty, below a directory, or the one file.
+fn walk(path: PathBuf, found: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
+    let about = std::fs::metadata(&path)?;
+    if about.is_file() {
+        if about.len() > 0 {
+            found.push((path, about.len()));
+        }
+    } else if about.is_dir() {
+        for entry in std::fs::read_dir(&path)? {
+            let entry = entry?;
+            // A link below the directory may lead back up.
+            if !entry.file_type()?.is_symlink() {
+                walk(entry.path(), found)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! The real network by way of a ring: what a strand sends and receives on a connection is asked of
+//! the kernel now and done when its completion comes. What is rare goes by plain calls of
+//! [`Sockets`], and the ring only tells when to make them.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use wirecost_linux::uring::{Direction, Event, Key, ListenerKey, Ring};
+use wirecost_model::clock::Nanos;
+use wirecost_model::measure::IoCounts;
+use wirecost_program::calls::Unseen;
+use wirecost_program::hello;
+use wirecost_program::net::{Interest, Net, Opening, Owner};
+use wirecost_program::payload::Laid;
+use wirecost_program::step::{Group, ReceiveCall, SendCall, Step};
+
+use crate::engines::io_uring::GATHERING;
+use crate::sockets::{Socket, Sockets, Token, late_greeting};
+use crate::worker::Real;
+
+/// A connection in the ring.
+#[derive(Debug)]
+pub(crate) struct Rung {
+    socket: Socket,
+    /// Its bytes go by plain calls, which do not block. A call that sends a file cannot be told not
+    /// to block but by the socket, and with such a socket a ring does not wait.
+    plain: bool,
+    /// The kernel has refused to send the piece under way without a copy.
+    refused: bool,
+}
+
+impl AsFd for Rung {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd().as_fd()
+    }
+}
+
+/// The sockets of one worker and their ring.
+#[derive(Debug)]
+pub(crate) struct RingNet {
+    sockets: Sockets,
+    ring: Ring<Rung>,
+    /// By service and strand. None where the ring only tells that somebody stands there.
+    listeners: HashMap<(u32, u32), Vec<ListenerKey>>,
+    /// The longest `busy_poll` that the ring has been told of, microseconds.
+    busy_poll: u32,
+}
+
+impl RingNet {
+    pub(crate) fn new(sockets: Sockets, ring: Ring<Rung>) -> Self {
+        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0 }
+    }
+
+    /// See [`Ring::submit`].
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub(crate) fn submit(
+        &mut self,
+        wait: Option<Nanos>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        self.ring.submit(wait.map(std::time::Duration::from_nanos), events)
+    }
+
+    /// Sees to it that a strand hears when it can go on. What the ring is asked for already it tells
+    /// by itself.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub(crate) fn await_ready(&mut self, key: &Key, on: Interest) -> io::Result<()> {
+        let Rung { socket, plain, .. } = self.ring.get(key);
+        let direction = match on {
+            Interest::Readable => Direction::Read,
+            Interest::Writable => Direction::Write,
+            Interest::Arrival | Interest::Nothing => return Ok(()),
+        };
+        let by_ring = socket.is_open() && !plain;
+        if by_ring || (*plain && direction == Direction::Read && self.ring.receives(key)) {
+            return Ok(());
+        }
+        self.ring.poll(key, direction)
+    }
+
+    fn insert(&mut self, socket: Socket, owner: Owner, plain: bool) -> Key {
+        let token = Token::Connection { local: owner.local, slot: owner.slot };
+        let datagrams = !socket.is_reliable();
+        if self.busy_poll < self.sockets.busy_poll() {
+            self.busy_poll = self.sockets.busy_poll();
+            let set = self.ring.busy_poll(self.busy_poll).is_ok();
+            self.sockets.note_waits(set);
+        }
+        self.ring.insert(Rung { socket, plain, refused: false }, token.number(), datagrams)
+    }
+
+    /// From now on the bytes of this connection go by plain calls.
+    fn make_plain(&mut self, key: &Key) -> io::Result<()> {
+        let rung = self.ring.get_mut(key);
+        if !rung.plain {
+            rustix::io::ioctl_fionbio(rung.socket.fd(), true)?;
+            rung.plain = true;
+        }
+        Ok(())
+    }
+
+    /// The next connection at the strand's own listeners.
+    fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        let place = (service, owner.strand);
+        if !self.listeners.contains_key(&place) {
+            let mut keys = Vec::new();
+            // Clients that come again and again may run ahead of who accepts them.
+            let all = !self.sockets.reconnects(service);
+            for listener in self.sockets.take_listeners(service, owner.strand) {
+                rustix::io::ioctl_fionbio(&listener, false)?;
+                let token = Token::Listener { local: owner.local, number: 0 };
+                keys.push(self.ring.listen(listener, token.number(), all)?);
+            }
+            self.listeners.insert(place, keys);
+        }
+        for &listener in &self.listeners[&place] {
+            loop {
+                match self.ring.accepted(listener) {
+                    Ok(fd) if self.sockets.welcomes(service, &fd) => return Ok(fd),
+                    Ok(_) => {}
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::WouldBlock => break,
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                        _ => return Err(error),
+                    },
+                }
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl RingNet {
+    /// The same where a listener wants to be asked only when somebody stands there.
+    fn accept_polled(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        let place = (service, owner.strand);
+        if !self.listeners.contains_key(&place) {
+            let token = Token::Listener { local: owner.local, number: 0 };
+            for listener in self.sockets.listeners(service, owner.strand) {
+                self.ring.watch(listener, token.number())?;
+            }
+            self.listeners.insert(place, Vec::new());
+        }
+        self.sockets.accept_own(service, owner)
+    }
+}
+
+impl Real for RingNet {
+    fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    fn sockets_mut(&mut self) -> &mut Sockets {
+        &mut self.sockets
+    }
+
+    fn look<'a>(&'a self, key: &'a Key) -> &'a Socket {
+        &self.ring.get(key).socket
+    }
+
+    fn meet(&mut self, groups: &[Group]) {
+        let phases = groups.iter().flat_map(|group| &group.phases).flatten();
+        let mut receive = phases.filter(|phase| phase.receives()).peekable();
+        if receive.peek().is_some() && receive.all(|phase| phase.gathers) {
+            // Without more memory it goes with what there is.
+            let _ = self.ring.set_buffers(GATHERING);
+        }
+    }
+
+    fn io(&self) -> IoCounts {
+        let mut io = self.sockets.io;
+        let by_ring = self.ring.zero_copy();
+        io.zerocopy_completed += by_ring.completed;
+        io.zerocopy_copied += by_ring.copied;
+        io
+    }
+
+    fn settle<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) {
+        let ring = &self.ring;
+        self.sockets.settle(keys.map(|key| &ring.get(key).socket));
+    }
+}
+
+impl Net for RingNet {
+    type Socket = Key;
+
+    const DEFERS: bool = true;
+
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        self.sockets.now()
+    }
+
+    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Key> {
+        let socket = self.sockets.connect(step, owner, attempt)?;
+        let plain = step.unlike || socket.by_calls();
+        Ok(self.insert(socket, owner, plain))
+    }
+
+    fn opening(&mut self, key: &mut Key) -> io::Result<Opening> {
+        let Rung { socket, plain, .. } = self.ring.get_mut(key);
+        let was_open = socket.is_open();
+        let opening = self.sockets.opening(socket)?;
+        if opening == Opening::Done && !was_open && !*plain {
+            rustix::io::ioctl_fionbio(socket.fd(), false)?;
+        }
+        Ok(opening)
+    }
+
+    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Key> {
+        let (fd, hello, blocks) = if self.sockets.accepts_itself(step) {
+            let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
+            match self.sockets.polls_before_accept(service) {
+                true => (self.accept_polled(service, owner)?, None, false),
+                false => (self.accept_own(service, owner)?, None, true),
+            }
+        } else {
+            let arrival = self.sockets.take_arrival(owner)?;
+            (arrival.socket, Some(arrival.hello), false)
+        };
+        let socket = self.sockets.accepted(step, owner, fd, hello)?;
+        let plain = step.unlike || socket.by_calls();
+        if blocks == plain {
+            rustix::io::ioctl_fionbio(socket.fd(), plain)?;
+        }
+        Ok(self.insert(socket, owner, plain))
+    }
+
+    #[inline]
+    fn send(&mut self, key: &Key, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+        let rung = self.ring.get(key);
+        if rung.plain {
+            return self.sockets.send(&rung.socket, bytes, call);
+        }
+        self.ring.send(key, bytes)
+    }
+
+    fn send_zerocopy(&mut self, key: &Key, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        let Rung { socket, plain, refused } = self.ring.get(key);
+        if *plain {
+            return self.sockets.send_zerocopy(socket, bytes, copied);
+        }
+        // What changes goes alone; the ring would copy the rest with it.
+        if copied == bytes.len() {
+            return self.ring.send(key, bytes);
+        }
+        if copied > 0 {
+            return self.ring.send_first(key, &bytes[..copied]);
+        }
+        if *refused {
+            let sent = self.ring.send(key, bytes)?;
+            self.ring.get_mut(key).refused = false;
+            self.sockets.io.zerocopy_refused += 1;
+            return Ok(sent);
+        }
+        match self.ring.send_zero_copy(key, bytes) {
+            Ok(sent) => {
+                self.sockets.io.zerocopy_calls += 1;
+                Ok(sent)
+            }
+            // The second where the limit of locked memory is reached.
+            Err(error)
+                if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
+            {
+                self.ring.get_mut(key).refused = true;
+                self.ring.send(key, bytes)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn cork(&mut self, key: &Key, on: bool) -> io::Result<()> {
+        self.sockets.cork(&self.ring.get(key).socket, on)
+    }
+
+    fn send_several(&mut self, key: &Key, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.make_plain(key)?;
+        self.sockets.send_several(&self.ring.get(key).socket, datagrams)
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        key: &Key,
+        size: usize,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<&[u8]> {
+        if !call.is_plain() {
+            self.make_plain(key)?;
+        }
+        let rung = self.ring.get(key);
+        if rung.plain && !self.ring.receives(key) {
+            return self.sockets.receive(&rung.socket, size, call, timed);
+        }
+        let (rung, bytes) = self.ring.receive(key, size)?;
+        if !rung.socket.is_reliable() && hello::is_greeting(bytes) {
+            return Err(late_greeting(&rung.socket, bytes, self.sockets.run())?);
+        }
+        Ok(bytes)
+    }
+
+    fn low_water(&mut self, key: &Key, bytes: u64) -> io::Result<u64> {
+        let most = self.ring.room() as u64;
+        self.sockets.low_water(&self.ring.get(key).socket, bytes.min(most))
+    }
+
+    fn pass_on(&mut self, key: &Key, size: usize, call: Unseen, timed: bool) -> io::Result<usize> {
+        self.make_plain(key)?;
+        self.sockets.pass_on(&self.ring.get(key).socket, size, call, timed)
+    }
+
+    fn send_file(
+        &mut self,
+        key: &Key,
+        step: &Step,
+        file: usize,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize> {
+        self.make_plain(key)?;
+        self.sockets.send_file(&self.ring.get(key).socket, step, file, offset, length)
+    }
+
+    fn close(&mut self, key: Key, _: Owner) {
+        self.sockets.note_closed(&mut self.ring.get_mut(&key).socket);
+        self.ring.close(key);
+    }
+}

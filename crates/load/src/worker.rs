@@ -1,0 +1,602 @@
+//! A worker: strands that share a thread, and everything that is the same whichever way the thread
+//! waits for I/O. The engines own the waiting.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::histogram::Histogram;
+use wirecost_model::measure::{Cut, Edge, FairnessSums, IoCounts, TcpSample};
+use wirecost_model::plan::Endpoints;
+use wirecost_model::profile::Until;
+use wirecost_program::calls::Granted;
+use wirecost_program::net::Net;
+use wirecost_program::payload::Patterns;
+use wirecost_program::record::{Record, WorkerCounters};
+use wirecost_program::step::{Group, Phase};
+use wirecost_program::strand::{Context, Gate, Strand, StrandError, Turn};
+
+use crate::sockets::{Arrival, Socket, Sockets};
+
+/// TCP_INFO is sampled at most this often.
+const SAMPLE_INTERVAL: Nanos = 100 * MILLISECOND;
+
+/// What a worker is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Order {
+    /// Where the others listen, and what to run.
+    Connect {
+        endpoints: Arc<Endpoints>,
+        groups: Arc<[Group]>,
+    },
+    Phase(PhaseOrder),
+    /// All have stopped beginning transactions; end after these.
+    Finish(Arc<Limits>),
+    /// End the phase now, whatever is under way.
+    CutOff,
+}
+
+/// Transactions to complete, by group number and strand.
+pub type Limits = BTreeMap<u32, Vec<u64>>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct PhaseOrder {
+    pub(crate) phase: u32,
+    pub(crate) start: Nanos,
+    /// What counts. Where iterations decide, it ends when they do.
+    pub(crate) window: Range<Nanos>,
+    /// Transactions begin before this instant; 0 where iterations decide.
+    pub(crate) end: Nanos,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) tcp_samples: u32,
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// No strand of it begins another transaction by itself; so many has each begun.
+    Held {
+        worker: u32,
+        started: Vec<(u32, u32, u64)>,
+    },
+    Ended(Box<WorkerReport>),
+    Failed(StrandError),
+    /// Of the thread that cuts the counters.
+    Cut(Cut),
+    /// Of the same, at an edge of the window.
+    Clocks(Clocks),
+}
+
+/// Called when there is news; it must not block.
+pub type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// Where workers put their events.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    events: Sender<Event>,
+    notify: Notify,
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outlet")
+    }
+}
+
+impl Outlet {
+    pub(crate) fn new(notify: Notify) -> (Self, Receiver<Event>) {
+        let (events, receiver) = channel();
+        (Self { events, notify }, receiver)
+    }
+
+    pub(crate) fn send(&self, event: Event) {
+        // Nobody listens any more when the load has been dropped.
+        let _ = self.events.send(event);
+        (self.notify)();
+    }
+}
+
+/// What the CPU-time clocks of all workers showed at an edge of the window; none where one is gone.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    pub(crate) edge: Edge,
+    pub(crate) of_workers: Vec<Option<ClockReading>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClockReading {
+    pub(crate) at: Nanos,
+    pub(crate) cpu: Nanos,
+}
+
+/// What a worker counted in a phase, beyond its counters.
+#[derive(Debug)]
+pub(crate) struct WorkerReport {
+    pub(crate) worker: u32,
+    pub(crate) transactions: Histogram,
+    pub(crate) latencies: Vec<Histogram>,
+    pub(crate) verify_failures: u64,
+    pub(crate) io: IoCounts,
+    pub(crate) open: u64,
+    pub(crate) failed_connections: u64,
+    pub(crate) retransmits: u64,
+    pub(crate) tcp_samples: Vec<TcpSample>,
+    pub(crate) fairness: FairnessSums,
+    pub(crate) drops: u64,
+    pub(crate) unfinished: u64,
+    pub(crate) buffer_bytes: u64,
+    pub(crate) strangers: u64,
+    pub(crate) settings: Vec<Granted>,
+}
+
+/// What is known at an edge of the window.
+#[derive(Debug, Default)]
+struct EdgeState {
+    retransmits: u64,
+    /// Bytes, and transactions, of each strand.
+    moved: Vec<(u64, u64)>,
+    open: u64,
+    buffer_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    order: PhaseOrder,
+    /// By index of the group.
+    gates: Vec<Gate>,
+    record: Record,
+    held: bool,
+    /// Strands of some groups end after so many iterations, while others run for a time.
+    mixed: bool,
+    /// No side begins another transaction but those that are agreed on.
+    finishing: bool,
+    /// Strands with something left to do, once it is known how much that is.
+    unfinished: Option<usize>,
+    done: Vec<bool>,
+    finish_time: Nanos,
+    start_edge: Option<EdgeState>,
+    end_edge: Option<EdgeState>,
+    next_sample: Nanos,
+    samples: Vec<TcpSample>,
+    failed_before: u64,
+    drops_before: u64,
+    io_before: IoCounts,
+}
+
+/// A [`Net`] of real sockets.
+pub(crate) trait Real: Net {
+    fn sockets(&self) -> &Sockets;
+
+    fn sockets_mut(&mut self) -> &mut Sockets;
+
+    /// What a strand's handle stands for.
+    fn look<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
+
+    /// Learns what will be run.
+    fn meet(&mut self, _: &[Group]) {}
+
+    /// What I/O options have done so far.
+    fn io(&self) -> IoCounts;
+
+    /// See [`Sockets::settle`].
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Self::Socket>)
+    where
+        Self::Socket: 'a;
+}
+
+impl Real for Sockets {
+    fn sockets(&self) -> &Sockets {
+        self
+    }
+
+    fn sockets_mut(&mut self) -> &mut Sockets {
+        self
+    }
+
+    fn look<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
+        handle
+    }
+
+    fn io(&self) -> IoCounts {
+        self.io
+    }
+
+    fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) {
+        Sockets::settle(self, handles);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker<N: Real = Sockets> {
+    pub(crate) number: u32,
+    pub(crate) net: N,
+    pub(crate) strands: Vec<Strand<N::Socket>>,
+    groups: Arc<[Group]>,
+    /// Index in `groups` of each strand's group.
+    group_of: Vec<u32>,
+    patterns: Patterns,
+    running: Option<Running>,
+    events: Outlet,
+}
+
+impl<N: Real> Worker<N> {
+    pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: Outlet) -> Self {
+        Self {
+            number,
+            net,
+            strands: Vec::new(),
+            groups: Arc::new([]),
+            group_of: Vec::new(),
+            patterns,
+            running: None,
+            events,
+        }
+    }
+
+    /// Takes up the strands (group number, strand number) that are this worker's.
+    pub(crate) fn connect(
+        &mut self,
+        endpoints: Arc<Endpoints>,
+        groups: Arc<[Group]>,
+        mine: &[(u32, u32)],
+    ) {
+        self.net.sockets_mut().set_endpoints(endpoints);
+        self.net.meet(&groups);
+        for (local, &(group, strand)) in mine.iter().enumerate() {
+            let index = groups.iter().position(|g| g.number == group);
+            let slots = index.map_or(0, |index| groups[index].ids.len());
+            self.group_of.push(index.unwrap_or(0) as u32);
+            self.strands.push(Strand::new(group, strand, local as u32, slots));
+        }
+        self.groups = groups;
+    }
+
+    pub(crate) fn arrived(&mut self, arrival: Arrival) -> Option<u32> {
+        let (group, strand) = (arrival.hello.group, arrival.hello.strand);
+        self.net.sockets_mut().arrived(arrival);
+        // A worker's strands of one group are in ascending order.
+        self.strands
+            .binary_search_by_key(&(group, strand), |s| (s.group, s.number))
+            .ok()
+            .map(|local| local as u32)
+    }
+
+    fn phase_of(&self, local: u32) -> Option<Arc<Phase>> {
+        let running = self.running.as_ref()?;
+        let group = self.groups.get(*self.group_of.get(local as usize)? as usize)?;
+        group.phases.get(running.order.phase as usize)?.clone()
+    }
+
+    pub(crate) fn begin(&mut self, order: PhaseOrder) {
+        self.net.sockets_mut().begin();
+        let by_iterations = order.end == 0;
+        let until = |group: &Group| {
+            let phase = group.phases.get(order.phase as usize)?.as_ref()?;
+            Some(phase.until)
+        };
+        let window = order.window.start;
+        let gates = self
+            .groups
+            .iter()
+            .map(|group| match until(group) {
+                Some(Until::Duration(length)) if !by_iterations => {
+                    let end = order.window.start.saturating_add(nanos(length));
+                    // Who fills the window goes on for as long as the phase does after it.
+                    let end = if end >= order.window.end { order.end.max(end) } else { end };
+                    Gate { start: order.start, window, end, closed: false, finishing: false }
+                }
+                _ => Gate { start: order.start, window, end: 0, closed: true, finishing: false },
+            })
+            .collect();
+        let mut mixed = false;
+        for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let limit = match until(&self.groups[group as usize]) {
+                Some(Until::Iterations(n)) => n,
+                _ => 0,
+            };
+            strand.enter(order.start, limit);
+            mixed |= !by_iterations && limit > 0;
+        }
+        self.running = Some(Running {
+            gates,
+            record: Record::new(order.counters.clone(), order.window.clone()),
+            held: false,
+            mixed,
+            finishing: false,
+            unfinished: None,
+            done: vec![false; self.strands.len()],
+            finish_time: 0,
+            start_edge: None,
+            end_edge: None,
+            next_sample: if order.tcp_samples > 0 { order.window.start } else { Nanos::MAX },
+            samples: Vec::new(),
+            failed_before: self.net.sockets().failed_connections,
+            drops_before: self.drops(),
+            io_before: self.net.io(),
+            order,
+        });
+        if by_iterations {
+            self.count_unfinished();
+        }
+    }
+
+    /// The id of the connection in a slot of a strand.
+    pub(crate) fn id(&self, local: u32, slot: u32) -> u32 {
+        let ids = &self.groups[self.group_of[local as usize] as usize].ids;
+        ids.get(slot as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether strands take part in the phase under way.
+    pub(crate) fn takes_part(&self, local: u32) -> bool {
+        self.phase_of(local).is_some()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(crate) fn start(&self) -> Nanos {
+        self.running.as_ref().map_or(0, |running| running.order.start)
+    }
+
+    fn count_unfinished(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let mut unfinished = 0;
+        for (strand, done) in self.strands.iter().zip(&mut running.done) {
+            *done = strand.finished();
+            unfinished += usize::from(!*done);
+        }
+        running.unfinished = Some(unfinished);
+        self.check_finished();
+    }
+
+    /// Sets how many transactions there are to be. Strands that have more to do must run again.
+    pub(crate) fn finish(&mut self, limits: &Limits) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        for gate in &mut running.gates {
+            gate.closed = true;
+            gate.finishing = true;
+        }
+        running.finishing = true;
+        running.held = true;
+        running.finish_time = Monotonic.now();
+        for strand in &mut self.strands {
+            let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
+            strand.limit = limit.copied().unwrap_or(strand.limit).max(strand.limit);
+        }
+        self.count_unfinished();
+    }
+
+    /// Ends the phase now. What is under way is counted as unfinished and its connections closed.
+    pub(crate) fn cut_off(&mut self) {
+        let Some(running) = &self.running else { return };
+        let unfinished: Vec<usize> = running
+            .done
+            .iter()
+            .zip(&self.strands)
+            .enumerate()
+            .filter(|(_, (done, strand))| !**done && !strand.finished())
+            .map(|(local, _)| local)
+            .collect();
+        for &local in &unfinished {
+            self.strands[local].close_all(&mut self.net);
+        }
+        self.end(unfinished.len() as u64);
+    }
+
+    pub(crate) fn close_all(&mut self) {
+        for strand in &mut self.strands {
+            strand.close_all(&mut self.net);
+        }
+    }
+
+    /// Lets a strand run and move about so many bytes. The engine keeps what it then waits for.
+    pub(crate) fn turn(&mut self, local: u32, bytes: i64) -> Turn {
+        let group = self.group_of[local as usize] as usize;
+        let Some(running) = &mut self.running else {
+            return Turn::Held;
+        };
+        let Some(phase) = &self.groups[group].phases[running.order.phase as usize] else {
+            return Turn::Held;
+        };
+        let mut context = Context {
+            net: &mut self.net,
+            record: &mut running.record,
+            patterns: &mut self.patterns,
+            gate: &running.gates[group],
+            turn: bytes,
+            tag: u64::from(running.order.phase + 1) << 56,
+        };
+        let strand = &mut self.strands[local as usize];
+        let turn = strand.run(phase, &mut context);
+        if running.unfinished.is_some() && !running.done[local as usize] && strand.finished() {
+            running.done[local as usize] = true;
+            running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));
+            self.check_finished();
+        }
+        turn
+    }
+
+    pub(crate) fn failed(&mut self, error: StrandError) {
+        self.events.send(Event::Failed(error));
+    }
+
+    fn check_finished(&mut self) {
+        let Some(running) = &self.running else { return };
+        if running.unfinished != Some(0) {
+            return;
+        }
+        if running.finishing {
+            self.end(0);
+        } else if !running.held {
+            self.hold();
+        }
+    }
+
+    /// Says that no strand begins another transaction by itself.
+    fn hold(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        for gate in &mut running.gates {
+            gate.closed = true;
+        }
+        running.held = true;
+        let started =
+            self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit))).collect();
+        self.events.send(Event::Held { worker: self.number, started });
+    }
+
+    /// What is due at `now`: edges of the window, samples, the end of the phase. Returns when
+    /// something is due next.
+    pub(crate) fn keep_time(&mut self, now: Nanos) -> Option<Nanos> {
+        let running = self.running.as_ref()?;
+        let window = running.order.window.clone();
+        if running.start_edge.is_none() && now >= window.start {
+            let edge = self.edge();
+            self.running.as_mut()?.start_edge = Some(edge);
+        }
+        if self.running.as_ref()?.end_edge.is_none() && now >= window.end {
+            let edge = self.edge();
+            self.running.as_mut()?.end_edge = Some(edge);
+        }
+        self.sample(now);
+        let running = self.running.as_ref()?;
+        let mut end = running.order.end;
+        if !running.held && end > 0 && now >= end {
+            if running.mixed && self.strands.iter().any(|s| s.iteration < s.limit) {
+                end = now + MILLISECOND;
+            } else {
+                self.hold();
+            }
+        }
+        self.give_up_missing(now);
+        let running = self.running.as_ref()?;
+        let edge = match (&running.start_edge, &running.end_edge) {
+            (None, _) => Some(window.start),
+            (Some(_), None) => Some(window.end.min(running.next_sample)),
+            (Some(_), Some(_)) => None,
+        };
+        let end = (!running.held && end > 0).then_some(end);
+        let look = running.finishing.then_some(now + 50 * MILLISECOND);
+        [edge, end, look].into_iter().flatten().min()
+    }
+
+    fn give_up_missing(&mut self, now: Nanos) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if !running.finishing {
+            return;
+        }
+        for (local, strand) in self.strands.iter_mut().enumerate() {
+            if running.done[local] {
+                continue;
+            }
+            let group = self.group_of[local] as usize;
+            let phase = &self.groups[group].phases[running.order.phase as usize];
+            if let Some(phase) = phase
+                && strand.give_up_missing(phase, &running.record, now, running.finish_time)
+            {
+                running.done[local] = true;
+                running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));
+            }
+        }
+        self.check_finished();
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Socket> {
+        self.strands.iter().flat_map(Strand::sockets).map(|handle| self.net.look(handle))
+    }
+
+    fn drops(&self) -> u64 {
+        let open: u64 = self.open().map(|socket| u64::from(socket.receive_drops())).sum();
+        open + self.net.sockets().closed_drops
+    }
+
+    fn edge(&self) -> EdgeState {
+        let mut edge = EdgeState {
+            retransmits: self.net.sockets().closed_retransmits,
+            moved: self.strands.iter().map(|s| (s.bytes, s.completed)).collect(),
+            ..EdgeState::default()
+        };
+        for socket in self.open() {
+            edge.open += 1;
+            edge.retransmits += socket.tcp_info().map_or(0, |info| u64::from(info.retransmits));
+        }
+        // Buffers are alike on connections that were opened alike; reading them all would take long.
+        let first = self.open().take(16);
+        let (sum, count) = first.fold((0, 0), |(sum, n), s| (sum + s.buffer_bytes(), n + 1));
+        edge.buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * edge.open;
+        edge
+    }
+
+    fn sample(&mut self, now: Nanos) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if now < running.next_sample || running.end_edge.is_some() {
+            return;
+        }
+        running.next_sample = now + SAMPLE_INTERVAL;
+        for strand in self.strands.iter().take(running.order.tcp_samples as usize) {
+            let first = strand.sockets().take(1).map(|handle| self.net.look(handle));
+            for info in first.filter_map(Socket::tcp_info) {
+                running.samples.push(TcpSample {
+                    at: now,
+                    group: strand.group,
+                    strand: strand.number,
+                    rtt_us: f64::from(info.rtt_us),
+                    cwnd: info.cwnd,
+                    retransmits: info.retransmits,
+                });
+            }
+        }
+    }
+
+    /// The phase is over for this worker.
+    fn end(&mut self, unfinished: u64) {
+        let drops = self.drops();
+        self.net.settle(self.strands.iter().flat_map(Strand::sockets));
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        let start = running.start_edge.take().unwrap_or_default();
+        let end = running.end_edge.take().unwrap_or_else(|| self.edge());
+        let mut fairness = FairnessSums::default();
+        for (local, after) in end.moved.iter().enumerate() {
+            let before = start.moved.get(local).copied().unwrap_or((0, 0));
+            let group = self.group_of[local] as usize;
+            if self.groups[group].phases[running.order.phase as usize].is_some() {
+                let bytes = after.0.saturating_sub(before.0);
+                let transactions = after.1.saturating_sub(before.1);
+                fairness.add(if bytes > 0 { bytes } else { transactions } as f64);
+            }
+        }
+        let report = WorkerReport {
+            worker: self.number,
+            transactions: running.record.transactions(),
+            latencies: running.record.latencies(),
+            verify_failures: running.record.verify_failures,
+            io: self.net.io().since(running.io_before),
+            open: start.open,
+            failed_connections: self.net.sockets().failed_connections - running.failed_before,
+            retransmits: end.retransmits.saturating_sub(start.retransmits),
+            tcp_samples: running.samples,
+            fairness,
+            drops: drops.saturating_sub(running.drops_before),
+            unfinished,
+            buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
+            strangers: self.net.sockets().strangers,
+            settings: self.net.sockets().settings.iter().cloned().collect(),
+        };
+        self.events.send(Event::Ended(Box::new(report)));
+    }
+}

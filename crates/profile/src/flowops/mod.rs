@@ -1,0 +1,105 @@
+//! The flowops: what a profile may write, a file each. [`ALL`] is the only list of them.
+
+mod accept;
+mod connect;
+mod disconnect;
+mod nop;
+mod read;
+mod recv;
+mod recvfrom;
+mod send;
+mod sendfile;
+mod sendto;
+mod think;
+mod write;
+
+/// What a strand does when a flowop's turn comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Connect,
+    Accept,
+    Close,
+    Send(SendCall),
+    Receive(ReceiveCall),
+    SendFile,
+    Think,
+    Nothing,
+}
+
+/// The system call that sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendCall {
+    Write,
+    Send,
+    SendTo,
+}
+
+/// The system call that receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveCall {
+    Read,
+    Recv,
+    RecvFrom,
+}
+
+/// One kind of flowop.
+pub trait Flowop: Sync {
+    /// As profiles write it; any case.
+    fn name(&self) -> &'static str;
+    /// One line for a person.
+    fn help(&self) -> &'static str;
+    /// What the peer does while the master does this: the name of another member of [`ALL`].
+    fn mirror(&self) -> &'static str;
+    /// What a strand does when its turn comes.
+    fn action(&self) -> Action;
+}
+
+pub static ALL: [&dyn Flowop; 12] = [
+    &connect::Connect,
+    &accept::Accept,
+    &disconnect::Disconnect,
+    &read::Read,
+    &write::Write,
+    &send::Send,
+    &recv::Recv,
+    &sendto::SendTo,
+    &recvfrom::RecvFrom,
+    &sendfile::SendFile,
+    &think::Think,
+    &nop::Nop,
+];
+
+/// The flowop of this name, in lower case.
+pub fn find(name: &str) -> Option<&'static dyn Flowop> {
+    ALL.into_iter().find(|flowop| flowop.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_mirrors_exist() {
+        let names: BTreeSet<_> = ALL.iter().map(|flowop| flowop.name()).collect();
+        assert_eq!(names.len(), ALL.len());
+        for flowop in ALL {
+            assert!(find(flowop.mirror()).is_some(), "{} has no mirror", flowop.name());
+            assert!(!flowop.help().is_empty());
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_listed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/flowops");
+        let files: BTreeSet<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|file| Some(file.strip_suffix(".rs")?.to_owned()))
+            .filter(|name| name != "mod")
+            .collect();
+        let names: BTreeSet<String> = ALL.iter().map(|flowop| flowop.name().to_owned()).collect();
+        assert_eq!(files, names);
+    }
+}

@@ -1,0 +1,662 @@
+//! Every option that a flowop may carry: one definition each, and [`ALL`] is the only list of them.
+
+use std::time::Duration;
+
+use wirecost_model::profile::{Options, Payload};
+
+/// One option: its name, which flowops it is for, what it does, how it is written and kept.
+#[derive(Debug)]
+pub struct OptionDef {
+    pub name: &'static str,
+    /// Flowops that it has an effect on; none stands for all.
+    pub applies: &'static [&'static str],
+    /// One line for a person.
+    pub help: &'static str,
+    pub value: ValueKind,
+}
+
+/// How an option's value is written, and the way to and from [`Options`].
+#[derive(Debug)]
+pub enum ValueKind {
+    /// No value: being there is all.
+    Flag {
+        set: fn(&mut Options),
+        get: fn(&Options) -> bool,
+    },
+    /// Number with an optional suffix (`64k`).
+    Integer {
+        min: u64,
+        max: u64,
+        set: fn(&mut Options, u64),
+        get: fn(&Options) -> Option<u64>,
+    },
+    /// Number of which only the leading digits are read (`count`, `repeat`).
+    Plain {
+        min: i32,
+        set: fn(&mut Options, u64),
+        get: fn(&Options) -> Option<u64>,
+    },
+    Time {
+        set: fn(&mut Options, Duration),
+        get: fn(&Options) -> Option<Duration>,
+    },
+    /// Anything, in the case it is written in.
+    Text {
+        set: fn(&mut Options, String),
+        get: fn(&Options) -> Option<&str>,
+    },
+    /// Bytes, or `rand(min,max)`.
+    Size,
+    /// How long to think.
+    Pause,
+    /// A connection id or a range of them.
+    Conns,
+    /// A port; everything that is no number means the kernel's choice.
+    Port,
+    Protocol,
+    Dscp,
+    /// A cipher suite of TLS 1.3.
+    Cipher,
+    Payload,
+    /// Known, checked as uperf checks it, and executed by nothing yet.
+    Unbuilt(Form),
+}
+
+/// How the value of an option that is not built yet is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Flag,
+    Integer { min: u64, max: u64 },
+    Plain { min: i32 },
+    Text,
+}
+
+/// Largest number that uperf's `int` holds.
+const INT_MAX: u64 = i32::MAX as u64;
+
+const OPEN: &[&str] = &["connect", "accept"];
+const THINK: &[&str] = &["think"];
+const STREAM: &[&str] = &["read", "write", "send", "recv"];
+const MOVE: &[&str] = &["read", "write", "send", "recv", "sendto", "recvfrom"];
+const MOVE_OR_FILE: &[&str] =
+    &["read", "write", "send", "recv", "sendto", "recvfrom", "sendfile", "sendfilev"];
+const WAIT: &[&str] = &[
+    "connect",
+    "accept",
+    "disconnect",
+    "read",
+    "write",
+    "send",
+    "recv",
+    "sendto",
+    "recvfrom",
+    "sendfile",
+    "sendfilev",
+];
+const FILE: &[&str] = &["sendfile", "sendfilev"];
+const STREAM_OR_FILE: &[&str] = &["read", "write", "send", "recv", "sendfile", "sendfilev"];
+const ANY: &[&str] = &[];
+
+const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
+const SHORT: Form = Form::Integer { min: 0, max: 65535 };
+
+const fn unbuilt(
+    name: &'static str,
+    applies: &'static [&'static str],
+    form: Form,
+    help: &'static str,
+) -> OptionDef {
+    OptionDef { name, applies, help, value: ValueKind::Unbuilt(form) }
+}
+
+const fn flag(
+    name: &'static str,
+    applies: &'static [&'static str],
+    help: &'static str,
+    set: fn(&mut Options),
+    get: fn(&Options) -> bool,
+) -> OptionDef {
+    OptionDef { name, applies, help, value: ValueKind::Flag { set, get } }
+}
+
+const fn text(
+    name: &'static str,
+    applies: &'static [&'static str],
+    help: &'static str,
+    set: fn(&mut Options, String),
+    get: fn(&Options) -> Option<&str>,
+) -> OptionDef {
+    OptionDef { name, applies, help, value: ValueKind::Text { set, get } }
+}
+
+/// A number that 0 leaves as the kernel has it.
+const fn sctp(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Options, u64),
+    get: fn(&Options) -> Option<u64>,
+) -> OptionDef {
+    let value = ValueKind::Integer { min: 0, max: INT_MAX, set, get };
+    OptionDef { name, applies: OPEN, help, value }
+}
+
+const fn streams(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Options, u64),
+    get: fn(&Options) -> Option<u64>,
+) -> OptionDef {
+    let value = ValueKind::Integer { min: 1, max: 65535, set, get };
+    OptionDef { name, applies: OPEN, help, value }
+}
+
+/// Where 0 means that nothing was asked for.
+fn asked(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+fn small(value: u64) -> Option<u32> {
+    u32::try_from(value).ok()
+}
+
+fn short(value: u64) -> Option<u16> {
+    u16::try_from(value).ok()
+}
+
+/// An empty text can only come from an empty variable, and asks for nothing.
+fn filled(value: String) -> Option<String> {
+    (!value.is_empty()).then_some(value)
+}
+
+pub static ALL: &[OptionDef] = &[
+    // Where to and how.
+    text(
+        "remotehost",
+        ANY,
+        "host that the flowop is executed with",
+        |o, v| o.remotehost = filled(v),
+        |o| o.remotehost.as_deref(),
+    ),
+    OptionDef {
+        name: "protocol",
+        applies: OPEN,
+        help: "tcp, udp, unix, mptcp, sctp, vsock or tls",
+        value: ValueKind::Protocol,
+    },
+    OptionDef {
+        name: "port",
+        applies: OPEN,
+        help: "data port of the accepting side; without it the kernel chooses",
+        value: ValueKind::Port,
+    },
+    text(
+        "bind",
+        OPEN,
+        "local address of the connecting side",
+        |o, v| o.bind = filled(v),
+        |o| o.bind.as_deref(),
+    ),
+    OptionDef {
+        name: "conn",
+        applies: WAIT,
+        help: "connection, or range of connections as in 1..100, that the flowop acts on",
+        value: ValueKind::Conns,
+    },
+    // How much and how often.
+    OptionDef {
+        name: "size",
+        applies: MOVE_OR_FILE,
+        help: "bytes of one operation: 64k, or rand(64,8k) for uniformly random",
+        value: ValueKind::Size,
+    },
+    OptionDef {
+        name: "rsize",
+        applies: MOVE,
+        help: "bytes that the peer moves at a time, where they are not to be size",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.rsize = asked(v),
+            get: |o| o.rsize,
+        },
+    },
+    OptionDef {
+        name: "count",
+        applies: ANY,
+        help: "how often the flowop is executed in its turn",
+        value: ValueKind::Plain {
+            min: i32::MIN,
+            set: |o, v| o.count = v,
+            get: |o| (o.count != 1).then_some(o.count),
+        },
+    },
+    OptionDef {
+        name: "repeat",
+        applies: MOVE,
+        help: "datagrams of one execution",
+        value: ValueKind::Plain {
+            min: 1,
+            set: |o, v| o.repeat = v,
+            get: |o| (o.repeat != 1).then_some(o.repeat),
+        },
+    },
+    // When.
+    OptionDef {
+        name: "timeout",
+        applies: WAIT,
+        help: "longest wait of one operation",
+        value: ValueKind::Time { set: |o, v| o.timeout = Some(v), get: |o| o.timeout },
+    },
+    OptionDef {
+        name: "duration",
+        applies: THINK,
+        help: "how long to think",
+        value: ValueKind::Pause,
+    },
+    flag("busy", THINK, "think by spinning", |o| o.busy = true, |o| o.busy),
+    flag("idle", THINK, "think by sleeping, as without it", |_| {}, |_| false),
+    flag(
+        "canfail",
+        ANY,
+        "a failure is counted and the strand goes on",
+        |o| o.canfail = true,
+        |o| o.canfail,
+    ),
+    flag(
+        "non_blocking",
+        OPEN,
+        "non-blocking sockets, as ours always are",
+        |o| o.non_blocking = true,
+        |o| o.non_blocking,
+    ),
+    flag(
+        "single_reads",
+        STREAM,
+        "one call for each read; else a peer that only receives waits for much and takes it in one",
+        |o| o.single_reads = true,
+        |o| o.single_reads,
+    ),
+    // Socket options.
+    flag(
+        "tcp_nodelay",
+        OPEN,
+        "TCP_NODELAY: small writes are sent at once",
+        |o| o.tcp_nodelay = true,
+        |o| o.tcp_nodelay,
+    ),
+    OptionDef {
+        name: "wndsz",
+        applies: OPEN,
+        help: "bytes of the send and of the receive buffer",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.wndsz = asked(v),
+            get: |o| o.wndsz,
+        },
+    },
+    text(
+        "cc",
+        OPEN,
+        "TCP congestion control, as in cubic",
+        |o, v| o.cc = filled(v),
+        |o| o.cc.as_deref(),
+    ),
+    OptionDef {
+        name: "mss",
+        applies: OPEN,
+        help: "largest TCP segment, bytes",
+        value: ValueKind::Integer {
+            min: 1,
+            max: 65535,
+            set: |o, v| o.mss = small(v),
+            get: |o| o.mss.map(u64::from),
+        },
+    },
+    OptionDef {
+        name: "dscp",
+        applies: OPEN,
+        help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
+        value: ValueKind::Dscp,
+    },
+    // Of TLS.
+    OptionDef {
+        name: "cipher",
+        applies: OPEN,
+        help: "TLS cipher: aes128, aes256 (as without it) or chacha20",
+        value: ValueKind::Cipher,
+    },
+    flag(
+        "ktls",
+        OPEN,
+        "after the handshake the kernel encrypts and decrypts",
+        |o| o.ktls = true,
+        |o| o.ktls,
+    ),
+    text("method", OPEN, "without effect, as in uperf: always TLS 1.3", |_, _| {}, |_| None),
+    // Of SCTP.
+    sctp(
+        "sctp_hb_interval",
+        "SCTP heartbeat interval, ms",
+        |o, v| o.sctp.hb_interval = asked(v).and_then(small),
+        |o| o.sctp.hb_interval.map(u64::from),
+    ),
+    streams(
+        "sctp_in_streams",
+        "SCTP streams into the master's end",
+        |o, v| o.sctp.in_streams = short(v),
+        |o| o.sctp.in_streams.map(u64::from),
+    ),
+    sctp(
+        "sctp_max_burst_size",
+        "SCTP burst, packets",
+        |o, v| o.sctp.max_burst_size = asked(v).and_then(small),
+        |o| o.sctp.max_burst_size.map(u64::from),
+    ),
+    sctp(
+        "sctp_max_fragment_size",
+        "SCTP fragment, bytes",
+        |o, v| o.sctp.max_fragment_size = asked(v).and_then(small),
+        |o| o.sctp.max_fragment_size.map(u64::from),
+    ),
+    flag(
+        "sctp_nodelay",
+        OPEN,
+        "small SCTP messages are sent at once",
+        |o| o.sctp.nodelay = true,
+        |o| o.sctp.nodelay,
+    ),
+    streams(
+        "sctp_out_streams",
+        "SCTP streams out of the master's end",
+        |o, v| o.sctp.out_streams = short(v),
+        |o| o.sctp.out_streams.map(u64::from),
+    ),
+    sctp(
+        "sctp_path_mtu",
+        "SCTP path MTU, bytes",
+        |o, v| o.sctp.path_mtu = asked(v).and_then(small),
+        |o| o.sctp.path_mtu.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_initial",
+        "first SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_initial = asked(v).and_then(small),
+        |o| o.sctp.rto_initial.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_max",
+        "longest SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_max = asked(v).and_then(small),
+        |o| o.sctp.rto_max.map(u64::from),
+    ),
+    sctp(
+        "sctp_rto_min",
+        "shortest SCTP retransmission time-out, ms",
+        |o, v| o.sctp.rto_min = asked(v).and_then(small),
+        |o| o.sctp.rto_min.map(u64::from),
+    ),
+    sctp(
+        "sctp_sack_delay",
+        "delay of SCTP acknowledgements, ms",
+        |o, v| o.sctp.sack_delay = asked(v).and_then(small),
+        |o| o.sctp.sack_delay.map(u64::from),
+    ),
+    sctp(
+        "sctp_sack_frequency",
+        "packets for an SCTP acknowledgement",
+        |o, v| o.sctp.sack_frequency = asked(v).and_then(small),
+        |o| o.sctp.sack_frequency.map(u64::from),
+    ),
+    OptionDef {
+        name: "notsent_lowat",
+        applies: OPEN,
+        help: "TCP_NOTSENT_LOWAT: bytes not sent yet, above which no more are taken",
+        value: ValueKind::Integer {
+            min: 1,
+            max: INT_MAX,
+            set: |o, v| o.notsent_lowat = small(v),
+            get: |o| o.notsent_lowat.map(u64::from),
+        },
+    },
+    OptionDef {
+        name: "busy_poll",
+        applies: OPEN,
+        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.busy_poll = asked(v).and_then(small),
+            get: |o| o.busy_poll.map(u64::from),
+        },
+    },
+    // By which way of the kernel bytes come and go.
+    flag(
+        "tcp_cork",
+        STREAM,
+        "the sender holds back part segments until the last of count messages",
+        |o| o.io.tcp_cork = true,
+        |o| o.io.tcp_cork,
+    ),
+    flag(
+        "zerocopy",
+        STREAM,
+        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows; numbers of verify with one",
+        |o| o.io.zerocopy = true,
+        |o| o.io.zerocopy,
+    ),
+    OptionDef {
+        name: "gso",
+        applies: MOVE,
+        help: "datagrams of one message that the kernel cuts apart (UDP_SEGMENT), each of size",
+        value: ValueKind::Integer {
+            min: 0,
+            max: crate::io_options::MOST_SEGMENTS,
+            set: |o, v| o.io.gso = asked(v).and_then(small),
+            get: |o| o.io.gso.map(u64::from),
+        },
+    },
+    flag(
+        "gro",
+        MOVE,
+        "the receiver lets the kernel join datagrams (UDP_GRO)",
+        |o| o.io.gro = true,
+        |o| o.io.gro,
+    ),
+    OptionDef {
+        name: "batch",
+        applies: MOVE,
+        help: "messages of one call (sendmmsg, recvmmsg), so many an execution",
+        value: ValueKind::Integer {
+            min: 0,
+            max: crate::io_options::MOST_MESSAGES,
+            set: |o, v| o.io.batch = asked(v).and_then(small),
+            get: |o| o.io.batch.map(u64::from),
+        },
+    },
+    flag(
+        "discard",
+        STREAM,
+        "the receiver's kernel drops the bytes (MSG_TRUNC) instead of copying them",
+        |o| o.io.discard = true,
+        |o| o.io.discard,
+    ),
+    flag(
+        "splice",
+        STREAM_OR_FILE,
+        "through a pipe: from the receiver's socket to its sink or nowhere, from sendfile's file",
+        |o| o.io.splice = true,
+        |o| o.io.splice,
+    ),
+    text(
+        "sink",
+        STREAM,
+        "directory where the receiver keeps what it receives, in a file for each worker",
+        |o, v| o.io.sink = filled(v),
+        |o| o.io.sink.as_deref(),
+    ),
+    OptionDef {
+        name: "sink_size",
+        applies: STREAM,
+        help: "bytes of the files of sink together, 64m without it; full ones are written anew",
+        value: ValueKind::Integer {
+            min: 1 << 20,
+            max: INT_MAX,
+            set: |o, v| o.io.sink_size = Some(v),
+            get: |o| o.io.sink_size,
+        },
+    },
+    flag(
+        "o_direct",
+        STREAM_OR_FILE,
+        "files of sink and sendfile are written and read past the page cache (O_DIRECT)",
+        |o| o.io.o_direct = true,
+        |o| o.io.o_direct,
+    ),
+    // What the bytes are.
+    OptionDef {
+        name: "payload",
+        applies: MOVE,
+        help: "zero, random (as without it) or file:PATH",
+        value: ValueKind::Payload,
+    },
+    flag(
+        "verify",
+        MOVE,
+        "the receiver compares what arrives with what was sent",
+        |o| o.verify = true,
+        |o| o.verify,
+    ),
+    text(
+        "dir",
+        FILE,
+        "file to send, or directory of files to choose from",
+        |o, v| o.dir = filled(v),
+        |o| o.dir.as_deref(),
+    ),
+    OptionDef {
+        name: "nfiles",
+        applies: FILE,
+        help: "only the first this many files of dir",
+        value: ValueKind::Integer {
+            min: 0,
+            max: INT_MAX,
+            set: |o, v| o.nfiles = asked(v),
+            get: |o| o.nfiles,
+        },
+    },
+    // Known to uperf, executed by nothing here yet.
+    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call of SCTP"),
+    unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
+    unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
+    unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
+    unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
+    unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
+    unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
+    unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
+    unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream that a write uses"),
+    unbuilt("sctp_unordered", ANY, Form::Flag, "SCTP messages may overtake each other"),
+];
+
+/// The option of this name, in any case.
+pub fn find(name: &str) -> Option<&'static OptionDef> {
+    ALL.iter().find(|option| option.name.eq_ignore_ascii_case(name))
+}
+
+impl OptionDef {
+    /// Whether the option has an effect on this flowop.
+    pub fn applies_to(&self, flowop: &str) -> bool {
+        self.applies.is_empty() || self.applies.contains(&flowop)
+    }
+
+    /// Its value in `options`, as a profile writes it; none where it is not set. Empty for flags.
+    pub fn written(&self, options: &Options) -> Option<String> {
+        match &self.value {
+            ValueKind::Flag { get, .. } => get(options).then(String::new),
+            ValueKind::Integer { get, .. } => get(options).map(|v| v.to_string()),
+            ValueKind::Plain { get, .. } => get(options).map(plain),
+            ValueKind::Time { get, .. } => get(options).map(time),
+            ValueKind::Text { get, .. } => get(options).map(str::to_owned),
+            ValueKind::Size => options.size.as_ref().map(ToString::to_string),
+            ValueKind::Pause => {
+                let written = |ns: u64| time(Duration::from_nanos(ns));
+                options.duration.as_ref().map(|pause| pause.described(&written))
+            }
+            ValueKind::Conns => (options.conn.first > 0).then(|| options.conn.to_string()),
+            ValueKind::Port => options.port.map(|port| port.to_string()),
+            ValueKind::Protocol => options.protocol.clone(),
+            ValueKind::Cipher => options.cipher.map(|cipher| cipher.name().to_owned()),
+            ValueKind::Dscp => options.dscp.map(|dscp| dscp.to_string()),
+            ValueKind::Payload => match &options.payload {
+                Payload::Random => None,
+                Payload::Zero => Some("zero".to_owned()),
+                Payload::File(path) => Some(format!("file:{path}")),
+            },
+            ValueKind::Unbuilt(_) => options.unbuilt.get(self.name).cloned(),
+        }
+    }
+}
+
+/// The way back from [`super::number::plain`], which makes 2^64 - 1 of every negative number.
+fn plain(value: u64) -> String {
+    if value == u64::MAX { "-1".to_owned() } else { value.to_string() }
+}
+
+/// A time in the largest unit that has no fraction.
+pub(super) fn time(value: Duration) -> String {
+    let nanoseconds = value.as_nanos();
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    units.into_iter().find(|(_, one)| nanoseconds.is_multiple_of(*one)).map_or_else(
+        || format!("{nanoseconds}ns"),
+        |(unit, one)| format!("{}{unit}", nanoseconds / one),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::language::names;
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        let names: BTreeSet<_> = ALL.iter().map(|option| option.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for option in ALL {
+            assert!(!option.help.is_empty(), "{}", option.name);
+            assert!(option.name.is_ascii() && option.help.is_ascii());
+            assert_eq!(option.name, option.name.to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn options_are_for_known_flowops() {
+        for option in ALL {
+            for flowop in option.applies {
+                assert!(names::flowop_names().any(|name| name == *flowop), "{flowop}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_of_default_options() {
+        for option in ALL {
+            assert_eq!(option.written(&Options::default()), None, "{}", option.name);
+        }
+    }
+
+    /// The table of options in uperf's manual and source.
+    #[test]
+    fn every_option_of_uperf_is_known() {
+        let uperf = "tcp_nodelay busy idle canfail non_blocking size rsize count repeat batch_size conn \
+            remotehost localhost protocol port wndsz timeout duration nfiles dir cc stack bblog encaps \
+            sctp_unordered sctp_nodelay sctp_rto_min sctp_rto_max sctp_rto_initial sctp_sack_delay \
+            sctp_hb_interval sctp_sack_frequency sctp_max_burst_size sctp_max_fragment_size \
+            sctp_path_mtu sctp_in_streams sctp_out_streams sctp_stream_id sctp_pr_policy \
+            sctp_pr_value engine cipher method";
+        for name in uperf.split_whitespace() {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A profile compiled for each host: its program, what a strand does next, random draws, payloads
+//! and counters. Pure: a strand reaches sockets and the clock only through [`net::Net`], and a
+//! simulated network stands in for both in tests.
+
+pub mod calls;
+pub mod draw;
+pub mod hello;
+pub mod limits;
+pub mod net;
+pub mod payload;
+pub mod program;
+mod quantiles;
+pub mod record;
+mod route;
+#[cfg(test)]
+mod sim;
+pub mod step;
+pub mod strand;

@@ -1,0 +1,404 @@
+//! A network and a clock that exist only here: streams with small buffers, datagrams that get lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+
+use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
+use wirecost_profile::protocols;
+
+use crate::calls::Unseen;
+use crate::draw;
+use crate::net::{Interest, Net, Opening, Owner};
+use crate::payload::Laid;
+use crate::step::{ReceiveCall, SendCall, Step};
+
+/// What the network does to those who use it.
+#[derive(Debug, Clone)]
+pub(crate) struct Weather {
+    pub(crate) seed: u64,
+    /// One way.
+    pub(crate) latency: Nanos,
+    /// Bytes that a stream holds in each direction.
+    pub(crate) buffer: usize,
+    /// Most bytes of a stream that one call moves.
+    pub(crate) piece: u64,
+    /// Of a thousand datagrams: so many are lost, and so many arrive late by so much.
+    pub(crate) loss: u64,
+    pub(crate) late: u64,
+    pub(crate) late_by: Nanos,
+    /// Datagrams that wait at most at a receiver.
+    pub(crate) queue: usize,
+    /// Of a thousand connects, so many are refused.
+    pub(crate) refused: u64,
+    /// The files of every `sendfile`.
+    pub(crate) files: Vec<u64>,
+}
+
+impl Default for Weather {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            latency: 50 * MICROSECOND,
+            buffer: 4096,
+            piece: 1500,
+            loss: 0,
+            late: 0,
+            late_by: 3 * MILLISECOND,
+            queue: 64,
+            refused: 0,
+            files: Vec::new(),
+        }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+struct End {
+    other: usize,
+    datagram: bool,
+    open: bool,
+    /// When the connection is, or will be, open; and when the other end's close arrives.
+    opens: Nanos,
+    closes: Nanos,
+    opening: bool,
+    corked: bool,
+    low_water: usize,
+    incoming: VecDeque<(Nanos, Vec<u8>)>,
+}
+
+type Place = (u32, u32, u32);
+
+#[derive(Debug)]
+pub(crate) struct SimNet {
+    pub(crate) weather: Weather,
+    pub(crate) now: Nanos,
+    draws: u64,
+    ends: Vec<End>,
+    /// Connections that have not been accepted, by host, group and strand: when they come, whose.
+    arrivals: BTreeMap<Place, Vec<(Nanos, u32, usize)>>,
+    arrived: BTreeMap<Place, Vec<Nanos>>,
+    received: Vec<u8>,
+    /// Calls that received something.
+    pub(crate) receives: usize,
+    /// How long bytes of a stream were there before they were received, at most.
+    pub(crate) longest_unread: Nanos,
+    /// Bytes of streams that were thrown away unread.
+    pub(crate) discarded: usize,
+}
+
+impl SimNet {
+    pub(crate) fn new(weather: Weather) -> Self {
+        Self {
+            weather,
+            now: MILLISECOND,
+            draws: 0,
+            ends: Vec::new(),
+            arrivals: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            received: Vec::new(),
+            receives: 0,
+            longest_unread: 0,
+            discarded: 0,
+        }
+    }
+
+    pub(crate) fn draw(&mut self, max: u64) -> u64 {
+        self.draws += 1;
+        draw::between(draw::key(&[self.weather.seed, self.draws]), 0, max)
+    }
+
+    fn happens(&mut self, of_a_thousand: u64) -> bool {
+        self.draw(999) < of_a_thousand
+    }
+
+    /// Every call takes a little time.
+    pub(crate) fn spend(&mut self) {
+        self.now += 500 + self.draw(1000);
+    }
+
+    /// Whether what a strand waits for on a connection is so.
+    pub(crate) fn ready(&self, socket: usize, on: Interest) -> bool {
+        let end = &self.ends[socket];
+        if end.opening {
+            return end.opens <= self.now;
+        }
+        match on {
+            Interest::Readable => {
+                let there = end.incoming.iter().take_while(|(at, _)| *at <= self.now);
+                end.closes <= self.now
+                    || if end.datagram {
+                        there.count() > 0
+                    } else {
+                        let bytes: usize = there.map(|(_, bytes)| bytes.len()).sum();
+                        bytes >= end.low_water.min(self.weather.buffer / 2).max(1)
+                    }
+            }
+            Interest::Writable => end.closes <= self.now || self.space(end.other) > 0,
+            Interest::Arrival | Interest::Nothing => false,
+        }
+    }
+
+    /// How many connections have come so far for this strand.
+    pub(crate) fn arrived(&self, place: Place) -> usize {
+        let arrived = self.arrived.get(&place).into_iter().flatten();
+        arrived.filter(|at| **at <= self.now).count()
+    }
+
+    /// When something happens next by itself.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let ends = self.ends.iter().filter(|end| end.open);
+        let of_ends = ends.flat_map(|end| {
+            let incoming = end.incoming.iter().map(|(at, _)| *at);
+            incoming.chain([end.opens, end.closes])
+        });
+        let arrivals = self.arrived.values().flatten().copied();
+        of_ends.chain(arrivals).filter(|at| *at > self.now && *at < Nanos::MAX).min()
+    }
+
+    /// Bytes or datagrams that nobody has read from open connections.
+    pub(crate) fn unread(&self) -> usize {
+        let open = self.ends.iter().filter(|end| end.open);
+        open.flat_map(|end| &end.incoming).map(|(_, bytes)| bytes.len().max(1)).sum()
+    }
+
+    fn space(&self, at: usize) -> usize {
+        let held: usize = self.ends[at].incoming.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.weather.buffer.saturating_sub(held)
+    }
+
+    fn send_stream(&mut self, socket: usize, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let other = self.ends[socket].other;
+        if !self.ends[other].open || self.ends[socket].closes <= self.now {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let space = self.space(other);
+        if space == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let most = 1 + self.draw(self.weather.piece - 1) as usize;
+        let length = bytes.len().min(space).min(most);
+        let before = self.ends[other].incoming.back().map_or(0, |(at, _)| *at);
+        let at = (self.now + self.weather.latency).max(before);
+        self.ends[other].incoming.push_back((at, bytes[..length].to_vec()));
+        Ok(length)
+    }
+
+    fn send_datagram(&mut self, socket: usize, bytes: &[u8]) -> usize {
+        let other = self.ends[socket].other;
+        let lost = self.happens(self.weather.loss);
+        let late = if self.happens(self.weather.late) { self.weather.late_by } else { 0 };
+        let at = self.now + self.weather.latency + late;
+        let end = &mut self.ends[other];
+        if end.open && !lost && end.incoming.len() < self.weather.queue {
+            let place = end.incoming.partition_point(|(before, _)| *before <= at);
+            end.incoming.insert(place, (at, bytes.to_vec()));
+        }
+        bytes.len()
+    }
+}
+
+impl Net for SimNet {
+    type Socket = usize;
+
+    fn now(&mut self) -> Nanos {
+        self.now
+    }
+
+    fn connect(&mut self, step: &Step, owner: Owner, _: u64) -> io::Result<usize> {
+        self.spend();
+        if self.happens(self.weather.refused) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let service = step.service.unwrap();
+        let (here, there) = (self.ends.len(), self.ends.len() + 1);
+        let arrives = self.now + self.weather.latency;
+        let protocol = step.protocol.and_then(protocols::find);
+        let datagram = protocol.is_some_and(|protocol| !protocol.delivery().is_reliable());
+        let opens = if datagram { Nanos::MAX } else { arrives + self.weather.latency };
+        for (other, opens) in [(there, opens), (here, 0)] {
+            self.ends.push(End {
+                other,
+                datagram,
+                open: true,
+                opens,
+                closes: Nanos::MAX,
+                opening: other == there,
+                corked: false,
+                low_water: 1,
+                incoming: VecDeque::new(),
+            });
+        }
+        let place = (service.host, owner.group, owner.strand);
+        self.arrivals.entry(place).or_default().push((arrives, owner.id, there));
+        self.arrived.entry(place).or_default().push(arrives);
+        Ok(here)
+    }
+
+    fn opening(&mut self, &mut socket: &mut usize) -> io::Result<Opening> {
+        let now = self.now;
+        let end = &mut self.ends[socket];
+        if end.opens <= now {
+            end.opening = false;
+            return Ok(Opening::Done);
+        }
+        Ok(if end.datagram {
+            Opening::Wait(Interest::Readable, Some(now + 200 * MILLISECOND))
+        } else {
+            Opening::Wait(Interest::Writable, None)
+        })
+    }
+
+    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<usize> {
+        self.spend();
+        let now = self.now;
+        let place = (step.service.unwrap().host, owner.group, owner.strand);
+        let waiting = self.arrivals.entry(place).or_default();
+        let first = waiting.iter().position(|(at, id, _)| *at <= now && *id == owner.id);
+        let first = first.ok_or(io::ErrorKind::WouldBlock)?;
+        let (_, _, socket) = waiting.remove(first);
+        let other = self.ends[socket].other;
+        if self.ends[other].opens == Nanos::MAX {
+            self.ends[other].opens = now + self.weather.latency;
+        }
+        Ok(socket)
+    }
+
+    fn send(&mut self, &socket: &usize, bytes: &[u8], _: SendCall) -> io::Result<usize> {
+        self.spend();
+        assert!(self.ends[socket].open, "sends on a closed socket");
+        if self.ends[socket].datagram {
+            return Ok(self.send_datagram(socket, bytes));
+        }
+        self.send_stream(socket, bytes)
+    }
+
+    fn send_zerocopy(&mut self, socket: &usize, bytes: &[u8], copied: usize) -> io::Result<usize> {
+        assert!(copied <= bytes.len());
+        self.send(socket, bytes, SendCall::SEND)
+    }
+
+    fn cork(&mut self, &socket: &usize, on: bool) -> io::Result<()> {
+        self.spend();
+        let end = &mut self.ends[socket];
+        assert!(end.open && end.corked != on, "corked {} while it is", on);
+        end.corked = on;
+        Ok(())
+    }
+
+    fn send_several(&mut self, &socket: &usize, datagrams: &Laid<'_>) -> io::Result<usize> {
+        self.spend();
+        let messages: Vec<usize> = datagrams.messages().collect();
+        // The kernel may take fewer messages than it is given, but none in part.
+        let taken = 1 + self.draw(messages.len() as u64 - 1) as usize;
+        let taken = datagrams.datagrams(taken);
+        let mut rest = datagrams.bytes;
+        for &length in &datagrams.lengths[..taken] {
+            let (datagram, behind) = rest.split_at(length);
+            self.send_datagram(socket, datagram);
+            rest = behind;
+        }
+        Ok(taken)
+    }
+
+    fn receive(
+        &mut self,
+        &socket: &usize,
+        size: usize,
+        _: ReceiveCall,
+        _: bool,
+    ) -> io::Result<&[u8]> {
+        self.spend();
+        let most = 1 + self.draw(self.weather.piece - 1) as usize;
+        let now = self.now;
+        let end = &mut self.ends[socket];
+        assert!(end.open, "receives from a closed socket");
+        if !end.datagram && size == 0 {
+            return Ok(&[]);
+        }
+        let Some((at, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
+            return if !end.datagram && end.closes <= now && end.incoming.is_empty() {
+                Ok(&[])
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            };
+        };
+        self.receives += 1;
+        self.longest_unread = self.longest_unread.max(now - *at);
+        if end.datagram {
+            bytes.truncate(size);
+            self.received = std::mem::take(bytes);
+            end.incoming.pop_front();
+            return Ok(&self.received);
+        }
+        // What has come of a stream has no boundaries.
+        self.received.clear();
+        let most = size.min(most);
+        while let Some((_, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) {
+            let length = bytes.len().min(most - self.received.len());
+            self.received.extend(bytes.drain(..length));
+            if !bytes.is_empty() {
+                break;
+            }
+            end.incoming.pop_front();
+        }
+        Ok(&self.received)
+    }
+
+    /// By edge, as epoll: what is there already it would not tell of.
+    fn tells_of_arrivals(&self, &socket: &usize) -> bool {
+        let end = &self.ends[socket];
+        let there = end.incoming.front().is_some_and(|(at, _)| *at <= self.now);
+        assert!(end.datagram || !there, "nobody would be told of what has arrived already");
+        !end.datagram
+    }
+
+    fn low_water(&mut self, &socket: &usize, bytes: u64) -> io::Result<u64> {
+        self.spend();
+        let end = &mut self.ends[socket];
+        assert!(end.open && !end.datagram, "of a stream that is open");
+        end.low_water = bytes as usize;
+        Ok(bytes)
+    }
+
+    fn pass_on(
+        &mut self,
+        socket: &usize,
+        size: usize,
+        _: Unseen,
+        timed: bool,
+    ) -> io::Result<usize> {
+        self.receive(socket, size, ReceiveCall::RECV, timed).map(<[u8]>::len)
+    }
+
+    fn send_file(
+        &mut self,
+        &socket: &usize,
+        _: &Step,
+        file: usize,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize> {
+        self.spend();
+        let left = self.weather.files[file].saturating_sub(offset).min(length);
+        self.send_stream(socket, &vec![0; left as usize])
+    }
+
+    fn close(&mut self, socket: usize, _: Owner) {
+        self.spend();
+        let (latency, now) = (self.weather.latency, self.now);
+        let end = &mut self.ends[socket];
+        assert!(end.open, "closes twice");
+        end.open = false;
+        let unread = end.incoming.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        self.discarded += if end.datagram { 0 } else { unread };
+        let other = end.other;
+        let last = self.ends[other].incoming.back().map_or(0, |(at, _)| *at);
+        // Of datagrams nobody hears that no more come.
+        if !self.ends[other].datagram {
+            self.ends[other].closes = (now + latency).max(last);
+        }
+    }
+}
