@@ -10,12 +10,11 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use rustix::time::{ClockId, clock_gettime};
 use wirecost_analyze::measured::Measured;
 use wirecost_linux::process_time::cpu_time;
+use wirecost_model::document::Document;
 use wirecost_model::run::Run;
 use wirecost_model::study::{InStudy, Point, Value};
-use wirecost_report::document::Report as Document;
-use wirecost_report::outputs;
+use wirecost_report::outputs::{self, TerminalStyle};
 use wirecost_report::tables::{self, Wanted};
-use wirecost_report::terminal::Look;
 
 use crate::callgrind::instructions;
 use crate::paired::center;
@@ -226,7 +225,7 @@ fn in_process(study: &Path) -> Result<f64, String> {
     report.sections.push(Wanted::general().build(&measured).map_err(told)?);
     report.sections.push(tables::about(&measured, &[]));
     let mut text = Vec::new();
-    (output.write)(&mut text, &report, &Look::plain(80)).map_err(told)?;
+    output.write(&mut text, &report, &TerminalStyle::plain(80)).map_err(told)?;
     let end = thread_time();
     if text.is_empty() { Err("the table is empty".to_owned()) } else { Ok(end - start) }
 }

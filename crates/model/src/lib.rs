@@ -6,6 +6,7 @@ pub mod clock;
 pub mod comparison;
 pub mod cost;
 pub mod doctor;
+pub mod document;
 pub mod environment;
 pub mod event;
 pub mod histogram;

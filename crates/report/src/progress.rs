@@ -9,10 +9,9 @@ use wirecost_model::clock::{self, Nanos};
 use wirecost_model::event::{Event, HostCounters, Listener};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
+use wirecost_model::units::{bit_rate, count, rate};
 
-use crate::terminal::Look;
-use crate::terminal::look::understands_escapes;
-use crate::terminal::quantity::{bit_rate, count, rate};
+use crate::outputs::{TerminalStyle, understands_escapes};
 
 /// Least time between two lines where lines stay, milliseconds.
 const PLAIN_EVERY: f64 = 1000.0;
@@ -32,7 +31,7 @@ impl Style {
     /// What suits this stream.
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         if understands_escapes(stream) {
-            Style::Live { width: Look::of(stream).width }
+            Style::Live { width: TerminalStyle::of(stream).width }
         } else {
             Style::Plain
         }

@@ -8,8 +8,9 @@ use wirecost_model::environment::CycleCounter;
 use wirecost_model::observe::ProbeStatus;
 use wirecost_model::run::schema_of;
 use wirecost_model::status::Status;
+use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
-use wirecost_report::terminal::{self, Look};
+use wirecost_report::outputs::{Output, Terminal, TerminalStyle};
 
 fn probe(probe: &str, status: ProbeStatus, reason: Option<&str>, mend: Option<&str>) -> ProbeState {
     ProbeState {
@@ -123,23 +124,23 @@ fn failed() -> Examination {
     }
 }
 
-fn shown(examination: &Examination, look: Look) -> String {
+fn shown(examination: &Examination, style: TerminalStyle) -> String {
     let mut out = Vec::new();
-    assert!(terminal::doctor::write(&mut out, examination, &look).is_ok());
+    assert!(Terminal.write(&mut out, &documents::doctor::document(examination), &style).is_ok());
     String::from_utf8_lossy(&out).into_owned()
 }
 
 #[test]
 fn texts() {
-    insta::assert_snapshot!("ill_80", shown(&ill(), Look::plain(80)));
-    insta::assert_snapshot!("well_80", shown(&well(), Look::plain(80)));
+    insta::assert_snapshot!("ill_80", shown(&ill(), TerminalStyle::plain(80)));
+    insta::assert_snapshot!("well_80", shown(&well(), TerminalStyle::plain(80)));
 }
 
 /// Commands are to be copied, and may be longer than the line.
 #[test]
 fn nothing_but_a_command_is_wider_than_the_terminal() {
     for width in 60..120 {
-        let text = shown(&ill(), Look::plain(width));
+        let text = shown(&ill(), TerminalStyle::plain(width));
         assert!(text.is_ascii());
         for line in text.lines() {
             let command = line.starts_with("    mend ") || line.starts_with("    back ");
@@ -154,10 +155,10 @@ fn nothing_but_a_command_is_wider_than_the_terminal() {
 
 #[test]
 fn colour_changes_nothing_but_colour() {
-    let coloured = shown(&ill(), Look { width: 80, colour: true });
+    let coloured = shown(&ill(), TerminalStyle { width: 80, colour: true });
     let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
     assert!(escapes.is_match(&coloured));
-    assert_eq!(escapes.replace_all(&coloured, ""), shown(&ill(), Look::plain(80)));
+    assert_eq!(escapes.replace_all(&coloured, ""), shown(&ill(), TerminalStyle::plain(80)));
 }
 
 fn schema() -> Value {

@@ -14,17 +14,16 @@ use std::fs;
 use proptest::prelude::*;
 use study::{at, point, sample, with};
 use wirecost_analyze::measured::Measured;
+use wirecost_model::document::{Block, Cell, Column, Document, SCHEMA, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Run, ZeroCopy};
-use wirecost_report::document::{Block, Cell, Column, Report, SCHEMA, Section, Table};
-use wirecost_report::outputs;
+use wirecost_report::outputs::{self, Lines, TerminalStyle};
 use wirecost_report::tables::{self, Wanted};
-use wirecost_report::terminal::{Lines, Look};
 
-fn written(report: &Report, format: &str, width: usize) -> String {
+fn written(report: &Document, format: &str, width: usize) -> String {
     let mut out = Vec::new();
     let output = outputs::find(format).unwrap();
-    (output.write)(&mut out, report, &Look::plain(width)).unwrap();
+    output.write(&mut out, report, &TerminalStyle::plain(width)).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -34,9 +33,9 @@ fn columns(title: &str, names: &[&str]) -> Wanted {
 }
 
 /// Of the sample study: the table of old, and one of columns that is too wide.
-fn report() -> Report {
+fn report() -> Document {
     let measured = sample();
-    let mut report = Report::new("Sample");
+    let mut report = Document::new("Sample");
     report.version = "0.1.0".to_owned();
     let mine = columns(
         "Mine",
@@ -66,7 +65,7 @@ fn tables_of(section: &Section) -> Vec<&Table> {
     blocks
         .filter_map(|block| match block {
             Block::Table(table) => Some(table),
-            Block::Text(_) => None,
+            _ => None,
         })
         .collect()
 }
@@ -76,7 +75,7 @@ fn texts_of(section: &Section) -> Vec<&str> {
     blocks
         .filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),
-            Block::Table(_) => None,
+            _ => None,
         })
         .collect()
 }
@@ -105,7 +104,7 @@ fn a_report_in_each_output() {
 #[test]
 fn what_is_written_as_json_is_read_again_and_is_as_its_schema_says() {
     let text = written(&report(), "json", 80);
-    assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report());
+    assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), report());
     let schema = include_str!("../../../docs/schema/wirecost.report-1.json");
     let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let mut document = serde_json::from_str(&text).unwrap();
@@ -334,7 +333,7 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
         for (point, row) in measured.points.iter().zip(&table.rows) {
             assert_eq!(rows.row(point), *row);
         }
-        let lines = Lines::new(&rows.head(), table.keys(), &Look::plain(80));
+        let lines = Lines::new(&rows.head(), table.keys(), &TerminalStyle::plain(80));
         let line = lines.row(&rows.row(&measured.points[0]));
         assert!(line.trim_start().starts_with("64k"), "{line}");
         assert!(line.contains("9.01 Gb/s") && line.len() <= 82, "{line}");
@@ -349,7 +348,7 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
 
 #[test]
 fn what_would_move_the_cursor_is_not_for_a_terminal() {
-    let mut report = Report::new("t\u{1b}[2J");
+    let mut report = Document::new("t\u{1b}[2J");
     let mut section = Section::new("s\u{7}");
     let rows = vec![vec![Cell::text("a\u{1b}[31m"), Cell::Missing("b\u{1b}c".to_owned())]];
     section.table(Table { title: "x\ry".into(), columns: two_columns(), rows, ..Table::default() });
@@ -396,7 +395,7 @@ fn csv_rows(text: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn a_name_cannot_break_a_table_of_markdown() {
-    let mut report = Report::new("t");
+    let mut report = Document::new("t");
     let mut section = Section::new("s");
     let rows = vec![vec![Cell::text("a|b\nc"), Cell::number(Unit::Count, 1.0)]];
     section.table(Table { title: String::new(), columns: two_columns(), rows, ..Table::default() });
@@ -449,7 +448,7 @@ proptest! {
     fn no_table_is_wider_than_the_terminal_and_none_loses_a_cell(
         table in table(), width in 40usize..140,
     ) {
-        let mut report = Report::new("title");
+        let mut report = Document::new("title");
         let mut section = Section::new("section");
         section.table(table.clone());
         report.sections.push(section);

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use wirecost_model::comparison::{self, Comparison};
 use wirecost_model::cost::{self, CostModel};
+use wirecost_model::document::{self, Document};
 use wirecost_model::observe::{self, Watched};
 use wirecost_model::run::{Run, SCHEMA, schema_of};
 use wirecost_model::status::Status;
-use wirecost_report::document::{self, Report};
 use wirecost_report::json::{self, Target};
 
 fn schema() -> Value {
@@ -84,7 +84,7 @@ fn the_published_schema_is_that_of_the_types() {
         ("wirecost.observe-1", schema_of::<Watched>(observe::SCHEMA)),
         ("wirecost.compare-1", schema_of::<Comparison>(comparison::SCHEMA)),
         ("wirecost.model-1", schema_of::<CostModel>(cost::SCHEMA)),
-        ("wirecost.report-1", schema_of::<Report>(document::SCHEMA)),
+        ("wirecost.report-1", schema_of::<Document>(document::SCHEMA)),
     ] {
         let path = format!("{}/../../docs/schema/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

@@ -3,11 +3,12 @@
 mod fixtures;
 
 use wirecost_model::run::{Crypto, CryptoShare, Run};
-use wirecost_report::terminal::{self, Look};
+use wirecost_report::documents;
+use wirecost_report::outputs::{Output, Terminal, TerminalStyle};
 
-fn shown(run: &Run, look: Look) -> String {
+fn shown(run: &Run, style: TerminalStyle) -> String {
     let mut out = Vec::new();
-    let written = terminal::write(&mut out, run, &look);
+    let written = Terminal.write(&mut out, &documents::run::document(run), &style);
     assert!(written.is_ok());
     String::from_utf8_lossy(&out).into_owned()
 }
@@ -21,8 +22,8 @@ fn tables() {
         ("failed", fixtures::failed()),
         ("invalid", fixtures::invalid()),
     ] {
-        insta::assert_snapshot!(format!("{name}_80"), shown(&run, Look::plain(80)));
-        insta::assert_snapshot!(format!("{name}_120"), shown(&run, Look::plain(120)));
+        insta::assert_snapshot!(format!("{name}_80"), shown(&run, TerminalStyle::plain(80)));
+        insta::assert_snapshot!(format!("{name}_120"), shown(&run, TerminalStyle::plain(120)));
     }
 }
 
@@ -36,7 +37,7 @@ fn nothing_is_wider_than_the_terminal_or_anything_but_ascii() {
         fixtures::invalid(),
     ] {
         for width in 80..140 {
-            let text = shown(&run, Look::plain(width));
+            let text = shown(&run, TerminalStyle::plain(width));
             assert!(text.is_ascii());
             for line in text.lines() {
                 assert!(line.len() <= width, "{width}: {line}");
@@ -49,16 +50,16 @@ fn nothing_is_wider_than_the_terminal_or_anything_but_ascii() {
 #[test]
 fn colour_changes_nothing_but_colour() {
     let run = fixtures::tcp_stream();
-    let coloured = shown(&run, Look { width: 80, colour: true });
+    let coloured = shown(&run, TerminalStyle { width: 80, colour: true });
     let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
     assert!(escapes.is_match(&coloured));
-    assert_eq!(escapes.replace_all(&coloured, ""), shown(&run, Look::plain(80)));
+    assert_eq!(escapes.replace_all(&coloured, ""), shown(&run, TerminalStyle::plain(80)));
 }
 
 /// What is null in the document is a dash, never a 0.
 #[test]
 fn what_was_not_measured_is_a_dash_with_its_reason() {
-    let text = shown(&fixtures::loopback(), Look::plain(120));
+    let text = shown(&fixtures::loopback(), TerminalStyle::plain(120));
     let client = text.lines().find(|line| line.contains("client")).unwrap();
     assert_eq!(client.matches(" -").count(), 7, "{client}");
     assert!(text.contains("- client, server: its CPUs are shared"));
@@ -66,8 +67,9 @@ fn what_was_not_measured_is_a_dash_with_its_reason() {
 
 #[test]
 fn the_share_of_ciphers_has_an_interval_or_a_reason() {
-    let shown =
-        |crypto| shown(&Run { crypto: Some(crypto), ..fixtures::loopback() }, Look::plain(120));
+    let shown = |crypto| {
+        shown(&Run { crypto: Some(crypto), ..fixtures::loopback() }, TerminalStyle::plain(120))
+    };
     let share = |host: &str, cycles_per_kbyte| CryptoShare {
         hosts: vec![host.to_owned()],
         share: 0.3812,

@@ -7,7 +7,7 @@ use wirecost_analyze::compare::{self, Options, Subject};
 use wirecost_analyze::measured::Measured;
 use wirecost_analyze::metrics::{self, Asked};
 use wirecost_model::status::Status;
-use wirecost_report::comparison;
+use wirecost_report::documents::comparison;
 
 use super::output::Format;
 use crate::Failure;

@@ -9,10 +9,11 @@ use wirecost_model::doctor::Examination;
 use wirecost_model::observe::ObserveRequest;
 use wirecost_model::status::Status;
 use wirecost_observe::Observer;
+use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
-use wirecost_report::terminal::{self, Look};
 
 use super::agent::with_port;
+use super::output;
 use crate::Failure;
 
 /// Say what can be measured on a host, and which settings spoil a benchmark there.
@@ -53,9 +54,7 @@ impl Doctor {
             }
         }
         if self.json.as_deref() != Some("-") {
-            // A reader that has seen enough (`| head`) is no failure.
-            let look = Look::of(&io::stdout());
-            let _ = terminal::doctor::write(&mut io::stdout(), &examination, &look);
+            output::show(&documents::doctor::document(&examination));
         }
         Ok(Status::Ok)
     }

@@ -8,7 +8,7 @@ use wirecost_analyze::measured::Measured;
 use wirecost_model::cost::CostModel;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
-use wirecost_report::cost_model as report;
+use wirecost_report::documents::cost_model as report;
 
 use super::output::Format;
 use crate::Failure;
@@ -73,7 +73,7 @@ impl Of {
         &self,
         format: Format,
         explained: Result<Explained, Failure>,
-        report: fn(&CostModel) -> wirecost_report::document::Report,
+        report: fn(&CostModel) -> wirecost_model::document::Document,
     ) -> Result<Status, Failure> {
         match explained {
             Ok(explained) => {

@@ -12,12 +12,12 @@ use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
 use wirecost_model::observe::{DeviceTraffic, Observation, ObserveRequest, Part, Watched};
 use wirecost_model::status::Status;
 use wirecost_observe::{Observer, Set, describe};
+use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
-use wirecost_report::terminal::{Look, watched};
 use wirecost_store::Recorder;
 
-use super::parse_time_not_zero;
 use super::run::interruptible;
+use super::{output, parse_time_not_zero};
 use crate::Failure;
 
 /// Watch this host while any other program makes the traffic.
@@ -113,7 +113,7 @@ impl Observe {
         let kept = self.keep(&document, recorder, &host);
         // What cannot be kept can still be read.
         if self.json.as_deref() != Some("-") {
-            let _ = watched::write(&mut io::stdout(), &document, &Look::of(&io::stdout()));
+            output::show(&documents::watched::document(&document));
         }
         kept?;
         Ok(document.status)

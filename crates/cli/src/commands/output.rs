@@ -4,13 +4,18 @@ use std::io;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use wirecost_model::document::Document;
 use wirecost_model::status::Status;
-use wirecost_report::document::Report;
 use wirecost_report::json::{self, Target};
-use wirecost_report::outputs;
-use wirecost_report::terminal::Look;
+use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
 
 use crate::Failure;
+
+/// Shows a document to a person, on the standard output.
+pub(crate) fn show(document: &Document) {
+    // A reader that has seen enough (`| head`) is no failure.
+    let _ = Terminal.write(&mut io::stdout(), document, &TerminalStyle::of(&io::stdout()));
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -27,7 +32,7 @@ impl Format {
     pub(crate) fn write<T: Serialize>(
         self,
         document: &T,
-        report: impl FnOnce(&T) -> Report,
+        report: impl FnOnce(&T) -> Document,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let name = match self {
@@ -40,7 +45,7 @@ impl Format {
         };
         if let Some(output) = outputs::find(name) {
             // A reader that has seen enough (`| head`) is no failure.
-            let _ = (output.write)(&mut out, &report(document), &Look::of(&io::stdout()));
+            let _ = output.write(&mut out, &report(document), &TerminalStyle::of(&io::stdout()));
         }
         Ok(())
     }

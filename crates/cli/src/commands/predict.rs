@@ -3,7 +3,7 @@
 use clap::Args;
 use wirecost_analyze::cost_model::{self, Load};
 use wirecost_model::status::Status;
-use wirecost_report::cost_model as report;
+use wirecost_report::documents::cost_model as report;
 
 use super::explain::Of;
 use super::lab::parse_rate;

@@ -6,19 +6,33 @@
 //! an interval, two columns beside it have its ends. A field is empty where nothing was measured, which
 //! the last field gives the reason of, and where its table has no such column. Sentences are left out.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use wirecost_model::document::{
+    Block, Cell, Chart, Column, Document, Figure, Number, Section, Table,
+};
 use wirecost_model::metric::Unit;
 
-use super::Output;
-use crate::document::{Cell, Number, Report};
+use super::{Output, TerminalStyle};
 
-pub(super) const OUTPUT: Output = Output {
-    name: "csv",
-    help: "all tables under one head; a column has its unit, an interval has columns of its own",
-    write,
-};
+#[derive(Debug)]
+pub(super) struct Csv;
+
+impl Output for Csv {
+    fn name(&self) -> &'static str {
+        "csv"
+    }
+
+    fn help(&self) -> &'static str {
+        "all tables under one head; a column has its unit, an interval has columns of its own"
+    }
+
+    fn write(&self, out: &mut dyn Write, document: &Document, _: &TerminalStyle) -> io::Result<()> {
+        write(out, document)
+    }
+}
 
 const FIRST: [&str; 3] = ["name", "section", "table"];
 const LAST: &str = "not measured";
@@ -41,14 +55,14 @@ impl Fields {
     }
 }
 
-fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io::Result<()> {
+fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     let mut fields = Fields::default();
     for name in FIRST {
         fields.place(name.to_owned());
     }
     // Which columns there are is known after the last row.
     let mut rows: Vec<(Vec<(usize, String)>, String)> = Vec::new();
-    for (section, table) in report.tables() {
+    for (section, table) in &tables(document) {
         for of in &table.common {
             fields.place(of.name.clone());
         }
@@ -88,6 +102,55 @@ fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io:
     writer.flush()
 }
 
+/// All that has numbers, as tables.
+fn tables(document: &Document) -> Vec<(&Section, Cow<'_, Table>)> {
+    let mut tables = Vec::new();
+    for section in &document.sections {
+        tables.extend(section.blocks.iter().filter_map(|block| {
+            let table = match block {
+                Block::Table(table) => Cow::Borrowed(table),
+                Block::Figures(figures) => Cow::Owned(of_figures(figures)),
+                Block::Chart(chart) => Cow::Owned(of_chart(chart)),
+                Block::Text(_) | Block::Note(_) | Block::Message(_) => return None,
+            };
+            Some((section, table))
+        }));
+    }
+    tables
+}
+
+/// One row, with a column for each figure.
+fn of_figures(figures: &[Figure]) -> Table {
+    let columns: Vec<Column> = figures.iter().map(|of| Column::text(&of.label)).collect();
+    let mut table = Table::new(columns);
+    table.row(figures.iter().map(|of| of.value.clone()).collect());
+    // A part alone does not tell which figure it is of.
+    for (figure, cell) in figures.iter().zip(table.rows.iter_mut().flatten()) {
+        if let Cell::Parts(parts) = cell {
+            for part in &mut parts.parts {
+                part.name = format!("{} {}", figure.label, part.name);
+            }
+        }
+    }
+    table
+}
+
+/// A row for each sample.
+fn of_chart(chart: &Chart) -> Table {
+    let titles = [chart.x.title.as_str(), chart.y.title.as_str()];
+    let mut table = Table::new([Column::text("series")]);
+    table.columns.extend(titles.map(Column::number));
+    table.title.clone_from(&chart.title);
+    for series in &chart.series {
+        for sample in &series.samples {
+            let name = Cell::text(series.name.as_str());
+            let (x, y) = (chart.x.unit, chart.y.unit);
+            table.row(vec![name, Cell::number(x, sample.x), Cell::number(y, sample.y)]);
+        }
+    }
+    table
+}
+
 /// So that the columns of a table stand in its order, whichever of its rows has which.
 fn announce<'a>(fields: &mut Fields, title: &str, cells: impl Iterator<Item = &'a Cell>) {
     let mut any = false;
@@ -106,8 +169,12 @@ fn announce<'a>(fields: &mut Fields, title: &str, cells: impl Iterator<Item = &'
 fn values(title: &str, cell: &Cell) -> Vec<(String, String)> {
     match cell {
         Cell::Text(text) => vec![(title.to_owned(), text.clone())],
+        Cell::Marked(marked) => vec![(title.to_owned(), marked.text.clone())],
         Cell::Set(set) => vec![(title.to_owned(), set.text.clone())],
         Cell::Number(number) => figure(title, number),
+        Cell::Parts(parts) if parts.parts.is_empty() => {
+            vec![(title.to_owned(), parts.text.clone())]
+        }
         Cell::Parts(parts) => {
             parts.parts.iter().flat_map(|part| figure(&part.name, &part.number)).collect()
         }

@@ -2,31 +2,53 @@
 
 use std::io::{self, Write};
 
-use super::Output;
+use wirecost_model::document::{Align, Block, Document, Figure, Message, Section, Table};
+
 use super::notes::Notes;
-use crate::document::{Align, Block, Report, Table};
+use super::{Output, TerminalStyle, summary};
 
-pub(super) const OUTPUT: Output =
-    Output { name: "markdown", help: "tables as GitHub shows them", write };
+#[derive(Debug)]
+pub(super) struct Markdown;
 
-fn write(out: &mut dyn Write, report: &Report, _: &crate::terminal::Look) -> io::Result<()> {
-    writeln!(out, "# {}", escape(&report.title))?;
-    for section in &report.sections {
-        writeln!(out, "\n## {}", escape(&section.title))?;
-        let mut notes = Notes::default();
-        for block in &section.blocks {
-            writeln!(out)?;
-            match block {
-                Block::Table(table) => self::table(out, table, &mut notes)?,
-                Block::Text(text) => writeln!(out, "{}", escape(text))?,
+impl Output for Markdown {
+    fn name(&self) -> &'static str {
+        "markdown"
+    }
+
+    fn help(&self) -> &'static str {
+        "tables as GitHub shows them"
+    }
+
+    fn write(&self, out: &mut dyn Write, document: &Document, _: &TerminalStyle) -> io::Result<()> {
+        writeln!(out, "# {}", escape(&document.title))?;
+        for section in &document.sections {
+            if !section.title.is_empty() {
+                writeln!(out, "\n## {}", escape(&section.title))?;
             }
+            self::section(out, section)?;
         }
-        if !notes.is_empty() {
-            writeln!(out)?;
+        Ok(())
+    }
+}
+
+fn section(out: &mut dyn Write, section: &Section) -> io::Result<()> {
+    let mut notes = Notes::default();
+    for block in &section.blocks {
+        writeln!(out)?;
+        match block {
+            Block::Table(table) => self::table(out, table, &mut notes)?,
+            Block::Text(text) => writeln!(out, "{}", escape(text))?,
+            Block::Figures(figures) => self::figures(out, figures, &mut notes)?,
+            Block::Chart(chart) => table(out, &summary::of(chart), &mut notes)?,
+            Block::Note(text) => writeln!(out, "_{}_", escape(text))?,
+            Block::Message(message) => self::message(out, message)?,
         }
-        for (number, reason) in notes.iter() {
-            writeln!(out, "- [{number}] not measured: {}", escape(reason))?;
-        }
+    }
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    for (number, reason) in notes.iter() {
+        writeln!(out, "- [{number}] not measured: {}", escape(reason))?;
     }
     Ok(())
 }
@@ -43,8 +65,30 @@ fn table(out: &mut dyn Write, table: &Table, notes: &mut Notes) -> io::Result<()
     });
     writeln!(out, "| {} |", rules.collect::<Vec<_>>().join(" | "))?;
     for row in &table.rows {
-        let cells = row.iter().map(|cell| notes.cell(cell, escape));
-        writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
+        writeln!(out, "| {} |", notes.row(row, escape).join(" | "))?;
+    }
+    Ok(())
+}
+
+fn figures(out: &mut dyn Write, figures: &[Figure], notes: &mut Notes) -> io::Result<()> {
+    for figure in figures {
+        let value = notes.cell(&figure.value, escape);
+        writeln!(out, "- **{}**: {value}", escape(&figure.label))?;
+    }
+    Ok(())
+}
+
+fn message(out: &mut dyn Write, message: &Message) -> io::Result<()> {
+    match message.label.as_str() {
+        "" => writeln!(out, "> **{}**", escape(&message.text))?,
+        label => writeln!(out, "> **{}:** {}", escape(label), escape(&message.text))?,
+    }
+    for detail in &message.details {
+        writeln!(out, ">\n> {}", escape(detail))?;
+    }
+    for of in &message.commands {
+        let command = of.command.replace(char::is_control, " ");
+        writeln!(out, ">\n> {}:\n>\n>     {command}", escape(&of.label))?;
     }
     Ok(())
 }

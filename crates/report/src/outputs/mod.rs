@@ -1,34 +1,45 @@
-//! What a report can be written as. Each is a file.
+//! What a document can be written as. Each is a file.
 
 mod csv;
 mod json;
 mod markdown;
-pub(crate) mod notes;
+mod notes;
+mod summary;
 mod terminal;
 
+use std::fmt::Debug;
 use std::io::{self, Write};
 
-use crate::document::Report;
-use crate::terminal::Look;
+use wirecost_model::document::Document;
 
-pub use terminal::OUTPUT as TERMINAL;
+pub(crate) use terminal::understands_escapes;
+pub use terminal::{Lines, Terminal, TerminalStyle};
 
-/// One way to write a report.
-#[derive(Debug)]
-pub struct Output {
+/// One way to write a document.
+pub trait Output: Debug + Sync {
     /// As `--format` names it.
-    pub name: &'static str,
+    fn name(&self) -> &'static str;
+
     /// One line for a person.
-    pub help: &'static str,
-    /// Where the look says nothing, it is not used.
-    pub write: fn(&mut dyn Write, &Report, &Look) -> io::Result<()>,
+    fn help(&self) -> &'static str;
+
+    /// Writes the document. Only what is for a terminal uses the style.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        document: &Document,
+        style: &TerminalStyle,
+    ) -> io::Result<()>;
 }
 
 /// All of them.
-pub static ALL: &[Output] = &[terminal::OUTPUT, json::OUTPUT, csv::OUTPUT, markdown::OUTPUT];
+pub static ALL: &[&dyn Output] = &[&Terminal, &json::Json, &csv::Csv, &markdown::Markdown];
 
 /// The output of this name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Output> {
-    ALL.iter().find(|output| output.name == name)
+pub fn find(name: &str) -> Option<&'static dyn Output> {
+    ALL.iter().copied().find(|output| output.name() == name)
 }

@@ -1,6 +1,6 @@
 //! Why something was not measured: each reason once, with a number that its cells have.
 
-use crate::document::Cell;
+use wirecost_model::document::Cell;
 
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
@@ -8,11 +8,22 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// A cell as text, with the number of its reason where it is missing; `written` makes it fit the
-    /// output.
-    pub(crate) fn cell(&mut self, cell: &Cell, written: impl FnOnce(&str) -> String) -> String {
+    /// The cells of a row as text, with the number of its reason where one is missing. Of neighbours that
+    /// are missing for the same reason the last has it. `written` makes a text fit the output.
+    pub(crate) fn row(&mut self, row: &[Cell], written: impl Fn(&str) -> String) -> Vec<String> {
+        let texts = row.iter().enumerate().map(|(place, cell)| match (cell, row.get(place + 1)) {
+            (Cell::Missing(_), Some(next)) if cell == next => cell.shown().to_owned(),
+            _ => self.cell(cell, &written),
+        });
+        texts.collect()
+    }
+
+    /// One cell as text.
+    pub(crate) fn cell(&mut self, cell: &Cell, written: impl Fn(&str) -> String) -> String {
         match cell {
-            Cell::Missing(reason) => format!("{}[{}]", cell.shown(), self.number_of(reason)),
+            Cell::Missing(reason) if !reason.is_empty() => {
+                format!("{}[{}]", cell.shown(), self.number_of(reason))
+            }
             _ => written(cell.shown()),
         }
     }

@@ -2,11 +2,10 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
-use wirecost_analyze::metrics::{self, Scope};
+use wirecost_analyze::metrics::{self, Asked, Scope};
+use wirecost_model::document::{Align, Block, Cell, Column, Number, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
-
-use crate::document::{Align, Block, Cell, Column, Number, Table};
 
 pub(super) fn text(text: impl Into<String>) -> Cell {
     Cell::Text(text.into())
@@ -36,15 +35,35 @@ pub(super) fn estimated(
     show: impl Fn(f64) -> String,
 ) -> Cell {
     match value {
-        Ok(estimate) => Cell::Number(Number::with_text(unit, &estimate, &show(estimate.mean))),
+        Ok(estimate) => {
+            let Estimate { mean, interval, .. } = estimate;
+            Cell::Number(Number::with_text(unit, mean, interval, &show(mean)))
+        }
         Err(reason) => Cell::Missing(reason),
     }
+}
+
+/// A mean with its interval in its own unit, or why there is none.
+pub(super) fn mean(unit: Unit, value: Result<Estimate, String>) -> Cell {
+    match value {
+        Ok(estimate) => Cell::Number(of_estimate(unit, &estimate)),
+        Err(reason) => Cell::Missing(reason),
+    }
+}
+
+pub(super) fn of_estimate(unit: Unit, estimate: &Estimate) -> Number {
+    Number::estimate(unit, estimate.mean, estimate.interval)
+}
+
+/// What was measured of a metric at a point.
+pub(super) fn measured_at(point: &MeasuredPoint, asked: &Asked) -> Cell {
+    mean(asked.metric().unit, point.estimate(asked))
 }
 
 /// A figure of a point by its name, in its own unit.
 pub(super) fn figure(point: &MeasuredPoint, name: &str) -> Cell {
     match metrics::find(name) {
-        Ok(asked) => Cell::measured(point, &asked),
+        Ok(asked) => measured_at(point, &asked),
         Err(unknown) => Cell::Missing(unknown.to_string()),
     }
 }
@@ -95,12 +114,12 @@ pub(super) fn first(point: &MeasuredPoint) -> Result<&Run, String> {
 
 /// `1,234,567`.
 pub(super) fn grouped(value: f64) -> String {
-    crate::terminal::quantity::count(value.round().max(0.0) as u64)
+    wirecost_model::units::count(value.round().max(0.0) as u64)
 }
 
 /// A table, its columns with where they are aligned.
 pub(super) fn table(title: impl Into<String>, columns: &[(&str, Align)]) -> Table {
-    let column = |&(title, align): &(&str, Align)| Column { title: title.to_owned(), align };
+    let column = |&(title, align): &(&str, Align)| Column { align, ..Column::text(title) };
     let columns = columns.iter().map(column).collect();
     Table { title: title.into(), columns, ..Table::default() }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use wirecost_analyze::measured::Measured;
 use wirecost_analyze::metrics;
+use wirecost_model::document::{Cell, Section};
 
 use super::rows::{ColumnOf, Rows};
-use super::{did_you_mean, nearest};
-use crate::document::{Cell, Section};
+use super::{cells, did_you_mean, nearest};
 
 /// A column is neither set in the study nor measured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub(super) fn rows(columns: &[String], measured: &Measured) -> Result<Rows, Unkn
                 let name = name.clone();
                 Ok(ColumnOf::new(head, move |point| match point.point.get(&name) {
                     Some(value) => Cell::set(value),
-                    None => Cell::measured(point, &asked),
+                    None => cells::measured_at(point, &asked),
                 }))
             }
             Err(unknown) => {

@@ -5,16 +5,16 @@ use wirecost_analyze::Estimate;
 use wirecost_analyze::function_counts::{Found, FunctionCounts};
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
+use wirecost_model::document::{
+    Align::{Left, Right},
+    Block, Cell, Number, Section, Table,
+};
 use wirecost_model::metric::Unit;
 use wirecost_model::proportion::{Proportion, Z_95};
 use wirecost_model::units::three_digits;
 
 use super::TableKind;
 use super::cells::{at, ends, estimate, figure, first, label, of, sentence, table, text};
-use crate::document::{
-    Align::{Left, Right},
-    Block, Cell, Number, Section, Table,
-};
 
 const TITLE: &str = "What functions cost";
 /// Rows of a table.
@@ -170,7 +170,12 @@ impl Growth {
             _ => return text(format!("<{}", three_digits(self.ratio))),
         };
         let estimate = Estimate { mean: self.ratio, interval: Some((low, high)), times: 1 };
-        Cell::Number(Number::with_text(Unit::Ratio, &estimate, &three_digits(self.ratio)))
+        Cell::Number(Number::with_text(
+            Unit::Ratio,
+            estimate.mean,
+            estimate.interval,
+            &three_digits(self.ratio),
+        ))
     }
 }
 

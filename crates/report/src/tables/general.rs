@@ -1,11 +1,11 @@
 //! `axes`: a row for each point, with what every profile has.
 
 use wirecost_analyze::measured::Measured;
+use wirecost_model::document::Section;
 
 use super::TableKind;
 use super::rows::{ColumnOf, Rows};
 use super::whose::{self, Whose};
-use crate::document::Section;
 
 pub(super) const KIND: TableKind = TableKind {
     name: "axes",

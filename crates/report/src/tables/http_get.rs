@@ -5,14 +5,15 @@ use wirecost_analyze::Estimate;
 use wirecost_analyze::knee::{self, After, Knee};
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
+use wirecost_model::document::{Block, Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
+use wirecost_model::units;
 
 use super::TableKind;
+use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::tcp_transmit::{WINDOW, connections, granted, window};
 use super::whose::{self, Whose};
-use crate::document::{Block, Cell, Column, Number, Section};
-use crate::terminal::quantity;
 
 pub(super) const KIND: TableKind = TableKind {
     name: "http-get",
@@ -51,7 +52,7 @@ fn rows(measured: &Measured) -> Rows {
         match sum(point, &["throughput".to_owned()]) {
             Ok(of) => {
                 let text = format!("{:.2}", of.mean / 1e6);
-                Cell::Number(Number::with_text(Unit::BitsPerSecond, &of, &text))
+                Cell::Number(Number::with_text(Unit::BitsPerSecond, of.mean, of.interval, &text))
             }
             Err(reason) => Cell::Missing(reason),
         }
@@ -74,7 +75,7 @@ fn percent(title: &str, whose: &Whose, names: &[&str]) -> ColumnOf {
         Ok(of) => {
             let text = format!("{:.0}", of.mean.abs());
             // An interval would be wider than the column; documents have it.
-            let number = Number::estimate(Unit::Percent, &of);
+            let number = of_estimate(Unit::Percent, &of);
             Cell::Number(Number { text, ..number })
         }
         Err(reason) => Cell::Missing(reason),
@@ -126,8 +127,8 @@ fn scaling(measured: &Measured) -> Vec<String> {
 }
 
 fn words(knee: &Knee, points: &[(f64, Estimate)]) -> String {
-    let count = |load: f64| quantity::counted(load.round() as u64, "connection", "connections");
-    let rate = quantity::bit_rate;
+    let count = |load: f64| units::counted(load.round() as u64, "connection", "connections");
+    let rate = units::bit_rate;
     let least = points.iter().map(|(load, _)| *load).fold(f64::INFINITY, f64::min);
     let (load, there) = (count(knee.load), rate(knee.there));
     match knee.after {

@@ -4,12 +4,12 @@ use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
 use wirecost_analyze::statistics::bootstrap;
+use wirecost_model::document::{Cell, Column, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
-use super::TableKind;
 use super::rows::{ColumnOf, Rows};
-use crate::document::{Cell, Column, Section};
+use super::{TableKind, cells};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "io-engines",
@@ -97,5 +97,5 @@ fn ratio(point: &MeasuredPoint, first: &MeasuredPoint) -> Cell {
     }
     let interval = bootstrap::ratio_of_means(&point.figures(&cost), &first.figures(&cost));
     let ratio = Estimate { mean: here.mean / there.mean, interval, times: here.times };
-    Cell::estimate(Unit::Ratio, Ok(ratio))
+    cells::mean(Unit::Ratio, Ok(ratio))
 }

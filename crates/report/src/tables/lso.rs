@@ -5,6 +5,10 @@
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
+use wirecost_model::document::{
+    Align::{Left, Right},
+    Block, Cell, Section, Table,
+};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{Bucket, DeviceSegments, SegmentInterval};
 use wirecost_model::run::Run;
@@ -13,10 +17,6 @@ use super::TableKind;
 use super::cells::{
     count, estimate, estimated, figure, first, grouped, known, label, name, number, of, scaled,
     sentence, table, text,
-};
-use crate::document::{
-    Align::{Left, Right},
-    Block, Cell, Section, Table,
 };
 
 /// Cells of the longest bar.

@@ -21,7 +21,7 @@ mod whose;
 
 use wirecost_analyze::measured::Measured;
 
-use crate::document::Section;
+use wirecost_model::document::Section;
 
 pub use columns::UnknownColumn;
 pub use rows::{ColumnOf, Rows};

@@ -4,6 +4,10 @@
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
+use wirecost_model::document::{
+    Align::{self, Left, Right},
+    Block, Cell, Number, Part, Parts, Section, Table,
+};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::FunctionsSection;
 use wirecost_model::proportion::Proportion;
@@ -12,11 +16,8 @@ use wirecost_model::study::Value;
 
 use super::TableKind;
 use super::cells::{
-    at, ends, estimate, figure, first, grouped, label, of, scaled, sentence, table, text,
-};
-use crate::document::{
-    Align::{self, Left, Right},
-    Block, Cell, Number, Part, Parts, Section, Table,
+    at, ends, estimate, figure, first, grouped, label, of, of_estimate, scaled, sentence, table,
+    text,
 };
 
 /// The paper's names and our layers. What is in none of them is `other`.
@@ -117,7 +118,7 @@ fn busy(point: &MeasuredPoint, ends: &[Option<&'static str>]) -> Cell {
     let part = |end: &Option<&'static str>| {
         let estimate = estimate(point, |run| of(run, &at(*end, "cpu.busy")))?;
         let text = format!("{:.0}", estimate.mean);
-        let number = Number { text, ..Number::estimate(Unit::Percent, &estimate) };
+        let number = Number { text, ..of_estimate(Unit::Percent, &estimate) };
         Ok(Part { name: end.unwrap_or("all").to_owned(), number })
     };
     let parts: Result<Vec<Part>, String> = ends.iter().map(part).collect();

@@ -4,8 +4,9 @@ use std::fmt;
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
+use wirecost_model::document::{Align, Cell, Column, Table};
 
-use crate::document::{Align, Cell, Column, Table};
+use super::cells;
 
 /// A column, and what stands in it of a point.
 pub struct ColumnOf {
@@ -35,7 +36,7 @@ impl ColumnOf {
             && values.iter().all(|value| wirecost_model::study::number(value).is_some());
         let align = if numbers { Align::Right } else { Align::Left };
         let asked = name.to_owned();
-        Self::new(Column { title: name.to_owned(), align }, move |point| {
+        Self::new(Column { align, ..Column::text(name) }, move |point| {
             match point.point.get(&asked) {
                 Some(value) => Cell::set(value),
                 None => Cell::Missing(format!("{asked} is not set here")),
@@ -48,7 +49,7 @@ impl ColumnOf {
     pub fn metric(title: &str, name: &str) -> Self {
         let asked = metrics::find(name);
         Self::new(Column::number(title), move |point| match &asked {
-            Ok(asked) => Cell::measured(point, asked),
+            Ok(asked) => cells::measured_at(point, asked),
             Err(unknown) => Cell::Missing(unknown.to_string()),
         })
     }

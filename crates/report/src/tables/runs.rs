@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_model::document::{Block, Section};
 use wirecost_model::study::{Point, Value};
+use wirecost_model::units;
 
-use crate::document::{Block, Section};
-use crate::terminal::{explain, quantity};
+use crate::documents::run::explain;
 
 /// Points named in one sentence; of more, how many.
 const NAMED: usize = 3;
@@ -32,14 +33,14 @@ pub fn about(measured: &Measured, planned: &[Point]) -> Section {
 fn counts(measured: &Measured) -> String {
     let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
     let failed: usize = measured.points.iter().map(|point| point.failed.len()).sum();
-    let counted = |number: usize, one, several| quantity::counted(number as u64, one, several);
+    let counted = |number: usize, one, several| units::counted(number as u64, one, several);
     let mut text = format!(
         "{} of {}",
         counted(runs, "run", "runs"),
         counted(measured.points.len(), "point", "points")
     );
     if failed > 0 {
-        text += &format!("; {} that failed did not count", quantity::count(failed as u64));
+        text += &format!("; {} that failed did not count", units::count(failed as u64));
     }
     let most = measured.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
     text += match most {
@@ -56,7 +57,7 @@ fn awaited(measured: &Measured, planned: &[Point]) -> Option<String> {
     let awaited = planned.iter().filter(|point| !run.contains(point.axes.as_slice()));
     let names: Vec<String> = awaited.map(Point::to_string).collect();
     (!names.is_empty()).then(|| {
-        let number = quantity::counted(names.len() as u64, "point has", "points have");
+        let number = units::counted(names.len() as u64, "point has", "points have");
         format!("{number} no run yet: {}.", named(&names))
     })
 }
@@ -79,7 +80,7 @@ struct Said<'a> {
 
 impl Said<'_> {
     fn at(&self, points: usize) -> String {
-        let runs = quantity::counted(self.runs as u64, "run", "runs");
+        let runs = units::counted(self.runs as u64, "run", "runs");
         if points > 1 && self.points.len() == points {
             return format!("{runs}, at every point");
         }

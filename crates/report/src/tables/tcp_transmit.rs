@@ -4,14 +4,15 @@
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::{self, Asked};
+use wirecost_model::document::{Block, Cell, Column, Part, Parts, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 use wirecost_model::{study, units};
 
 use super::TableKind;
+use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::whose::{self, Whose};
-use crate::document::{Block, Cell, Column, Number, Part, Parts, Section};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "tcp-transmit",
@@ -148,7 +149,7 @@ fn split(whose: &Whose) -> ColumnOf {
                     .iter()
                     .map(|(name, of)| Part {
                         name: (*name).to_owned(),
-                        number: Number::estimate(Unit::Percent, of),
+                        number: of_estimate(Unit::Percent, of),
                     })
                     .collect(),
             }),

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use wirecost_model::document::{Block, Cell};
 use wirecost_model::run::Run;
 use wirecost_model::study::{InStudy, Point, Value};
 
 use super::*;
-use crate::document::{Block, Cell};
 
 /// Runs of a built-in study, cut down to what its table reads.
 pub(super) fn fixture(name: &str) -> Measured {
@@ -45,6 +45,7 @@ pub(super) fn shown(section: &Section) -> String {
                     writeln!(out, "{}", cells.join(" | ").trim_end()).unwrap();
                 }
             }
+            other => panic!("{other:?}"),
         }
     }
     out
@@ -53,7 +54,7 @@ pub(super) fn shown(section: &Section) -> String {
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Missing(why) => format!("! {why}"),
-        Cell::Text(_) | Cell::Set(_) | Cell::Parts(_) => cell.shown().to_owned(),
+        Cell::Text(_) | Cell::Marked(_) | Cell::Set(_) | Cell::Parts(_) => cell.shown().to_owned(),
         Cell::Number(number) => match number.interval {
             Some((low, high)) => format!("{} {{{low:.3}, {high:.3}}}", number.text),
             None => number.text.clone(),
@@ -66,7 +67,7 @@ fn cell(cell: &Cell) -> String {
 pub(super) fn at<'a>(section: &'a Section, title: &str, row: &str, column: &str) -> &'a Cell {
     let tables = section.blocks.iter().filter_map(|block| match block {
         Block::Table(table) => Some(table),
-        Block::Text(_) => None,
+        _ => None,
     });
     let table = { tables }.find(|table| table.title.starts_with(title)).expect(title);
     let column = table.columns.iter().position(|c| c.title == column).expect(column);
@@ -119,12 +120,12 @@ fn what_was_not_measured_says_why_and_is_no_number() {
             let section = section(name, &measured);
             let cells = |block: &Block| match block {
                 Block::Table(table) => table.rows.iter().flatten().cloned().collect(),
-                Block::Text(_) => Vec::new(),
+                _ => Vec::new(),
             };
             for cell in section.blocks.iter().flat_map(cells) {
                 match cell {
                     Cell::Missing(why) => assert!(!why.is_empty(), "{name}"),
-                    Cell::Text(_) | Cell::Set(_) | Cell::Parts(_) => {}
+                    Cell::Text(_) | Cell::Marked(_) | Cell::Set(_) | Cell::Parts(_) => {}
                     // What the article assumes was not measured by anyone.
                     Cell::Number(number) => assert_eq!(name, "interrupt-cost", "{number:?}"),
                 }
@@ -153,13 +154,13 @@ fn tables_of_real_runs() {
 /// As a person reads them.
 #[test]
 fn tables_fit_eighty_columns() {
-    let look = crate::terminal::Look { width: 80, colour: false };
+    let style = crate::outputs::TerminalStyle::plain(80);
     let output = crate::outputs::find("terminal").unwrap();
     for name in ["lso", "function-cost", "interrupt-cost", "patterns"] {
-        let mut report = crate::document::Report::new(name);
+        let mut report = wirecost_model::document::Document::new(name);
         report.sections.push(section(name, &fixture(name)));
         let mut text = Vec::new();
-        (output.write)(&mut text, &report, &look).unwrap();
+        output.write(&mut text, &report, &style).unwrap();
         let text = String::from_utf8(text).unwrap();
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{name}: {line}");

@@ -4,7 +4,7 @@ use wirecost_analyze::measured::Measured;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use crate::terminal::shares_cpus;
+use crate::documents::run::shares_cpus;
 
 /// Whose CPUs are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wirecost_analyze::measured::Measured;
+use wirecost_model::document;
 use wirecost_model::status::Status;
-use wirecost_report::document;
-use wirecost_report::findings;
-use wirecost_report::outputs::{self, Output};
+use wirecost_report::documents::{self, findings};
+use wirecost_report::outputs::{self, Output, TerminalStyle};
 use wirecost_report::tables::{self, Wanted};
-use wirecost_report::terminal::{self, Look};
 use wirecost_report::whole_file;
 use wirecost_study::{Definition, Matrix, TableWanted};
 
@@ -64,7 +63,7 @@ fn format() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(
         outputs::ALL
             .iter()
-            .map(|output| clap::builder::PossibleValue::new(output.name).help(output.help)),
+            .map(|output| clap::builder::PossibleValue::new(output.name()).help(output.help())),
     )
 }
 
@@ -80,11 +79,11 @@ impl Report {
         match self.written(output) {
             Ok(text) => self.put(&text)?,
             Err(failure) => {
-                if output.name == "json" && self.out.is_none() {
-                    let mut report = document::Report::new("");
+                if output.name() == "json" && self.out.is_none() {
+                    let mut report = document::Document::new("");
                     report.status = failure.status;
                     report.error = Some(failure.message.clone());
-                    let _ = (output.write)(&mut io::stdout(), &report, &Look::plain(WIDTH));
+                    let _ = output.write(&mut io::stdout(), &report, &TerminalStyle::plain(WIDTH));
                 }
                 return Err(failure);
             }
@@ -92,34 +91,35 @@ impl Report {
         Ok(Status::Ok)
     }
 
-    fn written(&self, output: &Output) -> Result<Vec<u8>, Failure> {
+    fn written(&self, output: &dyn Output) -> Result<Vec<u8>, Failure> {
         if let Some(path) = &self.out {
             let failed =
                 |error| Failure::usage(format!("cannot write {}: {error}", path.display()));
             whole_file::check(path).map_err(failed)?;
         }
-        let look = match self.out {
-            Some(_) => Look::plain(WIDTH),
-            None => Look::of(&io::stdout()),
+        let style = match self.out {
+            Some(_) => TerminalStyle::plain(WIDTH),
+            None => TerminalStyle::of(&io::stdout()),
         };
         let stacks =
             |study: Option<&Definition>| Ok(self.wanted(study)?.iter().any(Wanted::needs_stacks));
         let kept = read::all(&self.records, &stacks)?;
-        let mut text = Vec::new();
-        let written = if output.name == "terminal"
+        let document = if output.name() == "terminal"
             && self.tables.is_empty()
             && let [Kept { definition: None, runs, .. }] = kept.as_slice()
             && let [(_, run)] = runs.as_slice()
         {
-            terminal::write(&mut text, run, &look)
+            documents::run::document(run)
         } else {
-            (output.write)(&mut text, &self.report(kept)?, &look)
+            self.report(kept)?
         };
+        let mut text = Vec::new();
+        let written = output.write(&mut text, &document, &style);
         written.map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(text)
     }
 
-    fn report(&self, kept: Vec<Kept>) -> Result<document::Report, Failure> {
+    fn report(&self, kept: Vec<Kept>) -> Result<document::Document, Failure> {
         let title = match kept.as_slice() {
             [one] => one.title.clone(),
             several => {
@@ -127,7 +127,7 @@ impl Report {
                 titles.join("; ")
             }
         };
-        let mut report = document::Report::new(&title);
+        let mut report = document::Document::new(&title);
         let several = kept.len() > 1;
         for Kept { title, definition, runs, .. } in kept {
             let definition = definition.as_ref();
@@ -226,7 +226,7 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\nFormats (--format NAME)")?;
     for output in outputs::ALL {
-        writeln!(out, "  {:<15} {}", output.name, output.help)?;
+        writeln!(out, "  {:<15} {}", output.name(), output.help())?;
     }
     Ok(())
 }

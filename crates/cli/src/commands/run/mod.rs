@@ -16,12 +16,13 @@ use wirecost_model::event::Listener;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
+use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
-use wirecost_report::terminal::{self, Look};
 use wirecost_report::uperf::{Header, Printer};
 use wirecost_store::Recorder;
 
+use super::output;
 use crate::Failure;
 use crate::profile::Loaded;
 
@@ -155,14 +156,12 @@ impl Run {
         document: &Document,
         printer: Option<Printer<io::Stdout>>,
     ) -> Result<Status, Failure> {
-        let mut out = io::stdout();
-        let shown = match printer {
-            Some(printer) => printer.finish(),
-            None if self.json_on_stdout() => Ok(()),
-            None => terminal::write(&mut out, document, &Look::of(&io::stdout())),
-        };
-        // A reader that has seen enough (`| head`) is no failure.
-        let _ = shown;
+        match printer {
+            // A reader that has seen enough (`| head`) is no failure.
+            Some(printer) => drop(printer.finish()),
+            None if self.json_on_stdout() => {}
+            None => output::show(&documents::run::document(document)),
+        }
         if (self.format == Format::Uperf || self.json_on_stdout())
             && let Some(error) = &document.error
         {

@@ -14,18 +14,16 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use wirecost_analyze::measured::Measured;
+use wirecost_model::document::Document;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_report::document::Report;
-use wirecost_report::outputs;
 use wirecost_report::tables::Wanted;
-use wirecost_report::terminal::Look;
 use wirecost_store::study::{Study as Kept, Writer};
 use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
 
 use crate::Failure;
-use crate::commands::report;
 use crate::commands::run::interruptible;
+use crate::commands::{output, report};
 use bench::Hosts;
 use plan::Step;
 use show::{Show, show_time};
@@ -291,11 +289,9 @@ fn conclude(
     };
     let measured = Measured::of(runs.map_err(Failure::usage)?);
     if !output.json_lines {
-        let mut document = Report::new(&loaded.definition.title);
+        let mut document = Document::new(&loaded.definition.title);
         document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;
-        let look = Look::of(&std::io::stdout());
-        // A reader that has seen enough (`| head`) is no failure.
-        let _ = (outputs::TERMINAL.write)(&mut std::io::stdout(), &document, &look);
+        output::show(&document);
     }
     let verdicts = judge(loaded, &measured)?;
     for verdict in &verdicts {
@@ -359,7 +355,6 @@ fn list(show: Option<&str>) -> Result<Status, Failure> {
             }
         }
     }
-    // A reader that has seen enough (`| head`) is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(Status::Ok)
 }

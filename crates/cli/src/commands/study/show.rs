@@ -8,15 +8,15 @@ use serde::Serialize;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics;
 use wirecost_linux::proc_stat;
+use wirecost_model::document::{Cell, Column};
 use wirecost_model::event::{Event as RunEvent, Listener as RunListener};
 use wirecost_model::host::CpuSnapshot;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
-use wirecost_report::document::{Cell, Column};
+use wirecost_report::outputs::{Lines, TerminalStyle};
 use wirecost_report::progress::{Labels, Progress, Style};
 use wirecost_report::tables::Wanted;
-use wirecost_report::terminal::{Lines, Look};
 use wirecost_study::{Ended, Event, Listener, Matrix, Summary, Task};
 
 use super::counted;
@@ -159,7 +159,8 @@ impl<'a> Show<'a> {
         let lines = self.lines.get_or_insert_with(|| {
             let mut head = vec![Column::text("run")];
             head.extend(rows.head());
-            let lines = Lines::new(&head, 1 + task.point.axes.len(), &Look::of(&io::stderr()));
+            let lines =
+                Lines::new(&head, 1 + task.point.axes.len(), &TerminalStyle::of(&io::stderr()));
             shown.push(lines.head());
             lines
         });

@@ -3,15 +3,15 @@
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
+use wirecost_model::document::{
+    Align::{Left, Right},
+    Block, Cell, Table,
+};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 use wirecost_model::units::{decimal, three_digits};
 
 use super::super::cells::{estimate, known, name, number, of, sentence, table, text};
-use crate::document::{
-    Align::{Left, Right},
-    Block, Cell, Table,
-};
 
 const RATES: [f64; 3] = [10e9, 25e9, 100e9];
 
@@ -48,7 +48,7 @@ pub(super) fn build(measured: &Measured, end: Option<&str>) -> Vec<Block> {
     blocks
 }
 
-const COLUMNS: [(&str, crate::document::Align); 6] = [
+const COLUMNS: [(&str, wirecost_model::document::Align); 6] = [
     ("Equation", Left),
     ("Line rate", Right),
     ("interrupts/s", Right),

@@ -6,6 +6,10 @@ mod equations;
 
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
 use wirecost_analyze::metrics::Scope;
+use wirecost_model::document::{
+    Align::{self, Left, Right},
+    Block, Cell, Section, Table,
+};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
 use wirecost_model::run::Run;
@@ -14,10 +18,6 @@ use wirecost_model::study::Value;
 use super::TableKind;
 use super::cells::{
     at, count, ends, first, grouped, known, label, name, number, scaled, sentence, table, text,
-};
-use crate::document::{
-    Align::{self, Left, Right},
-    Block, Cell, Section, Table,
 };
 
 /// Rows of the table of processes.

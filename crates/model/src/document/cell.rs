@@ -2,13 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::MeasuredPoint;
-use wirecost_analyze::metrics::Asked;
-use wirecost_model::metric::Unit;
-use wirecost_model::{study, units};
 
-use crate::terminal::quantity;
+use super::Emphasis;
+use crate::metric::Unit;
+use crate::{study, units};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -19,8 +16,9 @@ pub enum Cell {
     Number(Number),
     /// Figures that are read together.
     Parts(Parts),
-    /// Not measured, and why.
+    /// Not measured, and why; empty where a note of the section says so.
     Missing(String),
+    Marked(Marked),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +39,7 @@ pub struct Number {
     pub unit: Unit,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
     /// As a person reads them: `(0/24/3/74)`.
     pub text: String,
@@ -54,9 +52,27 @@ pub struct Part {
     pub number: Number,
 }
 
+/// A word or two that stands out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Marked {
+    pub text: String,
+    pub emphasis: Emphasis,
+}
+
 impl Cell {
     pub fn text(text: impl Into<String>) -> Self {
         Cell::Text(text.into())
+    }
+
+    /// Where a row has nothing in a column.
+    #[must_use]
+    pub fn empty() -> Self {
+        Cell::Text(String::new())
+    }
+
+    #[must_use]
+    pub fn marked(emphasis: Emphasis, text: &str) -> Self {
+        Cell::Marked(Marked { text: text.to_owned(), emphasis })
     }
 
     /// What was set, as it is written.
@@ -65,25 +81,57 @@ impl Cell {
         Cell::Set(Set { text: text.to_owned(), number: study::number(text) })
     }
 
-    /// A figure of a metric, or why there is none.
-    #[must_use]
-    pub fn estimate(unit: Unit, estimate: Result<Estimate, String>) -> Self {
-        match estimate {
-            Ok(estimate) => Cell::Number(Number::estimate(unit, &estimate)),
-            Err(reason) => Cell::Missing(reason),
-        }
-    }
-
-    /// What was measured of a metric at a point.
-    #[must_use]
-    pub fn measured(point: &MeasuredPoint, asked: &Asked) -> Self {
-        Self::estimate(asked.metric().unit, point.estimate(asked))
-    }
-
     /// A number that is exact, or was seen once.
     #[must_use]
     pub fn number(unit: Unit, value: f64) -> Self {
         Cell::Number(Number::once(unit, value))
+    }
+
+    /// The same, written in a way of its own, or with its unit in the head of the column only.
+    #[must_use]
+    pub fn written(unit: Unit, value: f64, text: impl Into<String>) -> Self {
+        Cell::Number(Number { value, interval: None, text: text.into(), unit })
+    }
+
+    /// A whole number of things, exact: `1,234,567`.
+    #[must_use]
+    pub fn count(number: u64) -> Self {
+        Self::written(Unit::Count, number as f64, units::count(number))
+    }
+
+    /// Rounded to a whole number, for rates whose unit is in the head of the column.
+    #[must_use]
+    pub fn rounded(unit: Unit, value: f64) -> Self {
+        Self::written(unit, value, units::whole(value))
+    }
+
+    #[must_use]
+    pub fn bytes(bytes: u64) -> Self {
+        Self::written(Unit::Bytes, bytes as f64, units::bytes(bytes))
+    }
+
+    /// A length of time.
+    #[must_use]
+    pub fn seconds(seconds: f64) -> Self {
+        Self::number(Unit::Microseconds, seconds * 1e6)
+    }
+
+    /// Percent, of which the head of the column tells that it is.
+    #[must_use]
+    pub fn percent(percent: f64) -> Self {
+        Self::written(Unit::Percent, percent, units::percent(percent))
+    }
+
+    /// What is made of a value, or why there is none.
+    #[must_use]
+    pub fn or_missing<T>(value: Option<T>, reason: &str, cell: impl FnOnce(T) -> Self) -> Self {
+        value.map_or_else(|| Cell::Missing(reason.to_owned()), cell)
+    }
+
+    /// What is made of a value; a dash where there is none and a note of the section says why.
+    #[must_use]
+    pub fn or_dash<T>(value: Option<T>, cell: impl FnOnce(T) -> Self) -> Self {
+        Self::or_missing(value, "", cell)
     }
 
     /// As a person reads it; of what is missing a dash.
@@ -91,10 +139,65 @@ impl Cell {
     pub fn shown(&self) -> &str {
         match self {
             Cell::Text(text) => text,
+            Cell::Marked(marked) => &marked.text,
             Cell::Set(set) => &set.text,
             Cell::Number(number) => &number.text,
             Cell::Parts(parts) => &parts.text,
-            Cell::Missing(_) => quantity::NOT_MEASURED,
+            Cell::Missing(_) => units::NOT_MEASURED,
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::text(text)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
+}
+
+impl From<Parts> for Cell {
+    fn from(parts: Parts) -> Self {
+        Cell::Parts(parts)
+    }
+}
+
+impl Parts {
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), parts: Vec::new() }
+    }
+
+    /// With one of the numbers that the text has.
+    #[must_use]
+    pub fn with(mut self, name: &str, unit: Unit, value: f64) -> Self {
+        self.parts.push(Part { name: name.to_owned(), number: Number::once(unit, value) });
+        self
+    }
+
+    /// The same of a number that has an interval.
+    #[must_use]
+    pub fn with_interval(
+        mut self,
+        name: &str,
+        unit: Unit,
+        (value, interval): (f64, Option<(f64, f64)>),
+    ) -> Self {
+        let number = Number { interval, ..Number::once(unit, value) };
+        self.parts.push(Part { name: name.to_owned(), number });
+        self
+    }
+
+    /// The same, where there is such a number.
+    #[must_use]
+    pub fn maybe_with(self, name: &str, unit: Unit, value: Option<f64>) -> Self {
+        match value {
+            Some(value) => self.with(name, unit, value),
+            None => self,
         }
     }
 }
@@ -107,17 +210,19 @@ impl Number {
 
     /// With its interval, in words too: `9.24 Gb/s ±2%`.
     #[must_use]
-    pub fn estimate(unit: Unit, estimate: &Estimate) -> Self {
-        Self::with_text(unit, estimate, &show(unit, estimate.mean))
+    pub fn estimate(unit: Unit, value: f64, interval: Option<(f64, f64)>) -> Self {
+        Self::with_text(unit, value, interval, &show(unit, value))
     }
 
     /// The same, where a table writes the value in a way of its own.
     #[must_use]
-    pub fn with_text(unit: Unit, estimate: &Estimate, value: &str) -> Self {
-        let interval = estimate.interval.filter(|(low, high)| low < high);
-        let reach = interval.map(|interval| reach(unit, estimate.mean, interval));
-        let text = reach.map_or_else(|| value.to_owned(), |reach| format!("{value} ±{reach}"));
-        Self { value: estimate.mean, interval: estimate.interval, text, unit }
+    pub fn with_text(unit: Unit, value: f64, interval: Option<(f64, f64)>, shown: &str) -> Self {
+        let wide = interval.filter(|(low, high)| low < high);
+        let text = match wide {
+            Some(interval) => format!("{shown} ±{}", reach(unit, value, interval)),
+            None => shown.to_owned(),
+        };
+        Self { value, interval, text, unit }
     }
 }
 
@@ -143,13 +248,13 @@ fn reach(unit: Unit, value: f64, (low, high): (f64, f64)) -> String {
 #[must_use]
 pub fn show(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::BitsPerSecond => quantity::bit_rate(value),
-        Unit::PerSecond => quantity::rate(value),
-        Unit::Microseconds => quantity::latency(value),
-        Unit::CyclesPerKByte => quantity::cycles(value),
+        Unit::BitsPerSecond => units::bit_rate(value),
+        Unit::PerSecond => units::rate(value),
+        Unit::Microseconds => units::latency(value),
+        Unit::CyclesPerKByte => units::cycles(value),
         Unit::Percent => format!("{value:.1}%"),
         Unit::Bytes => units::decimal(value, "B"),
-        Unit::Count if value.fract() == 0.0 || value.abs() >= 99.95 => quantity::whole(value),
+        Unit::Count if value.fract() == 0.0 || value.abs() >= 99.95 => units::whole(value),
         Unit::Count | Unit::Ratio => units::three_digits(value),
     }
 }
@@ -159,7 +264,7 @@ mod tests {
     use super::*;
 
     fn text(unit: Unit, mean: f64, interval: Option<(f64, f64)>) -> String {
-        Number::estimate(unit, &Estimate { mean, interval, times: 3 }).text
+        Number::estimate(unit, mean, interval).text
     }
 
     #[test]
@@ -193,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_a_dash_and_keeps_its_reason() {
-        let cell = Cell::estimate(Unit::Count, Err("no probe".to_owned()));
+        let cell = Cell::or_missing(None::<u64>, "no probe", Cell::count);
         assert_eq!((cell.shown(), &cell), ("-", &Cell::Missing("no probe".to_owned())));
     }
 }

@@ -1,109 +1,111 @@
-//! The section `functions`: what each layer costs, and the functions that cost most.
+//! What each layer costs, and the functions that cost most.
 
-use std::io::{self, Write};
-
+use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::metric::Unit;
 use wirecost_model::observe::FunctionsSection;
-use wirecost_model::units::three_digits;
+use wirecost_model::units::{count, counted, percent, three_digits};
 
-use super::columns::{Table, number, text};
-use super::quantity::{count, counted, or_dash, percent};
-use super::{Look, note};
-
-/// Functions that are shown; the document has more.
+/// Functions that are shown; the record has more.
 const FUNCTIONS: usize = 15;
 
-/// Writes the section.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write(out: &mut dyn Write, section: &FunctionsSection, look: &Look) -> io::Result<()> {
-    if section.samples == 0 {
-        return note(out, look, "no busy samples: the CPUs were idle, or nothing of this ran");
+#[must_use]
+pub fn sections(of: &FunctionsSection) -> Vec<Section> {
+    let mut section = Section::named("functions", "Functions");
+    if of.samples == 0 {
+        section.note("no busy samples: the CPUs were idle, or nothing of this ran");
+        return vec![section];
     }
-    layers(out, section, look)?;
-    writeln!(out)?;
-    functions(out, section, look)?;
-    about(out, section, look)
+    section.table(layers(of));
+    section.table(functions(of));
+    section.note(about(of));
+    vec![section]
 }
 
-fn layers(out: &mut dyn Write, section: &FunctionsSection, look: &Look) -> io::Result<()> {
-    let mut table = Table::new(&[
-        text("layer", 0),
-        number("share of busy", 0),
-        number("+-", 1),
-        number("cycles/KByte", 2),
+fn layers(of: &FunctionsSection) -> Table {
+    let mut table = Table::new([
+        Column::text("layer"),
+        Column::number("share of busy"),
+        Column::number("+-").dispensable(1),
+        Column::number("cycles/KByte").dispensable(2),
     ]);
-    for layer in &section.layers {
+    for layer in &of.layers {
         table.row(vec![
-            layer.layer.clone(),
+            Cell::text(layer.layer.as_str()),
             share(layer.share),
             half(layer.interval),
-            layer.cycles_per_kbyte.map(three_digits).unwrap_or_default(),
+            cost(layer.cycles_per_kbyte),
         ]);
     }
-    if let Some(unmapped) = section.unmapped.filter(|unmapped| *unmapped > 0.0) {
-        table.row(vec!["unmapped".to_owned(), share(unmapped)]);
+    if let Some(unmapped) = of.unmapped.filter(|unmapped| *unmapped > 0.0) {
+        table.row(vec![Cell::text("unmapped"), share(unmapped)]);
     }
-    table.write(out, look)
+    table
 }
 
-fn functions(out: &mut dyn Write, section: &FunctionsSection, look: &Look) -> io::Result<()> {
-    let mut table = Table::new(&[
-        text("function", 0),
-        text("layer", 2),
-        text("module", 4),
-        number("exclusive", 0),
-        number("+-", 3),
-        number("inclusive", 1),
-        number("cycles/KByte", 2),
+fn functions(of: &FunctionsSection) -> Table {
+    let mut table = Table::new([
+        Column::text("function"),
+        Column::text("layer").dispensable(2),
+        Column::text("module").dispensable(4),
+        Column::number("exclusive"),
+        Column::number("+-").dispensable(3),
+        Column::number("inclusive").dispensable(1),
+        Column::number("cycles/KByte").dispensable(2),
     ]);
-    for function in section.functions.iter().take(FUNCTIONS) {
+    for function in of.functions.iter().take(FUNCTIONS) {
         table.row(vec![
-            ascii(&function.name),
-            function.layer.clone(),
-            ascii(&function.module),
+            Cell::text(ascii(&function.name)),
+            Cell::text(function.layer.as_str()),
+            Cell::text(ascii(&function.module)),
             share(function.exclusive),
             half(function.interval),
             share(function.inclusive),
-            function.cycles_per_kbyte.map(three_digits).unwrap_or_default(),
+            cost(function.cycles_per_kbyte),
         ]);
     }
-    table.write(out, look)
+    table
 }
 
-fn about(out: &mut dyn Write, section: &FunctionsSection, look: &Look) -> io::Result<()> {
+fn about(of: &FunctionsSection) -> String {
     let mut about = format!(
         "{} at {} Hz, {} in the kernel; +- is half of the 95% interval",
-        counted(section.samples, "busy sample", "busy samples"),
-        section.hz,
-        count(section.kernel_samples),
+        counted(of.samples, "busy sample", "busy samples"),
+        of.hz,
+        count(of.kernel_samples),
     );
     // Some virtual machines give no sample of a CPU that was idle just before.
-    if let Some(expected) = section.expected_samples.filter(|all| section.samples * 2 < *all) {
+    if let Some(expected) = of.expected_samples.filter(|all| of.samples * 2 < *all) {
         about += &format!(
             "; its busy time asks for {} samples, so this machine does not sample it evenly, and what \
              follows idle time is seen too little",
             count(expected)
         );
     }
-    if section.lost > 0 {
-        about += &format!("; {} lost", count(section.lost));
+    if of.lost > 0 {
+        about += &format!("; {} lost", count(of.lost));
     }
-    if !section.unmapped_functions.is_empty() {
+    if !of.unmapped_functions.is_empty() {
         let names: Vec<String> =
-            section.unmapped_functions.iter().take(3).map(|name| ascii(name)).collect();
+            of.unmapped_functions.iter().take(3).map(|name| ascii(name)).collect();
         about += &format!("; of no layer: {}", names.join(", "));
     }
-    about += "; time with interrupts off is seen where they are switched on again";
-    note(out, look, &about)
+    about + "; time with interrupts off is seen where they are switched on again"
 }
 
-fn share(share: f64) -> String {
-    or_dash(Some(share * 100.0), |share| format!("{}%", percent(share)))
+fn share(share: f64) -> Cell {
+    let share = share * 100.0;
+    Cell::written(Unit::Percent, share, format!("{}%", percent(share)))
 }
 
-fn half((low, high): (f64, f64)) -> String {
-    percent((high - low) * 50.0)
+/// How far an interval goes to each side.
+fn half((low, high): (f64, f64)) -> Cell {
+    Cell::percent((high - low) * 50.0)
+}
+
+/// The hosts' cost may be unknown, of which they give the reason.
+fn cost(cycles_per_kbyte: Option<f64>) -> Cell {
+    let cell = |cycles| Cell::written(Unit::CyclesPerKByte, cycles, three_digits(cycles));
+    cycles_per_kbyte.map_or_else(Cell::empty, cell)
 }
 
 /// Names come from files of others.
@@ -162,9 +164,7 @@ mod tests {
     }
 
     fn shown(section: &FunctionsSection, width: usize) -> String {
-        let mut out = Vec::new();
-        write(&mut out, section, &Look::plain(width)).unwrap();
-        String::from_utf8(out).unwrap()
+        super::super::shown(sections(section), width)
     }
 
     #[test]

@@ -1,24 +1,22 @@
 //! What a study's cycles were spent on, and what a load would cost, as a report.
 
 use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Prediction, Term};
+use wirecost_model::document::{Cell, Column, Document, Number, Section, Table};
 use wirecost_model::metric::Unit;
-use wirecost_model::units::{decimal, three_digits};
-
-use crate::document::{Cell, Column, Number, Report, Section, Table};
-use crate::terminal::quantity;
+use wirecost_model::units::{self, decimal, three_digits};
 
 /// Costs, what each explains at every point, and how good the model is.
 #[must_use]
-pub fn explanation(model: &CostModel) -> Report {
-    let mut report = Report::new(&format!("What the cycles of {} were spent on", titled(model)));
+pub fn explanation(model: &CostModel) -> Document {
+    let mut report = Document::new(&format!("What the cycles of {} were spent on", titled(model)));
     report.sections = vec![costs(model), points(model), check(model)];
     report
 }
 
 /// What a load would cost, and of what model.
 #[must_use]
-pub fn prediction(model: &CostModel) -> Report {
-    let mut report = Report::new(&format!("What a load would cost, by {}", titled(model)));
+pub fn prediction(model: &CostModel) -> Document {
+    let mut report = Document::new(&format!("What a load would cost, by {}", titled(model)));
     report.sections.extend(model.prediction.as_ref().map(|prediction| load(model, prediction)));
     report.sections.extend([costs(model), check(model)]);
     report
@@ -71,7 +69,7 @@ fn term(term: &Term) -> Vec<Cell> {
     };
     let level = |value: f64| match term.input {
         Input::Bytes => decimal(value * 8.0, "b/s"),
-        Input::Connections => quantity::whole(value),
+        Input::Connections => units::whole(value),
         Input::Constant => String::new(),
         _ => decimal(value, "/s"),
     };
@@ -98,7 +96,7 @@ fn cycles(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         value if value < 100.0 => three_digits(value),
-        value if value < 1e6 => quantity::whole(value),
+        value if value < 1e6 => units::whole(value),
         value => decimal(value, ""),
     }
 }
@@ -205,7 +203,7 @@ fn check(model: &CostModel) -> Section {
 
 fn load(model: &CostModel, prediction: &Prediction) -> Section {
     let size = prediction.size.as_ref().map(|size| format!(", {size} each")).unwrap_or_default();
-    let connections = quantity::counted(prediction.connections, "connection", "connections");
+    let connections = units::counted(prediction.connections, "connection", "connections");
     let rate = decimal(prediction.bits_per_second, "b/s");
     let mut section = Section::new(&format!("{rate}, {connections}{size}"));
     section.name = "prediction".to_owned();
@@ -248,7 +246,7 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
         .collect();
     let level = |input: Input, value: f64| match input {
         Input::Bytes => decimal(value * 8.0, "b/s"),
-        Input::Connections => quantity::whole(value),
+        Input::Connections => units::whole(value),
         Input::Constant => "1".to_owned(),
         _ => decimal(value, "/s"),
     };

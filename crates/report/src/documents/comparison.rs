@@ -4,17 +4,16 @@ use wirecost_analyze::metrics;
 use wirecost_model::comparison::{
     ComparedFigure, Comparison, Difference, DifferenceKind, Seen, Side, Verdict,
 };
+use wirecost_model::document::{Cell, Column, Document, Number, Section, Table, show};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Point;
-
-use crate::document::{Cell, Column, Number, Report, Section, Table, show};
-use crate::terminal::quantity;
+use wirecost_model::units;
 
 /// What differs beside what is compared comes first: who reads on knows what else it may be.
 #[must_use]
-pub fn report(comparison: &Comparison) -> Report {
+pub fn report(comparison: &Comparison) -> Document {
     let (a, b) = (&comparison.a, &comparison.b);
-    let mut report = Report::new(&format!("{} (B) beside {} (A)", b.name, a.name));
+    let mut report = Document::new(&format!("{} (B) beside {} (A)", b.name, a.name));
     report.sections = vec![surroundings(comparison)];
     report.sections.extend(figures(comparison));
     report.sections.push(verdict(comparison));
@@ -39,14 +38,14 @@ fn surroundings(comparison: &Comparison) -> Section {
 }
 
 fn described(side: &Side) -> String {
-    let runs = quantity::counted(side.runs, "run", "runs");
-    let points = quantity::counted(side.points, "point", "points");
+    let runs = units::counted(side.runs, "run", "runs");
+    let points = units::counted(side.points, "point", "points");
     let mut text = match &side.study {
         Some(study) if !study.is_empty() => format!("{}: {study}, {runs} of {points}", side.name),
         _ => format!("{}: {runs} of {points}", side.name),
     };
     if side.failed > 0 {
-        text += &format!("; {} that failed did not count", quantity::count(side.failed));
+        text += &format!("; {} that failed did not count", units::count(side.failed));
     }
     text
 }
@@ -185,7 +184,7 @@ fn verdict(comparison: &Comparison) -> Section {
         let all = || comparison.figures().filter(|(_, figure)| figure.verdict == verdict);
         let extreme = all().max_by(|(_, a), (_, b)| change(a).total_cmp(&change(b)));
         if let Some((point, figure)) = extreme {
-            let figures = quantity::counted(all().count() as u64, "figure is", "figures are");
+            let figures = units::counted(all().count() as u64, "figure is", "figures are");
             let most = match figure.ratio {
                 Some(ratio) => format!("{:+.1}%", 100.0 * (ratio - 1.0)),
                 None => "from 0".to_owned(),
@@ -199,7 +198,7 @@ fn verdict(comparison: &Comparison) -> Section {
     }
     let different = comparison.count(Verdict::Different) as u64;
     if different > 0 {
-        let figures = quantity::counted(different, "figure differs", "figures differ");
+        let figures = units::counted(different, "figure differs", "figures differ");
         section.text(format!(
             "{figures} significantly, but by no more than {percent}, or in what is neither better \
              nor worse."
@@ -208,7 +207,7 @@ fn verdict(comparison: &Comparison) -> Section {
     let none = [Verdict::Worse, Verdict::Better, Verdict::Different]
         .into_iter()
         .all(|verdict| comparison.count(verdict) == 0);
-    let tests = quantity::counted(comparison.tests, "comparison", "comparisons");
+    let tests = units::counted(comparison.tests, "comparison", "comparisons");
     match (comparison.tests, none) {
         (0, _) => section
             .text("Nothing can be called significant: that needs two runs or more on each side."),

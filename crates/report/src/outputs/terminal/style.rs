@@ -1,4 +1,4 @@
-//! How output may look where it goes: its width, and whether it may have colour.
+//! What a stream can show: its width, and whether it may have colour.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use anstyle::{AnsiColor, Style};
 use textwrap::core::Word;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+use wirecost_model::document::Emphasis;
 
 /// Where output is not a terminal it is wrapped as if it were an ordinary one.
 const DEFAULT_WIDTH: usize = 80;
@@ -13,13 +14,13 @@ const DEFAULT_WIDTH: usize = 80;
 const MAX_TEXT_WIDTH: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalStyle {
     /// Columns.
     pub width: usize,
     pub colour: bool,
 }
 
-impl Look {
+impl TerminalStyle {
     /// Of this stream. Colour only on a terminal, and not where `NO_COLOR` is set (no-color.org).
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -36,20 +37,15 @@ impl Look {
         Self { width, colour: false }
     }
 
-    pub(super) fn heading(&self, text: &str) -> String {
-        self.paint(Style::new().dimmed(), text)
-    }
-
-    pub(super) fn title(&self, text: &str) -> String {
-        self.paint(Style::new().bold(), text)
-    }
-
-    pub(super) fn warning(&self, text: &str) -> String {
-        self.paint(AnsiColor::Yellow.on_default().bold(), text)
-    }
-
-    pub(super) fn error(&self, text: &str) -> String {
-        self.paint(AnsiColor::Red.on_default().bold(), text)
+    pub(crate) fn emphasize(&self, emphasis: Emphasis, text: &str) -> String {
+        let style = match emphasis {
+            Emphasis::Plain => return text.to_owned(),
+            Emphasis::Muted => Style::new().dimmed(),
+            Emphasis::Strong => Style::new().bold(),
+            Emphasis::Warning => AnsiColor::Yellow.on_default().bold(),
+            Emphasis::Error => AnsiColor::Red.on_default().bold(),
+        };
+        self.paint(style, text)
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
@@ -58,19 +54,19 @@ impl Look {
 
     /// Breaks text between words so that, after `label` on the first line and as much space on the
     /// others, it fits.
-    pub(super) fn wrap(&self, label: usize, text: &str) -> Vec<String> {
+    pub(crate) fn wrap(&self, label: usize, text: &str) -> Vec<String> {
         let room = self.width.min(MAX_TEXT_WIDTH).saturating_sub(label).max(20);
         wrap(text, Options::new(room).word_separator(WordSeparator::AsciiSpace))
     }
 }
 
 /// Breaks text between words, and names also behind their dots and underscores.
-pub(super) fn fold(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     wrap(text, Options::new(width).word_separator(WordSeparator::Custom(words)))
 }
 
 /// Between these [`fold`] breaks.
-pub(super) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+pub(crate) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
     Box::new(text.split_inclusive([' ', '.', '_']).map(Word::from))
 }
 

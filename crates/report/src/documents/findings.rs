@@ -2,8 +2,7 @@
 
 use wirecost_analyze::findings::{Finding, findings};
 use wirecost_analyze::measured::Measured;
-
-use crate::document::Section;
+use wirecost_model::document::Section;
 
 /// The findings of a study, each with how sure it is and what it rests on; `None` where there are none.
 #[must_use]

@@ -1,0 +1,127 @@
+//! Everything that a person reads, as data: a document is sections of figures, tables, charts, notes and
+//! messages. Outputs (terminal, markdown, csv, json) decide what it looks like.
+//!
+//! As JSON it is `wirecost.report/1`: a key is never absent, and what was not measured is a cell of its own
+//! kind with the reason, never 0. The JSON Schema is docs/schema/wirecost.report-1.json.
+
+mod cell;
+mod chart;
+mod message;
+mod table;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cell::{Cell, Marked, Number, Part, Parts, Set, show};
+pub use chart::{Axis, Chart, Sample, Series};
+pub use message::{Command, Emphasis, Message};
+pub use table::{Align, Column, Table};
+
+use crate::status::Status;
+
+pub const SCHEMA: &str = "wirecost.report/1";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Document {
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    pub status: Status,
+    /// One message, where `status` is not `ok`.
+    pub error: Option<String>,
+    /// Version of wirecost that made it.
+    pub version: String,
+    pub title: String,
+    pub sections: Vec<Section>,
+}
+
+impl Document {
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            status: Status::Ok,
+            error: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: title.to_owned(),
+            sections: Vec::new(),
+        }
+    }
+}
+
+/// Blocks that belong together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Section {
+    /// For programs: what it was made by, as a study names a table or `--observe` a probe.
+    pub name: String,
+    /// For people; empty where its blocks need no heading.
+    pub title: String,
+    pub blocks: Vec<Block>,
+}
+
+impl Section {
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn named(name: &str, title: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::new(title) }
+    }
+
+    /// The section, where there is anything in it.
+    #[must_use]
+    pub fn filled(self) -> Option<Self> {
+        (!self.blocks.is_empty()).then_some(self)
+    }
+
+    /// One figure below the other. Those that follow one another are one block.
+    pub fn figure(&mut self, label: impl Into<String>, value: impl Into<Cell>) {
+        let figure = Figure { label: label.into(), value: value.into() };
+        match self.blocks.last_mut() {
+            Some(Block::Figures(figures)) => figures.push(figure),
+            _ => self.blocks.push(Block::Figures(vec![figure])),
+        }
+    }
+
+    pub fn table(&mut self, table: Table) {
+        self.blocks.push(Block::Table(table));
+    }
+
+    pub fn chart(&mut self, chart: Chart) {
+        self.blocks.push(Block::Chart(chart));
+    }
+
+    pub fn text(&mut self, text: impl Into<String>) {
+        self.blocks.push(Block::Text(text.into()));
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.blocks.push(Block::Note(text.into()));
+    }
+
+    pub fn message(&mut self, message: Message) {
+        self.blocks.push(Block::Message(message));
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Block {
+    Table(Table),
+    /// A sentence or several.
+    Text(String),
+    /// Figures that have a line each.
+    Figures(Vec<Figure>),
+    Chart(Chart),
+    /// What to know of the block before it: sources, conditions.
+    Note(String),
+    Message(Message),
+}
+
+/// A figure that stands alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    pub label: String,
+    pub value: Cell,
+}

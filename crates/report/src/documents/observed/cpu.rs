@@ -1,0 +1,102 @@
+//! Where the time of every CPU went.
+
+use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::metric::Unit;
+use wirecost_model::observe::{CpuSection, CpuTime, ProcessTime};
+
+/// Processes that used less than this share of a CPU are left out, percent.
+const LEAST: f64 = 0.1;
+/// Rows of the table of processes.
+const PROCESSES: usize = 6;
+
+/// Without processes, which are those of the whole machine: [`processes`].
+#[must_use]
+pub fn sections(of: &CpuSection) -> Vec<Section> {
+    // What /proc/stat tells is in the table of hosts.
+    if of.source == "bpf" { vec![traced(of)] } else { Vec::new() }
+}
+
+/// A row a CPU; the softirqs of traffic and timers have columns of their own.
+fn traced(of: &CpuSection) -> Section {
+    let mut section = Section::named("cpu", "CPU time");
+    let mut table = Table::new([
+        Column::text("%"),
+        Column::number("task"),
+        Column::number("irq").dispensable(1),
+        Column::number("net_rx").dispensable(1),
+        Column::number("net_tx").dispensable(4),
+        Column::number("timers").dispensable(3),
+        Column::number("other softirq").dispensable(5),
+        Column::number("idle loop").dispensable(2),
+        Column::number("idle"),
+        Column::number("switches/s").dispensable(6),
+    ]);
+    for time in &of.per_cpu {
+        let cpu = time.cpu.map_or_else(String::new, |cpu| cpu.to_string());
+        table.row(row(format!("CPU {cpu}"), time));
+    }
+    if of.per_cpu.len() > 1 {
+        table.row(row("mean".to_owned(), &of.total));
+    }
+    section.table(table);
+    if let Some(error) = &of.tick_error {
+        section.note(format!(
+            "/proc/stat would have said: busy {:+.1}, softirq {:+.1}, irq {:+.1}, idle {:+.1} points, \
+             and {:+.1}% of the time nowhere",
+            error.busy, error.softirq, error.irq, error.idle, error.unaccounted
+        ));
+    }
+    section
+}
+
+fn row(name: String, time: &CpuTime) -> Vec<Cell> {
+    let wall = time.wall.max(f64::MIN_POSITIVE);
+    let share = |seconds: f64| seconds * 100.0 / wall;
+    let softirq = |names: &[&str]| -> f64 {
+        let wanted = time.softirqs.iter().filter(|softirq| names.contains(&&*softirq.vector));
+        share(wanted.map(|softirq| softirq.seconds).sum())
+    };
+    let (rx, tx, timers) =
+        (softirq(&["net_rx"]), softirq(&["net_tx"]), softirq(&["timer", "hrtimer"]));
+    let other = (share(time.softirq) - rx - tx - timers).max(0.0);
+    let switches = |switches: u64| Cell::rounded(Unit::PerSecond, switches as f64 / wall);
+    vec![
+        Cell::text(name),
+        Cell::percent(share(time.task)),
+        Cell::percent(share(time.irq)),
+        Cell::percent(rx),
+        Cell::percent(tx),
+        Cell::percent(timers),
+        Cell::percent(other),
+        Cell::or_dash(time.idle_loop, |idle| Cell::percent(share(idle))),
+        Cell::percent(share(time.idle)),
+        Cell::or_dash(time.switches, switches),
+    ]
+}
+
+/// Those that used most, of the whole machine; none where none used much.
+#[must_use]
+pub fn processes(of: &CpuSection) -> Option<Section> {
+    let wall = of.total.wall / of.per_cpu.len().max(1) as f64;
+    let share = |process: &ProcessTime| process.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
+    let mut table = Table::new([
+        Column::text("process"),
+        Column::number("pid").dispensable(1),
+        Column::number("% of a CPU"),
+        Column::text("").dispensable(2),
+    ]);
+    let most = of.processes.iter().filter(|process| share(process) >= LEAST).take(PROCESSES);
+    for process in most {
+        table.row(vec![
+            Cell::text(process.name.as_str()),
+            Cell::written(Unit::Count, process.pid.into(), process.pid.to_string()),
+            Cell::percent(share(process)),
+            Cell::text(if process.kernel_thread { "kernel thread" } else { "" }),
+        ]);
+    }
+    let mut section = Section::named("processes", "");
+    if !table.rows.is_empty() {
+        section.table(table);
+    }
+    section.filled()
+}

@@ -1,0 +1,108 @@
+//! Where the CPUs' time went and what a byte cost: a row a host, then a row a machine where that says more
+//! than its host's row.
+
+use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::metric::Unit;
+use wirecost_model::run::{Cpu, HostRow, Run};
+use wirecost_model::units::cpus;
+
+pub(super) fn sections(run: &Run) -> Vec<Section> {
+    if run.window.is_none() || run.hosts.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new([
+        Column::text("host"),
+        Column::text("role").dispensable(5),
+        Column::text("CPUs").dispensable(6),
+        Column::number("usr%"),
+        Column::number("sys%"),
+        Column::number("irq%").dispensable(3),
+        Column::number("soft%").dispensable(2),
+        Column::number("steal%").dispensable(4),
+        Column::number("idle%").dispensable(1),
+        Column::number("cycles/KByte"),
+        Column::number("sent").dispensable(8),
+        Column::number("received").dispensable(7),
+    ]);
+    let mut sources: Vec<&str> = Vec::new();
+    for host in &run.hosts {
+        let reason = reason(host.cycles_reason.as_deref());
+        let mut row = vec![
+            Cell::text(host.name.as_str()),
+            Cell::text(host.role.to_string()),
+            Cell::text(cpus(&host.cpus)),
+        ];
+        // Of CPUs that several hosts use, one row of the machine says all.
+        row.extend(split(host.cpu.as_ref().filter(|_| !shares_cpus(run, host)), reason));
+        row.push(cost(host.cycles_per_kbyte, reason));
+        row.push(Cell::or_dash(host.bytes.as_ref(), |bytes| Cell::bytes(bytes.sent())));
+        row.push(Cell::or_dash(host.bytes.as_ref(), |bytes| Cell::bytes(bytes.received())));
+        table.row(row);
+        sources.extend(host.cpu_source.as_deref());
+        sources.extend(host.cycles_source.as_deref());
+    }
+    for machine in &run.machines {
+        let only_host =
+            run.hosts.iter().find(|host| machine.hosts.as_slice() == [host.name.as_str()]);
+        if only_host.is_some_and(|host| host.cpu == machine.cpu) {
+            continue;
+        }
+        let reason = reason(machine.cycles_reason.as_deref());
+        let mut row = vec![
+            Cell::text(machine.name.as_str()),
+            Cell::text("machine"),
+            Cell::text(format!("all {}", machine.cpus)),
+        ];
+        row.extend(split(machine.cpu.as_ref(), reason));
+        row.push(cost(machine.cycles_per_kbyte, reason));
+        table.row(row);
+        sources.extend(machine.cpu_source.as_deref());
+        sources.extend(machine.cycles_source.as_deref());
+    }
+    let mut section = Section::named("hosts", "");
+    section.table(table);
+    sources.sort_unstable();
+    sources.dedup();
+    let explained: Vec<&str> = sources.into_iter().map(explain).collect();
+    if !explained.is_empty() {
+        section.note(explained.join("; "));
+    }
+    vec![section]
+}
+
+fn reason(of: Option<&str>) -> &str {
+    of.unwrap_or("the host does not say why")
+}
+
+fn cost(cycles_per_kbyte: Option<f64>, reason: &str) -> Cell {
+    Cell::or_missing(cycles_per_kbyte, reason, |cost| Cell::number(Unit::CyclesPerKByte, cost))
+}
+
+pub(crate) fn shares_cpus(run: &Run, host: &HostRow) -> bool {
+    run.hosts.iter().any(|other| {
+        host.shares_machine_with.contains(&other.name)
+            && other.cpus.iter().any(|cpu| host.cpus.contains(cpu))
+    })
+}
+
+/// What of the CPUs' time is missing is so for the reason that the cost is.
+fn split(cpu: Option<&Cpu>, reason: &str) -> [Cell; 6] {
+    match cpu {
+        Some(cpu) => {
+            [cpu.usr, cpu.sys, cpu.irq, cpu.softirq, cpu.steal, cpu.idle].map(Cell::percent)
+        }
+        None => std::array::from_fn(|_| Cell::Missing(reason.to_owned())),
+    }
+}
+
+/// Where a figure of CPUs or cycles is from.
+pub(crate) fn explain(source: &str) -> &str {
+    match source {
+        "proc-stat" => "CPU: ticks of /proc/stat",
+        "tsc-ticks" => "cycles: TSC rate x busy ticks (tsc-ticks)",
+        "tsc-exact" => "cycles: TSC rate x traced busy time (tsc-exact)",
+        "pmu" => "cycles: PMU",
+        "bpf" => "CPU: traced (bpf)",
+        other => other,
+    }
+}

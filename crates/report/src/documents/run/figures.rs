@@ -1,0 +1,231 @@
+//! The headline figures, a line each.
+
+use wirecost_model::document::{Cell, Parts, Section};
+use wirecost_model::measure::Datagrams;
+use wirecost_model::metric::Unit;
+use wirecost_model::run::{
+    Connections, Crypto, Io, Latency, Operations, Run, Tcp, Throughput, Transactions,
+};
+use wirecost_model::units::{
+    NOT_MEASURED, bit_rate, bytes, count, counted, cycles, latency, percent, rate, three_digits,
+};
+
+pub(super) fn sections(run: &Run) -> Vec<Section> {
+    let mut section = Section::named("figures", "");
+    let mut figure = |label: &str, value: Option<Cell>| {
+        if let Some(value) = value {
+            section.figure(label, value);
+        }
+    };
+    figure("throughput", run.throughput.as_ref().map(throughput));
+    figure("transactions", run.transactions.as_ref().map(transactions));
+    figure("operations", run.operations.as_ref().map(operations));
+    figure("latency", run.window.as_ref().map(|_| quantiles(run.latency_us.as_ref())));
+    figure("connections", run.connections.as_ref().map(connections));
+    figure("tcp", run.tcp.as_ref().map(tcp));
+    figure("datagrams", run.datagrams.as_ref().map(datagrams));
+    for (label, value) in run.io.as_ref().map(io).unwrap_or_default() {
+        figure(label, Some(value));
+    }
+    figure("crypto", run.crypto.as_ref().map(crypto));
+    // Of one strand it is 1 and says nothing.
+    let fairness = run.fairness.as_ref().filter(|fairness| fairness.strands > 1);
+    figure(
+        "fairness",
+        fairness.map(|of| {
+            let text = format!("{:.3} Jain's index of {} strands", of.jain, count(of.strands));
+            let parts = Parts::new(text).with("Jain's index", Unit::Ratio, of.jain);
+            parts.with("strands", Unit::Count, of.strands as f64).into()
+        }),
+    );
+    section.filled().into_iter().collect()
+}
+
+fn throughput(of: &Throughput) -> Cell {
+    let text = format!(
+        "{:<12} tx {}, rx {}",
+        bit_rate(of.bits_per_second),
+        bit_rate(of.tx_bits_per_second),
+        bit_rate(of.rx_bits_per_second),
+    );
+    Parts::new(text)
+        .with("both directions", Unit::BitsPerSecond, of.bits_per_second)
+        .with("tx", Unit::BitsPerSecond, of.tx_bits_per_second)
+        .with("rx", Unit::BitsPerSecond, of.rx_bits_per_second)
+        .into()
+}
+
+fn transactions(of: &Transactions) -> Cell {
+    let text = format!("{:<12} {} in the window", rate(of.per_second), count(of.count));
+    Parts::new(text)
+        .with("per second", Unit::PerSecond, of.per_second)
+        .with("in the window", Unit::Count, of.count as f64)
+        .into()
+}
+
+fn operations(of: &Operations) -> Cell {
+    let mut text = format!("{:<12} {} in the window", rate(of.per_second), count(of.count));
+    if of.failed > 0 {
+        text += &format!(", {} failed ({} timed out)", count(of.failed), count(of.timeouts));
+    }
+    Parts::new(text)
+        .with("per second", Unit::PerSecond, of.per_second)
+        .with("in the window", Unit::Count, of.count as f64)
+        .with("failed", Unit::Count, of.failed as f64)
+        .with("timed out", Unit::Count, of.timeouts as f64)
+        .into()
+}
+
+fn quantiles(of: Option<&Latency>) -> Cell {
+    let Some(of) = of else {
+        return format!("{NOT_MEASURED} (no transaction ended in the window)").into();
+    };
+    let quantiles =
+        [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p999), ("max", of.max)];
+    let text = quantiles.map(|(name, value)| format!("{name} {}", latency(value))).join(", ");
+    let with = |parts: Parts, (name, value)| parts.with(name, Unit::Microseconds, value);
+    quantiles.into_iter().fold(Parts::new(text), with).into()
+}
+
+fn connections(of: &Connections) -> Cell {
+    let mut text = format!("{} open", count(of.open));
+    if of.failed > 0 {
+        text += &format!(", {} failed", count(of.failed));
+    }
+    Parts::new(text)
+        .with("open", Unit::Count, of.open as f64)
+        .with("failed", Unit::Count, of.failed as f64)
+        .into()
+}
+
+fn tcp(of: &Tcp) -> Cell {
+    let mut text = match of.retransmits {
+        Some(number) => counted(number, "retransmit", "retransmits"),
+        None => format!("{NOT_MEASURED} retransmits (a host could not tell)"),
+    };
+    if let (Some(mean), Some(min), Some(max)) = (of.rtt_us, of.rtt_us_min, of.rtt_us_max) {
+        text += &format!(
+            ", RTT {} ({} to {}, {})",
+            latency(mean),
+            latency(min),
+            latency(max),
+            counted(of.rtt_samples, "sample", "samples")
+        );
+    }
+    Parts::new(text)
+        .maybe_with("retransmits", Unit::Count, of.retransmits.map(|number| number as f64))
+        .maybe_with("RTT", Unit::Microseconds, of.rtt_us)
+        .maybe_with("RTT min", Unit::Microseconds, of.rtt_us_min)
+        .maybe_with("RTT max", Unit::Microseconds, of.rtt_us_max)
+        .with("RTT samples", Unit::Count, of.rtt_samples as f64)
+        .into()
+}
+
+fn datagrams(of: &Datagrams) -> Cell {
+    let share = of.lost.max(0) as f64 * 100.0 / of.sent.max(1) as f64;
+    let lost = u64::try_from(of.lost).unwrap_or(0);
+    let text = format!(
+        "{} sent, {} received, {} lost ({share:.3}%), {} late",
+        count(of.sent),
+        count(of.received),
+        count(lost),
+        count(of.late)
+    );
+    Parts::new(text)
+        .with("sent", Unit::Count, of.sent as f64)
+        .with("received", Unit::Count, of.received as f64)
+        .with("lost", Unit::Count, lost as f64)
+        .with("lost", Unit::Percent, share)
+        .with("late", Unit::Count, of.late as f64)
+        .into()
+}
+
+/// What I/O options did, in the whole phase.
+fn io(io: &Io) -> Vec<(&'static str, Cell)> {
+    let mut figures: Vec<(&str, Cell)> = Vec::new();
+    let each = |datagrams: u64, calls: u64| datagrams as f64 / calls.max(1) as f64;
+    if let Some(of) = &io.zerocopy {
+        let copied = of.copied_share.map_or_else(
+            || format!("{NOT_MEASURED} copied all the same (none is completed)"),
+            |share| {
+                let (share, completed) = (percent(share * 100.0), count(of.completed));
+                format!("{share}% of {completed} completed ones copied all the same")
+            },
+        );
+        let mut text = format!("{}, {copied}", counted(of.calls, "call", "calls"));
+        if of.refused > 0 {
+            text += &format!(", {} more sent with a copy", count(of.refused));
+        }
+        let parts = Parts::new(text)
+            .with("calls", Unit::Count, of.calls as f64)
+            .with("completed", Unit::Count, of.completed as f64)
+            .maybe_with("copied", Unit::Percent, of.copied_share.map(|share| share * 100.0))
+            .with("refused", Unit::Count, of.refused as f64);
+        figures.push(("zerocopy", parts.into()));
+    }
+    if let Some(of) = &io.sends {
+        let each = each(of.datagrams, of.calls);
+        let calls = counted(of.calls, "call", "calls");
+        let parts = Parts::new(format!("{calls}, {} datagrams each", three_digits(each)))
+            .with("calls", Unit::Count, of.calls as f64)
+            .with("datagrams", Unit::Count, of.datagrams as f64)
+            .with("datagrams each", Unit::Ratio, each);
+        figures.push(("sends", parts.into()));
+    }
+    if let Some(of) = &io.receives {
+        let [call, message] = [of.calls, of.messages].map(|number| each(of.datagrams, number));
+        let text = format!(
+            "{}, {} datagrams each, {} a message",
+            counted(of.calls, "call", "calls"),
+            three_digits(call),
+            three_digits(message)
+        );
+        let parts = Parts::new(text)
+            .with("calls", Unit::Count, of.calls as f64)
+            .with("datagrams", Unit::Count, of.datagrams as f64)
+            .with("datagrams each", Unit::Ratio, call)
+            .with("datagrams a message", Unit::Ratio, message);
+        figures.push(("receives", parts.into()));
+    }
+    for (label, number, what) in [
+        ("discard", io.discarded_bytes, "dropped in the kernel"),
+        ("splice", io.spliced_bytes, "through a pipe"),
+        ("sink", io.sink_bytes, "written to files"),
+    ] {
+        if let Some(number) = number {
+            let parts = Parts::new(format!("{} {what}", bytes(number)));
+            figures.push((label, parts.with(what, Unit::Bytes, number as f64).into()));
+        }
+    }
+    figures
+}
+
+/// The share of ciphers in the cost, with its interval.
+fn crypto(crypto: &Crypto) -> Cell {
+    if let Some(reason) = &crypto.reason {
+        return format!("{NOT_MEASURED} of busy CPU time ({reason})").into();
+    }
+    let several = crypto.shares.len() > 1;
+    let mut texts = Vec::new();
+    let mut all = Parts::default();
+    for of in &crypto.shares {
+        let hosts = of.hosts.join(", ");
+        let (low, high) = of.interval;
+        let shares = [of.share, low, high].map(|share| share * 100.0);
+        let [share, low, high] = shares.map(percent);
+        let cost = of
+            .cycles_per_kbyte
+            .map_or_else(String::new, |per_kbyte| format!(", {} cycles/KByte", cycles(per_kbyte)));
+        let text = format!("{share}% of busy CPU time ({low}% to {high}%){cost}");
+        texts.push(if several { format!("{hosts}: {text}") } else { text });
+        let of_busy = (shares[0], Some((shares[1], shares[2])));
+        all = all
+            .with_interval(&format!("{hosts} of busy CPU time"), Unit::Percent, of_busy)
+            .maybe_with(
+                &format!("{hosts} cycles/KByte"),
+                Unit::CyclesPerKByte,
+                of.cycles_per_kbyte,
+            );
+    }
+    Parts { text: texts.join("; "), ..all }.into()
+}

@@ -1,0 +1,241 @@
+//! What a run did, what it cost, what to know of it.
+//!
+//! The reader's order: headline figures, then a row a host and a machine, a phase, a flowop, the settings as
+//! granted, what probes saw, the warnings with what to do, and last, next to the prompt, the error of a run
+//! that is not good.
+
+mod cost;
+mod figures;
+
+use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
+use wirecost_model::metric::Unit;
+use wirecost_model::program::Side;
+use wirecost_model::run::{ObserverCost, Run, WindowKind};
+use wirecost_model::status::Status;
+use wirecost_model::units::seconds;
+use wirecost_model::warning::Entry;
+
+use super::observed;
+pub(crate) use cost::{explain, shares_cpus};
+
+/// The parts of the document, in their order.
+const PARTS: &[fn(&Run) -> Vec<Section>] = &[
+    figures::sections,
+    cost::sections,
+    phases,
+    flowops,
+    settings,
+    observed_hosts,
+    observer,
+    |run| warnings(&run.warnings),
+    error,
+];
+
+/// The document of a run.
+#[must_use]
+pub fn document(run: &Run) -> Document {
+    let mut document = Document::new(&title(run));
+    document.status = run.status;
+    document.error.clone_from(&run.error);
+    document.sections = PARTS.iter().flat_map(|part| part(run)).collect();
+    document
+}
+
+fn title(run: &Run) -> String {
+    let window = match &run.window {
+        Some(window) => {
+            let length = seconds(window.seconds);
+            match window.kind {
+                WindowKind::Duration if window.ramp_seconds > 0.0 => {
+                    let ramp = seconds(window.ramp_seconds);
+                    format!("window of {length} after a ramp of {ramp}")
+                }
+                WindowKind::Duration => format!("window of {length}"),
+                WindowKind::Iterations => format!("counted whole, {length}"),
+            }
+        }
+        None => "no window".to_owned(),
+    };
+    format!("{}: {}, {window}", run.profile, run.engine)
+}
+
+/// One phase is the headline itself.
+fn phases(run: &Run) -> Vec<Section> {
+    if run.phases.len() < 2 && run.window.is_some() || run.phases.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new([
+        Column::text("phase"),
+        Column::text("until").dispensable(5),
+        Column::number("length").dispensable(1),
+        Column::number("throughput"),
+        Column::number("transactions"),
+        Column::number("operations").dispensable(4),
+        Column::number("failed").dispensable(2),
+        Column::number("p50").dispensable(3),
+        Column::number("p99").dispensable(3),
+    ]);
+    for phase in &run.phases {
+        let kind = match phase.kind {
+            WindowKind::Duration => "duration",
+            WindowKind::Iterations => "iterations",
+        };
+        let of = phase.latency_us.as_ref();
+        table.row(vec![
+            Cell::text(format!("{}{}", phase.phase + 1, if phase.headline { "*" } else { "" })),
+            Cell::text(kind),
+            Cell::seconds(phase.seconds),
+            Cell::number(Unit::BitsPerSecond, phase.bits_per_second),
+            Cell::number(Unit::PerSecond, phase.transactions_per_second),
+            Cell::count(phase.operations),
+            Cell::count(phase.failed),
+            latency(of.map(|of| of.p50)),
+            latency(of.map(|of| of.p99)),
+        ]);
+    }
+    let mut section = Section::named("phases", "");
+    section.table(table);
+    if run.phases.iter().any(|phase| phase.headline) {
+        section.note("* gives the figures above");
+    }
+    vec![section]
+}
+
+fn latency(microseconds: Option<f64>) -> Cell {
+    Cell::or_dash(microseconds, |us| Cell::number(Unit::Microseconds, us))
+}
+
+/// The master's; the peer's are their mirror. One flowop is the transaction itself.
+fn flowops(run: &Run) -> Vec<Section> {
+    let rows = run.flowops.iter().filter(|row| row.side == Side::Master);
+    if rows.clone().count() < 2 {
+        return Vec::new();
+    }
+    let groups = rows.clone().any(|row| row.group > 0);
+    let mut table = Table::new([
+        Column::text("flowop"),
+        Column::number("group").dispensable(4),
+        Column::number("count"),
+        Column::number("bytes"),
+        Column::number("failed").dispensable(2),
+        Column::number("p50"),
+        Column::number("p99"),
+        Column::number("p99.9").dispensable(3),
+        Column::number("max").dispensable(1),
+    ]);
+    for row in rows {
+        let of = row.latency_us.as_ref();
+        table.row(vec![
+            Cell::text(row.kind.as_str()),
+            if groups { Cell::count(row.group.into()) } else { Cell::empty() },
+            Cell::count(row.count),
+            Cell::bytes(row.bytes),
+            Cell::count(row.failed),
+            latency(of.map(|of| of.p50)),
+            latency(of.map(|of| of.p99)),
+            latency(of.map(|of| of.p999)),
+            latency(of.map(|of| of.max)),
+        ]);
+    }
+    let mut section = Section::named("flowops", "");
+    section.table(table);
+    vec![section]
+}
+
+fn settings(run: &Run) -> Vec<Section> {
+    if run.settings.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new([
+        Column::text("setting"),
+        Column::text("host"),
+        Column::number("asked"),
+        Column::number("granted"),
+    ]);
+    for setting in &run.settings {
+        table.row(vec![
+            Cell::text(setting.name.as_str()),
+            Cell::text(setting.host.as_str()),
+            Cell::set(&setting.asked),
+            Cell::set(&setting.granted),
+        ]);
+    }
+    let mut section = Section::named("settings", "");
+    section.table(table);
+    vec![section]
+}
+
+/// What probes saw of each host.
+fn observed_hosts(run: &Run) -> Vec<Section> {
+    let Some(observe) = &run.observe else { return Vec::new() };
+    // What came along for little, by /proc alone, is in the record; here it would hide the rest.
+    let asked = |name: &str| {
+        let is = |probe: &String| probe.strip_suffix(":sliced").unwrap_or(probe) == name;
+        name == "cpu" || observe.passes.iter().any(|pass| pass.probes.iter().any(is))
+    };
+    let several = observe.hosts.len() > 1;
+    let hosts = observe.hosts.iter();
+    let mut sections: Vec<Section> =
+        hosts.clone().flat_map(|host| observed::sections(host, several, asked)).collect();
+    let processes = hosts.filter_map(|host| host.cpu.as_ref()).next();
+    sections.extend(processes.and_then(observed::cpu::processes));
+    sections
+}
+
+/// What could not be had, and what looking cost.
+fn observer(run: &Run) -> Vec<Section> {
+    let Some(observe) = &run.observe else { return Vec::new() };
+    let mut section = Section::named("observer", "Observer");
+    section.blocks = observed::reports(&observe.probes);
+    section.note(match (&observe.cost, &observe.cost_reason) {
+        (Some(cost), _) => cost_of_observing(cost),
+        (None, reason) => {
+            let reason = reason.as_deref().unwrap_or("not measured");
+            format!("what observing cost is not known: {reason}")
+        }
+    });
+    vec![section]
+}
+
+fn cost_of_observing(cost: &ObserverCost) -> String {
+    let percent = |ratio: f64| format!("{:.1}%", (1.0 - ratio) * 100.0);
+    let interval = cost.interval.map_or_else(String::new, |(low, high)| {
+        format!(" (95% interval {} to {})", percent(high), percent(low))
+    });
+    let against = seconds(cost.unobserved_seconds);
+    let verdict = match cost.interval {
+        // Looking makes nothing faster.
+        Some((low, _)) if low > 1.0 => "; what was faster in the window was so for another reason",
+        Some((low, high)) if low <= 1.0 && high >= 1.0 => "; no difference shows",
+        Some(_) => "",
+        None => "; of so few intervals, which is no more than a guess",
+    };
+    format!(
+        "observing cost {}{interval} of throughput, against {against} just before and after{verdict}",
+        percent(cost.ratio),
+    )
+}
+
+/// What spoils a result, one below the other.
+pub(super) fn warnings(warnings: &[Entry]) -> Vec<Section> {
+    let mut section = Section::named("warnings", "");
+    for warning in warnings {
+        section.message(Message::new(Emphasis::Warning, "warning", warning.message.as_str()));
+    }
+    section.filled().into_iter().collect()
+}
+
+fn error(run: &Run) -> Vec<Section> {
+    let label = match run.status {
+        Status::Ok => return Vec::new(),
+        Status::Failed => "failed",
+        Status::Usage => "usage",
+        Status::Peer => "peer failed",
+        Status::Invalid => "invalid",
+        Status::Interrupted => "interrupted",
+    };
+    let text = run.error.as_deref().unwrap_or_default();
+    let mut section = Section::named("error", "");
+    section.message(Message::new(Emphasis::Error, label, text));
+    vec![section]
+}

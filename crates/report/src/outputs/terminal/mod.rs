@@ -1,0 +1,220 @@
+//! `terminal`: for a person, in aligned columns; under them why something was not measured.
+
+mod layout;
+mod lines;
+mod style;
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use wirecost_model::document::{
+    Align, Block, Cell, Document, Emphasis, Figure, Message, Section, Table,
+};
+
+use super::notes::Notes;
+use super::{Output, summary};
+use layout::{Field, Head, Layout};
+pub use lines::Lines;
+pub use style::TerminalStyle;
+pub(crate) use style::understands_escapes;
+
+/// Least width of the labels of figures.
+const LABEL: usize = 14;
+
+#[derive(Debug)]
+pub struct Terminal;
+
+impl Output for Terminal {
+    fn name(&self) -> &'static str {
+        "terminal"
+    }
+
+    fn help(&self) -> &'static str {
+        "aligned tables that fit the terminal, or 80 columns"
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        document: &Document,
+        style: &TerminalStyle,
+    ) -> io::Result<()> {
+        heading(out, &document.title, style)?;
+        for (place, section) in document.sections.iter().enumerate() {
+            if place > 0 || !section.title.is_empty() {
+                writeln!(out)?;
+            }
+            heading(out, &section.title, style)?;
+            self::section(out, section, style)?;
+        }
+        Ok(())
+    }
+}
+
+fn heading(out: &mut dyn Write, title: &str, style: &TerminalStyle) -> io::Result<()> {
+    for line in style.wrap(0, &clean(title)) {
+        writeln!(out, "{}", style.emphasize(Emphasis::Strong, &line))?;
+    }
+    Ok(())
+}
+
+fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io::Result<()> {
+    let mut notes = Notes::default();
+    let mut above = None;
+    for block in &section.blocks {
+        if above.is_some_and(|above| apart(above, block)) {
+            writeln!(out)?;
+        }
+        match block {
+            Block::Table(table) => self::table(out, table, &mut notes, style)?,
+            Block::Text(text) => paragraph(out, text, Emphasis::Plain, style)?,
+            Block::Figures(figures) => self::figures(out, figures, &mut notes, style)?,
+            Block::Chart(chart) => table(out, &summary::of(chart), &mut notes, style)?,
+            Block::Note(text) => paragraph(out, text, Emphasis::Muted, style)?,
+            // Below a heading it belongs to that.
+            Block::Message(message) => {
+                let indent = if section.title.is_empty() { 0 } else { 2 };
+                self::message(out, message, indent, style)?;
+            }
+        }
+        above = Some(block);
+    }
+    if !notes.is_empty() && matches!(above, Some(Block::Table(_))) && !section.title.is_empty() {
+        writeln!(out)?;
+    }
+    for (number, reason) in notes.iter() {
+        let text = format!("not measured: {}", clean(reason));
+        labelled(out, &format!("[{number}]"), Emphasis::Plain, &text, 2, style)?;
+    }
+    Ok(())
+}
+
+/// Whether a line is left blank between two blocks.
+fn apart(above: &Block, below: &Block) -> bool {
+    let long = |message: &Message| !message.details.is_empty() || !message.commands.is_empty();
+    match (above, below) {
+        (_, Block::Note(_)) | (Block::Text(_), Block::Text(_)) => false,
+        (Block::Message(above), Block::Message(below)) => long(above) || long(below),
+        _ => true,
+    }
+}
+
+fn paragraph(
+    out: &mut dyn Write,
+    text: &str,
+    emphasis: Emphasis,
+    style: &TerminalStyle,
+) -> io::Result<()> {
+    for line in style.wrap(2, &clean(text)) {
+        writeln!(out, "  {}", style.emphasize(emphasis, &line))?;
+    }
+    Ok(())
+}
+
+fn table(
+    out: &mut dyn Write,
+    table: &Table,
+    notes: &mut Notes,
+    style: &TerminalStyle,
+) -> io::Result<()> {
+    paragraph(out, &table.title, Emphasis::Plain, style)?;
+    let columns = table.columns.iter().map(|of| Head {
+        title: clean(&of.title).into(),
+        left: of.align == Align::Left,
+        dispensable: of.dispensable,
+    });
+    let rows = table.rows.iter().map(|row| {
+        let texts = notes.row(row, |text| clean(text).into());
+        let fields = row.iter().zip(texts).map(|(cell, text)| Field {
+            text,
+            emphasis: match cell {
+                Cell::Marked(marked) => marked.emphasis,
+                _ => Emphasis::Plain,
+            },
+        });
+        fields.collect()
+    });
+    let layout = Layout { columns: columns.collect(), rows: rows.collect() };
+    layout.write(out, style, table.keys())
+}
+
+/// Label and text, the text wrapped beside the label where it is too long for a line.
+fn figures(
+    out: &mut dyn Write,
+    figures: &[Figure],
+    notes: &mut Notes,
+    style: &TerminalStyle,
+) -> io::Result<()> {
+    let longest = figures.iter().map(|figure| layout::width(&figure.label)).max().unwrap_or(0);
+    let beside = LABEL.max(longest + 2) + 2;
+    for figure in figures {
+        let text = notes.cell(&figure.value, |text| clean(text).into());
+        let mut label = format!("  {}", clean(&figure.label));
+        let lines = match beside + layout::width(&text) <= style.width {
+            true => vec![text],
+            false => style.wrap(beside, &text),
+        };
+        for line in lines {
+            let blank = beside.saturating_sub(layout::width(&label));
+            writeln!(out, "{label}{:blank$}{line}", "")?;
+            label.clear();
+        }
+    }
+    Ok(())
+}
+
+fn message(
+    out: &mut dyn Write,
+    message: &Message,
+    indent: usize,
+    style: &TerminalStyle,
+) -> io::Result<()> {
+    let Message { emphasis, label, text, details, commands } = message;
+    let below = indent + 2;
+    if label.is_empty() {
+        for line in style.wrap(indent, &clean(text)) {
+            writeln!(out, "{:indent$}{}", "", style.emphasize(*emphasis, &line))?;
+        }
+    } else {
+        let label = format!("{}:", clean(label));
+        labelled(out, &label, *emphasis, &clean(text), indent, style)?;
+    }
+    for detail in details {
+        for line in style.wrap(below, &clean(detail)) {
+            writeln!(out, "{:below$}{line}", "")?;
+        }
+    }
+    // To be copied, so it is never broken, however long.
+    for of in commands {
+        let label = style.emphasize(Emphasis::Muted, &clean(&of.label));
+        writeln!(out, "{:below$}  {label}  {}", "", clean(&of.command))?;
+    }
+    Ok(())
+}
+
+/// A label and text that is wrapped beside it.
+fn labelled(
+    out: &mut dyn Write,
+    label: &str,
+    emphasis: Emphasis,
+    text: &str,
+    indent: usize,
+    style: &TerminalStyle,
+) -> io::Result<()> {
+    let beside = indent + layout::width(label) + 1;
+    let mut lines = style.wrap(beside, text).into_iter();
+    let first = lines.next().unwrap_or_default();
+    writeln!(out, "{:indent$}{} {first}", "", style.emphasize(emphasis, label))?;
+    for line in lines {
+        writeln!(out, "{:beside$}{line}", "")?;
+    }
+    Ok(())
+}
+
+/// What would move the cursor or change colours is not for a terminal, whoever named a host so.
+fn clean(text: &str) -> Cow<'_, str> {
+    match text.contains(|c: char| c.is_control() && c != '\n') {
+        false => Cow::Borrowed(text),
+        true => text.replace(|c: char| c.is_control(), "\u{fffd}").into(),
+    }
+}
