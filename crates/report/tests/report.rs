@@ -95,8 +95,8 @@ fn grid(table: &Table) -> Vec<Vec<&str>> {
 fn a_report_in_each_output() {
     for output in outputs::ALL {
         insta::assert_snapshot!(
-            format!("report_{}", output.name),
-            written(&report(), output.name, 80)
+            format!("report_{}", output.name()),
+            written(&report(), output.name(), 80)
         );
     }
 }

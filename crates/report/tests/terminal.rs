@@ -2,9 +2,11 @@
 
 mod fixtures;
 
+use std::collections::BTreeSet;
+
 use wirecost_model::run::{Crypto, CryptoShare, Run};
 use wirecost_report::documents;
-use wirecost_report::outputs::{Output, Terminal, TerminalStyle};
+use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
 
 fn shown(run: &Run, style: TerminalStyle) -> String {
     let mut out = Vec::new();
@@ -56,13 +58,40 @@ fn colour_changes_nothing_but_colour() {
     assert_eq!(escapes.replace_all(&coloured, ""), shown(&run, TerminalStyle::plain(80)));
 }
 
+/// The same document in outputs that are not for a terminal.
+#[test]
+fn a_run_is_written_by_every_output() {
+    for name in ["markdown", "csv"] {
+        let output = outputs::find(name).unwrap();
+        let mut out = Vec::new();
+        let document = documents::run::document(&fixtures::tcp_stream());
+        output.write(&mut out, &document, &TerminalStyle::plain(80)).unwrap();
+        insta::assert_snapshot!(format!("tcp_stream_{name}"), String::from_utf8(out).unwrap());
+    }
+}
+
+#[test]
+fn every_output_of_the_folder_is_listed_once() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/outputs");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.trim_end_matches(".rs").to_owned()
+    });
+    // What outputs share is not one.
+    let files: BTreeSet<String> =
+        names.filter(|name| !["mod", "notes", "summary"].contains(&name.as_str())).collect();
+    let listed: Vec<&str> = outputs::ALL.iter().map(|output| output.name()).collect();
+    let once: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!((once.len(), once), (listed.len(), files));
+}
+
 /// What is null in the document is a dash, never a 0.
 #[test]
 fn what_was_not_measured_is_a_dash_with_its_reason() {
     let text = shown(&fixtures::loopback(), TerminalStyle::plain(120));
     let client = text.lines().find(|line| line.contains("client")).unwrap();
     assert_eq!(client.matches(" -").count(), 7, "{client}");
-    assert!(text.contains("- client, server: its CPUs are shared"));
+    assert!(text.contains("[1] not measured: its CPUs are shared"));
 }
 
 #[test]

@@ -12,6 +12,8 @@ const INDENT: usize = 2;
 const GAP: usize = 2;
 /// Names longer than this are folded where columns are dispensable: one long name is not to cost them.
 const LONGEST: usize = 24;
+/// Lines of such a name; the document has all of it.
+const TALLEST: usize = 3;
 /// Cells wider than this are folded, where a table is too wide.
 const WIDEST: usize = 32;
 /// The head of a column that is narrower is not folded further.
@@ -163,10 +165,13 @@ impl Layout {
         cells.map(|cell| width(&cell.text)).max().unwrap_or(0)
     }
 
+    fn is_compact(&self) -> bool {
+        self.columns.iter().any(|column| column.dispensable > 0)
+    }
+
     /// Width with nothing folded but long names beside dispensable columns.
     fn natural(&self, place: usize) -> Shown {
-        let compact = self.columns.iter().any(|column| column.dispensable > 0);
-        let cell = match self.columns[place].left && compact {
+        let cell = match self.columns[place].left && self.is_compact() {
             true => self.widest_cell(place).min(LONGEST),
             false => self.widest_cell(place),
         };
@@ -220,7 +225,12 @@ impl Layout {
                     (vec![Cow::Borrowed(fits)], emphasis)
                 }
                 (wide, emphasis) => {
-                    (fold(wide, column.width).into_iter().map(Cow::Owned).collect(), emphasis)
+                    let mut lines = fold(wide, column.width);
+                    if self.is_compact() && lines.len() > TALLEST {
+                        lines.truncate(TALLEST);
+                        shorten(&mut lines[TALLEST - 1], column.width);
+                    }
+                    (lines.into_iter().map(Cow::Owned).collect(), emphasis)
                 }
             })
             .collect();
@@ -247,6 +257,12 @@ impl Layout {
         };
         (0..height).map(line).collect()
     }
+}
+
+/// Ends a line by a mark that there is more.
+fn shorten(line: &mut String, room: usize) {
+    while width(line) + 2 > room && line.pop().is_some() {}
+    line.push_str("..");
 }
 
 fn total(shown: &[Shown]) -> usize {

@@ -41,7 +41,9 @@ impl Output for Terminal {
     ) -> io::Result<()> {
         heading(out, &document.title, style)?;
         for (place, section) in document.sections.iter().enumerate() {
-            if place > 0 || !section.title.is_empty() {
+            // The headline figures stand right below the title that they are of.
+            let figures = matches!(section.blocks.first(), Some(Block::Figures(_)));
+            if place > 0 || !section.title.is_empty() || !figures {
                 writeln!(out)?;
             }
             heading(out, &section.title, style)?;
@@ -93,6 +95,8 @@ fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io:
 fn apart(above: &Block, below: &Block) -> bool {
     let long = |message: &Message| !message.details.is_empty() || !message.commands.is_empty();
     match (above, below) {
+        // Commands alone are about what is above them.
+        (_, Block::Message(below)) if below.label.is_empty() && below.text.is_empty() => false,
         (_, Block::Note(_)) | (Block::Text(_), Block::Text(_)) => false,
         (Block::Message(above), Block::Message(below)) => long(above) || long(below),
         _ => true,

@@ -60,14 +60,14 @@ impl TerminalStyle {
     }
 }
 
-/// Breaks text between words, and names also behind their dots and underscores.
+/// Breaks text between words, and names also behind their dots, colons and underscores.
 pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     wrap(text, Options::new(width).word_separator(WordSeparator::Custom(words)))
 }
 
 /// Between these [`fold`] breaks.
 pub(crate) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
-    Box::new(text.split_inclusive([' ', '.', '_']).map(Word::from))
+    Box::new(text.split_inclusive([' ', '.', ':', '_']).map(Word::from))
 }
 
 /// Words that are longer than a line are broken too.
