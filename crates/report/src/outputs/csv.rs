@@ -78,7 +78,9 @@ fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
             }
             let mut missing = Vec::new();
             for (column, cell) in table.columns.iter().zip(row) {
-                if let Cell::Missing(reason) = cell {
+                if let Cell::Missing(reason) = cell
+                    && !reason.is_empty()
+                {
                     missing.push(format!("{}: {reason}", column.title));
                 }
                 for (name, value) in values(&column.title, cell) {
@@ -168,6 +170,7 @@ fn announce<'a>(fields: &mut Fields, title: &str, cells: impl Iterator<Item = &'
 /// The fields that a cell fills.
 fn values(title: &str, cell: &Cell) -> Vec<(String, String)> {
     match cell {
+        Cell::Text(text) if text.is_empty() => Vec::new(),
         Cell::Text(text) => vec![(title.to_owned(), text.clone())],
         Cell::Marked(marked) => vec![(title.to_owned(), marked.text.clone())],
         Cell::Set(set) => vec![(title.to_owned(), set.text.clone())],
@@ -186,6 +189,7 @@ fn figure(title: &str, number: &Number) -> Vec<(String, String)> {
     let unit = match number.unit {
         // It stands in the title already, or there is none.
         Unit::CyclesPerKByte | Unit::Count | Unit::Ratio => String::new(),
+        unit if title.ends_with(unit.symbol()) => String::new(),
         unit => format!(" ({})", unit.symbol()),
     };
     // The unit of a title is that of the text.
