@@ -13,8 +13,8 @@ use wirecost_model::measure::IoCounts;
 use wirecost_program::calls::Unseen;
 use wirecost_program::hello;
 use wirecost_program::net::{Interest, Net, Opening, Owner};
-use wirecost_program::payload::Laid;
-use wirecost_program::step::{Group, ReceiveCall, SendCall, Step};
+use wirecost_program::payload::DatagramBatch;
+use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
 use crate::engines::io_uring::GATHERING;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
@@ -197,9 +197,9 @@ impl Net for RingNet {
         self.sockets.now()
     }
 
-    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Key> {
-        let socket = self.sockets.connect(step, owner, attempt)?;
-        let plain = step.unlike || socket.by_calls();
+    fn connect(&mut self, open: &Open, owner: Owner, attempt: u64) -> io::Result<Key> {
+        let socket = self.sockets.connect(open, owner, attempt)?;
+        let plain = !open.plain_receives || socket.by_calls();
         Ok(self.insert(socket, owner, plain))
     }
 
@@ -213,9 +213,9 @@ impl Net for RingNet {
         Ok(opening)
     }
 
-    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Key> {
-        let (fd, hello, blocks) = if self.sockets.accepts_itself(step) {
-            let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Key> {
+        let (fd, hello, blocks) = if self.sockets.accepts_itself(open) {
+            let service = open.service.service;
             match self.sockets.polls_before_accept(service) {
                 true => (self.accept_polled(service, owner)?, None, false),
                 false => (self.accept_own(service, owner)?, None, true),
@@ -224,8 +224,8 @@ impl Net for RingNet {
             let arrival = self.sockets.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello), false)
         };
-        let socket = self.sockets.accepted(step, owner, fd, hello)?;
-        let plain = step.unlike || socket.by_calls();
+        let socket = self.sockets.accepted(open, owner, fd, hello)?;
+        let plain = !open.plain_receives || socket.by_calls();
         if blocks == plain {
             rustix::io::ioctl_fionbio(socket.fd(), plain)?;
         }
@@ -279,7 +279,7 @@ impl Net for RingNet {
         self.sockets.cork(&self.ring.get(key).socket, on)
     }
 
-    fn send_several(&mut self, key: &Key, datagrams: &Laid<'_>) -> io::Result<usize> {
+    fn send_several(&mut self, key: &Key, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
         self.make_plain(key)?;
         self.sockets.send_several(&self.ring.get(key).socket, datagrams)
     }
@@ -319,13 +319,13 @@ impl Net for RingNet {
     fn send_file(
         &mut self,
         key: &Key,
-        step: &Step,
+        source: u32,
         file: usize,
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
         self.make_plain(key)?;
-        self.sockets.send_file(&self.ring.get(key).socket, step, file, offset, length)
+        self.sockets.send_file(&self.ring.get(key).socket, source, file, offset, length)
     }
 
     fn close(&mut self, key: Key, _: Owner) {

@@ -369,7 +369,7 @@ impl<N: Real> Worker<N> {
         running.finish_time = Monotonic.now();
         for strand in &mut self.strands {
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
-            strand.limit = limit.copied().unwrap_or(strand.limit).max(strand.limit);
+            strand.raise_limit(limit.copied().unwrap_or_default());
         }
         self.count_unfinished();
     }
@@ -450,7 +450,7 @@ impl<N: Real> Worker<N> {
         }
         running.held = true;
         let started =
-            self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit))).collect();
+            self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit()))).collect();
         self.events.send(Event::Held { worker: self.number, started });
     }
 
@@ -471,7 +471,7 @@ impl<N: Real> Worker<N> {
         let running = self.running.as_ref()?;
         let mut end = running.order.end;
         if !running.held && end > 0 && now >= end {
-            if running.mixed && self.strands.iter().any(|s| s.iteration < s.limit) {
+            if running.mixed && self.strands.iter().any(|s| s.iteration() < s.limit()) {
                 end = now + MILLISECOND;
             } else {
                 self.hold();
@@ -524,7 +524,7 @@ impl<N: Real> Worker<N> {
     fn edge(&self) -> EdgeState {
         let mut edge = EdgeState {
             retransmits: self.net.sockets().closed_retransmits,
-            moved: self.strands.iter().map(|s| (s.bytes, s.completed)).collect(),
+            moved: self.strands.iter().map(|s| (s.bytes(), s.completed())).collect(),
             ..EdgeState::default()
         };
         for socket in self.open() {

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::profile::{Io, Options};
 use wirecost_model::program::{Act, GroupProgram, Program};
+use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::protocols::Protocol;
-use wirecost_profile::{flowops, io_options, language};
+use wirecost_profile::{io_options, language};
 
 use crate::hello;
-use crate::step::{Action, ReceiveCall, SendCall};
+use crate::step::{ReceiveCall, SendCall};
 
 /// A setting as requested, and as it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,46 +75,48 @@ pub fn datagrams(options: &Options, protocol: Option<&dyn Protocol>) -> u64 {
     if io_options::fits("batch", protocol) { options.io.datagrams() } else { 1 }
 }
 
-/// What a flowop's action is with its options.
-pub fn chosen(
-    action: Action,
+/// How a flowop sends with its options.
+pub fn send_call(
+    plain: flowops::SendCall,
+    options: &Options,
+    protocol: Option<&dyn Protocol>,
+) -> SendCall {
+    let io = &options.io;
+    if io_options::fits("batch", protocol) && io.datagrams() > 1 {
+        let number = |of: Option<u32>| of.map_or(1, |n| n.clamp(1, u16::MAX.into()) as u16);
+        let (messages, segments) = (number(io.batch), number(io.gso));
+        SendCall::Several(Sends { messages, segments })
+    } else if io_options::fits("zerocopy", protocol) && (io.zerocopy || io.tcp_cork) {
+        SendCall::Streamed(Streamed { cork: io.tcp_cork, zerocopy: io.zerocopy })
+    } else {
+        SendCall::Plain(plain)
+    }
+}
+
+/// How a flowop receives with its options.
+pub fn receive_call(
+    plain: flowops::ReceiveCall,
     options: &Options,
     protocol: Option<&dyn Protocol>,
     receives: Option<Receives>,
     sinks: &[SinkPlace],
-) -> Action {
+) -> ReceiveCall {
     let io = &options.io;
-    match action {
-        Action::Send(_) if io_options::fits("batch", protocol) && io.datagrams() > 1 => {
-            let number = |of: Option<u32>| of.map_or(1, |n| n.clamp(1, u16::MAX.into()) as u16);
-            let (messages, segments) = (number(io.batch), number(io.gso));
-            Action::Send(SendCall::Several(Sends { messages, segments }))
+    if let Some(receives) = receives {
+        ReceiveCall::Several(receives)
+    } else if io_options::fits("discard", protocol) && io.discard {
+        ReceiveCall::Unseen(Unseen::Discarded)
+    } else if io_options::fits("sink", protocol) && (splices(options) || io.sink.is_some()) {
+        let place = sink_place(io);
+        let sink = sinks.iter().position(|sink| Some(sink) == place.as_ref());
+        let sink = sink.and_then(|sink| u16::try_from(sink).ok());
+        match sink {
+            sink if splices(options) => ReceiveCall::Unseen(Unseen::Spliced(sink)),
+            Some(sink) => ReceiveCall::Kept(sink),
+            None => ReceiveCall::Plain(plain),
         }
-        Action::Send(_)
-            if io_options::fits("zerocopy", protocol) && (io.zerocopy || io.tcp_cork) =>
-        {
-            let streamed = Streamed { cork: io.tcp_cork, zerocopy: io.zerocopy };
-            Action::Send(SendCall::Streamed(streamed))
-        }
-        Action::Receive(call) if receives.is_some() => {
-            Action::Receive(receives.map_or(call, ReceiveCall::Several))
-        }
-        Action::Receive(_) if io_options::fits("discard", protocol) && io.discard => {
-            Action::Receive(ReceiveCall::Unseen(Unseen::Discarded))
-        }
-        Action::Receive(call)
-            if io_options::fits("sink", protocol) && (splices(options) || io.sink.is_some()) =>
-        {
-            let place = sink_place(io);
-            let sink = sinks.iter().position(|sink| Some(sink) == place.as_ref());
-            let sink = sink.and_then(|sink| u16::try_from(sink).ok());
-            Action::Receive(match sink {
-                sink if splices(options) => ReceiveCall::Unseen(Unseen::Spliced(sink)),
-                Some(sink) => ReceiveCall::Kept(sink),
-                None => call,
-            })
-        }
-        action => action,
+    } else {
+        ReceiveCall::Plain(plain)
     }
 }
 
@@ -137,7 +140,7 @@ pub fn sinks(program: &Program) -> Vec<SinkPlace> {
 }
 
 fn receives(act: &Act) -> bool {
-    flowops::find(&act.kind).is_some_and(|f| matches!(f.action(), flowops::Action::Receive(_)))
+    flowops::find(&act.kind).is_some_and(|f| matches!(f.action(), Action::Receive(_)))
 }
 
 /// The I/O options of a host's flowops, as far as they are this end's part: the sender's or the
@@ -149,12 +152,12 @@ pub fn settings(program: &Program) -> BTreeSet<Granted> {
         for act in group.phases.iter().flatten().flat_map(|phase| &phase.acts) {
             let action = flowops::find(&act.kind).map(|flowop| flowop.action());
             let names: &[&str] = match action {
-                Some(flowops::Action::Send(_)) => &["tcp_cork", "zerocopy", "gso", "batch"],
-                Some(flowops::Action::Receive(_)) if act.options.dir.is_some() => continue,
-                Some(flowops::Action::Receive(_)) => {
+                Some(Action::Send(_)) => &["tcp_cork", "zerocopy", "gso", "batch"],
+                Some(Action::Receive(_)) if act.options.dir.is_some() => continue,
+                Some(Action::Receive(_)) => {
                     &["gro", "batch", "discard", "splice", "sink", "sink_size", "o_direct"]
                 }
-                Some(flowops::Action::SendFile) => &["splice", "o_direct"],
+                Some(Action::SendFile) => &["splice", "o_direct"],
                 _ => continue,
             };
             let protocol = protocols.get(&act.options.conn.first).copied();
@@ -228,10 +231,12 @@ pub fn unlike(
     let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
     acts.filter(|act| {
         let protocol = protocols.get(&act.options.conn.first).copied();
-        let action = flowops::find(&act.kind).map(|flowop| {
-            chosen(flowop.action().into(), &act.options, protocol, of_range(several, act), sinks)
-        });
-        matches!(action, Some(Action::Receive(call)) if !call.is_plain())
+        let Some(Action::Receive(plain)) = flowops::find(&act.kind).map(|flowop| flowop.action())
+        else {
+            return false;
+        };
+        let receives = of_range(several, act);
+        !receive_call(plain, &act.options, protocol, receives, sinks).is_plain()
     })
     .flat_map(|act| act.options.conn.first..=act.options.conn.last)
     .collect()

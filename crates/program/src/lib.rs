@@ -4,6 +4,7 @@
 
 pub mod calls;
 pub mod draw;
+pub mod files;
 pub mod hello;
 pub mod limits;
 pub mod net;

@@ -6,8 +6,8 @@ use std::io;
 use wirecost_model::clock::Nanos;
 
 use crate::calls::Unseen;
-use crate::payload::Laid;
-use crate::step::{ReceiveCall, SendCall, Step};
+use crate::payload::DatagramBatch;
+use crate::step::{Open, ReceiveCall, SendCall};
 
 /// Whose connection it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ pub trait Net {
     ///
     /// # Errors
     /// Those of the system calls.
-    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Self::Socket>;
+    fn connect(&mut self, open: &Open, owner: Owner, attempt: u64) -> io::Result<Self::Socket>;
 
     /// How far [`Net::connect`] is.
     ///
@@ -74,7 +74,7 @@ pub trait Net {
     ///
     /// # Errors
     /// Those of the system calls; `WouldBlock` where none has arrived.
-    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Self::Socket>;
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Self::Socket>;
 
     /// Sends a piece of a message, or a datagram.
     ///
@@ -104,7 +104,11 @@ pub trait Net {
     ///
     /// # Errors
     /// Those of the system call.
-    fn send_several(&mut self, socket: &Self::Socket, datagrams: &Laid<'_>) -> io::Result<usize>;
+    fn send_several(
+        &mut self,
+        socket: &Self::Socket,
+        datagrams: &DatagramBatch<'_>,
+    ) -> io::Result<usize>;
 
     /// Receives at most `size` bytes of a stream, or a datagram, of which no more than `size` bytes
     /// are kept. They are lent: where they were received to is used again by the next call. `timed`
@@ -148,14 +152,14 @@ pub trait Net {
         timed: bool,
     ) -> io::Result<usize>;
 
-    /// Sends a piece of a file of the step.
+    /// Sends a piece of a file: `file` of those of a source, see [`crate::files::sources`].
     ///
     /// # Errors
     /// Those of open and sendfile.
     fn send_file(
         &mut self,
         socket: &Self::Socket,
-        step: &Step,
+        source: u32,
         file: usize,
         offset: u64,
         length: u64,

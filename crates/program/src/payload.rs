@@ -21,7 +21,7 @@ pub const MAX_PIECE: usize = 16 << 20;
 pub struct Patterns {
     /// For each payload of the program.
     each: Vec<Pattern>,
-    burst: Burst,
+    last: LastBatch,
 }
 
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ struct Pattern {
 
 /// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
 #[derive(Debug, Clone, Default)]
-struct Burst {
+struct LastBatch {
     payload: u32,
     lengths: Vec<usize>,
     wanted: Vec<usize>,
@@ -43,14 +43,14 @@ struct Burst {
 
 /// Numbered datagrams, one behind the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Laid<'a> {
+pub struct DatagramBatch<'a> {
     pub bytes: &'a [u8],
     pub lengths: &'a [usize],
     /// So many at a time are one message, which the kernel cuts apart.
     pub segments: usize,
 }
 
-impl Laid<'_> {
+impl DatagramBatch<'_> {
     /// Bytes of each message.
     pub fn messages(&self) -> impl Iterator<Item = usize> {
         self.lengths.chunks(self.segments.max(1)).map(|lengths| lengths.iter().sum())
@@ -75,18 +75,18 @@ impl Patterns {
                 Ok(Pattern { bytes, stamped: Vec::new() })
             })
             .collect::<Result<_, _>>()
-            .map(|each| Self { each, burst: Burst::default() })
+            .map(|each| Self { each, last: LastBatch::default() })
     }
 
     /// Datagrams of these lengths, numbered from `first` on.
-    pub fn lay(
+    pub fn batch(
         &mut self,
         payload: u32,
         lengths: impl Iterator<Item = usize>,
         first: u64,
         segments: usize,
-    ) -> Laid<'_> {
-        let Burst { payload: before, lengths: of_before, wanted, bytes } = &mut self.burst;
+    ) -> DatagramBatch<'_> {
+        let LastBatch { payload: before, lengths: of_before, wanted, bytes } = &mut self.last;
         wanted.clear();
         wanted.extend(lengths);
         if (*before, &*of_before) != (payload, &*wanted) {
@@ -105,7 +105,7 @@ impl Patterns {
             bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
             at += length;
         }
-        Laid { bytes, lengths: wanted, segments }
+        DatagramBatch { bytes, lengths: wanted, segments }
     }
 
     /// The patterns themselves, of which every piece is a part that does not begin within a stamp.
@@ -244,10 +244,10 @@ mod tests {
         ) {
             let mut sender = Patterns::new(&[Payload::Random], 100, 5).unwrap();
             for (lengths, first) in bursts {
-                let laid = sender.lay(0, lengths.iter().copied(), first, 2);
-                prop_assert_eq!(laid.messages().sum::<usize>(), lengths.iter().sum::<usize>());
-                prop_assert_eq!(laid.datagrams(usize::MAX / 2), lengths.len());
-                let bytes = laid.bytes.to_vec();
+                let batch = sender.batch(0, lengths.iter().copied(), first, 2);
+                prop_assert_eq!(batch.messages().sum::<usize>(), lengths.iter().sum::<usize>());
+                prop_assert_eq!(batch.datagrams(usize::MAX / 2), lengths.len());
+                let bytes = batch.bytes.to_vec();
                 let mut at = 0;
                 for (&length, number) in lengths.iter().zip(first..) {
                     let alone = message(&mut sender, length as u64, Some(number), u64::MAX);

@@ -5,7 +5,7 @@ mod cutter;
 mod placement;
 mod services;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,8 +25,9 @@ use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
 use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
-use wirecost_profile::{io_options, protocols};
+use wirecost_profile::protocols;
 use wirecost_program::calls::{self, Granted};
+use wirecost_program::files;
 use wirecost_program::hello;
 use wirecost_program::payload::{MAX_PIECE, Patterns};
 use wirecost_program::record::WorkerCounters;
@@ -35,7 +36,7 @@ use wirecost_program::step::{self, Group};
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
 use crate::ring_net::{RingNet, Rung};
-use crate::sockets::{Common, Mailbox, Sockets, Token, open_source, register};
+use crate::sockets::{Common, Mailbox, Sockets, SourceFiles, Token, open_source, register};
 use crate::tls::Credentials;
 use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
@@ -169,9 +170,9 @@ impl std::fmt::Debug for Load {
 }
 
 /// Files of the `sendfile` flowops.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Files {
-    paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    sources: Arc<[SourceFiles]>,
     sizes: Vec<FileSizes>,
 }
 
@@ -218,7 +219,7 @@ impl Load {
             host: plan.host,
             services: plan.program.services.clone().into(),
             mailbox: mailbox.clone(),
-            paths: files.paths.clone(),
+            files: files.sources.clone(),
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
@@ -299,20 +300,9 @@ impl Load {
         services::check_consent(&self.plan, &endpoints)?;
         let files: Vec<FileSizes> =
             endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
-        let phases =
-            self.plan.program.groups.iter().map(|g| g.phases.len()).max().unwrap_or_default();
-        let mut first_rows = vec![0; phases];
-        let payloads = step::payloads(&self.plan.program);
-        let sinks = calls::sinks(&self.plan.program);
-        let mut groups = Vec::new();
-        for group in &self.plan.program.groups {
-            let side = self.plan.program.side;
-            let seed = self.plan.seed;
-            let compiled =
-                step::compile(group, side, seed, &files, &payloads, &sinks, &mut first_rows)
-                    .map_err(LoadError::Plan)?;
-            groups.push(compiled);
-        }
+        let groups =
+            step::compile(&self.plan.program, self.plan.seed, &files).map_err(LoadError::Plan)?;
+        let phases = groups.iter().map(|group| group.rows.len()).max().unwrap_or_default();
         self.rows = (0..phases)
             .map(|phase| {
                 groups.iter().filter_map(|g| g.rows.get(phase)).flatten().cloned().collect()
@@ -726,26 +716,27 @@ fn largest_message(program: &Program) -> u64 {
 impl Files {
     /// Looks up the files of every `sendfile` that this host executes.
     fn find(plan: &Plan) -> Result<Self, LoadError> {
-        let mut paths: HashMap<String, Vec<PathBuf>> = HashMap::new();
+        let sources = files::sources(&plan.program).into_iter();
+        let mut sources: Vec<SourceFiles> =
+            sources.map(|source| SourceFiles { source, paths: Vec::new() }).collect();
         let mut sizes = Vec::new();
         for group in &plan.program.groups {
-            let protocols = step::connection_protocols(group);
             for (number, phase) in group.phases.iter().enumerate() {
                 for act in phase.iter().flat_map(|phase| &phase.acts) {
                     if act.kind != "sendfile" {
                         continue;
                     }
-                    let dir = act.options.dir.clone().ok_or_else(|| {
+                    let source = files::source(group, act).ok_or_else(|| {
                         LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
                     })?;
+                    let dir = &source.directory;
                     let mut found = Vec::new();
                     let here = || LoadError::system(format!("{}: sendfile of {dir}", act.at));
-                    walk(PathBuf::from(&dir), &mut found).map_err(here())?;
+                    walk(PathBuf::from(dir), &mut found).map_err(here())?;
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-                    let protocol = protocols.get(&act.options.conn.first).copied();
-                    if act.options.io.o_direct && io_options::fits("o_direct", protocol) {
+                    if source.direct {
                         for (path, _) in &found {
                             open_source(path, true).map_err(here())?;
                         }
@@ -761,14 +752,14 @@ impl Files {
                         sizes: found.iter().map(|(_, size)| *size).collect(),
                     });
                     // Another flowop may use more of the same files (`nfiles`).
-                    let known = paths.entry(dir).or_default();
-                    if known.len() < found.len() {
-                        *known = found.into_iter().map(|(path, _)| path).collect();
+                    let known = sources.iter_mut().find(|files| files.source == source);
+                    if let Some(known) = known.filter(|known| known.paths.len() < found.len()) {
+                        known.paths = found.into_iter().map(|(path, _)| path).collect();
                     }
                 }
             }
         }
-        Ok(Self { paths: Arc::new(paths), sizes })
+        Ok(Self { sources: sources.into(), sizes })
     }
 }
 

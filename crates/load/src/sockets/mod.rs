@@ -1,5 +1,6 @@
 //! The real network: what a strand asks of [`Net`], done with sockets.
 
+mod files;
 mod pipes;
 mod ways;
 
@@ -8,7 +9,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -22,15 +22,17 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
-use wirecost_profile::{flowops, io_options};
+use wirecost_profile::flowops;
 use wirecost_program::calls::{Granted, Unseen};
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::net::{Interest, Net, Opening, Owner};
-use wirecost_program::payload::Laid;
-use wirecost_program::step::{ReceiveCall, SendCall, Step};
+use wirecost_program::payload::DatagramBatch;
+use wirecost_program::step::{Open, ReceiveCall, SendCall};
 
 use crate::tls::{Credentials, Security, Session};
 use crate::transports::{self, Transport};
+use files::OpenFiles;
+pub(crate) use files::{SourceFiles, open_source};
 use pipes::{Pipe, Sink};
 use ways::{Brought, Ways};
 
@@ -245,9 +247,7 @@ pub struct Sockets {
     mailbox: Arc<Mailbox>,
     /// What is received, until the next call.
     buffer: Vec<u8>,
-    /// Open files of `sendfile`, by directory and place.
-    files: HashMap<(String, usize, bool), OwnedFd>,
-    paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    files: OpenFiles,
     /// What is read of them, where the kernel cannot send it by itself.
     scratch: Vec<u8>,
     security: Security,
@@ -280,7 +280,7 @@ pub(crate) struct Common {
     pub(crate) host: u32,
     pub(crate) services: Arc<[Service]>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) paths: Arc<HashMap<String, Vec<PathBuf>>>,
+    pub(crate) files: Arc<[SourceFiles]>,
     /// Of the host, where it has TLS services.
     pub(crate) credentials: Option<Arc<Credentials>>,
 }
@@ -300,8 +300,7 @@ impl Sockets {
             arrivals: HashMap::new(),
             mailbox: common.mailbox.clone(),
             buffer: vec![0; buffer],
-            files: HashMap::new(),
-            paths: common.paths.clone(),
+            files: OpenFiles::new(common.files.clone()),
             scratch: Vec::new(),
             security: Security::new(common.credentials.clone()),
             settings: BTreeSet::new(),
@@ -456,13 +455,13 @@ impl Sockets {
     }
 
     /// Reads what was granted of what a step asks for. Connections of one step are alike, so not of all.
-    fn note_settings(&mut self, socket: &Socket, step: &Step) {
-        let read = self.settings_read.entry(step.row).or_default();
+    fn note_settings(&mut self, socket: &Socket, open: &Open) {
+        let read = self.settings_read.entry(open.row).or_default();
         if *read >= SETTINGS_READ {
             return;
         }
         *read += 1;
-        let options = &step.options;
+        let options = &open.options;
         if let Some(microseconds) = options.busy_poll.filter(|&longer| longer > self.busy_poll) {
             self.busy_poll = microseconds;
             if let Some(epoll) = &self.epoll {
@@ -547,29 +546,28 @@ impl Sockets {
     }
 
     /// Whether a step's connections come to listeners of the strand's own.
-    pub(crate) fn accepts_itself(&self, step: &Step) -> bool {
-        let service = step.service.and_then(|reference| {
-            self.endpoints.hosts.get(self.host as usize)?.services.get(reference.service as usize)
-        });
+    pub(crate) fn accepts_itself(&self, open: &Open) -> bool {
+        let here = self.endpoints.hosts.get(self.host as usize);
+        let service = here.and_then(|host| host.services.get(open.service.service as usize));
         service.is_some_and(|service| service.identity == Identity::Address)
     }
 
     /// Makes a connection that has been accepted one of a strand's.
     pub(crate) fn accepted(
         &mut self,
-        step: &Step,
+        open: &Open,
         owner: Owner,
         fd: OwnedFd,
         hello: Option<Hello>,
     ) -> io::Result<Socket> {
-        let transport = transport(step.protocol.unwrap_or_default())?;
-        transport.accepted(&fd, &step.options)?;
+        let transport = transport(open.protocol.name())?;
+        transport.accepted(&fd, &open.options)?;
         let mut socket = self.admit(fd, transport, owner, State::Securing)?;
         if transport.protocol().is_secure() {
             if self.blocking {
                 block(&socket.fd)?;
             }
-            let session = self.security.accept(&step.options)?;
+            let session = self.security.accept(&open.options)?;
             socket.session = Some(Box::new(RefCell::new(session)));
         } else {
             self.open(&mut socket)?;
@@ -577,7 +575,7 @@ impl Sockets {
         if let (false, Some(hello)) = (transport.protocol().delivery().is_reliable(), hello) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
-        self.note_settings(&socket, step);
+        self.note_settings(&socket, open);
         Ok(socket)
     }
 
@@ -659,11 +657,11 @@ impl Net for Sockets {
         Monotonic.now()
     }
 
-    fn connect(&mut self, step: &Step, owner: Owner, attempt: u64) -> io::Result<Socket> {
+    fn connect(&mut self, open: &Open, owner: Owner, attempt: u64) -> io::Result<Socket> {
         if self.opening >= OPENING {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let reference = step.service.ok_or(io::ErrorKind::InvalidInput)?;
+        let reference = open.service;
         let service = self
             .endpoints
             .hosts
@@ -676,7 +674,7 @@ impl Net for Sockets {
             .addresses
             .get(place as usize)
             .ok_or_else(|| io::Error::other("the peer listens at no address for this strand"))?;
-        let transport = transport(step.protocol.unwrap_or_default())?;
+        let transport = transport(open.protocol.name())?;
         let hello = (service.identity == Identity::Hello).then_some(Hello {
             run: self.run,
             group: owner.group,
@@ -684,7 +682,7 @@ impl Net for Sockets {
             id: owner.id,
             cookie: 0,
         });
-        let fd = transport.connect(address, &step.options).map_err(|error| {
+        let fd = transport.connect(address, &open.options).map_err(|error| {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
@@ -693,10 +691,10 @@ impl Net for Sockets {
             let endpoints = self.endpoints.clone();
             let peer = endpoints.hosts.get(reference.host as usize);
             let certificate = peer.and_then(|host| host.certificate.as_deref());
-            let session = self.security.connect(reference.host, certificate, &step.options)?;
+            let session = self.security.connect(reference.host, certificate, &open.options)?;
             socket.session = Some(Box::new(RefCell::new(session)));
         }
-        self.note_settings(&socket, step);
+        self.note_settings(&socket, open);
         socket.connecting = true;
         self.opening += 1;
         Ok(socket)
@@ -712,15 +710,15 @@ impl Net for Sockets {
         result
     }
 
-    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<Socket> {
-        let service = step.service.ok_or(io::ErrorKind::InvalidInput)?.service;
-        let (fd, hello) = if self.accepts_itself(step) {
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Socket> {
+        let service = open.service.service;
+        let (fd, hello) = if self.accepts_itself(open) {
             (self.accept_own(service, owner)?, None)
         } else {
             let arrival = self.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello))
         };
-        self.accepted(step, owner, fd, hello)
+        self.accepted(open, owner, fd, hello)
     }
 
     #[inline]
@@ -747,7 +745,11 @@ impl Net for Sockets {
         Ok(rustix::net::sockopt::set_tcp_cork(&socket.fd, on)?)
     }
 
-    fn send_several(&mut self, socket: &Socket, datagrams: &Laid<'_>) -> io::Result<usize> {
+    fn send_several(
+        &mut self,
+        socket: &Socket,
+        datagrams: &DatagramBatch<'_>,
+    ) -> io::Result<usize> {
         self.send_datagrams(socket, datagrams)
     }
 
@@ -833,40 +835,19 @@ impl Net for Sockets {
     fn send_file(
         &mut self,
         socket: &Socket,
-        step: &Step,
+        source: u32,
         file: usize,
         offset: u64,
         length: u64,
     ) -> io::Result<usize> {
-        let io = &step.options.io;
-        let direct = io.o_direct && io_options::fits("o_direct", Some(socket.transport.protocol()));
-        let name = step.options.dir.clone().unwrap_or_default();
-        let key = (name, file, direct);
-        if !self.files.contains_key(&key) {
-            let path =
-                self.paths.get(&key.0).and_then(|paths| paths.get(file)).ok_or_else(|| {
-                    io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {}", key.0))
-                })?;
-            let opened = open_source(path, direct)?;
-            self.files.insert(key.clone(), opened.into());
-        }
-        if let Some(session) = &socket.session {
-            let mut session = session.borrow_mut();
-            if !session.holds_unsent() {
-                let length = usize::try_from(length).unwrap_or(usize::MAX).min(FILE_PIECE);
-                self.scratch.resize(length, 0);
-                let got = rustix::io::pread(&self.files[&key], &mut self.scratch, offset)?;
-                self.scratch.truncate(got);
-            }
-            return session.send(&socket.fd, &self.scratch);
-        }
-        if direct || (io.splice && io_options::fits("splice", Some(socket.transport.protocol()))) {
-            let file = rustix::io::dup(&self.files[&key])?;
-            return self.splice_file(socket, &file, offset, length, direct);
-        }
-        let mut at = offset;
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
-        Ok(rustix::fs::sendfile(&socket.fd, &self.files[&key], Some(&mut at), length)?)
+        // Out of its place while it is sent, as sending may need all else.
+        let opened = match self.files.take(source, file) {
+            Some(opened) => opened,
+            None => self.files.open(source, file)?,
+        };
+        let sent = self.send_opened(socket, &opened, source, offset, length);
+        self.files.put(source, file, opened);
+        sent
     }
 
     fn close(&mut self, mut socket: Socket, _: Owner) {
@@ -875,6 +856,33 @@ impl Net for Sockets {
 }
 
 impl Sockets {
+    fn send_opened(
+        &mut self,
+        socket: &Socket,
+        file: &OwnedFd,
+        source: u32,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize> {
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            if !session.holds_unsent() {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).min(FILE_PIECE);
+                self.scratch.resize(length, 0);
+                let got = rustix::io::pread(file, &mut self.scratch, offset)?;
+                self.scratch.truncate(got);
+            }
+            return session.send(&socket.fd, &self.scratch);
+        }
+        let (direct, splice) = self.files.calls(source);
+        if direct || splice {
+            return self.splice_file(socket, file, offset, length, direct);
+        }
+        let mut at = offset;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
+        Ok(rustix::fs::sendfile(&socket.fd, file, Some(&mut at), length)?)
+    }
+
     /// A connection is no longer on its way.
     fn arrive(&mut self, socket: &mut Socket) {
         if std::mem::take(&mut socket.connecting) {
@@ -972,26 +980,6 @@ pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Resu
         rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
     }
     Ok(io::ErrorKind::Interrupted.into())
-}
-
-/// Opens a file of `sendfile`.
-///
-/// # Errors
-/// Those of open(2), with what to do.
-pub(crate) fn open_source(path: &std::path::Path, direct: bool) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = if direct { rustix::fs::OFlags::DIRECT } else { rustix::fs::OFlags::empty() };
-    let mut options = std::fs::File::options();
-    options.read(true).custom_flags(flags.bits() as i32).open(path).map_err(|error| {
-        let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::INVAL) if direct => {
-                ": this file system does not take O_DIRECT; leave out o_direct, or send a file of \
-                 another one"
-            }
-            _ => "",
-        };
-        io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
-    })
 }
 
 fn at_address(error: io::Error, address: &Address) -> io::Error {

@@ -10,7 +10,7 @@ use wirecost_linux::{sockopt, zerocopy};
 use wirecost_program::calls::Granted;
 use wirecost_program::calls::Receives;
 use wirecost_program::hello;
-use wirecost_program::payload::Laid;
+use wirecost_program::payload::DatagramBatch;
 
 use super::{Socket, Sockets, late_greeting};
 
@@ -194,7 +194,7 @@ impl Sockets {
     pub(super) fn send_datagrams(
         &mut self,
         socket: &Socket,
-        datagrams: &Laid<'_>,
+        datagrams: &DatagramBatch<'_>,
     ) -> io::Result<usize> {
         let first = datagrams.lengths.first().copied().unwrap_or(0);
         let segment = (datagrams.segments > 1).then_some(first as u16);

@@ -136,14 +136,7 @@ fn files_of(profile: &Profile, sizes: &[u64]) -> Vec<FileSizes> {
 }
 
 fn host(program: &Program, files: &[FileSizes]) -> Host {
-    let mut first_rows = vec![0; 64];
-    let groups: Vec<Group> = program
-        .groups
-        .iter()
-        .map(|group| {
-            step::compile(group, program.side, 7, files, &[], &[], &mut first_rows).unwrap()
-        })
-        .collect();
+    let groups = step::compile(program, 7, files).unwrap();
     let (mut strands, mut group_of) = (Vec::new(), Vec::new());
     for (index, group) in groups.iter().enumerate() {
         for number in 0..group.strands {
@@ -204,7 +197,7 @@ impl Host {
         running.gates.iter_mut().for_each(|gate| gate.closed = true);
         let mut started = Counts::new();
         for strand in &self.strands {
-            started.entry(strand.group).or_default().push(strand.started().max(strand.limit));
+            started.entry(strand.group).or_default().push(strand.started().max(strand.limit()));
         }
         running.held = Some(started);
     }
@@ -217,7 +210,7 @@ impl Host {
         }
         for strand in &mut self.strands {
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
-            strand.limit = limit.copied().unwrap_or(strand.limit).max(strand.limit);
+            strand.raise_limit(limit.copied().unwrap_or_default());
         }
         self.seats.iter_mut().for_each(|seat| seat.ready = true);
     }
@@ -340,7 +333,7 @@ impl Sim<'_> {
     /// Bytes and transactions of all strands in this phase.
     fn moved(&self) -> u64 {
         let strands = self.hosts.iter().flat_map(|host| &host.strands);
-        strands.map(|strand| strand.bytes + strand.iteration).sum()
+        strands.map(|strand| strand.bytes() + strand.iteration()).sum()
     }
 
     fn stalled(&self, host: usize) -> Option<Nanos> {

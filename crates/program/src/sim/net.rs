@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
-use wirecost_profile::protocols;
 
 use crate::calls::Unseen;
 use crate::draw;
 use crate::net::{Interest, Net, Opening, Owner};
-use crate::payload::Laid;
-use crate::step::{ReceiveCall, SendCall, Step};
+use crate::payload::DatagramBatch;
+use crate::step::{Open, ReceiveCall, SendCall};
 
 /// What the network does to those who use it.
 #[derive(Debug, Clone)]
@@ -207,16 +206,15 @@ impl Net for SimNet {
         self.now
     }
 
-    fn connect(&mut self, step: &Step, owner: Owner, _: u64) -> io::Result<usize> {
+    fn connect(&mut self, open: &Open, owner: Owner, _: u64) -> io::Result<usize> {
         self.spend();
         if self.happens(self.weather.refused) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let service = step.service.unwrap();
+        let service = open.service;
         let (here, there) = (self.ends.len(), self.ends.len() + 1);
         let arrives = self.now + self.weather.latency;
-        let protocol = step.protocol.and_then(protocols::find);
-        let datagram = protocol.is_some_and(|protocol| !protocol.delivery().is_reliable());
+        let datagram = !open.protocol.delivery().is_reliable();
         let opens = if datagram { Nanos::MAX } else { arrives + self.weather.latency };
         for (other, opens) in [(there, opens), (here, 0)] {
             self.ends.push(End {
@@ -251,10 +249,10 @@ impl Net for SimNet {
         })
     }
 
-    fn accept(&mut self, step: &Step, owner: Owner) -> io::Result<usize> {
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<usize> {
         self.spend();
         let now = self.now;
-        let place = (step.service.unwrap().host, owner.group, owner.strand);
+        let place = (open.service.host, owner.group, owner.strand);
         let waiting = self.arrivals.entry(place).or_default();
         let first = waiting.iter().position(|(at, id, _)| *at <= now && *id == owner.id);
         let first = first.ok_or(io::ErrorKind::WouldBlock)?;
@@ -288,7 +286,11 @@ impl Net for SimNet {
         Ok(())
     }
 
-    fn send_several(&mut self, &socket: &usize, datagrams: &Laid<'_>) -> io::Result<usize> {
+    fn send_several(
+        &mut self,
+        &socket: &usize,
+        datagrams: &DatagramBatch<'_>,
+    ) -> io::Result<usize> {
         self.spend();
         let messages: Vec<usize> = datagrams.messages().collect();
         // The kernel may take fewer messages than it is given, but none in part.
@@ -376,7 +378,7 @@ impl Net for SimNet {
     fn send_file(
         &mut self,
         &socket: &usize,
-        _: &Step,
+        _: u32,
         file: usize,
         offset: u64,
         length: u64,

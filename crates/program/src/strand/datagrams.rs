@@ -2,26 +2,33 @@
 
 use std::io;
 
-use wirecost_model::clock::Nanos;
+use wirecost_model::clock::{Nanos, SECOND};
 
-use super::{Context, LEFT_ALONE, Strand, Turn};
+use super::{Context, Strand, Turn};
 use crate::net::{Interest, Net};
 use crate::payload;
 use crate::record::Record;
-use crate::step::{Action, Phase, ReceiveCall, Step};
+use crate::step::{Action, Phase, Receive, Step};
+
+/// How long a strand waits for the other side to begin a transaction that may have failed there, once
+/// all have been agreed on.
+const LEFT_ALONE: Nanos = SECOND;
 
 impl<S> Strand<S> {
     /// Takes the next datagram: is it the awaited one, a later or an earlier one?
-    pub(super) fn datagram<N: Net<Socket = S>>(
+    pub(super) fn receive_datagram<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,
-        call: ReceiveCall,
+        receive: &Receive,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
+        let messages = &receive.messages;
+        self.begin_message(step, messages);
         let timed = step.timeout.is_some() || context.gate.finishing;
-        let conn = self.conn()?;
-        let datagram = match context.net.receive(&conn.socket, usize::MAX, call, timed) {
+        let slot = self.operation.slot;
+        let conn = self.connections.require(slot)?;
+        let datagram = match context.net.receive(&conn.socket, usize::MAX, receive.call, timed) {
             Ok(datagram) => datagram,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
@@ -30,20 +37,20 @@ impl<S> Strand<S> {
         };
         let got = datagram.len() as u64;
         context.record.received(step.row, conn.connector, got);
-        let counters = context.record.counters.clone();
+        let counters = &context.record.counters;
         counters.datagrams_received.add(1);
         let expected = context.tag | conn.received;
         let ahead = payload::ahead(datagram, expected);
         let known = (0..1 << 40).contains(&ahead);
-        if known && step.verify {
+        if known && messages.verify {
             let number = expected.wrapping_add_signed(ahead);
-            if !context.patterns.matches(step.payload, datagram, 0, number) {
+            if !context.patterns.matches(messages.payload, datagram, 0, number) {
                 context.record.verify_failures += 1;
             }
         }
         let now = context.net.now();
-        self.heard = now;
-        self.silent = false;
+        self.received.last = now;
+        self.operation.silent = false;
         self.bytes += got;
         if !known {
             // Of before, or of another phase.
@@ -54,14 +61,14 @@ impl<S> Strand<S> {
             counters.gaps.add(ahead as u64);
             if phase.may_skip {
                 self.skip(phase, ahead as u64, context);
-            } else if let Some(conn) = &mut self.conns[self.slot as usize] {
+            } else if let Some(conn) = self.connections.get_mut(slot) {
                 conn.received += ahead as u64;
             }
         }
-        if let Some(conn) = &mut self.conns[self.slot as usize] {
+        if let Some(conn) = self.connections.get_mut(slot) {
             conn.received += 1;
         }
-        let step = phase.steps.get(self.step as usize).unwrap_or(step);
+        let step = phase.steps.get(self.transaction.step()).unwrap_or(step);
         self.complete(step, phase, now, context);
         Ok(None)
     }
@@ -74,17 +81,18 @@ impl<S> Strand<S> {
         datagrams: u64,
         context: &mut Context<'_, N>,
     ) {
-        let slot = self.slot;
+        let slot = self.operation.slot;
         let mut left = datagrams;
-        while let Some(step) = phase.steps.get(self.step as usize) {
-            let conn = self.conns[self.slot as usize].as_mut();
-            match (step.action, conn) {
+        while let Some(step) = phase.steps.get(self.transaction.step()) {
+            let here = self.operation.slot;
+            let conn = self.connections.get_mut(here);
+            match (&step.action, conn) {
                 (Action::Receive(_), Some(conn)) => {
-                    if self.slot == slot && left == 0 {
+                    if here == slot && left == 0 {
                         return;
                     }
                     conn.received += 1;
-                    if self.slot == slot {
+                    if here == slot {
                         left -= 1;
                     } else {
                         context.record.counters.gaps.add(1);
@@ -96,15 +104,11 @@ impl<S> Strand<S> {
                 }
                 _ => {}
             }
-            self.failed = true;
+            self.transaction.failed = true;
             self.advance(step, phase);
             // Of a mix there may be none here.
-            while self.step as usize >= phase.steps.len() {
-                self.iteration += 1;
-                self.reached = self.iteration;
-                self.transaction_start = self.operation_start;
-                self.thought = 0;
-                self.failed = false;
+            while self.transaction.step() >= phase.steps.len() {
+                self.transaction.skip(self.operation.start);
                 self.first_step(phase);
             }
         }
@@ -120,19 +124,18 @@ impl<S> Strand<S> {
         now: Nanos,
         since: Nanos,
     ) -> bool {
-        let heard = self.heard.max(since).max(self.operation_start);
-        let waits = self.running
+        let heard = self.received.last.max(since).max(self.operation.start);
+        let waits = self.transaction.running
             && phase
                 .steps
-                .get(self.step as usize)
-                .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept));
+                .get(self.transaction.step())
+                .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept(_)));
         if !waits || self.finished() {
             return false;
         }
         // What the other side failed to begin does not come either.
-        if phase.can_fail && !self.engaged && now >= heard + LEFT_ALONE {
-            self.iteration = self.iteration.max(self.limit);
-            self.running = false;
+        if phase.can_fail && !self.transaction.engaged && now >= heard + LEFT_ALONE {
+            self.transaction.give_up();
             return true;
         }
         if !phase.datagrams_only || now < heard + phase.quiet {
@@ -143,44 +146,41 @@ impl<S> Strand<S> {
             return true;
         }
         // A connection that is opened anew in each transaction counts from 0 in each.
-        let transactions = if phase.opens { 1 } else { self.limit.max(self.iteration) };
-        for (conn, (receives, sends)) in self.conns.iter_mut().zip(&phase.datagrams) {
-            if let Some(conn) = conn {
-                let (received, sent) = (transactions * receives, transactions * sends);
-                record.counters.gaps.add(received.saturating_sub(conn.received));
-                record.counters.skipped.add(sent.saturating_sub(conn.sent));
-                conn.received = received.max(conn.received);
-                conn.sent = sent.max(conn.sent);
-            }
+        let transactions = if phase.opens { 1 } else { self.limit().max(self.iteration()) };
+        for (slot, conn) in self.connections.iter_mut() {
+            let Some((receives, sends)) = phase.datagrams.get(slot as usize) else { continue };
+            let (received, sent) = (transactions * receives, transactions * sends);
+            record.counters.gaps.add(received.saturating_sub(conn.received));
+            record.counters.skipped.add(sent.saturating_sub(conn.sent));
+            conn.received = received.max(conn.received);
+            conn.sent = sent.max(conn.sent);
         }
-        self.iteration = self.iteration.max(self.limit);
-        self.running = false;
+        self.transaction.give_up();
         true
     }
 
     /// Goes through the rest of the program, where each transaction draws what is in it, to count
     /// the datagrams that are missing.
     fn pass_rest(&mut self, phase: &Phase, record: &Record) {
-        let limit = if phase.opens { self.iteration + 1 } else { self.limit };
-        while self.iteration < limit {
-            let Some(step) = phase.steps.get(self.step as usize) else {
-                self.iteration += 1;
+        let limit = if phase.opens { self.iteration() + 1 } else { self.limit() };
+        while self.iteration() < limit {
+            let Some(step) = phase.steps.get(self.transaction.step()) else {
+                self.transaction.iteration += 1;
                 self.first_step(phase);
                 continue;
             };
-            if let (Action::Send(_), Some(conn)) =
-                (step.action, &mut self.conns[self.slot as usize])
+            if step.sends()
+                && let Some(conn) = self.connections.get_mut(self.operation.slot)
             {
                 conn.sent += 1;
                 record.counters.skipped.add(1);
             }
             self.advance(step, phase);
         }
-        for conn in self.conns.iter_mut().flatten() {
-            record.counters.gaps.add(conn.passed.saturating_sub(conn.received));
-            conn.received = conn.passed.max(conn.received);
+        for (_, conn) in self.connections.iter_mut() {
+            record.counters.gaps.add(conn.expected.saturating_sub(conn.received));
+            conn.received = conn.expected.max(conn.received);
         }
-        self.iteration = self.iteration.max(self.limit);
-        self.running = false;
+        self.transaction.give_up();
     }
 }

@@ -1,23 +1,28 @@
 //! A strand: one independent actor that runs its group's steps. A small state machine that never
 //! blocks by itself; an engine lets it run until it has to wait, and remembers what for.
 
-mod calls;
+mod connections;
 mod datagrams;
-mod gathering;
-mod opening;
+mod low_water;
+mod open;
+mod operation;
+mod pacing;
+mod sends;
+mod transaction;
 mod transfer;
 
 use std::io;
 
-use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
+use wirecost_model::clock::{MILLISECOND, Nanos};
 
-use self::gathering::Gathering;
-use crate::draw;
+use self::connections::Connections;
+use self::operation::Operation;
+use self::pacing::Pacing;
+use self::transaction::Transaction;
 use crate::net::{Interest, Net, Owner};
 use crate::payload::Patterns;
 use crate::record::Record;
-use crate::route::Place;
-use crate::step::{Action, Phase, SendCall, Step};
+use crate::step::{Action, Coordinates, Phase, SendCall, Step, Think};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
 /// costs little, little enough that a neighbour waits for microseconds only.
@@ -27,10 +32,6 @@ const OPERATION_BYTES: i64 = 4 << 10;
 /// Pause after an operation that failed at once, so that a broken connection does not make a strand
 /// spin.
 const FAILURE_PAUSE: Nanos = MILLISECOND;
-
-/// How long a strand waits for the other side to begin a transaction that may have failed there, once
-/// all have been agreed on.
-const LEFT_ALONE: Nanos = SECOND;
 
 /// When the transactions of a phase may begin.
 #[derive(Debug, Clone, Copy)]
@@ -90,20 +91,17 @@ pub struct StrandError {
     pub source: io::Error,
 }
 
-/// One connection of a strand.
-#[derive(Debug)]
-struct Conn<S> {
-    socket: S,
-    connector: bool,
-    gathering: Gathering,
-    /// Bytes still to come of messages that a time-out has given up, and the row they belong to.
-    owed: u64,
-    owed_row: u32,
-    /// Numbered messages sent and received, or the numbers they would have had.
-    sent: u64,
-    received: u64,
-    /// Datagrams that were to be received so far, whether or not they came.
-    passed: u64,
+/// What a strand knows of what it has received, and of what it may expect.
+#[derive(Debug, Default)]
+struct Received {
+    /// Bytes that have been received for operations whose turn has not come, and when.
+    ahead: u64,
+    at: Nanos,
+    /// When the last datagram came.
+    last: Nanos,
+    /// The connection that it has sent to last, in this turn: before the other end has that, the
+    /// other end sends nothing that is not here already.
+    last_sent_slot: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -112,150 +110,89 @@ pub struct Strand<S> {
     pub group: u32,
     pub number: u32,
     pub local: u32,
-    conns: Box<[Option<Conn<S>>]>,
-    opening: Option<S>,
-    openings: u64,
-    /// Transactions that are over, completed or not.
-    pub iteration: u64,
-    /// Transactions up to this number may begin even after the gate has closed.
-    pub limit: u64,
-    /// Within a transaction, and whether anything of it has happened yet.
-    running: bool,
-    engaged: bool,
-    failed: bool,
-    /// Nothing has come within an impatient time-out of this step.
-    silent: bool,
-    step: u32,
-    place: Place,
-    /// Which execution of the step it is, as a number to draw with.
-    round: u64,
-    /// Transactions up to the last one in which anything happened here.
-    reached: u64,
-    /// Intended start of the transaction before number `arrivals`, from the beginning of the phase.
-    arrival: Nanos,
-    arrivals: u64,
-    slot: u32,
-    operation: u64,
-    begun: bool,
-    /// Of the operation: its length (of a thought, its nanoseconds), and what has been moved of it.
-    length: u64,
-    moved: u64,
-    /// Bytes left of the step on this connection, where its operations have a length of their own.
-    left: u64,
-    /// Where operations are not messages but messages are numbered: the message under way, and how
-    /// much of it has been moved.
-    message: u64,
-    offset: u64,
-    /// When the operation under way times out, or the thought ends; 0 until it is known.
-    due: Nanos,
-    /// The operation under way has been counted as failed already.
-    overdue: bool,
-    /// Bytes owed on all connections.
-    owed: u64,
-    /// The connection to which it has sent last, in this turn: before the other end has that, it sends nothing
-    /// that is not here already.
-    asked: Option<u32>,
-    /// Bytes that have been received for operations whose turn has not come, and when.
-    ahead: u64,
-    received_at: Nanos,
-    operation_start: Nanos,
-    transaction_start: Nanos,
-    thought: Nanos,
-    /// No attempt before this instant.
-    pause: Nanos,
-    heard: Nanos,
-    /// Bytes sent and received, and transactions completed, since the phase began.
-    pub bytes: u64,
-    pub completed: u64,
+    connections: Connections<S>,
+    transaction: Transaction,
+    operation: Operation,
+    pacing: Pacing,
+    received: Received,
+    /// Bytes sent and received since the phase began.
+    bytes: u64,
 }
 
 impl<S> Strand<S> {
+    /// `slots`: connections that it has at most.
     pub fn new(group: u32, number: u32, local: u32, slots: usize) -> Self {
         Self {
             group,
             number,
             local,
-            conns: (0..slots).map(|_| None).collect(),
-            opening: None,
-            openings: 0,
-            iteration: 0,
-            limit: 0,
-            running: false,
-            engaged: false,
-            failed: false,
-            silent: false,
-            step: 0,
-            place: Place::default(),
-            round: 0,
-            reached: 0,
-            arrival: 0,
-            arrivals: 0,
-            slot: 0,
-            operation: 0,
-            begun: false,
-            length: 0,
-            moved: 0,
-            left: 0,
-            message: 0,
-            offset: 0,
-            due: 0,
-            overdue: false,
-            owed: 0,
-            asked: None,
-            ahead: 0,
-            received_at: 0,
-            operation_start: 0,
-            transaction_start: 0,
-            thought: 0,
-            pause: 0,
-            heard: 0,
+            connections: Connections::new(slots),
+            transaction: Transaction::default(),
+            operation: Operation::default(),
+            pacing: Pacing::default(),
+            received: Received::default(),
             bytes: 0,
-            completed: 0,
         }
     }
 
     /// Makes ready for a phase that begins at `start`.
     pub fn enter(&mut self, start: Nanos, limit: u64) {
-        self.iteration = 0;
-        self.reached = 0;
-        self.arrival = 0;
-        self.arrivals = 0;
-        self.limit = limit;
-        self.running = false;
-        self.engaged = false;
-        self.operation_start = start;
-        self.pause = 0;
-        self.heard = start;
+        self.transaction.enter(limit);
+        self.operation.begin_phase(start);
+        self.pacing = Pacing::default();
+        self.received.last = start;
+        self.received.ahead = 0;
         self.bytes = 0;
-        self.completed = 0;
-        self.ahead = 0;
-        for conn in self.conns.iter_mut().flatten() {
-            conn.sent = 0;
-            conn.received = 0;
-            conn.passed = 0;
-        }
+        self.connections.begin_phase();
     }
 
-    /// Transactions begun: with those, both ends agree how many there are to be. Where it draws what
-    /// is in a transaction, a host may be ahead by some that have nothing in them for it.
+    /// Transactions that are over, completed or not.
+    pub fn iteration(&self) -> u64 {
+        self.transaction.iteration
+    }
+
+    /// Transactions up to this number may begin even after the gate has closed.
+    pub fn limit(&self) -> u64 {
+        self.transaction.limit
+    }
+
+    /// Lets transactions up to this number begin, unless more may already.
+    pub fn raise_limit(&mut self, limit: u64) {
+        self.transaction.limit = self.transaction.limit.max(limit);
+    }
+
+    /// Bytes sent and received since the phase began.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Transactions completed since the phase began.
+    pub fn completed(&self) -> u64 {
+        self.transaction.completed
+    }
+
+    /// Transactions begun: with those, both ends agree how many there are to be.
     pub fn started(&self) -> u64 {
-        if self.running && self.engaged { self.iteration + 1 } else { self.reached }
+        self.transaction.started()
     }
 
     /// Whether nothing is left to do up to the limit.
     pub fn finished(&self) -> bool {
-        self.iteration >= self.limit && !(self.running && self.engaged) && self.owed == 0
+        self.transaction.finished() && self.connections.abandoned() == 0
     }
 
     /// Open connections.
     pub fn sockets(&self) -> impl Iterator<Item = &S> {
-        self.conns.iter().flatten().map(|conn| &conn.socket)
+        self.connections.sockets()
     }
 
     /// The connection in a slot, open or opening.
     pub fn socket(&self, slot: u32) -> Option<&S> {
-        let open = self.conns.get(slot as usize)?.as_ref().map(|conn| &conn.socket);
-        self.opening.as_ref().or(open)
+        self.connections.socket(slot)
+    }
+
+    fn id(&self, step: &Step) -> u32 {
+        step.first_id + (self.operation.slot - step.first)
     }
 
     fn owner(&self, step: &Step) -> Owner {
@@ -263,43 +200,52 @@ impl<S> Strand<S> {
             group: self.group,
             strand: self.number,
             local: self.local,
-            slot: self.slot,
-            id: step.first_id + (self.slot - step.first),
+            slot: self.operation.slot,
+            id: self.id(step),
         }
+    }
+
+    /// Where the first operation of this execution of a step stands in the run.
+    #[inline]
+    fn coordinates(&self, step: &Step) -> Coordinates {
+        let (strand, round) = (self.number, self.transaction.round);
+        Coordinates { strand, round, conn: self.id(step), number: 0 }
     }
 
     /// Closes everything, also what is being opened.
     pub fn close_all<N: Net<Socket = S>>(&mut self, net: &mut N) {
         let owner =
             |slot| Owner { group: self.group, strand: self.number, local: self.local, slot, id: 0 };
-        for (slot, conn) in self.conns.iter_mut().enumerate() {
-            if let Some(conn) = conn.take() {
-                net.close(conn.socket, owner(slot as u32));
+        for slot in 0..self.connections.len() {
+            if let Some(socket) = self.connections.take(slot) {
+                net.close(socket, owner(slot));
             }
         }
-        self.owed = 0;
-        if let Some(socket) = self.opening.take() {
-            net.close(socket, owner(self.slot));
+        if let Some(socket) = self.connections.cancel_opening() {
+            net.close(socket, owner(self.operation.slot));
         }
     }
 
     /// Runs until there is something to wait for, or the turn is over.
     pub fn run<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) -> Turn {
         let mut budget = context.turn;
-        self.asked = None;
+        self.received.last_sent_slot = None;
         loop {
-            if !self.running
+            if !self.transaction.running
                 && let Some(turn) = self.begin_transaction(phase, context)
             {
                 return turn;
             }
-            if !self.engaged && context.gate.closed && self.iteration >= self.limit {
+            if context.gate.closed
+                && !self.transaction.engaged
+                && self.transaction.iteration >= self.transaction.limit
+            {
                 // How many have begun has been said, and this one was not among them. What the
                 // other side has begun to send is: such a transaction is taken up again.
-                self.running = false;
+                self.transaction.running = false;
                 continue;
             }
-            let Some(step) = phase.steps.get(self.step as usize) else {
+            let Some(step) = phase.steps.get(self.transaction.step()) else {
                 self.end_transaction(phase, context);
                 // A transaction of steps that neither wait nor move anything must not run for ever.
                 budget -= OPERATION_BYTES / 16;
@@ -311,11 +257,8 @@ impl<S> Strand<S> {
             if budget <= 0 {
                 return Turn::Again;
             }
-            if self.pause > 0 {
-                if context.net.now() < self.pause {
-                    return self.wait(Interest::Nothing, Some(self.pause));
-                }
-                self.pause = 0;
+            if let Some(until) = self.pacing.paused(|| context.net.now()) {
+                return self.wait(Interest::Nothing, Some(until));
             }
             let before = self.bytes;
             let outcome = self.operate(step, phase, context);
@@ -334,7 +277,7 @@ impl<S> Strand<S> {
     }
 
     fn wait(&self, on: Interest, until: Option<Nanos>) -> Turn {
-        Turn::Wait(Wait { slot: self.slot, on, until })
+        Turn::Wait(Wait { slot: self.operation.slot, on, until })
     }
 
     /// `None` when a transaction has begun.
@@ -344,8 +287,10 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> Option<Turn> {
         let gate = context.gate;
-        let mut start = self.operation_start.max(gate.start);
-        if self.iteration >= self.limit {
+        let iteration = self.transaction.iteration;
+        let within_limit = iteration < self.transaction.limit;
+        let mut start = self.operation.start.max(gate.start);
+        if !within_limit {
             if gate.closed {
                 return Some(self.settle(context).unwrap_or(Turn::Held));
             }
@@ -355,14 +300,10 @@ impl<S> Strand<S> {
         }
         if let (Some(pace), false) = (&phase.pace, gate.closed) {
             // Open loop: the intended starts do not depend on how long anything took.
-            while self.arrivals <= self.iteration {
-                self.arrival = pace.intended(self.number, self.arrivals, self.arrival);
-                self.arrivals += 1;
-            }
             let from = if pace.is_trace() { gate.window } else { gate.start };
-            let intended = from.saturating_add(self.arrival);
+            let intended = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
             let now = context.net.now();
-            if now.max(intended) >= gate.end && self.iteration >= self.limit {
+            if now.max(intended) >= gate.end && !within_limit {
                 return Some(Turn::Held);
             }
             if now < intended {
@@ -370,113 +311,70 @@ impl<S> Strand<S> {
             }
             start = intended;
         }
-        self.running = true;
-        self.engaged = false;
-        self.failed = false;
-        self.transaction_start = start;
-        self.operation_start = start;
-        self.thought = 0;
+        self.transaction.begin(start);
+        self.operation.start = start;
         self.first_step(phase);
         None
     }
 
     fn end_transaction<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) {
-        let end = self.operation_start;
-        if self.engaged {
-            self.reached = self.iteration + 1;
+        let end = self.operation.start;
+        let latency = self.transaction.end(phase, end);
+        // One that is an operation has been recorded as that.
+        if let Some(latency) = latency
+            && phase.whole.is_none()
+        {
+            context.record.transaction(latency, end);
         }
-        // Of a mix another host may have had all.
-        if !self.failed && (self.engaged || !phase.mixed) {
-            // One that is an operation has been recorded as that.
-            if phase.whole.is_none() {
-                let latency = end.saturating_sub(self.transaction_start + self.thought);
-                context.record.transaction(latency, end);
-            }
-            self.completed += 1;
-        }
-        self.iteration += 1;
-        self.running = false;
     }
 
     /// Begins the steps of this iteration.
     fn first_step(&mut self, phase: &Phase) {
-        self.round = self.iteration;
-        match &phase.route {
-            None => {
-                self.step = 0;
-                self.enter_step(phase);
-            }
-            Some(_) => {
-                self.place = Place::default();
-                self.next_step(phase);
-            }
-        }
-    }
-
-    fn next_step(&mut self, phase: &Phase) {
-        match &phase.route {
-            None => self.step += 1,
-            Some(route) => {
-                self.step = route.next(&mut self.place, self.number, self.iteration);
-                self.round = match self.place.pass {
-                    0 => self.iteration,
-                    pass => draw::mix(self.iteration) ^ pass,
-                };
-            }
-        }
+        self.transaction.first_step(phase, self.number);
         self.enter_step(phase);
     }
 
     fn enter_step(&mut self, phase: &Phase) {
-        self.silent = false;
-        self.operation = 0;
-        self.begun = false;
-        self.due = 0;
-        self.overdue = false;
-        if let Some(step) = phase.steps.get(self.step as usize) {
-            self.slot = step.first;
-        }
+        self.operation.over();
+        let slot = phase.steps.get(self.transaction.step()).map(|step| step.first);
+        self.operation.enter(slot.unwrap_or(self.operation.slot));
     }
 
     /// Ends the operation under way and moves on to the next one.
+    #[inline]
     fn advance(&mut self, step: &Step, phase: &Phase) {
-        self.begun = false;
-        self.due = 0;
-        self.overdue = false;
-        self.operation += 1;
+        self.operation.over();
+        self.operation.number += 1;
+        let slot = self.operation.slot;
         if step.datagram
-            && matches!(step.action, Action::Receive(_))
-            && let Some(conn) = &mut self.conns[self.slot as usize]
+            && step.receives()
+            && let Some(conn) = self.connections.get_mut(slot)
         {
-            conn.passed += 1;
+            conn.expected += 1;
         }
-        let more = match step.unit {
-            Some(_) if matches!(step.action, Action::Send(_) | Action::Receive(_)) => self.left > 0,
-            _ => self.operation < step.count,
-        };
-        if more {
+        let messages = step.messages();
+        let at = self.coordinates(step);
+        if self.operation.has_more(step, messages, at) {
             return;
         }
-        if step.unit.is_some()
-            && step.verify
-            && let Some(conn) = &mut self.conns[self.slot as usize]
+        if let Some(messages) = messages
+            && messages.verify
+            && messages.unit.is_some()
+            && let Some(conn) = self.connections.get_mut(slot)
         {
-            match step.action {
-                Action::Send(_) => conn.sent += step.count,
-                Action::Receive(_) => conn.received += step.count,
-                _ => {}
-            }
+            let numbered = if step.sends() { &mut conn.sent } else { &mut conn.received };
+            *numbered += step.count;
         }
-        if self.slot < step.last {
-            self.slot += 1;
-            self.operation = 0;
-            self.silent = false;
+        if slot < step.last {
+            self.operation.enter(slot + 1);
             return;
         }
-        self.next_step(phase);
+        self.transaction.next_step(phase, self.number);
+        self.enter_step(phase);
     }
 
     /// Completes the operation under way, `now`.
+    #[inline]
     fn complete<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
@@ -484,11 +382,11 @@ impl<S> Strand<S> {
         now: Nanos,
         context: &mut Context<'_, N>,
     ) {
-        self.engaged = true;
-        if !self.overdue {
-            context.record.done(step.row, self.operation_start, now);
+        self.transaction.engaged = true;
+        if !self.operation.overdue {
+            context.record.done(step.row, self.operation.start, now);
         }
-        self.operation_start = now;
+        self.operation.start = now;
         self.advance(step, phase);
     }
 
@@ -511,12 +409,12 @@ impl<S> Strand<S> {
                 source: error,
             }));
         }
-        self.failed = true;
-        self.engaged = true;
+        self.transaction.failed = true;
+        self.transaction.engaged = true;
         let now = context.net.now();
-        self.operation_start = now;
+        self.operation.start = now;
         if !timed_out {
-            self.pause = now + FAILURE_PAUSE;
+            self.pacing.pause(now + FAILURE_PAUSE);
         }
         None
     }
@@ -528,20 +426,27 @@ impl<S> Strand<S> {
         phase: &Phase,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        let result = match step.action {
-            Action::Send(SendCall::Streamed(way)) => self.send_streamed(step, phase, way, context),
-            Action::Send(SendCall::Several(sends)) => {
-                self.send_several(step, phase, sends, context)
+        let result = match &step.action {
+            Action::Send(send) => match send.call {
+                SendCall::Plain(_) => self.send(step, phase, &send.messages, send.call, context),
+                SendCall::Streamed(way) => {
+                    self.send_streamed(step, phase, &send.messages, way, context)
+                }
+                SendCall::Several(sends) => {
+                    self.send_several(step, phase, &send.messages, sends, context)
+                }
+            },
+            Action::Receive(receive) if step.datagram => {
+                self.receive_datagram(step, phase, receive, context)
             }
-            Action::Send(call) => self.send(step, phase, call, context),
-            Action::Receive(call) => self.receive(step, phase, call, context),
-            Action::SendFile => self.send_file(step, phase, context),
-            Action::Connect => self.connect(step, phase, context),
-            Action::Accept => self.accept(step, phase, context),
+            Action::Receive(receive) => self.receive(step, phase, receive, context),
+            Action::SendFile(send) => self.send_file(step, phase, send, context),
+            Action::Connect(open) => self.connect(step, phase, open, context),
+            Action::Accept(open) => self.accept(step, phase, open, context),
             Action::Close => self.close(step, phase, context),
-            Action::Think => return Ok(self.think(step, phase, context)),
+            Action::Think(think) => return Ok(self.think(step, phase, think, context)),
             Action::Nothing => {
-                let now = self.operation_start;
+                let now = self.operation.start;
                 self.complete(step, phase, now, context);
                 return Ok(None);
             }
@@ -549,7 +454,7 @@ impl<S> Strand<S> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::Interrupted
         {
-            if let Some(socket) = self.opening.take() {
+            if let Some(socket) = self.connections.cancel_opening() {
                 context.net.close(socket, self.owner(step));
             }
             self.give_up(step, phase, error.kind() == io::ErrorKind::TimedOut, context);
@@ -568,28 +473,32 @@ impl<S> Strand<S> {
         if !(step.can_fail || (timed_out && step.datagram)) {
             return;
         }
-        if self.begun {
-            let rest = self.length.saturating_sub(self.moved);
-            if let (Action::Receive(_), Some(conn)) =
-                (step.action, &mut self.conns[self.slot as usize])
+        let slot = self.operation.slot;
+        if self.operation.begun
+            && let Some(messages) = step.messages()
+        {
+            let rest = self.operation.left();
+            if let (Action::Receive(receive), Some(conn)) =
+                (&step.action, self.connections.get_mut(slot))
             {
                 if !step.datagram {
-                    conn.owed += rest;
-                    conn.owed_row = step.row;
-                    self.owed += rest;
-                    conn.received += u64::from(step.verify && step.unit.is_none());
-                } else if step.reply {
+                    conn.received += u64::from(messages.verify && messages.unit.is_none());
+                    self.connections.abandon(slot, step.row, rest);
+                } else if receive.reply {
                     // Its number is passed, as if a later one had come. (If a later one of the same
                     // transaction has come, the number has been passed already.)
-                    let next = conn.passed + 1;
+                    let next = conn.expected + 1;
                     context.record.counters.gaps.add(next.saturating_sub(conn.received));
                     conn.received = next.max(conn.received);
                 }
             }
-            self.left = self.left.saturating_sub(self.length);
-            self.pass(step, rest);
+            self.operation.spend();
+            let at = self.coordinates(step);
+            self.operation.pass(step, messages, at, rest);
         }
-        self.silent |= timed_out && step.impatient;
+        if let Action::Receive(receive) = &step.action {
+            self.operation.silent |= timed_out && receive.impatient;
+        }
         self.advance(step, phase);
     }
 
@@ -602,24 +511,25 @@ impl<S> Strand<S> {
     ) -> io::Result<Turn> {
         let mut until = None;
         if let Some(timeout) = step.timeout
-            && !self.overdue
+            && !self.operation.overdue
         {
             let now = context.net.now();
-            if self.due == 0 {
+            if self.operation.due == 0 {
                 // From now on, not from the operation's intended start: a strand that has fallen
                 // behind waits as long as any other.
-                self.due = now.saturating_add(if self.silent { 0 } else { timeout });
+                let wait = if self.operation.silent { 0 } else { timeout };
+                self.operation.due = now.saturating_add(wait);
             }
-            if now < self.due {
-                until = Some(self.due);
+            if now < self.operation.due {
+                until = Some(self.operation.due);
             } else if step.can_fail
                 && !step.datagram
-                && matches!(step.action, Action::Send(_) | Action::SendFile)
+                && matches!(step.action, Action::Send(_) | Action::SendFile(_))
             {
-                // The other end expects the whole message, so it is sent all the same.
+                // The other end expects the whole message, so it is still sent.
                 context.record.failed(step.row, true);
-                self.overdue = true;
-                self.failed = true;
+                self.operation.overdue = true;
+                self.transaction.failed = true;
             } else {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -635,25 +545,28 @@ impl<S> Strand<S> {
         &mut self,
         step: &Step,
         phase: &Phase,
+        think: &Think,
         context: &mut Context<'_, N>,
     ) -> Option<Turn> {
         let now = context.net.now();
-        if self.due == 0 {
-            self.begin(step);
+        if self.operation.due == 0 {
+            let at = self.coordinates(step);
+            let number = self.operation.number;
+            self.operation.begin(think.length.at(Coordinates { number, ..at }));
             // From now on, not from the intended start: a delay is not a thought.
-            self.due = now.saturating_add(self.length);
+            self.operation.due = now.saturating_add(self.operation.length);
         }
-        let until = self.due;
-        self.engaged = true;
+        let until = self.operation.due;
+        self.transaction.engaged = true;
         if now < until {
             // Busy strands of one worker spin in turns, so they overlap as busy threads would.
-            return Some(if step.busy {
+            return Some(if think.busy {
                 Turn::Again
             } else {
                 self.wait(Interest::Nothing, Some(until))
             });
         }
-        self.thought += now - (until - self.length);
+        self.transaction.think(now - (until - self.operation.length));
         self.complete(step, phase, now, context);
         None
     }

@@ -16,14 +16,14 @@ const LINGER: Nanos = 10 * MILLISECOND;
 
 /// The mark of one connection: bytes that must be there for it to be readable.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct LowWater {
     mark: u64,
     /// Bytes received since it last waited, and when that was.
     got: u64,
     since: Nanos,
 }
 
-impl Gathering {
+impl LowWater {
     pub(super) fn new() -> Self {
         Self { mark: 1, got: 0, since: 0 }
     }
@@ -68,17 +68,17 @@ mod tests {
     /// What a flow of so many bytes a millisecond is waited for, wait after wait: it is read when its
     /// mark is there, or at the latest when that is given up.
     fn marks(rate: u64) -> Vec<u64> {
-        let (mut gathering, mut now) = (Gathering::new(), MILLISECOND);
+        let (mut low_water, mut now) = (LowWater::new(), MILLISECOND);
         let mut marks = Vec::new();
         for _ in 0..40 {
-            let mark = gathering.next(now);
-            let until = gathering.set(mark);
+            let mark = low_water.next(now);
+            let until = low_water.set(mark);
             marks.push(mark);
             let takes = mark * MILLISECOND / rate;
             let slept = until.map_or(takes, |until| takes.min(until - now)).max(1);
             assert!(until.is_none() || slept <= 2 * LINGER);
             now += slept;
-            gathering.received((slept * rate).div_ceil(MILLISECOND));
+            low_water.received((slept * rate).div_ceil(MILLISECOND));
         }
         marks
     }
@@ -109,11 +109,11 @@ mod tests {
 
     #[test]
     fn who_has_stopped_sending_is_not_waited_for() {
-        let mut gathering = Gathering::new();
-        gathering.received(MOST);
-        let mark = gathering.next(MILLISECOND);
-        let until = gathering.set(mark).expect("a mark");
-        assert_eq!(gathering.next(until), 1);
-        assert_eq!(gathering.set(1), None);
+        let mut low_water = LowWater::new();
+        low_water.received(MOST);
+        let mark = low_water.next(MILLISECOND);
+        let until = low_water.set(mark).expect("a mark");
+        assert_eq!(low_water.next(until), 1);
+        assert_eq!(low_water.set(1), None);
     }
 }

@@ -1,36 +1,36 @@
-//! Messages that are not sent by a copying call each.
+//! Sending by other means than a copying call for each message.
 
 use std::io;
 
 use super::{Context, Strand, Turn};
-
 use crate::calls::{Sends, Streamed};
 use crate::net::Net;
 use crate::payload::STAMP;
-use crate::step::{Phase, SendCall, Step};
+use crate::step::{Coordinates, Messages, Phase, SendCall, Step};
 
 impl<S> Strand<S> {
     pub(super) fn send_streamed<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,
+        messages: &Messages,
         way: Streamed,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        let slot = self.slot;
-        if way.cork && self.operation == 0 && !self.begun {
-            context.net.cork(&self.conn()?.socket, true)?;
+        let slot = self.operation.slot;
+        if way.cork && self.operation.number == 0 && !self.operation.begun {
+            context.net.cork(&self.connections.require(slot)?.socket, true)?;
         }
         let turn = if way.zerocopy {
-            self.send_zerocopy(step, phase, context)?
+            self.send_zerocopy(step, phase, messages, context)?
         } else {
-            self.send(step, phase, SendCall::SEND, context)?
+            self.send(step, phase, messages, SendCall::SEND, context)?
         };
         // After a failure the cork stays until the flowop's next turn; the kernel lets what it holds
         // back go after 200 ms by itself.
         if way.cork
-            && (self.begun, self.operation) == (false, 0)
-            && let Some(conn) = &self.conns[slot as usize]
+            && (self.operation.begun, self.operation.number) == (false, 0)
+            && let Some(conn) = self.connections.get(slot)
         {
             context.net.cork(&conn.socket, false)?;
         }
@@ -41,15 +41,14 @@ impl<S> Strand<S> {
         &mut self,
         step: &Step,
         phase: &Phase,
+        messages: &Messages,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        if !self.begun {
-            self.begin(step);
-        }
-        let (message, offset, left) = self.message(step);
-        let conn = self.conn()?;
-        let stamp = step.verify.then_some(context.tag | (conn.sent + message));
-        let piece = context.patterns.piece(step.payload, offset, left, stamp);
+        self.begin_message(step, messages);
+        let (message, offset, left) = self.operation.message(messages, self.coordinates(step));
+        let conn = self.connections.require(self.operation.slot)?;
+        let stamp = messages.verify.then_some(context.tag | (conn.sent + message));
+        let piece = context.patterns.piece(messages.payload, offset, left, stamp);
         // The next message's number will stand where this one's does.
         let copied = match stamp {
             Some(_) => (STAMP as u64).saturating_sub(offset).min(piece.len() as u64) as usize,
@@ -58,13 +57,13 @@ impl<S> Strand<S> {
         let sent = match context.net.send_zerocopy(&conn.socket, piece, copied) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.engaged |= N::DEFERS;
+                self.transaction.engaged |= N::DEFERS;
                 return Ok(Some(self.no_room(step, context)?));
             }
             Err(error) => return Err(error),
         };
         let connector = conn.connector;
-        self.sent(step, phase, (sent, connector), stamp.is_some(), context);
+        self.sent(step, phase, messages, (sent, connector), context);
         Ok(None)
     }
 
@@ -73,24 +72,23 @@ impl<S> Strand<S> {
         &mut self,
         step: &Step,
         phase: &Phase,
+        messages: &Messages,
         sends: Sends,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        if !self.begun {
-            self.begin(step);
-        }
-        let (number, round, first, id) = (self.number, self.round, self.operation, self.id(step));
-        let length = |operation: u64| step.length(number, round, id, operation);
+        self.begin_message(step, messages);
+        let (at, first) = (self.coordinates(step), self.operation.number);
+        let length = |number: u64| messages.length.at(Coordinates { number, ..at });
         let most = u64::from(sends.messages) * u64::from(sends.segments);
         let end = step.count.min(first + most);
-        let conn = self.conn()?;
-        let laid = context.patterns.lay(
-            step.payload,
+        let conn = self.connections.require(self.operation.slot)?;
+        let batch = context.patterns.batch(
+            messages.payload,
             (first..end).map(|operation| length(operation) as usize),
             context.tag | conn.sent,
             sends.segments.into(),
         );
-        let sent = match context.net.send_several(&conn.socket, &laid) {
+        let sent = match context.net.send_several(&conn.socket, &batch) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Some(self.no_room(step, context)?));
@@ -101,12 +99,12 @@ impl<S> Strand<S> {
         let connector = conn.connector;
         context.record.counters.datagrams_sent.add(sent);
         // All of a call began and ended together.
-        let (start, now) = (self.operation_start, context.net.now());
+        let (start, now) = (self.operation.start, context.net.now());
         for operation in first..first + sent {
             let bytes = length(operation);
             context.record.sent(step.row, connector, bytes);
             self.bytes += bytes;
-            self.operation_start = start;
+            self.operation.start = start;
             self.complete(step, phase, now, context);
         }
         Ok(None)

@@ -4,26 +4,25 @@ use std::io;
 
 use wirecost_model::clock::MILLISECOND;
 
-use super::gathering::Gathering;
-use super::{Conn, Context, Strand, Turn};
+use super::{Context, Strand, Turn};
 use crate::net::{Interest, Net, Opening};
-use crate::step::{Phase, Step};
+use crate::step::{Open, Phase, Step};
 
 impl<S> Strand<S> {
     pub(super) fn connect<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,
+        open: &Open,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let owner = self.owner(step);
-        if self.opening.is_none() {
-            if let Some(old) = self.conns[self.slot as usize].take() {
-                self.owed -= old.owed;
-                context.net.close(old.socket, owner);
+        if self.connections.opening().is_none() {
+            if let Some(old) = self.connections.take(owner.slot) {
+                context.net.close(old, owner);
             }
-            match context.net.connect(step, owner, self.openings) {
-                Ok(socket) => self.opening = Some(socket),
+            match context.net.connect(open, owner, self.connections.attempts()) {
+                Ok(socket) => self.connections.begin_opening(socket),
                 // Too many are on their way; a little later, then.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let soon = context.net.now() + MILLISECOND;
@@ -31,10 +30,9 @@ impl<S> Strand<S> {
                 }
                 Err(error) => return Err(error),
             }
-            self.openings += 1;
-            self.engaged = true;
+            self.transaction.engaged = true;
         }
-        if let Some(socket) = &mut self.opening
+        if let Some(socket) = self.connections.opening()
             && let Opening::Wait(on, at) = context.net.opening(socket)?
         {
             let Turn::Wait(mut wait) = self.wait_or_time_out(step, on, context)? else {
@@ -46,9 +44,7 @@ impl<S> Strand<S> {
             };
             return Ok(Some(Turn::Wait(wait)));
         }
-        if let Some(socket) = self.opening.take() {
-            self.opened(socket, true);
-        }
+        self.connections.opened(owner.slot, true);
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)
@@ -58,18 +54,18 @@ impl<S> Strand<S> {
         &mut self,
         step: &Step,
         phase: &Phase,
+        open: &Open,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let owner = self.owner(step);
-        if self.opening.is_none() {
-            match context.net.accept(step, owner) {
+        if self.connections.opening().is_none() {
+            match context.net.accept(open, owner) {
                 Ok(socket) => {
-                    if let Some(old) = self.conns[self.slot as usize].take() {
-                        self.owed -= old.owed;
-                        context.net.close(old.socket, owner);
+                    if let Some(old) = self.connections.take(owner.slot) {
+                        context.net.close(old, owner);
                     }
-                    self.opening = Some(socket);
-                    self.engaged = true;
+                    self.connections.begin_opening(socket);
+                    self.transaction.engaged = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Some(self.wait_or_time_out(step, Interest::Arrival, context)?));
@@ -77,30 +73,15 @@ impl<S> Strand<S> {
                 Err(error) => return Err(error),
             }
         }
-        if let Some(socket) = &mut self.opening
+        if let Some(socket) = self.connections.opening()
             && let Opening::Wait(on, _) = context.net.opening(socket)?
         {
             return Ok(Some(self.wait_or_time_out(step, on, context)?));
         }
-        if let Some(socket) = self.opening.take() {
-            self.opened(socket, false);
-        }
+        self.connections.opened(owner.slot, false);
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)
-    }
-
-    pub(super) fn opened(&mut self, socket: S, connector: bool) {
-        self.conns[self.slot as usize] = Some(Conn {
-            socket,
-            connector,
-            gathering: Gathering::new(),
-            owed: 0,
-            owed_row: 0,
-            sent: 0,
-            received: 0,
-            passed: 0,
-        });
     }
 
     pub(super) fn close<N: Net<Socket = S>>(
@@ -110,10 +91,9 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let owner = self.owner(step);
-        self.conn()?;
-        if let Some(conn) = self.conns[self.slot as usize].take() {
-            self.owed -= conn.owed;
-            context.net.close(conn.socket, owner);
+        self.connections.require(owner.slot)?;
+        if let Some(socket) = self.connections.take(owner.slot) {
+            context.net.close(socket, owner);
         }
         let now = context.net.now();
         self.complete(step, phase, now, context);

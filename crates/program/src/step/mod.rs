@@ -1,0 +1,247 @@
+//! Programs as strands execute them: each act is resolved once, before the run, to a step of a small
+//! closed kind. The hot loop compares no strings and looks nothing up.
+
+mod compile;
+mod length;
+mod pace;
+
+use std::sync::Arc;
+
+use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
+use wirecost_model::measure::FlowopKey;
+use wirecost_model::profile::{Options, Position, Until};
+use wirecost_model::program::{ServiceRef, Side};
+use wirecost_profile::flowops;
+use wirecost_profile::protocols::Protocol;
+
+pub use self::compile::{acts, compile, connection_protocols, payloads};
+pub use self::length::{Coordinates, Drawn, Length};
+pub use self::pace::Pace;
+use crate::calls::{Receives, Sends, Streamed, Unseen};
+use crate::route::Route;
+
+/// How long the master waits for the datagram that answers one of its own before it counts it as
+/// lost and goes on. uperf would wait for ever.
+pub const REPLY_TIMEOUT: Nanos = SECOND;
+/// A receiver of datagrams believes that no more come when none has come for this long after the
+/// senders have ended.
+pub const QUIET: Nanos = 200 * MILLISECOND;
+
+/// One act, resolved.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub action: Action,
+    /// Row of counters.
+    pub row: u32,
+    /// Connection slots of the strand, both included.
+    pub first: u32,
+    pub last: u32,
+    /// Connection id of slot `first`.
+    pub first_id: u32,
+    /// Operations on each connection each time the step's turn comes.
+    pub count: u64,
+    pub timeout: Option<Nanos>,
+    pub can_fail: bool,
+    /// Whether it moves datagrams.
+    pub datagram: bool,
+    /// Where the profile says it, and under which name it runs here.
+    pub at: Position,
+    pub kind: &'static str,
+}
+
+/// What a step does, with all that this takes. Engines and strands know nothing else of flowops.
+#[derive(Debug, Clone)]
+pub enum Action {
+    Connect(Open),
+    Accept(Open),
+    Close,
+    Send(Send),
+    Receive(Receive),
+    SendFile(SendFile),
+    Think(Think),
+    Nothing,
+}
+
+/// Opens a connection, on either side.
+#[derive(Debug, Clone)]
+pub struct Open {
+    pub service: ServiceRef,
+    pub protocol: &'static dyn Protocol,
+    pub options: Arc<Options>,
+    /// Row of counters of the step.
+    pub row: u32,
+    /// Whether every step that receives on the connection, in whatever phase, does so by plain calls.
+    pub plain_receives: bool,
+}
+
+/// Messages that are sent or received.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    pub length: Drawn,
+    /// Bytes that one operation moves, where that is not a whole message (`rsize`).
+    pub unit: Option<u64>,
+    /// Which of [`payloads`] they are made of.
+    pub payload: u32,
+    /// Whether the receiver compares them with what was sent, so that they are numbered.
+    pub verify: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Send {
+    pub messages: Messages,
+    pub call: SendCall,
+}
+
+#[derive(Debug, Clone)]
+pub struct Receive {
+    pub messages: Messages,
+    pub call: ReceiveCall,
+    /// Whether the program goes on without a datagram that has not come in time, so that a time-out
+    /// gives up its number too.
+    pub reply: bool,
+    /// Whether the time-out is not the profile's. After one such time-out the rest of the step's
+    /// datagrams are not waited for one by one.
+    pub impatient: bool,
+    /// Whether waits poll the device, so that looking at once is what was asked for.
+    pub polls: bool,
+    /// Whether each operation takes a call of its own, as in uperf.
+    pub single_reads: bool,
+}
+
+/// Sends whole files.
+#[derive(Debug, Clone)]
+pub struct SendFile {
+    pub size: Drawn,
+    /// Bytes of one call at most.
+    pub piece: u64,
+    /// Which of [`crate::files::sources`] the files are.
+    pub source: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct Think {
+    /// Nanoseconds.
+    pub length: Drawn,
+    /// Whether the CPU spins meanwhile.
+    pub busy: bool,
+}
+
+/// How bytes are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendCall {
+    /// By a call for each piece.
+    Plain(flowops::SendCall),
+    Streamed(Streamed),
+    /// Datagrams, several by one call.
+    Several(Sends),
+}
+
+/// How bytes are received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveCall {
+    /// By a call for each piece.
+    Plain(flowops::ReceiveCall),
+    /// Bytes go on to this place of [`crate::calls::sinks`] when they have been received.
+    Kept(u16),
+    Unseen(Unseen),
+    /// Datagrams, several by one call.
+    Several(Receives),
+}
+
+impl SendCall {
+    /// send(2), for each piece.
+    pub const SEND: Self = SendCall::Plain(flowops::SendCall::Send);
+}
+
+impl ReceiveCall {
+    /// recv(2), for each piece.
+    pub const RECV: Self = ReceiveCall::Plain(flowops::ReceiveCall::Recv);
+
+    /// Whether it only receives, and only once.
+    pub fn is_plain(self) -> bool {
+        matches!(self, ReceiveCall::Plain(_))
+    }
+}
+
+impl Step {
+    /// The messages that it sends or receives.
+    #[inline]
+    pub fn messages(&self) -> Option<&Messages> {
+        match &self.action {
+            Action::Send(send) => Some(&send.messages),
+            Action::Receive(receive) => Some(&receive.messages),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub fn receives(&self) -> bool {
+        matches!(self.action, Action::Receive(_))
+    }
+
+    #[inline]
+    pub fn sends(&self) -> bool {
+        matches!(self.action, Action::Send(_))
+    }
+
+    /// Whether it sends, receives, or sends files.
+    pub fn transfers(&self) -> bool {
+        matches!(self.action, Action::Send(_) | Action::Receive(_) | Action::SendFile(_))
+    }
+}
+
+/// A phase of one group on this host.
+#[derive(Debug)]
+pub struct Phase {
+    pub steps: Vec<Step>,
+    pub until: Until,
+    /// The order of the steps; none where it is simply their own.
+    pub route: Option<Route>,
+    /// Whether each transaction draws which of the steps are in it.
+    pub mixed: bool,
+    /// When transactions are meant to begin; only on the side that begins them.
+    pub pace: Option<Pace>,
+    /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
+    /// side, and everything it moves is datagrams.
+    pub may_skip: bool,
+    /// Whether any step may fail, so that one side may begin what the other never sees.
+    pub can_fail: bool,
+    /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
+    pub datagrams_only: bool,
+    /// Whether connections are opened or closed.
+    pub opens: bool,
+    /// The row of the only operation of a transaction, where it has just one.
+    pub whole: Option<u32>,
+    /// Whether all that a strand of a peer does is to receive on one stream, so that what there is may
+    /// be taken in one call, also for operations whose turn has not come. A master's operations each
+    /// take their own time, as that is what the result tells.
+    pub gathers: bool,
+    /// A receiver believes that no more datagrams come when none has come for this long.
+    pub quiet: Nanos,
+    /// Datagrams received and sent in one iteration, by connection slot.
+    pub datagrams: Vec<(u64, u64)>,
+}
+
+impl Phase {
+    pub fn receives(&self) -> bool {
+        self.steps.iter().any(Step::receives)
+    }
+}
+
+/// One group of this host, ready to run.
+#[derive(Debug)]
+pub struct Group {
+    pub number: u32,
+    pub strands: u32,
+    pub side: Side,
+    /// Connection ids by slot, ascending.
+    pub ids: Vec<u32>,
+    pub phases: Vec<Option<Arc<Phase>>>,
+    /// Names of the rows of each phase, from `first_row[phase]` on.
+    pub rows: Vec<Vec<FlowopKey>>,
+}
+
+/// Rows of operations that are a transaction each, in a phase of a host's groups.
+pub fn whole_rows(groups: &[Group], phase: usize) -> Vec<u32> {
+    groups.iter().filter_map(|group| group.phases.get(phase)?.as_ref()?.whole).collect()
+}

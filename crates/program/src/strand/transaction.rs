@@ -1,0 +1,118 @@
+//! Transactions of a strand: how many there have been, and which step of one is under way.
+
+use wirecost_model::clock::Nanos;
+
+use crate::draw;
+use crate::route::Place;
+use crate::step::Phase;
+
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    /// Transactions that are over, completed or not.
+    pub(super) iteration: u64,
+    /// Transactions up to this number may begin even after the gate has closed.
+    pub(super) limit: u64,
+    /// Within a transaction.
+    pub(super) running: bool,
+    /// Something of it has happened.
+    pub(super) engaged: bool,
+    pub(super) failed: bool,
+    /// Transactions up to the last one in which anything happened here.
+    reached: u64,
+    /// Since the phase began.
+    pub(super) completed: u64,
+    start: Nanos,
+    /// Think time, which its latency leaves out.
+    thought: Nanos,
+    step: u32,
+    place: Place,
+    /// Which execution of the step it is, as a number to draw with.
+    pub(super) round: u64,
+}
+
+impl Transaction {
+    pub(super) fn enter(&mut self, limit: u64) {
+        let (step, place, round) = (self.step, self.place, self.round);
+        *self = Self { limit, step, place, round, ..Self::default() };
+    }
+
+    /// Transactions begun. Where it draws what is in a transaction, a host may be ahead by some that
+    /// have nothing in them for it.
+    pub(super) fn started(&self) -> u64 {
+        if self.running && self.engaged { self.iteration + 1 } else { self.reached }
+    }
+
+    /// Whether nothing is left to do up to the limit.
+    pub(super) fn finished(&self) -> bool {
+        self.iteration >= self.limit && !(self.running && self.engaged)
+    }
+
+    pub(super) fn begin(&mut self, start: Nanos) {
+        self.running = true;
+        self.engaged = false;
+        self.failed = false;
+        self.start = start;
+        self.thought = 0;
+    }
+
+    /// The transaction is over. Returns its latency where it was completed.
+    pub(super) fn end(&mut self, phase: &Phase, end: Nanos) -> Option<Nanos> {
+        if self.engaged {
+            self.reached = self.iteration + 1;
+        }
+        // Another host may have had all of a mix.
+        let completed = !self.failed && (self.engaged || !phase.mixed);
+        self.completed += u64::from(completed);
+        self.iteration += 1;
+        self.running = false;
+        completed.then(|| end.saturating_sub(self.start + self.thought))
+    }
+
+    /// Goes on to the next transaction without ending this one: datagrams of it were lost.
+    pub(super) fn skip(&mut self, now: Nanos) {
+        self.iteration += 1;
+        self.reached = self.iteration;
+        self.start = now;
+        self.thought = 0;
+        self.failed = false;
+    }
+
+    /// What is left up to the limit is given up.
+    pub(super) fn give_up(&mut self) {
+        self.iteration = self.iteration.max(self.limit);
+        self.running = false;
+    }
+
+    pub(super) fn think(&mut self, time: Nanos) {
+        self.thought += time;
+    }
+
+    #[inline]
+    pub(super) fn step(&self) -> usize {
+        self.step as usize
+    }
+
+    /// Goes to the first step of this iteration.
+    pub(super) fn first_step(&mut self, phase: &Phase, strand: u32) {
+        self.round = self.iteration;
+        self.step = 0;
+        if phase.route.is_some() {
+            self.place = Place::default();
+            self.next_step(phase, strand);
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_step(&mut self, phase: &Phase, strand: u32) {
+        match &phase.route {
+            None => self.step += 1,
+            Some(route) => {
+                self.step = route.next(&mut self.place, strand, self.iteration);
+                self.round = match self.place.pass {
+                    0 => self.iteration,
+                    pass => draw::mix(self.iteration) ^ pass,
+                };
+            }
+        }
+    }
+}
