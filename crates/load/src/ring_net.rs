@@ -5,11 +5,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use wirecost_linux::uring::{Direction, Event, Key, ListenerKey, Ring};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
+use wirecost_model::plan::Endpoints;
 use wirecost_program::calls::Unseen;
 use wirecost_program::hello;
 use wirecost_program::net::{Interest, Net, Opening, Owner};
@@ -18,11 +20,11 @@ use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
 use crate::engines::io_uring::GATHERING;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
-use crate::worker::Real;
+use crate::worker::SocketNet;
 
 /// A connection in the ring.
 #[derive(Debug)]
-pub(crate) struct Rung {
+pub(crate) struct RingSocket {
     socket: Socket,
     /// Its bytes go by plain calls, which do not block. A call that sends a file cannot be told not
     /// to block but by the socket, and with such a socket a ring does not wait.
@@ -31,7 +33,7 @@ pub(crate) struct Rung {
     refused: bool,
 }
 
-impl AsFd for Rung {
+impl AsFd for RingSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd().as_fd()
     }
@@ -41,7 +43,7 @@ impl AsFd for Rung {
 #[derive(Debug)]
 pub(crate) struct RingNet {
     sockets: Sockets,
-    ring: Ring<Rung>,
+    ring: Ring<RingSocket>,
     /// By service and strand. None where the ring only tells that somebody stands there.
     listeners: HashMap<(u32, u32), Vec<ListenerKey>>,
     /// The longest `busy_poll` that the ring has been told of, microseconds.
@@ -49,7 +51,7 @@ pub(crate) struct RingNet {
 }
 
 impl RingNet {
-    pub(crate) fn new(sockets: Sockets, ring: Ring<Rung>) -> Self {
+    pub(crate) fn new(sockets: Sockets, ring: Ring<RingSocket>) -> Self {
         Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0 }
     }
 
@@ -71,7 +73,7 @@ impl RingNet {
     /// # Errors
     /// Those of io_uring_enter.
     pub(crate) fn await_ready(&mut self, key: &Key, on: Interest) -> io::Result<()> {
-        let Rung { socket, plain, .. } = self.ring.get(key);
+        let RingSocket { socket, plain, .. } = self.ring.get(key);
         let direction = match on {
             Interest::Readable => Direction::Read,
             Interest::Writable => Direction::Write,
@@ -87,20 +89,20 @@ impl RingNet {
     fn insert(&mut self, socket: Socket, owner: Owner, plain: bool) -> Key {
         let token = Token::Connection { local: owner.local, slot: owner.slot };
         let datagrams = !socket.is_reliable();
-        if self.busy_poll < self.sockets.busy_poll() {
-            self.busy_poll = self.sockets.busy_poll();
+        if self.busy_poll < self.sockets.settings.busy_poll() {
+            self.busy_poll = self.sockets.settings.busy_poll();
             let set = self.ring.busy_poll(self.busy_poll).is_ok();
-            self.sockets.note_waits(set);
+            self.sockets.settings.note_waits(set);
         }
-        self.ring.insert(Rung { socket, plain, refused: false }, token.number(), datagrams)
+        self.ring.insert(RingSocket { socket, plain, refused: false }, token.number(), datagrams)
     }
 
     /// From now on the bytes of this connection go by plain calls.
     fn make_plain(&mut self, key: &Key) -> io::Result<()> {
-        let rung = self.ring.get_mut(key);
-        if !rung.plain {
-            rustix::io::ioctl_fionbio(rung.socket.fd(), true)?;
-            rung.plain = true;
+        let socket = self.ring.get_mut(key);
+        if !socket.plain {
+            rustix::io::ioctl_fionbio(socket.socket.fd(), true)?;
+            socket.plain = true;
         }
         Ok(())
     }
@@ -111,8 +113,8 @@ impl RingNet {
         if !self.listeners.contains_key(&place) {
             let mut keys = Vec::new();
             // Clients that come again and again may run ahead of who accepts them.
-            let all = !self.sockets.reconnects(service);
-            for listener in self.sockets.take_listeners(service, owner.strand) {
+            let all = !self.sockets.opener.reconnects(service);
+            for listener in self.sockets.opener.take_listeners(service, owner.strand) {
                 rustix::io::ioctl_fionbio(&listener, false)?;
                 let token = Token::Listener { local: owner.local, number: 0 };
                 keys.push(self.ring.listen(listener, token.number(), all)?);
@@ -122,7 +124,7 @@ impl RingNet {
         for &listener in &self.listeners[&place] {
             loop {
                 match self.ring.accepted(listener) {
-                    Ok(fd) if self.sockets.welcomes(service, &fd) => return Ok(fd),
+                    Ok(fd) if self.sockets.opener.welcomes(service, &fd) => return Ok(fd),
                     Ok(_) => {}
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => break,
@@ -142,16 +144,16 @@ impl RingNet {
         let place = (service, owner.strand);
         if !self.listeners.contains_key(&place) {
             let token = Token::Listener { local: owner.local, number: 0 };
-            for listener in self.sockets.listeners(service, owner.strand) {
+            for listener in self.sockets.opener.listeners(service, owner.strand) {
                 self.ring.watch(listener, token.number())?;
             }
             self.listeners.insert(place, Vec::new());
         }
-        self.sockets.accept_own(service, owner)
+        self.sockets.opener.accept_own(service, owner)
     }
 }
 
-impl Real for RingNet {
+impl SocketNet for RingNet {
     fn sockets(&self) -> &Sockets {
         &self.sockets
     }
@@ -160,11 +162,12 @@ impl Real for RingNet {
         &mut self.sockets
     }
 
-    fn look<'a>(&'a self, key: &'a Key) -> &'a Socket {
+    fn socket<'a>(&'a self, key: &'a Key) -> &'a Socket {
         &self.ring.get(key).socket
     }
 
-    fn meet(&mut self, groups: &[Group]) {
+    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        self.sockets.meet(endpoints, groups);
         let phases = groups.iter().flat_map(|group| &group.phases).flatten();
         let mut receive = phases.filter(|phase| phase.receives()).peekable();
         if receive.peek().is_some() && receive.all(|phase| phase.gathers) {
@@ -174,7 +177,7 @@ impl Real for RingNet {
     }
 
     fn io(&self) -> IoCounts {
-        let mut io = self.sockets.io;
+        let mut io = self.sockets.data.io;
         let by_ring = self.ring.zero_copy();
         io.zerocopy_completed += by_ring.completed;
         io.zerocopy_copied += by_ring.copied;
@@ -204,7 +207,7 @@ impl Net for RingNet {
     }
 
     fn opening(&mut self, key: &mut Key) -> io::Result<Opening> {
-        let Rung { socket, plain, .. } = self.ring.get_mut(key);
+        let RingSocket { socket, plain, .. } = self.ring.get_mut(key);
         let was_open = socket.is_open();
         let opening = self.sockets.opening(socket)?;
         if opening == Opening::Done && !was_open && !*plain {
@@ -214,14 +217,14 @@ impl Net for RingNet {
     }
 
     fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Key> {
-        let (fd, hello, blocks) = if self.sockets.accepts_itself(open) {
+        let (fd, hello, blocks) = if self.sockets.opener.accepts_itself(open) {
             let service = open.service.service;
-            match self.sockets.polls_before_accept(service) {
+            match self.sockets.opener.polls_before_accept(service) {
                 true => (self.accept_polled(service, owner)?, None, false),
                 false => (self.accept_own(service, owner)?, None, true),
             }
         } else {
-            let arrival = self.sockets.take_arrival(owner)?;
+            let arrival = self.sockets.opener.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello), false)
         };
         let socket = self.sockets.accepted(open, owner, fd, hello)?;
@@ -234,15 +237,15 @@ impl Net for RingNet {
 
     #[inline]
     fn send(&mut self, key: &Key, bytes: &[u8], call: SendCall) -> io::Result<usize> {
-        let rung = self.ring.get(key);
-        if rung.plain {
-            return self.sockets.send(&rung.socket, bytes, call);
+        let socket = self.ring.get(key);
+        if socket.plain {
+            return self.sockets.send(&socket.socket, bytes, call);
         }
         self.ring.send(key, bytes)
     }
 
     fn send_zerocopy(&mut self, key: &Key, bytes: &[u8], copied: usize) -> io::Result<usize> {
-        let Rung { socket, plain, refused } = self.ring.get(key);
+        let RingSocket { socket, plain, refused } = self.ring.get(key);
         if *plain {
             return self.sockets.send_zerocopy(socket, bytes, copied);
         }
@@ -256,12 +259,12 @@ impl Net for RingNet {
         if *refused {
             let sent = self.ring.send(key, bytes)?;
             self.ring.get_mut(key).refused = false;
-            self.sockets.io.zerocopy_refused += 1;
+            self.sockets.data.io.zerocopy_refused += 1;
             return Ok(sent);
         }
         match self.ring.send_zero_copy(key, bytes) {
             Ok(sent) => {
-                self.sockets.io.zerocopy_calls += 1;
+                self.sockets.data.io.zerocopy_calls += 1;
                 Ok(sent)
             }
             // The second where the limit of locked memory is reached.
@@ -295,13 +298,13 @@ impl Net for RingNet {
         if !call.is_plain() {
             self.make_plain(key)?;
         }
-        let rung = self.ring.get(key);
-        if rung.plain && !self.ring.receives(key) {
-            return self.sockets.receive(&rung.socket, size, call, timed);
+        let socket = self.ring.get(key);
+        if socket.plain && !self.ring.receives(key) {
+            return self.sockets.receive(&socket.socket, size, call, timed);
         }
-        let (rung, bytes) = self.ring.receive(key, size)?;
-        if !rung.socket.is_reliable() && hello::is_greeting(bytes) {
-            return Err(late_greeting(&rung.socket, bytes, self.sockets.run())?);
+        let (socket, bytes) = self.ring.receive(key, size)?;
+        if !socket.socket.is_reliable() && hello::is_greeting(bytes) {
+            return Err(late_greeting(&socket.socket, bytes, self.sockets.opener.run())?);
         }
         Ok(bytes)
     }

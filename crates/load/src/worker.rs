@@ -167,16 +167,16 @@ struct Running {
 }
 
 /// A [`Net`] of real sockets.
-pub(crate) trait Real: Net {
+pub(crate) trait SocketNet: Net {
     fn sockets(&self) -> &Sockets;
 
     fn sockets_mut(&mut self) -> &mut Sockets;
 
     /// What a strand's handle stands for.
-    fn look<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
+    fn socket<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
 
-    /// Learns what will be run.
-    fn meet(&mut self, _: &[Group]) {}
+    /// Learns where others listen and what will be run.
+    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]);
 
     /// What I/O options have done so far.
     fn io(&self) -> IoCounts;
@@ -187,7 +187,7 @@ pub(crate) trait Real: Net {
         Self::Socket: 'a;
 }
 
-impl Real for Sockets {
+impl SocketNet for Sockets {
     fn sockets(&self) -> &Sockets {
         self
     }
@@ -196,12 +196,16 @@ impl Real for Sockets {
         self
     }
 
-    fn look<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
+    fn socket<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
         handle
     }
 
+    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        Sockets::meet(self, endpoints, groups);
+    }
+
     fn io(&self) -> IoCounts {
-        self.io
+        self.data.io
     }
 
     fn settle<'a>(&mut self, handles: impl Iterator<Item = &'a Socket>) {
@@ -210,7 +214,7 @@ impl Real for Sockets {
 }
 
 #[derive(Debug)]
-pub(crate) struct Worker<N: Real = Sockets> {
+pub(crate) struct Worker<N: SocketNet = Sockets> {
     pub(crate) number: u32,
     pub(crate) net: N,
     pub(crate) strands: Vec<Strand<N::Socket>>,
@@ -222,7 +226,7 @@ pub(crate) struct Worker<N: Real = Sockets> {
     events: Outlet,
 }
 
-impl<N: Real> Worker<N> {
+impl<N: SocketNet> Worker<N> {
     pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: Outlet) -> Self {
         Self {
             number,
@@ -243,8 +247,7 @@ impl<N: Real> Worker<N> {
         groups: Arc<[Group]>,
         mine: &[(u32, u32)],
     ) {
-        self.net.sockets_mut().set_endpoints(endpoints);
-        self.net.meet(&groups);
+        self.net.meet(endpoints, &groups);
         for (local, &(group, strand)) in mine.iter().enumerate() {
             let index = groups.iter().position(|g| g.number == group);
             let slots = index.map_or(0, |index| groups[index].ids.len());
@@ -256,7 +259,7 @@ impl<N: Real> Worker<N> {
 
     pub(crate) fn arrived(&mut self, arrival: Arrival) -> Option<u32> {
         let (group, strand) = (arrival.hello.group, arrival.hello.strand);
-        self.net.sockets_mut().arrived(arrival);
+        self.net.sockets_mut().opener.arrived(arrival);
         // A worker's strands of one group are in ascending order.
         self.strands
             .binary_search_by_key(&(group, strand), |s| (s.group, s.number))
@@ -271,7 +274,7 @@ impl<N: Real> Worker<N> {
     }
 
     pub(crate) fn begin(&mut self, order: PhaseOrder) {
-        self.net.sockets_mut().begin();
+        self.net.sockets_mut().begin(order.phase);
         let by_iterations = order.end == 0;
         let until = |group: &Group| {
             let phase = group.phases.get(order.phase as usize)?.as_ref()?;
@@ -313,7 +316,7 @@ impl<N: Real> Worker<N> {
             end_edge: None,
             next_sample: if order.tcp_samples > 0 { order.window.start } else { Nanos::MAX },
             samples: Vec::new(),
-            failed_before: self.net.sockets().failed_connections,
+            failed_before: self.net.sockets().opener.failed_connections,
             drops_before: self.drops(),
             io_before: self.net.io(),
             order,
@@ -513,17 +516,17 @@ impl<N: Real> Worker<N> {
     }
 
     fn open(&self) -> impl Iterator<Item = &Socket> {
-        self.strands.iter().flat_map(Strand::sockets).map(|handle| self.net.look(handle))
+        self.strands.iter().flat_map(Strand::sockets).map(|handle| self.net.socket(handle))
     }
 
     fn drops(&self) -> u64 {
         let open: u64 = self.open().map(|socket| u64::from(socket.receive_drops())).sum();
-        open + self.net.sockets().closed_drops
+        open + self.net.sockets().opener.closed_drops
     }
 
     fn edge(&self) -> EdgeState {
         let mut edge = EdgeState {
-            retransmits: self.net.sockets().closed_retransmits,
+            retransmits: self.net.sockets().opener.closed_retransmits,
             moved: self.strands.iter().map(|s| (s.bytes(), s.completed())).collect(),
             ..EdgeState::default()
         };
@@ -547,7 +550,7 @@ impl<N: Real> Worker<N> {
         }
         running.next_sample = now + SAMPLE_INTERVAL;
         for strand in self.strands.iter().take(running.order.tcp_samples as usize) {
-            let first = strand.sockets().take(1).map(|handle| self.net.look(handle));
+            let first = strand.sockets().take(1).map(|handle| self.net.socket(handle));
             for info in first.filter_map(Socket::tcp_info) {
                 running.samples.push(TcpSample {
                     at: now,
@@ -587,14 +590,15 @@ impl<N: Real> Worker<N> {
             verify_failures: running.record.verify_failures,
             io: self.net.io().since(running.io_before),
             open: start.open,
-            failed_connections: self.net.sockets().failed_connections - running.failed_before,
+            failed_connections: self.net.sockets().opener.failed_connections
+                - running.failed_before,
             retransmits: end.retransmits.saturating_sub(start.retransmits),
             tcp_samples: running.samples,
             fairness,
             drops: drops.saturating_sub(running.drops_before),
             unfinished,
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
-            strangers: self.net.sockets().strangers,
+            strangers: self.net.sockets().opener.strangers,
             settings: self.net.sockets().settings.iter().cloned().collect(),
         };
         self.events.send(Event::Ended(Box::new(report)));

@@ -79,7 +79,7 @@ impl Loop {
 
     fn poll(&mut self, events: &mut Vec<epoll::Event>, now: Nanos, due: Option<Nanos>) {
         let sleep = self.seats.sleep(now, due).unwrap_or(0);
-        let Some(poll) = self.worker.net.epoll() else {
+        let Some(poll) = self.worker.net.opener.epoll() else {
             return;
         };
         let timeout = timespec(sleep);
@@ -102,7 +102,7 @@ impl Loop {
                     }
                 }
                 Token::Listener { local, number } => {
-                    self.worker.net.called(number);
+                    self.worker.net.opener.called(number);
                     self.seats.wake(local, None, Interest::Arrival);
                 }
                 Token::Inbox => {

@@ -19,7 +19,7 @@ use super::seats::Seats;
 use crate::doorman::receive_arrival;
 use crate::ring_net::RingNet;
 use crate::sockets::Token;
-use crate::worker::{Order, Real, Worker};
+use crate::worker::{Order, SocketNet, Worker};
 
 /// Operations that are gathered at most before they are handed over.
 const ENTRIES: u32 = 2048;
@@ -70,7 +70,7 @@ pub(crate) fn run(
     inbox: OwnedFd,
     wake: OwnedFd,
 ) {
-    let run = worker.net.sockets().run();
+    let run = worker.net.sockets().opener.run();
     let mut engine = Loop { worker, seats: Seats::default(), mine, inbox, wake, run };
     let mut events = Vec::new();
     while engine.seats.obey(orders, &mut engine.worker, &engine.mine) {

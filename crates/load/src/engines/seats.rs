@@ -8,7 +8,7 @@ use wirecost_model::clock::{Nanos, SECOND};
 use wirecost_program::net::Interest;
 use wirecost_program::strand::Wait;
 
-use crate::worker::{Order, Real, Worker};
+use crate::worker::{Order, SocketNet, Worker};
 
 /// No sleep is longer: orders come by an event, so this only bounds the damage of a lost one.
 const LONGEST_SLEEP: Nanos = SECOND;
@@ -29,7 +29,7 @@ pub(super) struct Seats {
 impl Seats {
     /// Has the worker do all orders that have come, and seats its strands accordingly. Returns whether
     /// to go on.
-    pub(super) fn obey<N: Real>(
+    pub(super) fn obey<N: SocketNet>(
         &mut self,
         orders: &Receiver<Order>,
         worker: &mut Worker<N>,

@@ -35,8 +35,10 @@ use wirecost_program::step::{self, Group};
 
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
-use crate::ring_net::{RingNet, Rung};
-use crate::sockets::{Common, Mailbox, Sockets, SourceFiles, Token, open_source, register};
+use crate::ring_net::{RingNet, RingSocket};
+use crate::sockets::{
+    Common, Mailbox, OwnService, Sockets, SourceFiles, Token, open_source, register,
+};
 use crate::tls::Credentials;
 use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
@@ -217,7 +219,8 @@ impl Load {
             blocking: plan.engine == EngineKind::Threads,
             run,
             host: plan.host,
-            services: plan.program.services.clone().into(),
+            services: OwnService::all(&plan.program.services)
+                .map_err(LoadError::system("services"))?,
             mailbox: mailbox.clone(),
             files: files.sources.clone(),
             credentials: credentials(&plan.program)?,
@@ -600,8 +603,11 @@ fn start_worker(
                 EngineKind::Epoll | EngineKind::Threads => None,
             };
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
-            let mut sockets = Sockets::new(&common, poll, buffer);
-            sockets.open_sinks(&sinks, number, workers)?;
+            let mut sockets = Sockets::new(&common, buffer);
+            if let Some(poll) = poll {
+                sockets.opener.set_epoll(poll);
+            }
+            sockets.data.open_sinks(&sinks, common.host, (number, workers))?;
             let listens = services::listen(&mut sockets, &wanted)?;
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
             Ok((sockets, ring, patterns, kept, started))
@@ -695,7 +701,7 @@ fn check_protocols(program: &Program) -> Result<(), LoadError> {
 }
 
 /// A ring that knows what is sent, and what wakes its worker.
-fn ring(patterns: &Patterns, message: u64, kept: &[OwnedFd]) -> io::Result<Ring<Rung>> {
+fn ring(patterns: &Patterns, message: u64, kept: &[OwnedFd]) -> io::Result<Ring<RingSocket>> {
     let mut ring = Ring::new(&engines::io_uring::setup(message)).map_err(io::Error::other)?;
     patterns.shared().for_each(|bytes| ring.hold(bytes));
     for (fd, token) in kept.iter().zip([Token::Wake, Token::Inbox]) {

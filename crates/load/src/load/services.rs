@@ -316,10 +316,12 @@ pub(super) fn listen(sockets: &mut Sockets, wanted: &[Wanted]) -> io::Result<Ann
     for want in wanted {
         let owner =
             Owner { group: want.group, strand: want.strand, local: want.local, slot: 0, id: 0 };
-        let bound = sockets.listen(want.service, owner, &want.addresses).map_err(|error| {
-            let act = want.addresses.first().map_or_else(String::new, |at| listening(&error, at));
-            io::Error::new(error.kind(), format!("{act}: {error}"))
-        })?;
+        let bound =
+            sockets.opener.listen(want.service, owner, &want.addresses).map_err(|error| {
+                let act =
+                    want.addresses.first().map_or_else(String::new, |at| listening(&error, at));
+                io::Error::new(error.kind(), format!("{act}: {error}"))
+            })?;
         announced.push((want.service, want.group, want.strand, bound));
     }
     Ok(announced)

@@ -1,69 +1,92 @@
-//! The files that a worker sends by `sendfile`.
+//! The files that `sendfile` sends.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use wirecost_program::files::FileSource;
 
-/// A source of files, with the files that were found there when the run began.
+use super::Socket;
+use super::data::DataPath;
+
+/// Bytes of a file that are read at a time where this program encrypts them.
+const PIECE: usize = 64 << 10;
+
+/// A source of files, with the files that were found there when the run began, in the order in which
+/// they are drawn.
 #[derive(Debug)]
 pub(crate) struct SourceFiles {
     pub(crate) source: FileSource,
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Files that a worker has opened, by source and place. They stay open until the run ends.
+/// The open files of one worker.
 #[derive(Debug)]
-pub(super) struct OpenFiles {
+pub(crate) struct Files {
     sources: Arc<[SourceFiles]>,
-    opened: Box<[Vec<Option<OwnedFd>>]>,
+    /// By source and place. They are opened when they are first sent.
+    open: Box<[Vec<Option<OwnedFd>>]>,
+    /// What has been read of a file where this program encrypts it.
+    scratch: Vec<u8>,
 }
 
-impl OpenFiles {
+impl Files {
     pub(super) fn new(sources: Arc<[SourceFiles]>) -> Self {
-        let opened = sources.iter().map(|_| Vec::new()).collect();
-        Self { sources, opened }
+        let open = sources.iter().map(|files| files.paths.iter().map(|_| None).collect());
+        Self { open: open.collect(), sources, scratch: Vec::new() }
     }
 
-    /// Whether the files of a source are read with O_DIRECT, and whether they go through a pipe.
-    pub(super) fn calls(&self, source: u32) -> (bool, bool) {
-        let source = self.sources.get(source as usize).map(|files| &files.source);
-        source.map_or((false, false), |source| (source.direct, source.splice))
-    }
-
-    /// Takes an open file out of its place.
-    pub(super) fn take(&mut self, source: u32, file: usize) -> Option<OwnedFd> {
-        self.opened.get_mut(source as usize)?.get_mut(file)?.take()
-    }
-
-    pub(super) fn put(&mut self, source: u32, file: usize, opened: OwnedFd) {
-        if let Some(place) =
-            self.opened.get_mut(source as usize).and_then(|files| files.get_mut(file))
-        {
-            *place = Some(opened);
-        }
-    }
-
-    /// # Errors
-    /// Those of open(2), and a file that is not known.
-    pub(super) fn open(&mut self, source: u32, file: usize) -> io::Result<OwnedFd> {
-        let files = self.sources.get(source as usize);
-        let (Some(files), Some(opened)) = (files, self.opened.get_mut(source as usize)) else {
-            let message = format!("no source of files {source}");
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    /// Sends a piece of file `number` of a source.
+    pub(super) fn send(
+        &mut self,
+        (socket, data): (&Socket, &mut DataPath),
+        (source, number): (u32, usize),
+        offset: u64,
+        length: u64,
+    ) -> io::Result<usize> {
+        let place = source as usize;
+        let (Some(of), Some(open)) = (self.sources.get(place), self.open.get_mut(place)) else {
+            return Err(io::ErrorKind::InvalidInput.into());
         };
-        let FileSource { directory, direct, .. } = &files.source;
-        let path = files.paths.get(file).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("no file {file} in {directory}"))
-        })?;
-        if opened.is_empty() {
-            opened.resize_with(files.paths.len(), || None);
+        let FileSource { direct, splice, .. } = of.source;
+        let file = file(of, open, number)?;
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            if !session.holds_unsent() {
+                let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE);
+                self.scratch.resize(length, 0);
+                let got = rustix::io::pread(file, &mut self.scratch, offset)?;
+                self.scratch.truncate(got);
+            }
+            return session.send(&socket.fd, &self.scratch);
         }
-        Ok(open_source(path, *direct)?.into())
+        if direct || splice {
+            return data.splice_file(socket, file, offset, length, direct);
+        }
+        let mut at = offset;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
+        Ok(rustix::fs::sendfile(&socket.fd, file, Some(&mut at), length)?)
     }
+}
+
+/// An open file of a source.
+fn file<'a>(
+    of: &SourceFiles,
+    open: &'a mut [Option<OwnedFd>],
+    number: usize,
+) -> io::Result<BorrowedFd<'a>> {
+    let missing = || {
+        let message = format!("no file {number} in {}", of.source.directory);
+        io::Error::new(io::ErrorKind::NotFound, message)
+    };
+    let place = open.get_mut(number).ok_or_else(missing)?;
+    if place.is_none() {
+        let path = of.paths.get(number).ok_or_else(missing)?;
+        *place = Some(open_source(path, of.source.direct)?.into());
+    }
+    place.as_ref().map(AsFd::as_fd).ok_or_else(missing)
 }
 
 /// Opens a file of `sendfile`.

@@ -14,7 +14,8 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use wirecost_program::calls::SinkPlace;
 
-use super::{Socket, Sockets};
+use super::Socket;
+use super::data::DataPath;
 
 /// What a pipe is to hold; an ordinary user may have as much (fs.pipe-max-size).
 const PIPE: usize = 1 << 20;
@@ -183,7 +184,7 @@ fn named(path: &std::path::Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("sink {}: {error}", path.display()))
 }
 
-impl Sockets {
+impl DataPath {
     /// Makes the files that this worker keeps in these places.
     ///
     /// # Errors
@@ -191,11 +192,11 @@ impl Sockets {
     pub(crate) fn open_sinks(
         &mut self,
         places: &[SinkPlace],
-        worker: u32,
-        workers: u32,
+        host: u32,
+        (worker, workers): (u32, u32),
     ) -> io::Result<()> {
         for (number, place) in places.iter().enumerate() {
-            let name = format!("wirecost-sink-{}-{worker}-{number}", self.host);
+            let name = format!("wirecost-sink-{host}-{worker}-{number}");
             self.sinks.push(Sink::open(place, &name, workers)?);
         }
         Ok(())

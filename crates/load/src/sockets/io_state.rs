@@ -1,4 +1,4 @@
-//! What only sockets with I/O options keep, and what those options did.
+//! What sockets with I/O options keep beside the rest, and what these options do.
 
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -12,52 +12,54 @@ use wirecost_program::calls::Receives;
 use wirecost_program::hello;
 use wirecost_program::payload::DatagramBatch;
 
-use super::{Socket, Sockets, late_greeting};
+use super::Socket;
+use super::data::{DataPath, late_greeting};
+use super::settings::SettingsLog;
 
 /// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until then.
 const NOTICES: u64 = 32;
 
-/// Made when a socket first needs it: most never do.
+/// What one socket's I/O options keep. Made when the socket first needs it: most never do.
 #[derive(Debug, Default)]
-pub(super) struct Ways(OnceCell<Box<Way>>);
+pub(super) struct IoState(OnceCell<Box<Used>>);
 
 #[derive(Debug, Default)]
-struct Way {
+struct Used {
     /// Whether the kernel agreed to zero-copy; none before it was asked.
     zerocopy: Cell<Option<bool>>,
     /// Zero-copy calls whose pages the kernel may still hold.
     pending: Cell<u64>,
-    /// In [`Brought`].
+    /// In [`RecvBatches`].
     place: Cell<Option<usize>>,
 }
 
-/// What calls have brought several datagrams of, for each socket that receives so.
+/// The datagrams that one call received, for each socket that receives several at a time.
 #[derive(Debug, Default)]
-pub(super) struct Brought {
-    places: Vec<Received>,
+pub(super) struct RecvBatches {
+    places: Vec<RecvBatch>,
     free: Vec<usize>,
 }
 
-impl Brought {
+impl RecvBatches {
     fn add(&mut self, receives: Receives) -> usize {
         let buffer = vec![0; receives.place as usize * usize::from(receives.messages)];
-        let received = Received { buffer, ..Received::default() };
+        let batch = RecvBatch { buffer, ..RecvBatch::default() };
         match self.free.pop() {
             Some(place) => {
-                self.places[place] = received;
+                self.places[place] = batch;
                 place
             }
             None => {
-                self.places.push(received);
+                self.places.push(batch);
                 self.places.len() - 1
             }
         }
     }
 }
 
-/// Datagrams that have been received and not been taken.
+/// Datagrams of one socket that have been received and not been taken.
 #[derive(Debug, Default)]
-struct Received {
+struct RecvBatch {
     buffer: Vec<u8>,
     messages: Vec<Message>,
     /// The message under way, and what has been taken of it.
@@ -65,14 +67,14 @@ struct Received {
     taken: usize,
 }
 
-impl Received {
+impl RecvBatch {
     /// The next datagram's place in the buffer.
     fn take(&mut self) -> Option<(usize, usize)> {
         let message = *self.messages.get(self.next)?;
         let length = message.segment.min(message.length - self.taken);
         let start = message.start + self.taken;
         self.taken += length;
-        // A datagram may be empty; a message of several has none that is.
+        // A datagram may be empty, but none of several in one message is.
         if self.taken >= message.length {
             self.next += 1;
             self.taken = 0;
@@ -81,23 +83,24 @@ impl Received {
     }
 }
 
-impl Ways {
+impl IoState {
     #[inline]
     pub(super) fn used(&self) -> bool {
         self.0.get().is_some()
     }
 
-    fn get(&self) -> &Way {
+    fn get(&self) -> &Used {
         self.0.get_or_init(Box::default)
     }
 }
 
-impl Sockets {
+impl DataPath {
     pub(super) fn send_zero_copy(
         &mut self,
         socket: &Socket,
         bytes: &[u8],
         copied: usize,
+        settings: &mut SettingsLog,
     ) -> io::Result<usize> {
         let (head, rest) = bytes.split_at(copied);
         if !head.is_empty() {
@@ -107,7 +110,7 @@ impl Sockets {
                 return Ok(sent);
             }
         }
-        match self.send_rest(socket, rest) {
+        match self.send_rest(socket, rest, settings) {
             Ok(sent) => Ok(head.len() + sent),
             Err(error) if !head.is_empty() && error.kind() == io::ErrorKind::WouldBlock => {
                 Ok(head.len())
@@ -116,23 +119,28 @@ impl Sockets {
         }
     }
 
-    fn send_rest(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
-        let way = socket.ways.get();
-        let allowed = match way.zerocopy.get() {
+    fn send_rest(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        settings: &mut SettingsLog,
+    ) -> io::Result<usize> {
+        let used = socket.io.get();
+        let allowed = match used.zerocopy.get() {
             Some(allowed) => allowed,
             None => {
                 let allowed = zerocopy::allow(&socket.fd).is_ok();
                 if !allowed {
                     let (asked, granted) = ("on".to_owned(), "off".to_owned());
-                    self.settings.insert(Granted { name: "zerocopy", asked, granted });
+                    settings.add([Granted { name: "zerocopy", asked, granted }]);
                 }
-                way.zerocopy.set(Some(allowed));
+                used.zerocopy.set(Some(allowed));
                 allowed
             }
         };
         let mut sent =
             if allowed { zerocopy::send(&socket.fd, bytes) } else { Err(Errno::NOBUFS.into()) };
-        if is_no_room(&sent) && way.pending.get() > 0 {
+        if is_no_room(&sent) && used.pending.get() > 0 {
             self.read_notices(socket);
             sent = zerocopy::send(&socket.fd, bytes);
         }
@@ -144,8 +152,8 @@ impl Sockets {
         match &sent {
             Ok(_) => {
                 self.io.zerocopy_calls += 1;
-                way.pending.set(way.pending.get() + 1);
-                if way.pending.get().is_multiple_of(NOTICES) {
+                used.pending.set(used.pending.get() + 1);
+                if used.pending.get().is_multiple_of(NOTICES) {
                     self.read_notices(socket);
                 }
             }
@@ -158,37 +166,28 @@ impl Sockets {
     /// who waits for the socket, again and again.
     #[cold]
     pub(super) fn read_notices(&mut self, socket: &Socket) {
-        let Some(way) = socket.ways.0.get() else { return };
-        while way.pending.get() > 0
+        let Some(used) = socket.io.0.get() else { return };
+        while used.pending.get() > 0
             && let Ok(Some(done)) = zerocopy::completion(&socket.fd)
         {
             let calls = u64::from(done.calls);
             self.io.zerocopy_completed += calls;
             self.io.zerocopy_copied += if done.copied { calls } else { 0 };
-            way.pending.set(way.pending.get().saturating_sub(calls));
+            used.pending.set(used.pending.get().saturating_sub(calls));
         }
     }
 
-    /// What is known of a socket's I/O options only afterwards.
-    pub(super) fn look_back(&mut self, socket: &Socket) {
-        if socket.ways.used() {
+    /// Counts what is known of a socket's I/O options only afterwards. `polls`: whether waits poll
+    /// devices.
+    pub(super) fn look_back(&mut self, socket: &Socket, polls: bool) {
+        if socket.io.used() {
             self.read_notices(socket);
         }
-        if self.busy_poll > 0 {
+        if polls {
             self.io.polling += 1;
             let by_device = matches!(sockopt::napi_id(&socket.fd), Ok(Some(_)));
             self.io.polled += u64::from(by_device);
         }
-    }
-
-    /// At the end of a phase: reads what there is to know of these sockets, and writes what is in
-    /// memory yet.
-    pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
-        for socket in sockets {
-            self.look_back(socket);
-        }
-        // What fails now has been written before, or failed before.
-        let _ = self.flush_sinks();
     }
 
     pub(super) fn send_datagrams(
@@ -215,33 +214,33 @@ impl Sockets {
         receives: Receives,
         wait: bool,
     ) -> io::Result<&[u8]> {
-        let way = socket.ways.get();
-        let place = match way.place.get() {
+        let used = socket.io.get();
+        let place = match used.place.get() {
             Some(place) => place,
             None => {
                 if receives.joined {
                     datagrams::allow_joining(&socket.fd)?;
                 }
-                let place = self.brought.add(receives);
-                way.place.set(Some(place));
+                let place = self.batches.add(receives);
+                used.place.set(Some(place));
                 place
             }
         };
-        let received = &mut self.brought.places[place];
-        let (start, length) = match received.take() {
+        let batch = &mut self.batches.places[place];
+        let (start, length) = match batch.take() {
             Some(taken) => taken,
             None => {
-                received.messages.clear();
-                received.next = 0;
-                let (buffer, messages) = (&mut received.buffer, &mut received.messages);
+                batch.messages.clear();
+                batch.next = 0;
+                let (buffer, messages) = (&mut batch.buffer, &mut batch.messages);
                 let each = receives.place as usize;
                 self.calls.receive(&socket.fd, buffer, each, wait, messages)?;
                 self.io.receive_calls += 1;
-                self.io.received_messages += received.messages.len() as u64;
-                received.take().ok_or(io::ErrorKind::WouldBlock)?
+                self.io.received_messages += batch.messages.len() as u64;
+                batch.take().ok_or(io::ErrorKind::WouldBlock)?
             }
         };
-        let datagram = &received.buffer[start..start + length];
+        let datagram = &batch.buffer[start..start + length];
         if hello::is_greeting(datagram) {
             return Err(late_greeting(socket, &datagram[..hello::LENGTH], self.run)?);
         }
@@ -251,9 +250,9 @@ impl Sockets {
 
     /// Lets go of what is kept for a socket that is closed.
     pub(super) fn forget(&mut self, socket: &Socket) {
-        if let Some(place) = socket.ways.0.get().and_then(|way| way.place.take()) {
-            self.brought.places[place] = Received::default();
-            self.brought.free.push(place);
+        if let Some(place) = socket.io.0.get().and_then(|used| used.place.take()) {
+            self.batches.places[place] = RecvBatch::default();
+            self.batches.free.push(place);
         }
     }
 

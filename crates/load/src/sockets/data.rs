@@ -1,0 +1,160 @@
+//! How bytes are sent and received.
+
+use std::io;
+
+use rustix::net::{RecvFlags, SendFlags};
+use wirecost_linux::{datagrams, sockopt};
+use wirecost_model::measure::IoCounts;
+use wirecost_profile::flowops;
+use wirecost_program::calls::Unseen;
+use wirecost_program::hello::{self, Hello};
+use wirecost_program::step::{ReceiveCall, SendCall};
+
+use super::Socket;
+use super::io_state::RecvBatches;
+use super::pipes::{Pipe, Sink};
+
+/// What the calls of one worker move bytes with.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    /// Calls on connections block for a while, instead of returning "would block".
+    pub(super) blocking: bool,
+    /// Number of the run, as hellos have it.
+    pub(super) run: u32,
+    /// What is received, until the next call.
+    pub(super) buffer: Vec<u8>,
+    /// Headers of calls that move several datagrams.
+    pub(super) calls: datagrams::Calls,
+    pub(super) batches: RecvBatches,
+    pub(super) pipe: Option<Pipe>,
+    pub(super) sinks: Vec<Sink>,
+    /// What I/O options did.
+    pub(crate) io: IoCounts,
+}
+
+impl DataPath {
+    /// `buffer`: bytes of the largest read.
+    pub(super) fn new(blocking: bool, run: u32, buffer: usize) -> Self {
+        Self {
+            blocking,
+            run,
+            buffer: vec![0; buffer],
+            calls: datagrams::Calls::default(),
+            batches: RecvBatches::default(),
+            pipe: None,
+            sinks: Vec::new(),
+            io: IoCounts::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        call: SendCall,
+    ) -> io::Result<usize> {
+        if let Some(session) = &socket.session {
+            return session.borrow_mut().send(&socket.fd, bytes);
+        }
+        let bytes = &bytes[..bytes.len().min(socket.longest_send)];
+        let sent = match (call, socket.peer) {
+            (SendCall::Plain(flowops::SendCall::Write), _) => rustix::io::write(&socket.fd, bytes),
+            (SendCall::Plain(flowops::SendCall::SendTo), Some(peer)) if !socket.reliable => {
+                rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, &peer)
+            }
+            _ => rustix::net::send(&socket.fd, bytes, SendFlags::NOSIGNAL),
+        };
+        Ok(sent?)
+    }
+
+    /// Flags of a receiving call; `timed`: it must not block even where others do.
+    #[inline]
+    fn flags(&self, timed: bool) -> RecvFlags {
+        if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() }
+    }
+
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<&[u8]> {
+        let flags = self.flags(timed);
+        let most = size.min(self.buffer.len());
+        let buffer = &mut self.buffer[..most];
+        if let Some(session) = &socket.session {
+            let got = session.borrow_mut().receive(&socket.fd, buffer, flags)?;
+            return Ok(&self.buffer[..got]);
+        }
+        let got = match call {
+            ReceiveCall::Plain(flowops::ReceiveCall::Read) if flags.is_empty() => {
+                rustix::io::read(&socket.fd, &mut *buffer)
+            }
+            ReceiveCall::Plain(flowops::ReceiveCall::RecvFrom) => {
+                rustix::net::recvfrom(&socket.fd, &mut *buffer, flags).map(|(got, ..)| got)
+            }
+            ReceiveCall::Several(receives) => {
+                let wait = self.blocking && !timed;
+                return self.receive_datagram(socket, size, receives, wait);
+            }
+            _ => rustix::net::recv(&socket.fd, &mut *buffer, flags).map(|(got, _)| got),
+        };
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => {
+                if socket.io.used() {
+                    self.read_notices(socket);
+                }
+                return Err(error.into());
+            }
+        };
+        if let ReceiveCall::Kept(sink) = call {
+            self.sinks[usize::from(sink)].write(&buffer[..got])?;
+            self.io.sink_bytes += got as u64;
+        }
+        if !socket.reliable && hello::is_greeting(&buffer[..got.min(buffer.len())]) {
+            return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
+        }
+        Ok(&self.buffer[..got.min(most)])
+    }
+
+    /// See [`wirecost_program::net::Net::low_water`].
+    pub(super) fn low_water(&self, socket: &Socket, bytes: u64) -> io::Result<u64> {
+        // A call that blocks heeds the mark as well, and would go on when nobody may any more.
+        if self.blocking || !socket.has_low_water {
+            return Ok(1);
+        }
+        sockopt::set_low_water(&socket.fd, bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn pass_on(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: Unseen,
+        timed: bool,
+    ) -> io::Result<usize> {
+        let flags = self.flags(timed);
+        let passed = match call {
+            Unseen::Discarded => self.discard(socket, size, flags),
+            Unseen::Spliced(sink) => self.splice_on(socket, size, sink.map(usize::from), flags),
+        };
+        if passed.is_err() && socket.io.used() {
+            self.read_notices(socket);
+        }
+        passed
+    }
+}
+
+/// Answers a hello again that was repeated before its answer came. It is not traffic, so the reader
+/// continues as after an interruption.
+pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<io::Error> {
+    if let Ok(hello) = Hello::read(bytes, run) {
+        rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+    }
+    Ok(io::ErrorKind::Interrupted.into())
+}

@@ -1,0 +1,641 @@
+//! How connections come about and end: listeners, arrivals, hellos and TLS handshakes.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::plan::{Address, Endpoints, Identity};
+use wirecost_model::program::Service;
+use wirecost_program::calls::Granted;
+use wirecost_program::hello::{self, Hello};
+use wirecost_program::net::{Interest, Opening, Owner};
+use wirecost_program::step::{Action, Group, Open};
+
+use super::by_step::ByStep;
+use super::io_state::IoState;
+use super::mailbox::{self, Arrival, Mailbox};
+use super::settings::SettingsLog;
+use super::token::{Token, register};
+use super::{Common, Socket};
+use crate::tls::Security;
+use crate::transports::{self, Transport};
+
+/// How long an unanswered hello datagram is waited for before it is repeated.
+const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
+/// A blocking call of the threads engine returns after this long at the latest, so that the thread
+/// can look whether the run goes on.
+const BLOCKED: Duration = Duration::from_millis(250);
+
+/// How many connections of a worker may be connecting at once. More would overflow the queue of a
+/// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
+const CONNECTING: u32 = 256;
+
+/// The stages of a connection on its way to carrying data.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum State {
+    /// The kernel is connecting it.
+    Connecting {
+        hello: Option<Hello>,
+    },
+    /// A hello datagram has been sent and not been answered.
+    Greeting {
+        hello: Hello,
+        repeat: Nanos,
+    },
+    /// The TLS handshake is under way.
+    Securing,
+    Open,
+}
+
+/// The listeners of one strand for a service; their numbers follow one another.
+#[derive(Debug)]
+struct Listeners {
+    fds: Vec<OwnedFd>,
+    first: u32,
+}
+
+/// Opens and closes the connections of one worker.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    /// Calls on connections block for a while, instead of returning "would block".
+    blocking: bool,
+    epoll: Option<OwnedFd>,
+    run: u32,
+    host: u32,
+    services: Arc<[OwnService]>,
+    endpoints: Arc<Endpoints>,
+    /// Where the clients of each service connect from; none where they have not said.
+    allowed: Vec<Option<Vec<IpAddr>>>,
+    /// By which transport each step connects or accepts.
+    transports: ByStep<&'static dyn Transport>,
+    /// Listeners of strands that have addresses of their own, by service and strand; several where
+    /// connections are spread over addresses.
+    listeners: HashMap<(u32, u32), Listeners>,
+    /// By number of the listener: somebody may be waiting there.
+    called: Vec<bool>,
+    /// Connections that have come by the inbox, by group and strand.
+    arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
+    mailbox: Arc<Mailbox>,
+    security: Security,
+    /// Connections that the kernel is connecting.
+    connecting: u32,
+    pub(crate) strangers: u64,
+    pub(crate) failed_connections: u64,
+    /// Of connections that are closed.
+    pub(crate) closed_retransmits: u64,
+    pub(crate) closed_drops: u64,
+}
+
+/// A service of this host, with what its sockets are made by.
+#[derive(Debug)]
+pub(crate) struct OwnService {
+    pub(crate) described: Service,
+    pub(crate) transport: &'static dyn Transport,
+}
+
+impl OwnService {
+    /// # Errors
+    /// A protocol that this version does not have.
+    pub(crate) fn all(services: &[Service]) -> io::Result<Arc<[Self]>> {
+        let resolve = |service: &Service| {
+            let transport = transport(&service.protocol)?;
+            Ok(Self { described: service.clone(), transport })
+        };
+        services.iter().map(resolve).collect()
+    }
+}
+
+impl Opener {
+    pub(super) fn new(common: &Common) -> Self {
+        Self {
+            blocking: common.blocking,
+            epoll: None,
+            run: common.run,
+            host: common.host,
+            services: common.services.clone(),
+            endpoints: Arc::default(),
+            allowed: Vec::new(),
+            transports: ByStep::default(),
+            listeners: HashMap::new(),
+            called: Vec::new(),
+            arrivals: HashMap::new(),
+            mailbox: common.mailbox.clone(),
+            security: Security::new(common.credentials.clone()),
+            connecting: 0,
+            strangers: 0,
+            failed_connections: 0,
+            closed_retransmits: 0,
+            closed_drops: 0,
+        }
+    }
+
+    /// Has this epoll tell of listeners and connections from now on.
+    pub(crate) fn set_epoll(&mut self, epoll: OwnedFd) {
+        self.epoll = Some(epoll);
+    }
+
+    pub(crate) fn epoll(&self) -> Option<&OwnedFd> {
+        self.epoll.as_ref()
+    }
+
+    /// Learns where others listen, and what will be run.
+    pub(super) fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        self.endpoints = endpoints;
+        self.allowed = self
+            .services
+            .iter()
+            .map(|service| allowed(&service.described, &self.endpoints))
+            .collect();
+        self.transports = ByStep::resolve(groups, |step| match &step.action {
+            Action::Connect(open) | Action::Accept(open) => transports::find(open.protocol.name()),
+            _ => None,
+        });
+    }
+
+    /// A phase begins. Returns how many rows it has.
+    pub(super) fn begin(&mut self, phase: u32) -> usize {
+        self.transports.begin(phase);
+        self.transports.rows()
+    }
+
+    /// Number of the run, as hellos have it.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Listens at addresses of the strand's own.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    pub(crate) fn listen(
+        &mut self,
+        service: u32,
+        owner: Owner,
+        at: &[Address],
+    ) -> io::Result<Vec<Address>> {
+        let OwnService { described, transport } = &self.services[service as usize];
+        let first = self.called.len() as u32;
+        let mut bound = Vec::new();
+        let mut fds = Vec::new();
+        for address in at {
+            let (fd, address) = transport.listen(address, &described.options)?;
+            if let Some(epoll) = &self.epoll {
+                let number = self.called.len() as u32;
+                register(epoll, &fd, Token::Listener { local: owner.local, number })?;
+            } else if self.blocking && at.len() == 1 && !transport.polls_before_accept() {
+                block(&fd)?;
+            }
+            bound.push(address);
+            fds.push(fd);
+            self.called.push(true);
+        }
+        self.listeners.insert((service, owner.strand), Listeners { fds, first });
+        Ok(bound)
+    }
+
+    /// An event loop has been told of somebody at a listener; it is told of each once.
+    pub(crate) fn called(&mut self, number: u32) {
+        if let Some(called) = self.called.get_mut(number as usize) {
+            *called = true;
+        }
+    }
+
+    /// Takes in a connection that came by the inbox.
+    pub(crate) fn arrived(&mut self, arrival: Arrival) {
+        let key = (arrival.hello.group, arrival.hello.strand);
+        self.arrivals.entry(key).or_default().push_back(arrival);
+    }
+
+    /// The connection that the broker has accepted for this owner.
+    pub(crate) fn take_arrival(&mut self, owner: Owner) -> io::Result<Arrival> {
+        let arrival = match self.blocking {
+            true => self.mailbox.take(owner),
+            false => self
+                .arrivals
+                .get_mut(&(owner.group, owner.strand))
+                .and_then(|queue| mailbox::take(queue, owner.id)),
+        };
+        arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Whether this strand accepts at addresses of its own.
+    pub(crate) fn has_listener(&self, strand: u32) -> bool {
+        self.listeners.keys().any(|&(_, owner)| owner == strand)
+    }
+
+    /// The listeners of a strand for a service.
+    pub(crate) fn listeners(&self, service: u32, strand: u32) -> &[OwnedFd] {
+        self.listeners.get(&(service, strand)).map_or(&[], |listeners| &listeners.fds)
+    }
+
+    /// Takes the listeners of a strand, for an engine that accepts there by other means.
+    pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
+        self.listeners.remove(&(service, strand)).map(|listeners| listeners.fds).unwrap_or_default()
+    }
+
+    /// Whether a listener of a service may only be asked to accept when poll(2) finds it ready.
+    pub(crate) fn polls_before_accept(&self, service: u32) -> bool {
+        self.services[service as usize].transport.polls_before_accept()
+    }
+
+    /// Whether clients of a service connect more than once.
+    pub(crate) fn reconnects(&self, service: u32) -> bool {
+        self.services[service as usize].described.reconnects
+    }
+
+    /// Whether a step's connections come to listeners of the strand's own.
+    pub(crate) fn accepts_itself(&self, open: &Open) -> bool {
+        let here = self.endpoints.hosts.get(self.host as usize);
+        let service = here.and_then(|host| host.services.get(open.service.service as usize));
+        service.is_some_and(|service| service.identity == Identity::Address)
+    }
+
+    /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
+    /// that may not is counted.
+    pub(crate) fn welcomes(&mut self, service: u32, fd: &OwnedFd) -> bool {
+        let Some(allowed) = self.allowed.get(service as usize).and_then(Option::as_deref) else {
+            return true;
+        };
+        let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
+        let expected = is_expected(from, Some(allowed));
+        self.strangers += u64::from(!expected);
+        expected
+    }
+
+    /// The next connection at the strand's own listeners.
+    pub(crate) fn accept_own(&mut self, service: u32, owner: Owner) -> io::Result<OwnedFd> {
+        let flags = if self.blocking {
+            SocketFlags::CLOEXEC
+        } else {
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
+        };
+        let polls = self.polls_before_accept(service);
+        let allowed = self.allowed.get(service as usize).and_then(Option::as_deref);
+        let Some(Listeners { fds, first }) = self.listeners.get(&(service, owner.strand)) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        if polls && self.blocking {
+            wait_for_any(fds)?;
+        }
+        for (number, listener) in (*first as usize..).zip(fds) {
+            // Of several addresses somebody waits at one, and asking the others takes a call each.
+            if self.epoll.is_some() && !self.called[number] {
+                continue;
+            }
+            // Until it is empty: the event that told of a stranger tells of those behind it too.
+            while !polls || is_ready(listener)? {
+                match rustix::net::acceptfrom_with(listener, flags) {
+                    Ok((fd, from)) => {
+                        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+                        if is_expected(from, allowed) {
+                            return Ok(fd);
+                        }
+                        self.strangers += 1;
+                    }
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::CONNABORTED | Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.called[number] = false;
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(
+        &mut self,
+        (open, owner): (&Open, Owner),
+        attempt: u64,
+        settings: &mut SettingsLog,
+    ) -> io::Result<Socket> {
+        if self.connecting >= CONNECTING {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let reference = open.service;
+        let peer = self.endpoints.hosts.get(reference.host as usize);
+        let service = peer
+            .and_then(|host| host.services.get(reference.service as usize))
+            .ok_or_else(|| io::Error::other("the peer has not said where it listens"))?;
+        let first = service.of_strand.get(owner.strand as usize).copied().unwrap_or(0);
+        let place = u64::from(first) + attempt % u64::from(service.per_strand.max(1));
+        let address = service
+            .addresses
+            .get(place as usize)
+            .ok_or_else(|| io::Error::other("the peer listens at no address for this strand"))?;
+        let transport = self.transport(open)?;
+        let hello = (service.identity == Identity::Hello).then_some(Hello {
+            run: self.run,
+            group: owner.group,
+            strand: owner.strand,
+            id: owner.id,
+            cookie: 0,
+        });
+        let fd = transport.connect(address, &open.options).map_err(|error| {
+            self.failed_connections += 1;
+            at_address(error, address)
+        })?;
+        let peer_address = match address {
+            Address::Inet(address) => Some(*address),
+            Address::Unix(_) | Address::Vsock { .. } => None,
+        };
+        let state = State::Connecting { hello };
+        let mut socket = admit(self.epoll.as_ref(), fd, transport, owner, state)?;
+        socket.peer = peer_address;
+        if socket.secure {
+            let certificate = peer.and_then(|host| host.certificate.as_deref());
+            let session = self.security.connect(reference.host, certificate, &open.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        }
+        settings.read(&socket, open, self.epoll.as_ref());
+        socket.connecting = true;
+        self.connecting += 1;
+        Ok(socket)
+    }
+
+    fn transport(&self, open: &Open) -> io::Result<&'static dyn Transport> {
+        match self.transports.of(open.row) {
+            Some(transport) => Ok(*transport),
+            None => Err(not_built(open.protocol.name())),
+        }
+    }
+
+    /// Takes the next connection for this owner, wherever it arrives.
+    pub(super) fn accept(
+        &mut self,
+        open: &Open,
+        owner: Owner,
+        settings: &mut SettingsLog,
+    ) -> io::Result<Socket> {
+        let service = open.service.service;
+        let (fd, hello) = if self.accepts_itself(open) {
+            (self.accept_own(service, owner)?, None)
+        } else {
+            let arrival = self.take_arrival(owner)?;
+            (arrival.socket, Some(arrival.hello))
+        };
+        self.accepted((open, owner), fd, hello, settings)
+    }
+
+    /// Makes a connection that has been accepted one of a strand's.
+    pub(crate) fn accepted(
+        &mut self,
+        (open, owner): (&Open, Owner),
+        fd: OwnedFd,
+        hello: Option<Hello>,
+        settings: &mut SettingsLog,
+    ) -> io::Result<Socket> {
+        let transport = self.transport(open)?;
+        transport.accepted(&fd, &open.options)?;
+        let mut socket = admit(self.epoll.as_ref(), fd, transport, owner, State::Securing)?;
+        if !socket.reliable {
+            let peer = socket2::SockRef::from(&socket.fd).peer_addr();
+            socket.peer = peer.ok().and_then(|address| address.as_socket());
+        }
+        if socket.secure {
+            if self.blocking {
+                block(&socket.fd)?;
+            }
+            let session = self.security.accept(&open.options)?;
+            socket.session = Some(Box::new(RefCell::new(session)));
+        } else {
+            self.open(&mut socket, settings)?;
+        }
+        if let (false, Some(hello)) = (socket.reliable, hello) {
+            rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        }
+        settings.read(&socket, open, self.epoll.as_ref());
+        Ok(socket)
+    }
+
+    /// How far a connection is.
+    pub(super) fn opening(
+        &mut self,
+        socket: &mut Socket,
+        settings: &mut SettingsLog,
+    ) -> io::Result<Opening> {
+        let result = self.progress(socket, settings);
+        match &result {
+            Ok(Opening::Done) => self.connected(socket),
+            Ok(Opening::Wait(..)) => {}
+            Err(_) => self.failed_connections += 1,
+        }
+        result
+    }
+
+    fn progress(&mut self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<Opening> {
+        let now = Monotonic.now();
+        match socket.state {
+            State::Open => Ok(Opening::Done),
+            State::Connecting { hello } => {
+                if rustix::net::getpeername(&socket.fd).is_err() {
+                    match rustix::net::sockopt::socket_error(&socket.fd)? {
+                        Ok(()) => return Ok(Opening::Wait(Interest::Writable, None)),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                match hello {
+                    Some(hello) if !socket.reliable => {
+                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                        let repeat = now + HELLO_REPEAT;
+                        socket.state = State::Greeting { hello, repeat };
+                        return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                    }
+                    Some(hello) => {
+                        // Fits the empty send buffer of a new connection whole.
+                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::NOSIGNAL)?;
+                    }
+                    None => {}
+                }
+                self.secure(socket, settings)
+            }
+            State::Securing => self.secure(socket, settings),
+            State::Greeting { hello, repeat } => {
+                let mut buffer = [0u8; hello::LENGTH + 1];
+                match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {
+                    Ok((got, _)) if buffer[..got] == hello.welcome() => {
+                        self.open(socket, settings)?;
+                        return Ok(Opening::Done);
+                    }
+                    Ok((got, _)) => {
+                        if let Some(hello) = hello.challenged(&buffer[..got]) {
+                            rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                            let repeat = now + HELLO_REPEAT;
+                            socket.state = State::Greeting { hello, repeat };
+                            return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                        }
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if now < repeat {
+                    return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                }
+                rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
+                let repeat = now + HELLO_REPEAT;
+                socket.state = State::Greeting { hello, repeat };
+                Ok(Opening::Wait(Interest::Readable, Some(repeat)))
+            }
+        }
+    }
+
+    /// Continues the TLS handshake, where there is to be one, and opens.
+    fn secure(&self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<Opening> {
+        if let Some(mut session) = socket.session.take() {
+            let waits = session.get_mut().handshake(&socket.fd)?;
+            socket.state = State::Securing;
+            if let Some(on) = waits {
+                socket.session = Some(session);
+                return Ok(Opening::Wait(on, None));
+            }
+            let session = session.into_inner();
+            settings.add([session.granted()]);
+            if session.is_for_kernel() {
+                session.hand_over(&socket.fd)?;
+                settings.add([Granted {
+                    name: "ktls",
+                    asked: "send, receive".to_owned(),
+                    granted: "send, receive".to_owned(),
+                }]);
+            } else {
+                socket.session = Some(Box::new(RefCell::new(session)));
+            }
+        }
+        self.open(socket, settings)?;
+        Ok(Opening::Done)
+    }
+
+    fn open(&self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<()> {
+        settings.add(socket.transport.opened(&socket.fd)?);
+        socket.state = State::Open;
+        if self.blocking {
+            block(&socket.fd)?;
+        }
+        Ok(())
+    }
+
+    /// A connection no longer counts among those that are connecting.
+    fn connected(&mut self, socket: &mut Socket) {
+        if std::mem::take(&mut socket.connecting) {
+            self.connecting = self.connecting.saturating_sub(1);
+        }
+    }
+
+    /// Counts what is only known at the end of a connection.
+    pub(super) fn closed(&mut self, socket: &mut Socket, settings: &mut SettingsLog) {
+        self.connected(socket);
+        settings.add(socket.transport.closing(&socket.fd));
+        if let Some(info) = socket.tcp_info() {
+            self.closed_retransmits += u64::from(info.retransmits);
+        }
+        self.closed_drops += u64::from(socket.receive_drops());
+    }
+}
+
+fn admit(
+    epoll: Option<&OwnedFd>,
+    fd: OwnedFd,
+    transport: &'static dyn Transport,
+    owner: Owner,
+    state: State,
+) -> io::Result<Socket> {
+    if let Some(epoll) = epoll {
+        register(epoll, &fd, Token::Connection { local: owner.local, slot: owner.slot })?;
+    }
+    let longest_send = transport.longest_send(&fd);
+    let protocol = transport.protocol();
+    Ok(Socket {
+        fd,
+        transport,
+        reliable: protocol.delivery().is_reliable(),
+        secure: protocol.is_secure(),
+        has_low_water: transport.has_low_water(),
+        peer: None,
+        state,
+        session: None,
+        longest_send,
+        connecting: false,
+        io: IoState::default(),
+    })
+}
+
+/// Internet addresses that the clients of a service connect from; none where no client has said.
+fn allowed(service: &Service, endpoints: &Endpoints) -> Option<Vec<IpAddr>> {
+    let hosts = service.clients.iter().filter_map(|&client| endpoints.hosts.get(client as usize));
+    let mut addresses = hosts.flat_map(|host| &host.connects_from).peekable();
+    addresses.peek()?;
+    let inet = addresses.filter_map(|address| match address {
+        Address::Inet(address) => Some(address.ip().to_canonical()),
+        Address::Unix(_) | Address::Vsock { .. } => None,
+    });
+    Some(inet.collect())
+}
+
+/// Whether a connection from there may be one of the run's: all that is known are the addresses its
+/// hosts have said they connect from (none said: anything goes).
+fn is_expected(from: Option<SocketAddr>, allowed: Option<&[IpAddr]>) -> bool {
+    let (Some(from), Some(allowed)) = (from, allowed) else { return true };
+    let from = from.ip().to_canonical();
+    from.is_loopback() || allowed.contains(&from)
+}
+
+/// The transport of this name.
+///
+/// # Errors
+/// When this version has none.
+pub(crate) fn transport(name: &str) -> io::Result<&'static dyn Transport> {
+    transports::find(name).ok_or_else(|| not_built(name))
+}
+
+fn not_built(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("protocol {name} is not built"))
+}
+
+fn is_ready(listener: &OwnedFd) -> io::Result<bool> {
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    Ok(rustix::event::poll(&mut fds, Some(&timespec(0)))? > 0)
+}
+
+/// Waits for a while until somebody is at one of these listeners.
+fn wait_for_any(listeners: &[OwnedFd]) -> io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> =
+        listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+    rustix::event::poll(&mut fds, Some(&timespec(nanos(BLOCKED))))?;
+    Ok(())
+}
+
+/// Makes a socket block, but not for ever.
+fn block(fd: &OwnedFd) -> io::Result<()> {
+    let socket = socket2::SockRef::from(fd);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(BLOCKED))?;
+    socket.set_write_timeout(Some(BLOCKED))
+}
+
+fn at_address(error: io::Error, address: &Address) -> io::Error {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRNOTAVAIL) => {
+            ": no local port is left; widen net.ipv4.ip_local_port_range, allow \
+             net.ipv4.tcp_tw_reuse, or spread the load over more strands"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            ": no descriptor is left; raise the limit (ulimit -n) or use more --workers"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => ": a firewall or a policy of this host forbids it",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{address}: {error}{remedy}"))
+}

@@ -1,0 +1,70 @@
+//! What was requested of sockets, and what took effect.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use wirecost_linux::sockopt;
+use wirecost_program::calls::Granted;
+use wirecost_program::step::Open;
+
+use super::Socket;
+
+/// Connections of a step whose settings a worker reads: five calls each, as many as connecting takes.
+const SETTINGS_READ: u32 = 256;
+
+/// The settings of one worker's connections so far.
+#[derive(Debug, Default)]
+pub(crate) struct SettingsLog {
+    settings: BTreeSet<Granted>,
+    /// Connections of each row of the phase whose settings have been read.
+    read: Vec<u32>,
+    /// The longest `busy_poll` of a connection, microseconds, which an event loop's waits keep to.
+    busy_poll: u32,
+}
+
+impl SettingsLog {
+    /// A phase of so many rows begins.
+    pub(super) fn begin(&mut self, rows: usize) {
+        self.read.clear();
+        self.read.resize(rows, 0);
+    }
+
+    pub(super) fn add(&mut self, settings: impl IntoIterator<Item = Granted>) {
+        self.settings.extend(settings);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Granted> {
+        self.settings.iter()
+    }
+
+    /// Reads what took effect of what a step asks for. Connections of one step are alike, so only the
+    /// first of them are read.
+    pub(super) fn read(&mut self, socket: &Socket, open: &Open, epoll: Option<&OwnedFd>) {
+        let Some(read) = self.read.get_mut(open.row as usize) else { return };
+        if *read >= SETTINGS_READ {
+            return;
+        }
+        *read += 1;
+        let options = &open.options;
+        if let Some(microseconds) = options.busy_poll.filter(|&longer| longer > self.busy_poll) {
+            self.busy_poll = microseconds;
+            if let Some(epoll) = epoll {
+                let set = sockopt::set_epoll_busy_poll(epoll, microseconds).is_ok();
+                self.note_waits(set);
+            }
+        }
+        self.settings.extend(socket.transport.granted(&socket.fd, options));
+    }
+
+    /// The longest `busy_poll` so far, microseconds; 0 without.
+    pub(crate) fn busy_poll(&self) -> u32 {
+        self.busy_poll
+    }
+
+    /// Notes whether an event loop's waits keep to the longest `busy_poll`.
+    pub(crate) fn note_waits(&mut self, set: bool) {
+        let asked = self.busy_poll.to_string();
+        let granted = if set { asked.clone() } else { "0".to_owned() };
+        self.settings.insert(Granted { name: "busy_poll.waits", asked, granted });
+    }
+}

@@ -1,0 +1,62 @@
+//! What an event is about, packed into the 64 bits that the kernel keeps for each registration.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll;
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    Connection {
+        local: u32,
+        slot: u32,
+    },
+    /// `number`: among the listeners of its worker.
+    Listener {
+        local: u32,
+        number: u32,
+    },
+    Inbox,
+    Wake,
+}
+
+/// A lower half from here on is the number of a listener, not a slot.
+const LISTENER: u32 = 1 << 31;
+const SPECIAL: u32 = u32::MAX;
+
+impl Token {
+    pub(crate) fn number(self) -> u64 {
+        let (high, low) = match self {
+            Token::Connection { local, slot } => (local, slot),
+            Token::Listener { local, number } => (local, LISTENER | number),
+            Token::Inbox => (SPECIAL, 0),
+            Token::Wake => (SPECIAL, 1),
+        };
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    pub(crate) fn unpack(data: epoll::EventData) -> Self {
+        Self::of(data.u64())
+    }
+
+    pub(crate) fn of(data: u64) -> Self {
+        match ((data >> 32) as u32, data as u32) {
+            (SPECIAL, 0) => Token::Inbox,
+            (SPECIAL, _) => Token::Wake,
+            (local, low) if low < LISTENER => Token::Connection { local, slot: low },
+            (local, low) => Token::Listener { local, number: low & !LISTENER },
+        }
+    }
+}
+
+/// Registers a descriptor for as long as it is open.
+///
+/// Edge-triggered and for both directions: one call for the life of the connection. A strand always
+/// tries before it waits, so no edge is missed.
+///
+/// # Errors
+/// Those of epoll_ctl(2).
+pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> std::io::Result<()> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token.number()), flags)?)
+}
