@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::limits::{ACTS, SERVICES};
+use crate::plan::{Weight, bounded, bounded_in_all};
 use crate::profile::{Arrivals, Options, Part, Position, Until};
 
 /// Which side of a profile a host plays. (uperf: master and slave.)
@@ -47,8 +49,10 @@ impl std::fmt::Display for Side {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub side: Side,
+    #[serde(deserialize_with = "bounded_in_all::<_, _, ACTS>")]
     pub groups: Vec<GroupProgram>,
     /// What the host accepts connections or datagrams on.
+    #[serde(deserialize_with = "bounded::<_, _, SERVICES>")]
     pub services: Vec<Service>,
 }
 
@@ -60,6 +64,7 @@ pub struct GroupProgram {
     pub group: u32,
     pub name: String,
     pub strands: u32,
+    #[serde(deserialize_with = "bounded_in_all::<_, _, ACTS>")]
     pub phases: Vec<Option<PhaseProgram>>,
 }
 
@@ -67,10 +72,37 @@ pub struct GroupProgram {
 pub struct PhaseProgram {
     pub until: Until,
     pub arrivals: Option<Arrivals>,
+    #[serde(deserialize_with = "bounded::<_, _, ACTS>")]
     pub acts: Vec<Act>,
     /// As in the profile, also where this host has no act for some of the flowops.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded_in_all::<_, _, ACTS>")]
     pub order: Vec<Part>,
+}
+
+impl Weight for GroupProgram {
+    fn weight(&self) -> usize {
+        1 + self.phases.iter().map(Weight::weight).sum::<usize>()
+    }
+}
+
+impl Weight for Option<PhaseProgram> {
+    fn weight(&self) -> usize {
+        let of_phase = |phase: &PhaseProgram| {
+            phase.acts.len() + phase.order.iter().map(Weight::weight).sum::<usize>()
+        };
+        1 + self.as_ref().map_or(0, of_phase)
+    }
+}
+
+impl Weight for Part {
+    fn weight(&self) -> usize {
+        let all = |parts: &[Part]| parts.iter().map(Part::weight).sum::<usize>();
+        1 + match self {
+            Part::Flowop(_) => 0,
+            Part::Loop { parts, .. } => all(parts),
+            Part::Mix(choices) => choices.iter().map(|choice| 1 + all(&choice.parts)).sum(),
+        }
+    }
 }
 
 /// One flowop as this host executes it.

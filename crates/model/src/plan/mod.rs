@@ -1,6 +1,10 @@
 //! The plan of a run: what the controller tells each agent to do, and what the agents answer before
 //! anything moves.
 
+mod bounded;
+mod check;
+pub mod limits;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -8,6 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
 use crate::program::{Program, Side};
+
+pub use bounded::bounded;
+pub(crate) use bounded::{Weight, bounded_in_all};
+pub use check::{LimitError, at_least, at_most, text};
 
 /// How a worker waits for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,9 +55,6 @@ pub struct Workers {
     of: Vec<(String, u32)>,
 }
 
-/// The most workers of a host.
-const WORKERS: u32 = 4096;
-
 impl Workers {
     /// Of the host of this name on this side. Its name counts for more than `master` or `peer`.
     #[must_use]
@@ -69,6 +74,7 @@ impl std::str::FromStr for Workers {
 
     /// `4`, or `master=4,peer=1`.
     fn from_str(text: &str) -> Result<Self, String> {
+        use limits::WORKERS;
         let count = |text: &str| {
             let count = text.trim().parse().ok().filter(|count| (1..=WORKERS).contains(count));
             count.ok_or_else(|| format!("a host has 1 to {WORKERS} workers, and not {text:?}"))
