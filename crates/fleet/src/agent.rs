@@ -5,7 +5,8 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
@@ -14,15 +15,26 @@ use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::measure::{Cut, Edge, Setting};
 use wirecost_model::observe::ObserveTimes;
+use wirecost_model::plan::Extent;
+use wirecost_model::plan::limits::SHORTEST_INTERVAL;
 use wirecost_model::status::Status;
 
+use crate::acceptor::Acceptor;
 use crate::observing::{Observing, Said};
-use crate::wire::{self, Notice, Order};
+use crate::wire::{self, Known, LONGEST_HELLO, Notice, Order};
 
 /// A controller that has said nothing for this long is gone: it asks for the time every other second.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Counters of intervals are passed on no more often; all of them come with the phase's result.
 const LIVE: Duration = Duration::from_millis(90);
+
+/// Sessions at a time. A run has one for each of its hosts that this agent plays.
+const SESSIONS: usize = 64;
+
+/// Orders, and other inputs of a session, that wait to be dealt with. When there are more nothing is
+/// read of the controller, and its own writes block: one who does not read the answers cannot fill
+/// memory with questions.
+const INPUTS: usize = 64;
 
 /// Why an agent ends.
 #[derive(Debug, thiserror::Error)]
@@ -80,19 +92,43 @@ pub fn listen(
     let failed = |source| AgentError::Listen { address: address.to_owned(), source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listening(listener.local_addr().map_err(failed)?);
+    let mut acceptor = Acceptor::new(listener).map_err(failed)?;
+    let sessions = Arc::new(AtomicUsize::new(0));
     loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                let _ = stream.set_nodelay(true);
-                // A session changes its threads' CPUs and descriptors: it has threads of its own.
-                let session = std::thread::Builder::new().name("wirecost-session".to_owned());
-                let _ = session.spawn(move || {
-                    let _ = serve(stream);
-                });
-            }
-            // Out of descriptors, or a caller that has given up: the next may do better.
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
+        let Ok((mut stream, hello)) = acceptor.next() else {
+            // The kernel is out of memory, and may not be for long.
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        let Some(place) = Place::take(&sessions) else {
+            let message = format!("this agent has {SESSIONS} sessions already, its limit");
+            // Fits the empty buffer of a new connection.
+            let _ = wire::write(&mut stream, &Notice::Failed { status: Status::Peer, message });
+            continue;
+        };
+        // A session changes its threads' CPUs and descriptors: it has threads of its own.
+        let session = std::thread::Builder::new().name("wirecost-session".to_owned());
+        let _ = session.spawn(move || {
+            let _ = serve(stream, Some(hello));
+            drop(place);
+        });
+    }
+}
+
+/// One of an agent's sessions, which is over when this is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(sessions: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |count: usize| (count < SESSIONS).then_some(count + 1);
+        sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self(sessions.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -101,7 +137,7 @@ pub fn listen(
 /// # Errors
 /// When the stream fails other than by its end.
 pub fn session(stream: UnixStream) -> Result<(), AgentError> {
-    serve(stream).map_err(AgentError::Session)
+    serve(stream, None).map_err(AgentError::Session)
 }
 
 enum Input {
@@ -113,13 +149,14 @@ enum Input {
     Gone,
 }
 
-fn serve<S: Duplex>(stream: S) -> io::Result<()> {
-    let (inputs_to, inputs) = channel();
+/// `hello`: the first order, where it has been read.
+fn serve<S: Duplex>(stream: S, hello: Option<Order>) -> io::Result<()> {
+    let (inputs_to, inputs) = sync_channel(INPUTS);
     let reader = stream.second()?;
     let orders = inputs_to.clone();
     std::thread::Builder::new()
         .name("wirecost-orders".to_owned())
-        .spawn(move || read_orders(reader, &orders))?;
+        .spawn(move || read_orders(reader, hello, &orders))?;
     let mut session = Session {
         stream,
         inputs,
@@ -128,6 +165,8 @@ fn serve<S: Duplex>(stream: S) -> io::Result<()> {
         observing: None,
         observes: None,
         interval: 0,
+        extent: None,
+        stage: Stage::Unknown,
         last_live: Instant::now(),
         phase: 0,
     };
@@ -137,26 +176,44 @@ fn serve<S: Duplex>(stream: S) -> io::Result<()> {
     result
 }
 
-fn read_orders(stream: impl Read, inputs: &Sender<Input>) {
+fn read_orders(stream: impl Read, hello: Option<Order>, inputs: &SyncSender<Input>) {
     let mut stream = BufReader::new(stream);
-    while let Ok(order) = wire::read(&mut stream) {
+    let first = match hello {
+        Some(hello) => Ok(hello),
+        None => wire::read_within(&mut stream, LONGEST_HELLO),
+    };
+    let mut next = first;
+    while let Ok(order) = next {
         if inputs.send(Input::Order(order)).is_err() {
             return;
         }
+        next = wire::read(&mut stream);
     }
     let _ = inputs.send(Input::Gone);
+}
+
+/// How far a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Unknown,
+    Greeted,
+    Prepared,
+    Connected,
+    Running,
 }
 
 struct Session<S> {
     stream: S,
     inputs: Receiver<Input>,
-    inputs_to: Sender<Input>,
+    inputs_to: SyncSender<Input>,
     load: Option<Load>,
     observing: Option<Observing>,
     /// Of the phase under way, where this host observes.
     observes: Option<ObserveTimes>,
     /// Of the plan.
     interval: Nanos,
+    extent: Option<Extent>,
+    stage: Stage,
     last_live: Instant,
     phase: u32,
 }
@@ -200,7 +257,33 @@ impl<S: Duplex> Session<S> {
         self.say(&Notice::Failed { status, message: message.to_string() })
     }
 
+    /// Carries out an order, if it is within all limits and comes in its turn.
     fn obey(&mut self, order: Order) -> io::Result<()> {
+        let known = Known { now: Monotonic.now(), memory: memory(), extent: self.extent.as_ref() };
+        if let Err(error) = order.check(known) {
+            return self.fail(Status::Usage, format!("the agent refuses: {error}"));
+        }
+        if !self.is_in_turn(&order) {
+            return self.out_of_turn();
+        }
+        self.carry_out(order)
+    }
+
+    fn is_in_turn(&self, order: &Order) -> bool {
+        match order {
+            Order::Hello { .. } => self.stage == Stage::Unknown,
+            Order::Ping { .. } | Order::Environment => self.stage >= Stage::Greeted,
+            Order::Observe(_) => self.stage >= Stage::Greeted && self.observing.is_none(),
+            Order::Prepare(_) => self.stage == Stage::Greeted,
+            Order::Connect(_) => self.stage == Stage::Prepared,
+            Order::Start(_) => self.stage == Stage::Connected,
+            // A phase may have ended by itself when these come.
+            Order::Finish { .. } | Order::CutOff => self.stage >= Stage::Connected,
+            Order::Summarize => self.stage >= Stage::Prepared,
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> io::Result<()> {
         match order {
             Order::Hello { version } if version != wire::VERSION => self.fail(
                 Status::Peer,
@@ -212,6 +295,7 @@ impl<S: Duplex> Session<S> {
             ),
             Order::Hello { version } => match facts::read() {
                 Ok(mut facts) => {
+                    self.stage = Stage::Greeted;
                     facts.version = env!("CARGO_PKG_VERSION").to_owned();
                     let pid = std::process::id();
                     self.say(&Notice::Welcome { version, facts: Box::new(facts), pid })
@@ -221,17 +305,20 @@ impl<S: Duplex> Session<S> {
             Order::Ping { number } => self.say(&Notice::Pong { number, now: Monotonic.now() }),
             Order::Prepare(plan) => {
                 self.interval = plan.interval;
+                self.extent = Some(Extent::of(&plan));
                 // Everything the session starts runs on the host's CPUs and nowhere else.
                 if let Err(error) = wirecost_linux::thread::restrict(&plan.cpus) {
                     return self.fail(Status::Peer, format!("CPUs {:?}: {error}", plan.cpus));
                 }
                 let news = self.inputs_to.clone();
+                // Where there is no room, what is there makes the session look for news as well.
                 let notify = Arc::new(move || {
-                    let _ = news.send(Input::News);
+                    let _ = news.try_send(Input::News);
                 });
                 match Load::prepare(*plan, notify) {
                     Ok((load, prepared)) => {
                         self.load = Some(load);
+                        self.stage = Stage::Prepared;
                         self.say(&Notice::Prepared(prepared))
                     }
                     Err(error) => self.fail(status_of(&error), error),
@@ -239,7 +326,10 @@ impl<S: Duplex> Session<S> {
             }
             Order::Connect(endpoints) => match &mut self.load {
                 Some(load) => match load.connect(endpoints) {
-                    Ok(()) => self.say(&Notice::Ready),
+                    Ok(()) => {
+                        self.stage = Stage::Connected;
+                        self.say(&Notice::Ready)
+                    }
                     Err(error) => self.fail(status_of(&error), error),
                 },
                 None => self.out_of_turn(),
@@ -249,7 +339,8 @@ impl<S: Duplex> Session<S> {
                 let say = move |word| {
                     let _ = said.send(Input::Said(word));
                 };
-                match Observing::start(request, self.interval, say) {
+                let interval = self.interval.max(SHORTEST_INTERVAL);
+                match Observing::start(request, interval, say) {
                     Ok(observing) => {
                         self.observing = Some(observing);
                         Ok(())
@@ -259,12 +350,13 @@ impl<S: Duplex> Session<S> {
             }
             Order::Start(times) => {
                 self.phase = times.phase;
-                if let (Some(observing), Some(times)) = (&self.observing, times.observe) {
-                    observing.window(times);
-                }
-                self.observes = times.observe;
                 match &mut self.load {
                     Some(load) => {
+                        self.stage = Stage::Running;
+                        if let (Some(observing), Some(times)) = (&self.observing, times.observe) {
+                            observing.window(times);
+                        }
+                        self.observes = times.observe;
                         load.start(Schedule {
                             phase: times.phase,
                             start: times.start,
@@ -312,7 +404,7 @@ impl<S: Duplex> Session<S> {
     }
 
     fn out_of_turn(&mut self) -> io::Result<()> {
-        self.fail(Status::Peer, "the controller gave an order before a plan")
+        self.fail(Status::Peer, "the controller gave an order out of turn")
     }
 
     fn tell_news(&mut self) -> io::Result<()> {
@@ -328,6 +420,7 @@ impl<S: Duplex> Session<S> {
                     Notice::Held { phase, started }
                 }
                 LoadEvent::Ended(result) => {
+                    self.stage = Stage::Connected;
                     // Where datagrams were lost nothing is held: the others know when it is over.
                     self.end_of_window();
                     if let (Some(observing), Some(_)) = (&self.observing, self.observes.take()) {
@@ -358,6 +451,12 @@ impl<S: Duplex> Session<S> {
         self.last_live = Instant::now();
         true
     }
+}
+
+/// Bytes that this machine has.
+fn memory() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram.saturating_mul(machine.mem_unit.into())
 }
 
 fn status_of(error: &LoadError) -> Status {

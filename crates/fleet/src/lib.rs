@@ -1,6 +1,7 @@
 //! One host or many, the same way: a [`host::Host`] takes orders and gives notices, whether it is a
 //! process on this machine or an agent elsewhere. The controller decides, hosts do.
 
+mod acceptor;
 pub mod agent;
 pub mod ask;
 mod clock_offset;

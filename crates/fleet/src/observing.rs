@@ -45,7 +45,7 @@ impl Observing {
         let (words, told) = channel();
         let thread = std::thread::Builder::new()
             .name("wirecost-watch".to_owned())
-            .spawn(move || run(request, interval.max(1), &told, &say))?;
+            .spawn(move || run(request, interval, &told, &say))?;
         Ok(Self { words, thread: Some(thread) })
     }
 

@@ -147,7 +147,10 @@ impl Program {
         for group in &self.groups {
             at_most("group", group.group, GROUPS - 1)?;
             if !numbers.insert(group.group) {
-                return Err(LimitError::invalid(format!("group {}", group.group), "is there twice"));
+                return Err(LimitError::invalid(
+                    format!("group {}", group.group),
+                    "is there twice",
+                ));
             }
         }
         at_most("strands", self.strands(), STRANDS)?;
@@ -258,7 +261,8 @@ impl PhaseProgram {
         for act in &self.acts {
             let options = &act.options;
             let in_order = if self.order.is_empty() { Some(&1) } else { times.get(&act.flowop) };
-            let turns = u128::from(in_order.copied().unwrap_or(0)) * u128::from(count(options.conn));
+            let turns =
+                u128::from(in_order.copied().unwrap_or(0)) * u128::from(count(options.conn));
             let each = [options.count.max(1), options.repeat.max(1), options.io.datagrams()];
             let executed = each.into_iter().map(u128::from).fold(turns, u128::saturating_mul);
             executions = executions.saturating_add(executed);

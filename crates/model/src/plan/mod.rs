@@ -3,6 +3,7 @@
 
 mod bounded;
 mod check;
+mod extent;
 pub mod limits;
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +17,7 @@ use crate::program::{Program, Side};
 pub use bounded::bounded;
 pub(crate) use bounded::{Weight, bounded_in_all};
 pub use check::{LimitError, at_least, at_most, text};
+pub use extent::Extent;
 
 /// How a worker waits for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -153,6 +155,7 @@ pub enum Identity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServiceAddresses {
     pub identity: Identity,
+    #[serde(deserialize_with = "bounded::<_, _, { 2 * limits::ADDRESSES }>")]
     pub addresses: Vec<Address>,
     /// Addresses of strand `s` are `per_strand` many from index `of_strand[s]`.
     pub of_strand: Vec<u32>,
@@ -164,14 +167,17 @@ pub struct ServiceAddresses {
 pub struct Prepared {
     pub workers: u32,
     /// In the order of the program's services.
+    #[serde(deserialize_with = "bounded::<_, _, { limits::SERVICES }>")]
     pub services: Vec<ServiceAddresses>,
     /// What its TLS services prove themselves by (DER), made for this run; none if it has none.
     pub certificate: Option<Vec<u8>>,
     /// Where the agent says that it has agreed to receive; none if it accepts nothing.
+    #[serde(deserialize_with = "bounded::<_, _, { limits::CONSENTS }>")]
     pub consent: Vec<Address>,
     /// Addresses that this host connects from, where that is known; services turn away others.
     pub connects_from: Vec<Address>,
     /// Sizes of the files that a `sendfile` of this host draws from.
+    #[serde(deserialize_with = "bounded::<_, _, { limits::ACTS }>")]
     pub files: Vec<FileSizes>,
 }
 
@@ -187,6 +193,7 @@ pub struct FileSizes {
 /// What every agent needs to know of the others before it connects, in the order of the run's hosts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Endpoints {
+    #[serde(deserialize_with = "bounded::<_, _, { limits::HOSTS }>")]
     pub hosts: Vec<Prepared>,
 }
 
