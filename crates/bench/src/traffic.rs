@@ -66,7 +66,7 @@ impl Traffic {
         let profile = self.profile(length)?;
         let member = |name: &str| -> Result<Member, String> {
             let mut command = Command::new(wirecost);
-            command.args(["agent", "--session"]);
+            command.args(["agent", "--session", "--all-files"]);
             let host = AgentHost::spawn(name, command).map_err(|error| error.to_string())?;
             Ok(Member {
                 host: Box::new(host),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::{environment, facts};
+pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::measure::{Cut, Edge, Setting};
@@ -31,9 +32,9 @@ const LIVE: Duration = Duration::from_millis(90);
 /// Sessions at a time. A run has one for each of its hosts that this agent plays.
 const SESSIONS: usize = 64;
 
-/// Orders, and other inputs of a session, that wait to be dealt with. When there are more nothing is
-/// read of the controller, and its own writes block: one who does not read the answers cannot fill
-/// memory with questions.
+/// Inputs of a session that wait to be dealt with. Of orders there is one: the next is read when it has
+/// been obeyed. The writes of a controller that does not read its answers then block, so it cannot fill
+/// memory with orders.
 const INPUTS: usize = 64;
 
 /// Why an agent ends.
@@ -81,12 +82,13 @@ impl Duplex for UnixStream {
 }
 
 /// Serves controllers that connect to `address`, each in a session of its own, until the process is
-/// ended. `listening` is told where.
+/// ended. Their orders may name `files`. `listening` is told where.
 ///
 /// # Errors
 /// When it cannot listen.
 pub fn listen(
     address: &str,
+    files: &Files,
     listening: impl FnOnce(std::net::SocketAddr),
 ) -> Result<(), AgentError> {
     let failed = |source| AgentError::Listen { address: address.to_owned(), source };
@@ -108,8 +110,9 @@ pub fn listen(
         };
         // A session changes its threads' CPUs and descriptors: it has threads of its own.
         let session = std::thread::Builder::new().name("wirecost-session".to_owned());
+        let files = files.clone();
         let _ = session.spawn(move || {
-            let _ = serve(stream, Some(hello));
+            let _ = serve(stream, Some(hello), files);
             drop(place);
         });
     }
@@ -132,12 +135,12 @@ impl Drop for Place {
     }
 }
 
-/// Serves the one session whose stream is given.
+/// Serves the one session whose stream is given. Its orders may name `files`.
 ///
 /// # Errors
 /// When the stream fails other than by its end.
-pub fn session(stream: UnixStream) -> Result<(), AgentError> {
-    serve(stream, None).map_err(AgentError::Session)
+pub fn session(stream: UnixStream, files: Files) -> Result<(), AgentError> {
+    serve(stream, None, files).map_err(AgentError::Session)
 }
 
 enum Input {
@@ -150,17 +153,20 @@ enum Input {
 }
 
 /// `hello`: the first order, where it has been read.
-fn serve<S: Duplex>(stream: S, hello: Option<Order>) -> io::Result<()> {
+fn serve<S: Duplex>(stream: S, hello: Option<Order>, files: Files) -> io::Result<()> {
     let (inputs_to, inputs) = sync_channel(INPUTS);
+    let (obeyed, next) = sync_channel(1);
     let reader = stream.second()?;
     let orders = inputs_to.clone();
     std::thread::Builder::new()
         .name("wirecost-orders".to_owned())
-        .spawn(move || read_orders(reader, hello, &orders))?;
+        .spawn(move || read_orders(reader, hello, &orders, &next))?;
     let mut session = Session {
         stream,
         inputs,
         inputs_to,
+        obeyed,
+        files,
         load: None,
         observing: None,
         observes: None,
@@ -176,7 +182,12 @@ fn serve<S: Duplex>(stream: S, hello: Option<Order>) -> io::Result<()> {
     result
 }
 
-fn read_orders(stream: impl Read, hello: Option<Order>, inputs: &SyncSender<Input>) {
+fn read_orders(
+    stream: impl Read,
+    hello: Option<Order>,
+    inputs: &SyncSender<Input>,
+    obeyed: &Receiver<()>,
+) {
     let mut stream = BufReader::new(stream);
     let first = match hello {
         Some(hello) => Ok(hello),
@@ -184,7 +195,7 @@ fn read_orders(stream: impl Read, hello: Option<Order>, inputs: &SyncSender<Inpu
     };
     let mut next = first;
     while let Ok(order) = next {
-        if inputs.send(Input::Order(order)).is_err() {
+        if inputs.send(Input::Order(order)).is_err() || obeyed.recv().is_err() {
             return;
         }
         next = wire::read(&mut stream);
@@ -206,6 +217,9 @@ struct Session<S> {
     stream: S,
     inputs: Receiver<Input>,
     inputs_to: SyncSender<Input>,
+    /// Lets the next order be read.
+    obeyed: SyncSender<()>,
+    files: Files,
     load: Option<Load>,
     observing: Option<Observing>,
     /// Of the phase under way, where this host observes.
@@ -227,6 +241,7 @@ impl<S: Duplex> Session<S> {
                 Ok(Input::Order(order)) => {
                     heard = Instant::now();
                     self.obey(order)?;
+                    let _ = self.obeyed.send(());
                 }
                 Ok(Input::News) => {}
                 Ok(Input::Said(Said::Watching(probes))) => {
@@ -315,7 +330,7 @@ impl<S: Duplex> Session<S> {
                 let notify = Arc::new(move || {
                     let _ = news.try_send(Input::News);
                 });
-                match Load::prepare(*plan, notify) {
+                match Load::prepare(*plan, &self.files, notify) {
                     Ok((load, prepared)) => {
                         self.load = Some(load);
                         self.stage = Stage::Prepared;

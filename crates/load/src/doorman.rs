@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
@@ -23,11 +23,14 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
-use wirecost_program::draw;
 use wirecost_program::hello::{self, Hello};
 
+use crate::consent::{Agreement, Cookies, Question};
 use crate::sockets::{Arrival, Mailbox};
 use crate::transports::Transport;
+
+/// Bytes of the longest answer: it names an address for each strand.
+const LONGEST_ANSWER: usize = 16 << 20;
 
 /// How long a new connection may take to say whose it is.
 const PATIENCE: Nanos = 10 * SECOND;
@@ -43,8 +46,8 @@ pub(crate) struct Door {
 pub(crate) enum DoorKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, options: Arc<Options> },
-    /// Questions whether this host has agreed to receive; answered with this.
-    Consent { answer: Arc<[u8]> },
+    /// Questions whether this host has agreed to receive; answered by this.
+    Consent { agreement: Option<Arc<Agreement>> },
 }
 
 /// Where connections go once they are let in.
@@ -121,7 +124,7 @@ impl Doorman {
             visitors: HashMap::new(),
             next: FIRST_VISITOR,
             strangers: strangers.clone(),
-            secret: secret()?,
+            cookies: Cookies::new()?,
         };
         let thread = std::thread::Builder::new()
             .name("wirecost-door".to_owned())
@@ -142,12 +145,6 @@ impl Drop for Doorman {
             let _ = thread.join();
         }
     }
-}
-
-fn secret() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 const STOP: u64 = u64::MAX;
@@ -171,8 +168,8 @@ struct Duty {
     visitors: HashMap<u64, Visitor>,
     next: u64,
     strangers: Arc<AtomicU64>,
-    /// Makes the cookies; a run's controller does not know it.
-    secret: u64,
+    /// A run's controller does not know what makes them.
+    cookies: Cookies,
 }
 
 impl Duty {
@@ -280,7 +277,9 @@ impl Duty {
         let _ = epoll::delete(&self.poll, &visitor.socket);
         match visitor.kind {
             DoorKind::Data { .. } => self.pass_on(Arrival { hello, socket: visitor.socket }),
-            DoorKind::Consent { answer } => {
+            DoorKind::Consent { agreement: None } => {}
+            DoorKind::Consent { agreement: Some(agreement) } => {
+                let answer = agreement.answer(&hello);
                 let socket = socket2::Socket::from(visitor.socket);
                 let _ = socket.set_nonblocking(false);
                 let _ = socket.set_write_timeout(Some(Duration::from_secs(5)));
@@ -314,7 +313,7 @@ impl Duty {
         let Some(here) = here else { return true };
         let mut waiting = vec![(hello, from)];
         while let Some((hello, from)) = waiting.pop() {
-            let cookie = self.cookie(from);
+            let cookie = self.cookies.of(from);
             if hello.cookie != cookie {
                 let challenge = Hello { cookie, ..hello }.challenge();
                 let _ = rustix::net::sendto(listener, &challenge, SendFlags::DONTWAIT, &from);
@@ -344,16 +343,6 @@ impl Duty {
             self.pass_on(Arrival { hello, socket });
         }
         true
-    }
-
-    /// What only who receives at that address can know (RFC 4987, section 3.6, has the idea for TCP).
-    fn cookie(&self, from: SocketAddr) -> u32 {
-        let address = match from.ip() {
-            std::net::IpAddr::V4(ip) => u128::from(u32::from(ip)),
-            std::net::IpAddr::V6(ip) => u128::from(ip),
-        };
-        let (high, low) = ((address >> 64) as u64, address as u64);
-        draw::key(&[self.secret, high, low, u64::from(from.port())]) as u32 | 1
     }
 
     fn pass_on(&self, arrival: Arrival) {
@@ -433,38 +422,54 @@ fn no_way(error: io::Error) -> io::Error {
 /// Asks at `address` whether that host has agreed to receive in this run, and returns its answer.
 ///
 /// # Errors
-/// When nobody answers, or something else than an agent of this run does.
-pub(crate) fn ask_consent(address: &Address, run: u32) -> io::Result<Vec<u8>> {
+/// When nobody answers, or the answer is not there by `deadline`.
+pub(crate) fn ask_consent(
+    address: &Address,
+    question: &Question,
+    deadline: Instant,
+) -> io::Result<Vec<u8>> {
     use std::io::Read;
-    let timeout = Duration::from_secs(5);
+    let left = || match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        left => Ok(left),
+    };
+    let stream = |domain| socket2::Socket::new(domain, socket2::Type::STREAM, None);
     let socket = match address {
         Address::Inet(address) => {
-            let socket = socket2::Socket::new(
-                socket2::Domain::for_address(*address),
-                socket2::Type::STREAM,
-                None,
-            )?;
-            socket.connect_timeout(&(*address).into(), timeout)?;
+            let socket = stream(socket2::Domain::for_address(*address))?;
+            socket.connect_timeout(&(*address).into(), left()?)?;
             socket
         }
         Address::Unix(path) => {
-            let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+            let socket = stream(socket2::Domain::UNIX)?;
+            // Where its queue is full connect(2) waits for as long as a write may.
+            socket.set_write_timeout(Some(left()?))?;
             socket.connect(&socket2::SockAddr::unix(path)?)?;
             socket
         }
         Address::Vsock { cid, port } => {
-            let socket = socket2::Socket::new(socket2::Domain::VSOCK, socket2::Type::STREAM, None)?;
+            let socket = stream(socket2::Domain::VSOCK)?;
             socket.connect(&socket2::SockAddr::vsock(*cid, *port)).map_err(no_way)?;
             socket
         }
     };
-    socket.set_read_timeout(Some(timeout))?;
-    socket.set_write_timeout(Some(timeout))?;
-    let hello = Hello { run, group: u32::MAX, strand: u32::MAX, id: u32::MAX, cookie: 0 };
-    (&socket).write_all(&hello.bytes())?;
+    socket.set_write_timeout(Some(left()?))?;
+    (&socket).write_all(&question.hello().bytes())?;
     let mut answer = Vec::new();
-    (&socket).take(16 << 20).read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        // However little comes at a time.
+        socket.set_read_timeout(Some(left()?))?;
+        match (&socket).read(&mut piece) {
+            Ok(0) => return Ok(answer),
+            Ok(got) => answer.extend_from_slice(&piece[..got]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if answer.len() > LONGEST_ANSWER {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer does not end"));
+        }
+    }
 }
 
 #[cfg(test)]

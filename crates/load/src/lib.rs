@@ -1,8 +1,10 @@
 //! Drives the traffic of a host: sockets of every protocol, TLS, files, engines and workers, from the
 //! plan to the end of the last phase.
 
+mod consent;
 mod doorman;
 mod engines;
+pub mod files;
 mod inet;
 pub mod load;
 mod ring_net;

@@ -52,6 +52,8 @@ pub(crate) struct PhaseOrder {
     pub(crate) end: Nanos,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) tcp_samples: u32,
+    /// No more are kept.
+    pub(crate) most_samples: usize,
 }
 
 /// What a worker says.
@@ -66,6 +68,8 @@ pub(crate) enum Event {
     Failed(StrandError),
     /// Of the thread that cuts the counters.
     Cut(Cut),
+    /// Of the same: a phase has had as many readings as can be kept, and has not ended.
+    Endless(u64),
     /// Of the same, at an edge of the window.
     Clocks(Clocks),
 }
@@ -248,8 +252,10 @@ impl<N: SocketNet> Worker<N> {
         mine: &[(u32, u32)],
     ) {
         self.net.meet(endpoints, &groups);
+        let by_number: BTreeMap<u32, usize> =
+            groups.iter().enumerate().map(|(index, group)| (group.number, index)).collect();
         for (local, &(group, strand)) in mine.iter().enumerate() {
-            let index = groups.iter().position(|g| g.number == group);
+            let index = by_number.get(&group).copied();
             let slots = index.map_or(0, |index| groups[index].ids.len());
             self.group_of.push(index.unwrap_or(0) as u32);
             self.strands.push(Strand::new(group, strand, local as u32, slots));
@@ -546,6 +552,10 @@ impl<N: SocketNet> Worker<N> {
             return;
         };
         if now < running.next_sample || running.end_edge.is_some() {
+            return;
+        }
+        if running.samples.len() >= running.order.most_samples {
+            running.next_sample = Nanos::MAX;
             return;
         }
         running.next_sample = now + SAMPLE_INTERVAL;

@@ -14,6 +14,7 @@ pub mod host;
 pub mod measure;
 pub mod metric;
 pub mod observe;
+pub mod order;
 pub mod outcome;
 pub mod plan;
 pub mod profile;

@@ -3,6 +3,7 @@
 //! A message is a slice of a pattern that both ends make from the run's seed. Where messages are
 //! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ pub const STAMP: usize = 8;
 
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
+
+/// What payload files hold, by their names.
+pub type Contents = BTreeMap<String, Arc<[u8]>>;
 
 /// What a worker sends from. A clone shares the bytes.
 #[derive(Debug, Clone)]
@@ -66,12 +70,17 @@ impl Patterns {
     /// Patterns for messages of up to `message` bytes.
     ///
     /// # Errors
-    /// Those of reading the files that payloads name.
-    pub fn new(payloads: &[Payload], message: u64, seed: u64) -> io::Result<Self> {
+    /// A payload file without content.
+    pub fn new(
+        payloads: &[Payload],
+        message: u64,
+        seed: u64,
+        contents: &Contents,
+    ) -> io::Result<Self> {
         payloads
             .iter()
             .map(|payload| {
-                let bytes = pattern(payload, message, seed)?.into();
+                let bytes = pattern(payload, message, seed, contents)?.into();
                 Ok(Pattern { bytes, stamped: Vec::new() })
             })
             .collect::<Result<_, _>>()
@@ -163,7 +172,7 @@ fn place(bytes: &[u8], offset: u64) -> usize {
     (offset % bytes.len() as u64) as usize
 }
 
-fn pattern(payload: &Payload, message: u64, seed: u64) -> io::Result<Vec<u8>> {
+fn pattern(payload: &Payload, message: u64, seed: u64, contents: &Contents) -> io::Result<Vec<u8>> {
     let length = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(STAMP, MAX_PIECE);
     let mut bytes = Vec::new();
     match payload {
@@ -174,12 +183,11 @@ fn pattern(payload: &Payload, message: u64, seed: u64) -> io::Result<Vec<u8>> {
             bytes.truncate(length);
         }
         Payload::File(path) => {
-            let content = std::fs::read(path)
-                .map_err(|e| io::Error::new(e.kind(), format!("payload file {path}: {e}")))?;
-            if content.is_empty() {
-                let message = format!("payload file {path} is empty");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-            }
+            let content = contents.get(path).filter(|content| !content.is_empty());
+            let content = content.ok_or_else(|| {
+                let message = format!("payload file {path} has not been read");
+                io::Error::new(io::ErrorKind::InvalidData, message)
+            })?;
             bytes.extend(content.iter().cycle().take(length));
         }
     }
@@ -223,8 +231,8 @@ mod tests {
         fn pieces_make_the_same_message(
             length in 1u64..500, pattern in 8u64..100, stamp: u64, step in 1u64..50, flip in 0usize..500,
         ) {
-            let mut sender = Patterns::new(&[Payload::Random], pattern, 5).unwrap();
-            let mut receiver = Patterns::new(&[Payload::Random], pattern, 5).unwrap();
+            let mut sender = Patterns::new(&[Payload::Random], pattern, 5, &Contents::new()).unwrap();
+            let mut receiver = Patterns::new(&[Payload::Random], pattern, 5, &Contents::new()).unwrap();
             let whole = message(&mut sender, length, Some(stamp), u64::MAX);
             let mut cut = message(&mut sender, length, Some(stamp), step);
             prop_assert_eq!(&whole, &cut);
@@ -242,7 +250,7 @@ mod tests {
         fn datagrams_are_the_same_one_by_one(
             bursts in prop::collection::vec((prop::collection::vec(1usize..100, 1..6), 0u64..1 << 60), 1..4),
         ) {
-            let mut sender = Patterns::new(&[Payload::Random], 100, 5).unwrap();
+            let mut sender = Patterns::new(&[Payload::Random], 100, 5, &Contents::new()).unwrap();
             for (lengths, first) in bursts {
                 let batch = sender.batch(0, lengths.iter().copied(), first, 2);
                 prop_assert_eq!(batch.messages().sum::<usize>(), lengths.iter().sum::<usize>());
@@ -268,7 +276,7 @@ mod tests {
 
     #[test]
     fn default_payload_does_not_compress() {
-        let mut pattern = Patterns::new(&[Payload::Random], 65536, 1).unwrap();
+        let mut pattern = Patterns::new(&[Payload::Random], 65536, 1, &Contents::new()).unwrap();
         let sent = message(&mut pattern, 65536, None, u64::MAX);
         let mut seen = [false; 256];
         sent.iter().for_each(|&byte| seen[byte as usize] = true);

@@ -1,9 +1,10 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use clap::Args;
-use wirecost_fleet::agent;
+use wirecost_fleet::agent::{self, Files};
 use wirecost_model::status::Status;
 
 use crate::Failure;
@@ -11,29 +12,48 @@ use crate::Failure;
 /// Port that agents listen at unless told another.
 pub(crate) const PORT: u16 = 20_050;
 
-/// Serve controllers: do on this host what their runs need.
+/// Run the agent that generates load on this host.
 ///
-/// An agent carries out profiles that anybody who reaches its port sends, though only towards hosts
-/// that have agreed to receive: run it in networks you trust.
+/// Controllers elsewhere (`wirecost run --host NAME=ADDR`) connect to its port. There is no
+/// authentication: whoever reaches the port can have this host generate load towards hosts whose
+/// agents have agreed to it, and can read the host's environment and observe its kernel. Listen on
+/// networks you trust only.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Address to listen at; the port is 20050 unless given, 0 for any that is free.
-    #[arg(long, value_name = "ADDR", required_unless_present = "session")]
-    listen: Option<String>,
+    /// Address to listen on; the port is 20050 unless given, 0 for any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    listen: String,
+
+    /// Directory whose files profiles may use (dir=, sink=, payload=), with all below it; may be
+    /// given several times [default: no files].
+    #[arg(long, value_name = "DIR")]
+    files: Vec<PathBuf>,
 
     /// Serve the one session whose stream is standard input.
-    #[arg(long, hide = true, conflicts_with = "listen")]
+    #[arg(long, hide = true)]
     session: bool,
+
+    /// Profiles may use every file that this user can use: for agents of the user's own run.
+    #[arg(long, hide = true, requires = "session", conflicts_with = "files")]
+    all_files: bool,
 }
 
 impl Agent {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let failed = |error: agent::AgentError| Failure::new(Status::Peer, error);
-        if let Some(address) = self.listen {
-            let address = with_port(&address);
-            agent::listen(&address, |at| {
+        let files = match self.all_files {
+            true => Files::all(),
+            false => Files::below(&self.files)
+                .map_err(|error| Failure::new(Status::Usage, format!("--files {error}")))?,
+        };
+        if !self.session {
+            let address = with_port(&self.listen);
+            agent::listen(&address, &files, |at| {
                 let mut out = std::io::stdout().lock();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
+                if !at.ip().is_loopback() {
+                    let _ = writeln!(out, "{}", exposed(&self.files));
+                }
                 let _ = out.flush();
             })
             .map_err(failed)?;
@@ -43,9 +63,24 @@ impl Agent {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Failure::new(Status::Peer, error))?;
-        agent::session(UnixStream::from(stream)).map_err(failed)?;
+        agent::session(UnixStream::from(stream), files).map_err(failed)?;
         Ok(Status::Ok)
     }
+}
+
+/// What whoever reaches the port can do.
+fn exposed(files: &[PathBuf]) -> String {
+    let files = match files {
+        [] => "use no files".to_owned(),
+        some => {
+            let names: Vec<String> = some.iter().map(|dir| dir.display().to_string()).collect();
+            format!("read and write files below {}", names.join(", "))
+        }
+    };
+    format!(
+        "Whoever reaches this port can, without authentication: generate load from this host towards \
+         hosts whose agents have agreed to it; read this host's environment; observe its kernel; {files}."
+    )
 }
 
 /// Adds the usual port to an address that has none: `host`, `10.0.0.1`, `fd00::1`, `[fd00::1]`.
@@ -62,7 +97,13 @@ pub(crate) fn with_port(address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with_port;
+    use super::{exposed, with_port};
+
+    #[test]
+    fn what_is_exposed_names_the_directories() {
+        assert!(exposed(&[]).ends_with("use no files."));
+        assert!(exposed(&["/a".into(), "/b".into()]).ends_with("write files below /a, /b."));
+    }
 
     #[test]
     fn the_usual_port_is_added_where_there_is_none() {

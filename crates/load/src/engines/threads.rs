@@ -34,6 +34,19 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
             continue;
         }
         let now = Monotonic.now();
+        let early = worker.start().saturating_sub(now);
+        if early > LONGEST_WAIT {
+            match orders.recv_timeout(Duration::from_nanos(LONGEST_WAIT)) {
+                Ok(order) => obey(&mut worker, order, mine),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            continue;
+        }
+        if early > 0 {
+            let _ = wirecost_linux::clock::sleep_until(worker.start());
+            continue;
+        }
         let due = worker.keep_time(now);
         if !worker.is_running() {
             continue;
@@ -71,7 +84,6 @@ fn obey(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
         Order::Connect { endpoints, groups } => worker.connect(endpoints, groups, mine),
         Order::Phase(order) => {
             worker.begin(order);
-            let _ = wirecost_linux::clock::sleep_until(worker.start());
         }
         Order::Finish(limits) => worker.finish(&limits),
         Order::CutOff => worker.cut_off(),

@@ -9,6 +9,7 @@ use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::{proc_stat, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
 use wirecost_model::measure::{Cut, Edge};
+use wirecost_model::plan::Extent;
 use wirecost_program::record::{WorkerCounters, sum};
 
 use super::Schedule;
@@ -113,12 +114,25 @@ fn run(
     thread::make_urgent(thread::Urgency::Cut);
     thread::exact_timers();
     let start = schedule.start;
+    // Where the end is known, how many readings there are has been checked with the order.
+    let most = match schedule.window {
+        Some(_) => u64::MAX,
+        None => Extent::readings(workers.rows),
+    };
+    let mut intervals = 0;
     for (edge, due) in instants(schedule, interval.max(1)) {
         let first = due <= start;
         // The phase may be over before this thread has run at all.
         let come = wait_until(due, stop) || (first && Monotonic.now() >= due);
         if !come {
             return;
+        }
+        if edge == Edge::Interval {
+            if intervals == most {
+                outlet.send(Event::Endless(most));
+                return;
+            }
+            intervals += 1;
         }
         // Nothing has moved before the beginning, however late this thread comes to look: what it
         // says is of that instant, and not of one that may be after the end.
@@ -293,6 +307,28 @@ mod tests {
         let cuts: Vec<_> =
             cutter.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
         assert_eq!(cuts, [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]);
+    }
+
+    /// So many flowops have few readings before there are too many numbers to be kept.
+    #[test]
+    fn a_phase_that_does_not_end_has_a_last_interval() {
+        let rows = 1_000_000;
+        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let start = Monotonic.now();
+        let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
+        let workers = Workers { counters: vec![], clocks: vec![], rows };
+        let _cutter = Cutter::start(workers, schedule, 1, outlet);
+        let mut intervals = 0;
+        loop {
+            match events.recv().unwrap() {
+                Event::Cut(cut) => intervals += u64::from(cut.edge == Edge::Interval),
+                Event::Endless(most) => {
+                    assert_eq!((intervals, most), (Extent::readings(rows), 7));
+                    return;
+                }
+                _ => {}
+            }
+        }
     }
 
     #[test]

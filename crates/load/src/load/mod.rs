@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -22,23 +22,22 @@ use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
-use wirecost_model::profile::{Options, Size};
+use wirecost_model::profile::{Options, Payload, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
 use wirecost_profile::protocols;
 use wirecost_program::calls::{self, Granted};
 use wirecost_program::files;
 use wirecost_program::hello;
-use wirecost_program::payload::{MAX_PIECE, Patterns};
+use wirecost_program::payload::{Contents, MAX_PIECE, Patterns};
 use wirecost_program::record::WorkerCounters;
 use wirecost_program::step::{self, Group};
 
 use crate::doorman::{Doorman, Route, inbox};
 use crate::engines;
+use crate::files::Files;
 use crate::ring_net::{RingNet, RingSocket};
-use crate::sockets::{
-    Common, Mailbox, OwnService, Sockets, SourceFiles, Token, open_source, register,
-};
+use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, Token, register};
 use crate::tls::Credentials;
 use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
@@ -46,6 +45,9 @@ use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerRepo
 use cutter::{Cutter, Workers};
 use placement::Placement;
 use services::{Announced, Services};
+
+/// Samples of connections that are kept of a phase: as many as fit a message with the rest of it.
+const SAMPLES: usize = 1_000_000;
 
 /// Datagrams of any length fit.
 const DATAGRAM: usize = 64 << 10;
@@ -173,27 +175,31 @@ impl std::fmt::Debug for Load {
 
 /// Files of the `sendfile` flowops.
 #[derive(Debug)]
-struct Files {
-    sources: Arc<[SourceFiles]>,
+struct Sources {
+    files: Arc<[SourceFiles]>,
     sizes: Vec<FileSizes>,
 }
 
 impl Load {
-    /// Starts the workers and listens; nothing connects yet. `notify` is called whenever
-    /// [`Load::event`] may have something new.
+    /// Starts the workers and listens; nothing connects yet. The plan may name `files`. `notify` is
+    /// called whenever [`Load::event`] may have something new.
     ///
     /// # Errors
     /// What this host lacks: descriptors, files, addresses, ports.
-    pub fn prepare(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+    pub fn prepare(
+        plan: Plan,
+        files: &Files,
+        notify: Notify,
+    ) -> Result<(Load, Prepared), LoadError> {
         if plan.engine != EngineKind::IoUring {
-            return Self::start_workers(plan, notify);
+            return Self::start_workers(plan, files, notify);
         }
         // Whether there is memory for all its rings is only known when they have been made.
-        match Self::start_workers(plan.clone(), notify.clone()) {
+        match Self::start_workers(plan.clone(), files, notify.clone()) {
             Err(LoadError::NoRing(reason)) => {
                 let used = EngineKind::Epoll;
                 let (mut load, prepared) =
-                    Self::start_workers(Plan { engine: used, ..plan }, notify)?;
+                    Self::start_workers(Plan { engine: used, ..plan }, files, notify)?;
                 load.warnings.push(Warning::Fallback {
                     host: String::new(),
                     wanted: format!("engine {}", EngineKind::IoUring.name()),
@@ -206,10 +212,15 @@ impl Load {
         }
     }
 
-    fn start_workers(plan: Plan, notify: Notify) -> Result<(Load, Prepared), LoadError> {
+    fn start_workers(
+        plan: Plan,
+        files: &Files,
+        notify: Notify,
+    ) -> Result<(Load, Prepared), LoadError> {
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
         check_protocols(&plan.program)?;
-        let files = Files::find(&plan)?;
+        let sources = Sources::find(&plan, files)?;
+        let contents = contents(&plan.program, files)?;
         let placement = Placement::new(&plan, limit)?;
         let mut warnings = placement.warnings();
         let (mut services, doors) = Services::open(&plan, &placement)?;
@@ -222,11 +233,12 @@ impl Load {
             services: OwnService::all(&plan.program.services)
                 .map_err(LoadError::system("services"))?,
             mailbox: mailbox.clone(),
-            files: files.sources.clone(),
+            files: sources.files.clone(),
+            allowed: files.clone(),
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
-        let patterns = shared_patterns(&plan)?;
+        let patterns = shared_patterns(&plan, &contents)?;
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
@@ -238,7 +250,7 @@ impl Load {
                 &placement,
                 &common,
                 &services,
-                patterns.clone(),
+                (patterns.clone(), contents.clone()),
                 (announce.clone(), outlet.clone()),
             )?;
             handles.0.push(handle);
@@ -271,7 +283,7 @@ impl Load {
             certificate,
             consent,
             connects_from: Vec::new(),
-            files: files.sizes.clone(),
+            files: sources.sizes.clone(),
         };
         if plan.engine == EngineKind::IoUring {
             warnings.extend(beside_the_ring(&plan.program));
@@ -351,6 +363,7 @@ impl Load {
                 end,
                 counters: counters.clone(),
                 tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
+                most_samples: SAMPLES / self.handles.0.len().max(1),
             }));
         }
         let started = self
@@ -409,6 +422,13 @@ impl Load {
                     phase.reports[worker] = Some(*report);
                 }
                 Event::Failed(error) => return Some(LoadEvent::Failed(error.to_string())),
+                Event::Endless(readings) => {
+                    return Some(LoadEvent::Failed(format!(
+                        "phase {} has not ended within {readings} intervals, and no more of them \
+                         can be kept: use a longer --interval",
+                        phase.schedule.phase + 1
+                    )));
+                }
             }
         }
         let phase = self.phase.as_mut()?;
@@ -438,7 +458,7 @@ impl Load {
             match late {
                 Event::Cut(cut) => drop(phase.cutter.keep(cut)),
                 Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
-                Event::Held { .. } | Event::Ended(_) | Event::Failed(_) => {}
+                Event::Held { .. } | Event::Ended(_) | Event::Failed(_) | Event::Endless(_) => {}
             }
         }
         let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.cutter.busy(n)).collect();
@@ -531,12 +551,12 @@ impl Drop for Handles {
 
 /// Where each strand has a thread, all send from the same bytes: thousands of copies would cost time to
 /// make and leave no cache. Other workers are few, and make theirs where they run.
-fn shared_patterns(plan: &Plan) -> Result<Option<Patterns>, LoadError> {
+fn shared_patterns(plan: &Plan, contents: &Contents) -> Result<Option<Patterns>, LoadError> {
     if plan.engine.shares_threads() {
         return Ok(None);
     }
     let message = largest_message(&plan.program);
-    let patterns = Patterns::new(&step::payloads(&plan.program), message, plan.seed);
+    let patterns = Patterns::new(&step::payloads(&plan.program), message, plan.seed, contents);
     patterns.map(Some).map_err(LoadError::system("worker"))
 }
 
@@ -547,14 +567,14 @@ fn start_worker(
     placement: &Placement,
     common: &Common,
     services: &Services,
-    patterns: Option<Patterns>,
+    (patterns, contents): (Option<Patterns>, Contents),
     (announce, outlet): (Sender<io::Result<Started>>, Outlet),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
     let (orders_to, orders) = channel();
     let cpu = placement.cpu(number);
     let mine = placement.strands(number);
     let wanted = services.own_addresses(&mine);
-    let common = common.clone();
+    let mut common = common.clone();
     let payloads = step::payloads(&plan.program);
     let sinks = calls::sinks(&plan.program);
     let workers = placement.workers();
@@ -572,19 +592,24 @@ fn start_worker(
         doorman_end = Some(doorman);
         worker_end = Some(worker);
     }
-    let keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
+    let mut keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
+    let waits = keep.len();
+    keep.extend(common.allowed.descriptors());
     let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
     let run = common.run;
     let thread = move || {
-        let set_up = || -> io::Result<_> {
+        let set_up = move || -> io::Result<_> {
             if let Some(cpu) = cpu {
                 thread::pin(cpu)?;
             }
             thread::exact_timers();
-            let kept = match engine.shares_threads() {
+            let mut kept = match engine.shares_threads() {
                 true => descriptors::own_table(&keep)?,
                 false => Vec::new(),
             };
+            if engine.shares_threads() {
+                common.allowed = common.allowed.with(kept.split_off(waits));
+            }
             let poll = match engine {
                 EngineKind::Epoll => {
                     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -596,7 +621,7 @@ fn start_worker(
             };
             let patterns = match patterns {
                 Some(shared) => shared,
-                None => Patterns::new(&payloads, message, seed)?,
+                None => Patterns::new(&payloads, message, seed, &contents)?,
             };
             let ring = match engine {
                 EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
@@ -607,7 +632,7 @@ fn start_worker(
             if let Some(poll) = poll {
                 sockets.opener.set_epoll(poll);
             }
-            sockets.data.open_sinks(&sinks, common.host, (number, workers))?;
+            sockets.data.open_sinks((&sinks, &common.allowed), common.host, (number, workers))?;
             let listens = services::listen(&mut sockets, &wanted)?;
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
             Ok((sockets, ring, patterns, kept, started))
@@ -719,9 +744,25 @@ fn largest_message(program: &Program) -> u64 {
         .unwrap_or(0)
 }
 
-impl Files {
+/// What the payload files of a program hold, as far as messages have any of it.
+fn contents(program: &Program, files: &Files) -> Result<Contents, LoadError> {
+    let most = largest_message(program).clamp(8, MAX_PIECE as u64);
+    let payloads = step::payloads(program);
+    let named = payloads.iter().filter_map(|payload| match payload {
+        Payload::File(path) => Some(path),
+        Payload::Random | Payload::Zero => None,
+    });
+    named
+        .map(|path| {
+            let content = files.payload(path, most).map_err(LoadError::system("worker"))?;
+            Ok((path.clone(), content.into()))
+        })
+        .collect()
+}
+
+impl Sources {
     /// Looks up the files of every `sendfile` that this host executes.
-    fn find(plan: &Plan) -> Result<Self, LoadError> {
+    fn find(plan: &Plan, allowed: &Files) -> Result<Self, LoadError> {
         let sources = files::sources(&plan.program).into_iter();
         let mut sources: Vec<SourceFiles> =
             sources.map(|source| SourceFiles { source, paths: Vec::new() }).collect();
@@ -736,15 +777,14 @@ impl Files {
                         LoadError::Plan(format!("{}: sendfile needs dir=", act.at))
                     })?;
                     let dir = &source.directory;
-                    let mut found = Vec::new();
                     let here = || LoadError::system(format!("{}: sendfile of {dir}", act.at));
-                    walk(PathBuf::from(dir), &mut found).map_err(here())?;
+                    let mut found = allowed.sources(Path::new(dir)).map_err(here())?;
                     found.sort();
                     let wanted = act.options.nfiles.unwrap_or(u64::MAX);
                     found.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
                     if source.direct {
                         for (path, _) in &found {
-                            open_source(path, true).map_err(here())?;
+                            allowed.source(path, true).map_err(here())?;
                         }
                     }
                     if found.is_empty() {
@@ -765,25 +805,6 @@ impl Files {
                 }
             }
         }
-        Ok(Self { sources: sources.into(), sizes })
+        Ok(Self { files: sources.into(), sizes })
     }
-}
-
-/// All files that are not empty, below a directory, or the one file.
-fn walk(path: PathBuf, found: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
-    let about = std::fs::metadata(&path)?;
-    if about.is_file() {
-        if about.len() > 0 {
-            found.push((path, about.len()));
-        }
-    } else if about.is_dir() {
-        for entry in std::fs::read_dir(&path)? {
-            let entry = entry?;
-            // A link below the directory may lead back up.
-            if !entry.file_type()?.is_symlink() {
-                walk(entry.path(), found)?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,22 +1,20 @@
 //! Which strands run on which worker, and on which CPU that is pinned.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wirecost_model::plan::{EngineKind, Plan};
-use wirecost_model::program::Side;
+use wirecost_model::plan::limits::WORKERS;
+use wirecost_model::plan::{EngineKind, Plan, at_most};
+use wirecost_model::program::{GroupProgram, Side};
 use wirecost_model::warning::Warning;
 
 use super::LoadError;
+use super::services::{Strands, own_addresses_per_strand};
 use crate::doorman::WorkerOf;
 
 /// Descriptors a worker leaves free of its limit: what is not a connection needs some, and a full
 /// table fails late and badly.
 const SPARE: u64 = 2_000;
-
-/// Most strands of a plan, and groups. More is a slip of the pen or a stranger's malice, and would take
-/// the memory of an agent that serves others, too.
-const STRANDS: u64 = 1_000_000;
-const GROUPS: u32 = 65_536;
 
 #[derive(Debug)]
 pub(super) struct Placement {
@@ -32,17 +30,15 @@ pub(super) struct Placement {
 impl Placement {
     pub(super) fn new(plan: &Plan, descriptor_limit: u64) -> Result<Self, LoadError> {
         let groups = &plan.program.groups;
-        let wanted: u64 = groups.iter().map(|g| u64::from(g.strands)).sum();
-        if wanted > STRANDS || groups.iter().any(|g| g.group >= GROUPS) {
-            return Err(LoadError::Plan(format!(
-                "the profile has {wanted} strands, and a host runs at most {STRANDS}"
-            )));
-        }
         let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
         let total: u32 = strands.iter().map(|&(_, n)| n).sum();
+        let listeners = listeners_per_strand(plan);
         let needed: u64 = groups
             .iter()
-            .map(|group| u64::from(group.strands) * descriptors_per_strand(plan, group.group))
+            .map(|group| {
+                let listeners = listeners.get(&group.group).copied().unwrap_or(0);
+                u64::from(group.strands) * (connections_per_strand(group) + listeners)
+            })
             .sum();
         let per_worker = descriptor_limit.saturating_sub(SPARE).max(1);
         let cpus = plan.cpus.clone();
@@ -60,6 +56,10 @@ impl Placement {
                 (wanted.max(least).min(total.max(1)), least > wanted)
             }
         };
+        if plan.engine.shares_threads() {
+            at_most("the number of workers, for all their descriptors", workers, WORKERS)
+                .map_err(|error| LoadError::Plan(error.to_string()))?;
+        }
         let groups_count = groups.iter().map(|g| g.group + 1).max().unwrap_or(0);
         let mut before = vec![0u32; groups_count as usize];
         let mut sum = 0u32;
@@ -114,37 +114,33 @@ impl Placement {
     }
 }
 
-/// Connections and listeners of one strand.
-fn descriptors_per_strand(plan: &Plan, group: u32) -> u64 {
-    let listeners: u64 = plan
-        .program
-        .services
-        .iter()
-        .filter(|service| service.group == group)
-        .map(|service| {
-            u64::from(super::services::own_addresses_per_strand(plan, service).unwrap_or(0))
-        })
-        .sum();
-    let mut ids: Vec<u32> = plan
-        .program
-        .groups
-        .iter()
-        .filter(|g| g.group == group)
-        .flat_map(|g| g.phases.iter().flatten())
-        .flat_map(|phase| &phase.acts)
-        .filter(|act| act.service.is_some())
-        .flat_map(|act| act.options.conn.first..=act.options.conn.last)
-        .collect();
+/// Listeners of one strand's own, by group.
+fn listeners_per_strand(plan: &Plan) -> BTreeMap<u32, u64> {
+    let strands = Strands::of(plan);
+    let mut listeners: BTreeMap<u32, u64> = BTreeMap::new();
+    for service in &plan.program.services {
+        let own = own_addresses_per_strand(plan, &strands, service).unwrap_or(0);
+        *listeners.entry(service.group).or_default() += u64::from(own);
+    }
+    listeners
+}
+
+/// Connections of one strand.
+fn connections_per_strand(group: &GroupProgram) -> u64 {
+    let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    let opened = acts.filter(|act| act.service.is_some());
+    let mut ids: Vec<u32> =
+        opened.flat_map(|act| act.options.conn.first..=act.options.conn.last).collect();
     ids.sort_unstable();
     ids.dedup();
-    ids.len() as u64 + listeners
+    ids.len() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use wirecost_model::program::{GroupProgram, Program};
+    use wirecost_model::program::Program;
 
     use super::*;
 

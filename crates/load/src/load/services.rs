@@ -1,14 +1,16 @@
 //! What a host accepts on: addresses of each strand's own, or shared ones that the doorman keeps.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use wirecost_linux::vsock;
-use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses};
+use wirecost_model::plan::limits::ADDRESSES;
+use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses, at_most};
 use wirecost_model::profile::Options;
 use wirecost_model::program::Service;
 use wirecost_profile::protocols::{self, Family};
@@ -17,6 +19,7 @@ use wirecost_program::net::Owner;
 
 use super::LoadError;
 use super::placement::Placement;
+use crate::consent::{Agreement, Consent, Question};
 use crate::doorman::{Door, DoorKind, ask_consent};
 use crate::sockets::{Sockets, transport};
 
@@ -34,9 +37,31 @@ const STREAMS_EACH: u64 = 2048;
 /// Datagram sockets of one port. The kernel looks through all of them for each datagram.
 const DATAGRAMS_EACH: u64 = 16;
 
+/// How long one answer to the question may take, and all together.
+const ANSWER: Duration = Duration::from_secs(5);
+const ALL_ANSWERS: Duration = Duration::from_secs(30);
+
+/// Strands by group.
+#[derive(Debug)]
+pub(super) struct Strands(BTreeMap<u32, u32>);
+
+impl Strands {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self(plan.program.groups.iter().map(|group| (group.group, group.strands)).collect())
+    }
+
+    fn of_service(&self, service: &Service) -> u32 {
+        self.0.get(&service.group).copied().unwrap_or(0)
+    }
+}
+
 /// How many addresses of its own each strand has on a service; none where strands share.
-pub(super) fn own_addresses_per_strand(plan: &Plan, service: &Service) -> Option<u32> {
-    let strands = strands(plan, service);
+pub(super) fn own_addresses_per_strand(
+    plan: &Plan,
+    strands: &Strands,
+    service: &Service,
+) -> Option<u32> {
+    let strands = strands.of_service(service);
     let stream = protocols::find(&service.protocol).is_some_and(|p| p.delivery().is_reliable());
     let own = stream
         && service.conns_per_strand == 1
@@ -57,10 +82,6 @@ fn shared_addresses(service: &Service, strands: usize, stream: bool) -> u32 {
     let connections = strands as u64 * u64::from(service.conns_per_strand);
     let each = if stream { STREAMS_EACH } else { DATAGRAMS_EACH };
     connections.div_ceil(each).clamp(1, u64::from(SPREAD_TOTAL)) as u32
-}
-
-fn strands(plan: &Plan, service: &Service) -> u32 {
-    plan.program.groups.iter().find(|g| g.group == service.group).map_or(0, |g| g.strands)
 }
 
 fn family(service: &Service) -> Family {
@@ -92,23 +113,18 @@ pub(super) struct Services {
     listening: Vec<ServiceAddresses>,
     consent: Vec<Address>,
 }
-
-/// What an agent answers to who asks whether it has agreed to receive.
-#[derive(Debug, Serialize, Deserialize)]
-struct Consent {
-    token: String,
-    host: u32,
-    services: Vec<ServiceAddresses>,
-}
-
 impl Services {
     /// Opens what strands share; their own addresses the workers open.
     pub(super) fn open(plan: &Plan, _: &Placement) -> Result<(Self, Vec<Door>), LoadError> {
         let described = plan.program.services.clone();
+        let strands_of = Strands::of(plan);
         let unix = described.iter().any(|service| family(service) == Family::Unix);
         let directory = unix.then(|| private_directory(&plan.token)).transpose()?;
         let mut services = Self {
-            per_strand: described.iter().map(|s| own_addresses_per_strand(plan, s)).collect(),
+            per_strand: described
+                .iter()
+                .map(|service| own_addresses_per_strand(plan, &strands_of, service))
+                .collect(),
             described,
             at: plan.data_address.filter(|&at| is_local(at)),
             cid: vsock::local_cid(),
@@ -116,10 +132,11 @@ impl Services {
             listening: Vec::new(),
             consent: Vec::new(),
         };
+        services.check_addresses(&strands_of)?;
         let mut doors = Vec::new();
         for index in 0..services.described.len() {
             let service = services.described[index].clone();
-            let strands = strands(plan, &service) as usize;
+            let strands = strands_of.of_service(&service) as usize;
             match services.per_strand[index] {
                 Some(per_strand) => services.listening.push(ServiceAddresses {
                     identity: Identity::Address,
@@ -161,6 +178,19 @@ impl Services {
         Ok((services, doors))
     }
 
+    /// Checks that there can be so many addresses before there is any.
+    fn check_addresses(&self, strands: &Strands) -> Result<(), LoadError> {
+        let each = self.described.iter().zip(&self.per_strand).map(|(service, own)| {
+            let strands = strands.of_service(service);
+            match own {
+                Some(per_strand) => u64::from(strands) * u64::from(*per_strand),
+                None => u64::from(shared_addresses(service, strands as usize, false)),
+            }
+        });
+        at_most("the number of addresses of all services", each.sum::<u64>(), ADDRESSES)
+            .map_err(|error| LoadError::Plan(error.to_string()))
+    }
+
     /// Listens for the question whether this host has agreed to receive: at the data address, and
     /// beside its Unix sockets.
     fn open_consent(&mut self, doors: &mut Vec<Door>) -> Result<(), LoadError> {
@@ -181,8 +211,7 @@ impl Services {
                 .listen(&place, &Options::default())
                 .map_err(|error| cannot_listen(error, &place))?;
             self.consent.push(address);
-            let answer = Arc::from(Vec::new());
-            doors.push(Door { listener, kind: DoorKind::Consent { answer } });
+            doors.push(Door { listener, kind: DoorKind::Consent { agreement: None } });
         }
         Ok(())
     }
@@ -207,21 +236,23 @@ impl Services {
     /// What a worker with these strands (group, strand) has to listen at.
     pub(super) fn own_addresses(&self, mine: &[(u32, u32)]) -> Vec<Wanted> {
         let mut wanted = Vec::new();
+        let mut of_group: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for (local, &(group, strand)) in (0u32..).zip(mine) {
+            of_group.entry(group).or_default().push((local, strand));
+        }
         for (index, service) in self.described.iter().enumerate() {
             let Some(per_strand) = self.per_strand[index] else {
                 continue;
             };
-            for (local, &(group, strand)) in mine.iter().enumerate() {
-                if group == service.group {
-                    let place = self.place(service, index as u32, strand);
-                    wanted.push(Wanted {
-                        service: index as u32,
-                        group,
-                        strand,
-                        local: local as u32,
-                        addresses: vec![place; per_strand as usize],
-                    });
-                }
+            for &(local, strand) in of_group.get(&service.group).into_iter().flatten() {
+                let place = self.place(service, index as u32, strand);
+                wanted.push(Wanted {
+                    service: index as u32,
+                    group: service.group,
+                    strand,
+                    local,
+                    addresses: vec![place; per_strand as usize],
+                });
             }
         }
         wanted
@@ -245,17 +276,13 @@ impl Services {
 
     /// Puts the answer in, now that all addresses are known.
     pub(super) fn with_consent_answer(&self, doors: Vec<Door>, plan: &Plan) -> Vec<Door> {
-        let consent = Consent {
-            token: plan.token.clone(),
-            host: plan.host,
-            services: self.listening.clone(),
-        };
-        let bytes: Arc<[u8]> = serde_json::to_vec(&consent).unwrap_or_default().into();
+        let consent = Consent { host: plan.host, services: self.listening.clone() };
+        let answers = Arc::new(Agreement::new(&plan.token, &consent));
         doors
             .into_iter()
             .map(|mut door| {
-                if let DoorKind::Consent { answer } = &mut door.kind {
-                    *answer = bytes.clone();
+                if let DoorKind::Consent { agreement } = &mut door.kind {
+                    *agreement = Some(answers.clone());
                 }
                 door
             })
@@ -342,6 +369,7 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             hosts.insert(service.host, true);
         }
     }
+    let deadline = Instant::now() + ALL_ANSWERS;
     for host in hosts.into_keys() {
         let Some(peer) = endpoints.hosts.get(host as usize) else {
             continue;
@@ -358,18 +386,34 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
         for address in &peer.consent {
             let refused =
                 |reason: String| LoadError::NoConsent { address: address.to_string(), reason };
-            let answer = ask_consent(address, run).map_err(|error| refused(error.to_string()))?;
-            let consent: Consent = serde_json::from_slice(&answer)
-                .map_err(|_| refused("no agent of this run answers there".to_owned()))?;
-            let agrees = consent.token == plan.token
-                && consent.host == host
-                && same_places(&consent.services, &peer.services, address);
+            if !may_be_asked(address, run) {
+                return Err(refused("it is no socket of this run".to_owned()));
+            }
+            let failed = |error: io::Error| refused(error.to_string());
+            let question = Question::new(run).map_err(failed)?;
+            let due = deadline.min(Instant::now() + ANSWER);
+            let answer = ask_consent(address, &question, due).map_err(failed)?;
+            let consent = question
+                .understand(&plan.token, &answer)
+                .ok_or_else(|| refused("no agent of this run answers there".to_owned()))?;
+            let agrees =
+                consent.host == host && same_places(&consent.services, &peer.services, address);
             if !agrees {
                 return Err(refused("the agent there listens elsewhere".to_owned()));
             }
         }
     }
     Ok(())
+}
+
+/// A Unix socket is asked only where it is named as agents of this run name theirs: a controller must
+/// not have an agent speak to other services of its machine.
+fn may_be_asked(address: &Address, run: u32) -> bool {
+    let Address::Unix(path) = address else { return true };
+    let directory = path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+    directory
+        .is_some_and(|name| name.starts_with("wirecost-") && name.ends_with(&format!("-{run:08x}")))
+        && path.file_name() == Some(OsStr::new("consent"))
 }
 
 /// An address for which none of the places where the question is asked can answer: an agent answers

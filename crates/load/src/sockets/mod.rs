@@ -28,15 +28,16 @@ use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
 use self::data::DataPath;
-use self::files::Files;
+use self::files::OpenFiles;
 use self::io_state::IoState;
 use self::opening::{Opener, State};
 use self::settings::SettingsLog;
+use crate::files::Files;
 use crate::tls::{Credentials, Session};
 use crate::transports::Transport;
 
 pub(crate) use self::data::late_greeting;
-pub(crate) use self::files::{SourceFiles, open_source};
+pub(crate) use self::files::SourceFiles;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
 pub(crate) use self::opening::{OwnService, transport};
 pub(crate) use self::token::{Token, register};
@@ -100,7 +101,7 @@ impl Socket {
 pub struct Sockets {
     pub(crate) opener: Opener,
     pub(crate) data: DataPath,
-    files: Files,
+    files: OpenFiles,
     pub(crate) settings: SettingsLog,
 }
 
@@ -114,6 +115,8 @@ pub(crate) struct Common {
     pub(crate) services: Arc<[OwnService]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) files: Arc<[SourceFiles]>,
+    /// Which files the plan may name.
+    pub(crate) allowed: Files,
     /// Of the host, where it has TLS services.
     pub(crate) credentials: Option<Arc<Credentials>>,
 }
@@ -124,7 +127,7 @@ impl Sockets {
         Self {
             opener: Opener::new(common),
             data: DataPath::new(common.blocking, common.run, buffer),
-            files: Files::new(common.files.clone()),
+            files: OpenFiles::new(common.files.clone(), common.allowed.clone()),
             settings: SettingsLog::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags};
@@ -16,6 +16,7 @@ use wirecost_program::calls::SinkPlace;
 
 use super::Socket;
 use super::data::DataPath;
+use crate::files::Files;
 
 /// What a pipe is to hold; an ordinary user may have as much (fs.pipe-max-size).
 const PIPE: usize = 1 << 20;
@@ -86,7 +87,7 @@ struct Block {
 
 impl Sink {
     /// Makes the file of this worker; one of this name can only be of an earlier run.
-    fn open(place: &SinkPlace, name: &str, workers: u32) -> io::Result<Self> {
+    fn open(files: &Files, place: &SinkPlace, name: &str, workers: u32) -> io::Result<Self> {
         let path = PathBuf::from(&place.directory).join(name);
         let explain = |error: io::Error| {
             let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -99,16 +100,7 @@ impl Sink {
             };
             io::Error::new(error.kind(), format!("sink {}: {error}{remedy}", path.display()))
         };
-        let mut flags = OFlags::NOFOLLOW;
-        flags.set(OFlags::DIRECT, place.direct);
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(flags.bits() as i32)
-            .open(&path)
-            .map_err(explain)?;
+        let file = files.sink(&path, place.direct).map_err(explain)?;
         let block = BLOCK as u64;
         let size = (place.bytes / u64::from(workers.max(1)) / block).max(1) * block;
         let block = place.direct.then(|| {
@@ -191,13 +183,13 @@ impl DataPath {
     /// Those of open(2), with what to do.
     pub(crate) fn open_sinks(
         &mut self,
-        places: &[SinkPlace],
+        (places, files): (&[SinkPlace], &Files),
         host: u32,
         (worker, workers): (u32, u32),
     ) -> io::Result<()> {
         for (number, place) in places.iter().enumerate() {
             let name = format!("wirecost-sink-{host}-{worker}-{number}");
-            self.sinks.push(Sink::open(place, &name, workers)?);
+            self.sinks.push(Sink::open(files, place, &name, workers)?);
         }
         Ok(())
     }

@@ -146,6 +146,11 @@ impl Program {
         let mut numbers = BTreeSet::new();
         for group in &self.groups {
             at_most("group", group.group, GROUPS - 1)?;
+            let (phases, first) = (group.phases.len(), self.groups[0].phases.len());
+            if phases != first {
+                let problem = format!("has {phases} phases, and the first group {first}");
+                return Err(LimitError::invalid(format!("group {}", group.group), problem));
+            }
             if !numbers.insert(group.group) {
                 return Err(LimitError::invalid(
                     format!("group {}", group.group),
@@ -156,6 +161,7 @@ impl Program {
         at_most("strands", self.strands(), STRANDS)?;
         let named: u64 = self.acts().map(|act| count(act.options.conn)).sum();
         at_most("the number of connections that flowops name", named, NAMED_CONNECTIONS)?;
+        at_most("the number of values by strand", self.values_by_strand(), BY_STRAND)?;
         at_most("the number of different payloads", self.payloads().len(), PAYLOADS)?;
         at_most("the number of different sinks", self.sinks().len(), SINKS)?;
         for group in &self.groups {
@@ -191,6 +197,19 @@ impl Program {
             self.groups.iter().map(|group| (group.group, group.strands)).collect();
         let of = |service: &Service| strands.get(&service.group).copied().map_or(0, u64::from);
         self.services.iter().map(of).sum()
+    }
+
+    /// Values that are kept for each strand, of all flowops.
+    fn values_by_strand(&self) -> u64 {
+        let by_strand =
+            |quantity: &Option<Quantity>| matches!(quantity, Some(Quantity::ByStrand(_)));
+        let of = |group: &GroupProgram| {
+            let acts = group.acts().map(|act| &act.options);
+            let kept =
+                acts.filter(|options| by_strand(&options.size) || by_strand(&options.duration));
+            kept.count() as u64 * u64::from(group.strands)
+        };
+        self.groups.iter().map(of).sum()
     }
 
     fn payloads(&self) -> BTreeSet<&str> {
@@ -262,7 +281,7 @@ impl PhaseProgram {
             let options = &act.options;
             let in_order = if self.order.is_empty() { Some(&1) } else { times.get(&act.flowop) };
             let turns =
-                u128::from(in_order.copied().unwrap_or(0)) * u128::from(count(options.conn));
+                u128::from(in_order.copied().unwrap_or(0).max(1)) * u128::from(count(options.conn));
             let each = [options.count.max(1), options.repeat.max(1), options.io.datagrams()];
             let executed = each.into_iter().map(u128::from).fold(turns, u128::saturating_mul);
             executions = executions.saturating_add(executed);
@@ -501,6 +520,13 @@ mod tests {
             (o.count, o.repeat) = (i32::MAX as u64, i32::MAX as u64);
             o.size = Some(Quantity::Fixed(2));
         });
+        // Also of a flowop that never has its turn.
+        refused("executions in a transaction is", |p| {
+            phase(p).order = vec![Part::Flowop(7)];
+            let options = &mut phase(p).acts[1].options;
+            (options.count, options.repeat) = (i32::MAX as u64, i32::MAX as u64);
+            options.io.batch = Some(1024);
+        });
         refused_option("timeout in nanoseconds is", |o| o.timeout = Some(Duration::MAX));
         refused_option("busy_poll is", |o| o.busy_poll = Some(u32::MAX));
         refused_option("gso is", |o| o.io.gso = Some(u32::MAX));
@@ -559,6 +585,10 @@ mod tests {
 
     #[test]
     fn groups_and_services_have_limits() {
+        refused("group 1 has 0 phases, and the first group 1", |p| {
+            let group = GroupProgram { group: 1, phases: vec![], ..p.program.groups[0].clone() };
+            p.program.groups.push(group);
+        });
         refused("group 0 is there twice", |p| {
             p.program.groups = vec![p.program.groups[0].clone(); 2];
         });
@@ -590,6 +620,11 @@ mod tests {
         refused("the number of different sinks is 65", |p| {
             let with = |n: usize| act("read", |o| o.io.sink = Some(n.to_string()));
             phase(p).acts = (0..65).map(with).collect();
+        });
+        refused("the number of values by strand is 17000000", |p| {
+            p.program.groups[0].strands = 1_000_000;
+            let spread = Quantity::ByStrand(ByStrand::Spread { first: 1, last: 2 });
+            phase(p).acts = vec![act("write", |o| o.size = Some(spread)); 17];
         });
         refused("phase 1: duration in nanoseconds is", |p| {
             phase(p).until = Until::Duration(Duration::MAX);

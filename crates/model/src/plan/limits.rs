@@ -84,6 +84,9 @@ pub const BATCH: u32 = 1024;
 /// Values of a table. It is searched for every draw.
 pub const TABLE: usize = 4096;
 
+/// Values by strand of all flowops. Each is drawn before the run, and kept.
+pub const BY_STRAND: u64 = 16 << 20;
+
 /// Intended starts of a trace, as in the profile language.
 pub const STARTS: usize = 1_000_000;
 
@@ -131,12 +134,14 @@ pub const PARTS: usize = HOSTS + 1;
 /// Part of the machine's memory that a plan may need.
 pub const MEMORY_SHARE: u64 = 2;
 
-/// What is needed at least: bytes of a strand, of a connection (with its socket in the kernel), of
-/// a place in the answer of a service, and of a row of counters with the two pages of its histogram
-/// that most latencies fall into.
+/// Bytes that a strand needs at least.
 pub const STRAND_BYTES: u64 = 1 << 10;
+/// The same of a connection, with its socket in the kernel.
 pub const CONNECTION_BYTES: u64 = 3 << 10;
+/// The same of a strand's place in the answer of a service.
 pub const PLACE_BYTES: u64 = 16;
+/// The same of a row of counters on one worker, with the two pages of its histogram that most latencies
+/// fall into.
 pub const ROW_BYTES: u64 = 9 << 10;
 /// The stack that a thread has touched, and what else it has in the kernel.
 pub const THREAD_BYTES: u64 = 48 << 10;

@@ -150,7 +150,7 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
         groups,
         strands,
         group_of,
-        patterns: Patterns::new(&[Default::default()], 16384, 7).unwrap(),
+        patterns: Patterns::new(&[Default::default()], 16384, 7, &Default::default()).unwrap(),
         running: None,
     }
 }

@@ -332,7 +332,8 @@ fn agent() -> Result<Command, Failure> {
         Failure::new(Status::Peer, format!("cannot find this program: {error}"))
     })?;
     let mut command = Command::new(program);
-    command.args(["agent", "--session"]);
+    // The user names the files of a run, and these agents take orders from this process alone.
+    command.args(["agent", "--session", "--all-files"]);
     Ok(command)
 }
 

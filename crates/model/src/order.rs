@@ -1,0 +1,267 @@
+//! What controller and agent say to each other, and the check of what an agent is told.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::clock::Nanos;
+use crate::host::HostFacts;
+use crate::measure::{Cut, PhaseResult, Setting};
+use crate::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
+use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
+use crate::plan::{Endpoints, Extent, LimitError, Plan, Prepared, at_least, at_most, text};
+use crate::status::Status;
+use crate::warning::Warning;
+
+/// What the controller tells an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// First word of a session.
+    Hello { version: u32 },
+    /// What time is it there? Also a sign of life. The answer has the same number.
+    Ping { number: u64 },
+    /// Put the load up and listen.
+    Prepare(Box<Plan>),
+    /// Where everybody listens: get ready to connect.
+    Connect(Endpoints),
+    /// Get ready to observe the machine, for all its hosts.
+    Observe(ObserveRequest),
+    /// Begin a phase.
+    Start(PhaseTimes),
+    /// End the phase after so many transactions, by group and strand.
+    Finish { limits: BTreeMap<u32, Vec<u64>> },
+    /// End the phase now.
+    CutOff,
+    /// Describe the host.
+    Environment,
+    /// Say what there is to say of the whole run.
+    Summarize,
+}
+
+/// Instants of a phase on the agent's own clock, nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseTimes {
+    pub phase: u32,
+    pub start: Nanos,
+    /// Beginning and end of the window; none where iterations decide.
+    pub window: Option<(Nanos, Nanos)>,
+    /// Times beside the window in which nothing observes.
+    pub unobserved: Vec<(Nanos, Nanos)>,
+    /// For the host that observes.
+    pub observe: Option<ObserveTimes>,
+}
+
+/// What an agent tells the controller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    Welcome {
+        version: u32,
+        facts: Box<HostFacts>,
+        /// Of the agent, as its machine numbers processes.
+        pid: u32,
+    },
+    Pong {
+        number: u64,
+        now: Nanos,
+    },
+    Prepared(Prepared),
+    Ready,
+    /// Counters, while a phase runs.
+    Cut {
+        phase: u32,
+        cut: Cut,
+    },
+    /// No strand begins another transaction by itself; so many has each begun, by group.
+    Held {
+        phase: u32,
+        started: BTreeMap<u32, Vec<u64>>,
+    },
+    Ended(Box<PhaseResult>),
+    /// Everything that observing needs is loaded; nothing is attached. What each probe can do.
+    Watching {
+        probes: Vec<ProbeReport>,
+    },
+    /// What was observed in a phase.
+    Observed {
+        phase: u32,
+        observation: Box<Observation>,
+    },
+    Environment(Value),
+    Summary {
+        settings: Vec<Setting>,
+        warnings: Vec<Warning>,
+    },
+    /// The run cannot go on.
+    Failed {
+        status: Status,
+        message: String,
+    },
+}
+
+/// What is known where an order is checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// On the clock of the host.
+    pub now: Nanos,
+    /// Bytes that the machine has.
+    pub memory: u64,
+    /// Of the plan that is being carried out.
+    pub extent: Option<&'a Extent>,
+}
+
+impl Order {
+    /// Checks everything in it that says how much there is to do, and what it refers to.
+    ///
+    /// # Errors
+    /// The first value that is out of bounds.
+    pub fn check(&self, known: Known<'_>) -> Result<(), LimitError> {
+        let planned = || {
+            let early = || LimitError::invalid("the order", "comes before a plan");
+            known.extent.ok_or_else(early)
+        };
+        match self {
+            Order::Hello { .. } | Order::Ping { .. } | Order::Environment => Ok(()),
+            Order::Prepare(plan) => match known.extent {
+                None => plan.check(known.memory),
+                Some(_) => Err(LimitError::invalid("the plan", "is the second of this session")),
+            },
+            Order::Connect(endpoints) => planned().and_then(|_| endpoints.check()),
+            Order::Observe(request) => check_request(request),
+            Order::Start(times) => {
+                let length = times.check(known.now)?;
+                planned()?.check_phase(times.phase, length)
+            }
+            Order::Finish { limits } => planned()?.check_limits(limits),
+            Order::CutOff | Order::Summarize => planned().map(drop),
+        }
+    }
+}
+
+impl PhaseTimes {
+    /// Returns how long the phase takes, where that is known.
+    fn check(&self, now: Nanos) -> Result<Option<Nanos>, LimitError> {
+        let latest = now.saturating_add(START_WITHIN);
+        at_most("start", self.start, latest)?;
+        let end = self.start.saturating_add(LONGEST_PHASE);
+        let within = |field: &str, at: Nanos| {
+            at_least(field, at, self.start)?;
+            at_most(field, at, end)
+        };
+        let ordered = |field: &str, (from, to): (Nanos, Nanos)| {
+            within(&format!("the beginning of {field}"), from)?;
+            within(&format!("the end of {field}"), to)?;
+            at_least(&format!("the end of {field}"), to, from)
+        };
+        let mut length = None;
+        if let Some(window) = self.window {
+            ordered("the window", window)?;
+            length = Some(window.1 - self.start);
+        }
+        at_most("the number of times without observers", self.unobserved.len(), UNOBSERVED)?;
+        for &beside in &self.unobserved {
+            ordered("a time without observers", beside)?;
+            length = length.map(|length| length.max(beside.1 - self.start));
+        }
+        if let Some(observe) = self.observe {
+            at_most("the beginning of observing", observe.attach, observe.start)?;
+            ordered("what is observed", (observe.start, observe.end.unwrap_or(observe.start)))?;
+        }
+        Ok(length)
+    }
+}
+
+fn check_request(request: &ObserveRequest) -> Result<(), LimitError> {
+    at_most("the number of probes", request.probes.len(), PROBES)?;
+    at_most("the number of parts", request.parts.len(), PARTS)?;
+    for probe in &request.probes {
+        text("a probe", probe)?;
+    }
+    for part in &request.parts {
+        at_most("the number of hosts of a part", part.covers.len(), HOSTS)?;
+        at_most("the number of cpus of a part", part.cpus.iter().flatten().count(), CPUS)?;
+        for name in part.covers.iter().chain([&part.host]).chain(&part.device) {
+            text("the name of a part", name)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Nanos = 1 << 40;
+
+    fn times() -> PhaseTimes {
+        PhaseTimes {
+            phase: 0,
+            start: NOW,
+            window: Some((NOW + 10, NOW + 1000)),
+            unobserved: vec![(NOW + 1, NOW + 5), (NOW + 1010, NOW + 1020)],
+            observe: Some(ObserveTimes { attach: NOW, start: NOW + 10, end: Some(NOW + 1000) }),
+        }
+    }
+
+    #[test]
+    fn times_of_a_phase_are_in_order() {
+        assert_eq!(times().check(NOW), Ok(Some(1020)));
+        let refused = |words: &str, edit: fn(&mut PhaseTimes)| {
+            let mut times = times();
+            edit(&mut times);
+            let error = times.check(NOW).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        refused("start is 18446744073709551615", |t| t.start = u64::MAX);
+        refused("the beginning of the window is", |t| t.window = Some((0, NOW + 10)));
+        refused("the end of the window is", |t| t.window = Some((NOW + 10, NOW + 9)));
+        refused("the end of the window is", |t| t.window = Some((NOW, u64::MAX)));
+        refused("without observers is 3", |t| t.unobserved = vec![(NOW, NOW); 3]);
+        refused("the end of a time without observers", |t| t.unobserved[0].1 = NOW);
+        refused("the end of a time without observers", |t| t.unobserved[1].1 = u64::MAX);
+        refused("the beginning of a time without", |t| t.unobserved[0].0 = 0);
+        refused("the beginning of observing", |t| {
+            t.observe = Some(ObserveTimes { attach: NOW + 20, start: NOW + 10, end: None });
+        });
+        refused("the beginning of what is observed", |t| {
+            t.observe = Some(ObserveTimes { attach: 0, start: 1, end: None });
+        });
+        refused("the end of what is observed", |t| {
+            t.observe = Some(ObserveTimes { attach: NOW, start: NOW, end: Some(u64::MAX) });
+        });
+    }
+
+    #[test]
+    fn what_is_to_be_observed_has_limits() {
+        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        let check = |edit: fn(&mut ObserveRequest)| {
+            let part = crate::observe::Part::default();
+            let mut request = ObserveRequest { probes: vec!["full".to_owned()], parts: vec![part] };
+            edit(&mut request);
+            Order::Observe(request).check(known)
+        };
+        assert_eq!(check(|_| {}), Ok(()));
+        assert!(check(|r| r.probes = vec![String::new(); 65]).is_err());
+        assert!(check(|r| r.probes[0] = "p".repeat(5000)).is_err());
+        assert!(check(|r| r.parts = vec![r.parts[0].clone(); 5000]).is_err());
+        assert!(check(|r| r.parts[0].cpus = Some(vec![0; 10_000])).is_err());
+        assert!(check(|r| r.parts[0].covers = vec!["h".repeat(5000)]).is_err());
+    }
+
+    #[test]
+    fn orders_of_a_run_come_after_its_plan() {
+        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        for order in [
+            Order::Connect(Endpoints::default()),
+            Order::Start(times()),
+            Order::Finish { limits: BTreeMap::new() },
+            Order::CutOff,
+            Order::Summarize,
+        ] {
+            let error = order.check(known).unwrap_err().to_string();
+            assert_eq!(error, "the order comes before a plan");
+        }
+    }
+}
