@@ -23,10 +23,21 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start() -> Self {
-        let mut running = Program::new(["agent", "--listen", "127.0.0.1:0"]).start();
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let program = Program::new(["agent", "--listen", "127.0.0.1:0"]).args(arguments);
+        let mut running = program.start();
         let line = running.line(|line| line.contains("listens at"));
         let address = line.split_whitespace().last().unwrap().to_owned();
         Self { running: Some(running), address }
+    }
+
+    /// Its processes, that of sessions included.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let running = self.running.as_ref().unwrap();
+        running.children().into_iter().chain([running.pid]).collect()
     }
 }
 
@@ -81,41 +92,46 @@ fn the_master_elsewhere() {
     assert!(document.count("/transactions/count") > 0);
 }
 
+/// What a host of `@stream` on loopback is to do.
+pub(crate) fn plan(host: u32) -> Plan {
+    let programs = program::compile(&profile("stream")).unwrap();
+    Plan {
+        token: "an honest token".to_owned(),
+        seed: 1,
+        host,
+        engine: EngineKind::Epoll,
+        workers: Some(1),
+        cpus: vec![],
+        interval: 100 * MILLISECOND,
+        program: programs[host as usize].clone(),
+        data_address: Some("127.0.0.1".parse().unwrap()),
+        tcp_samples: 0,
+    }
+}
+
 /// A controller that says what it likes.
-struct Hostile {
-    stream: TcpStream,
+pub(crate) struct Hostile {
+    pub(crate) stream: TcpStream,
 }
 
 impl Hostile {
-    fn connect(address: &str) -> Self {
+    pub(crate) fn connect(address: &str) -> Self {
         let mut hostile = Self { stream: TcpStream::connect(address).unwrap() };
         hostile.order(&Order::Hello { version: wire::VERSION });
         assert!(matches!(hostile.notice(), Notice::Welcome { .. }));
         hostile
     }
 
-    fn order(&mut self, order: &Order) {
+    pub(crate) fn order(&mut self, order: &Order) {
         wire::write(&mut self.stream, order).unwrap();
     }
 
-    fn notice(&mut self) -> Notice {
+    pub(crate) fn notice(&mut self) -> Notice {
         wire::read(&mut self.stream).unwrap()
     }
 
     fn prepare(&mut self, host: u32) -> Prepared {
-        let programs = program::compile(&profile("stream")).unwrap();
-        self.order(&Order::Prepare(Box::new(Plan {
-            token: "an honest token".to_owned(),
-            seed: 1,
-            host,
-            engine: EngineKind::Epoll,
-            workers: Some(1),
-            cpus: vec![],
-            interval: 100 * MILLISECOND,
-            program: programs[host as usize].clone(),
-            data_address: Some("127.0.0.1".parse().unwrap()),
-            tcp_samples: 0,
-        })));
+        self.order(&Order::Prepare(Box::new(plan(host))));
         match self.notice() {
             Notice::Prepared(prepared) => prepared,
             other => panic!("{other:?}"),

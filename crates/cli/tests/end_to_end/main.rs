@@ -17,6 +17,7 @@ mod doctor;
 mod document;
 mod guest;
 mod honesty;
+mod hostile;
 mod interruption;
 mod io;
 mod io_uring;

@@ -1,0 +1,351 @@
+//! Controllers that want to harm an agent's host: each order is raw JSON on the agent's port. The agent
+//! refuses it with a reason, takes little memory and few threads, and serves the next controller.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wirecost_fleet::wire::{self, Notice, Order, PhaseTimes};
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::{Clock, Nanos, SECOND};
+use wirecost_model::observe::{ObserveRequest, ObserveTimes};
+use wirecost_model::plan::{Endpoints, Plan, Prepared};
+
+use crate::agents::{Agent, Hostile, plan};
+use crate::program::Program;
+
+/// More than any agent needs that refuses.
+const MEMORY: u64 = 300 << 20;
+const THREADS: u64 = 40;
+
+/// What the processes of an agent have had at most, and their threads now.
+fn usage(agent: &Agent) -> (u64, u64) {
+    let (mut memory, mut threads) = (0, 0);
+    for pid in agent.processes() {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.split_whitespace().next());
+            number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        memory += number("VmHWM:") << 10;
+        threads += number("Threads:");
+    }
+    (memory, threads)
+}
+
+#[track_caller]
+fn is_unharmed(agent: &Agent) {
+    let (memory, threads) = usage(agent);
+    assert!(memory < MEMORY, "{} MiB", memory >> 20);
+    assert!(threads < THREADS, "{threads} threads");
+    let host = format!("peer={}", agent.address);
+    Program::short_run("@rr", &["--host", &host]).measure();
+}
+
+fn frame(value: &Value) -> Vec<u8> {
+    let body = value.to_string();
+    [&(body.len() as u32).to_le_bytes(), body.as_bytes()].concat()
+}
+
+impl Hostile {
+    fn say(&mut self, value: &Value) {
+        self.stream.write_all(&frame(value)).unwrap();
+    }
+
+    /// The agent refuses this order; none where it has hung up without a word.
+    #[track_caller]
+    fn refused(&mut self, value: &Value) -> Option<String> {
+        self.say(value);
+        match wire::read::<Notice>(&mut self.stream) {
+            Ok(Notice::Failed { message, .. }) => Some(message),
+            Ok(other) => panic!("it obeys: {other:?}"),
+            Err(_) => None,
+        }
+    }
+}
+
+/// The plan of a master, as JSON, with something else in it.
+fn altered(edit: impl FnOnce(&mut Value)) -> Value {
+    let mut value = serde_json::to_value(Order::Prepare(Box::new(plan(0)))).unwrap();
+    edit(&mut value["prepare"]);
+    value
+}
+
+/// The options of the master's transfer.
+fn options(plan: &mut Value) -> &mut Value {
+    &mut plan["program"]["groups"][0]["phases"][1]["acts"][0]["options"]
+}
+
+#[test]
+fn plans_out_of_bounds_are_refused_before_they_are_carried_out() {
+    let agent = Agent::start();
+    let attacks: Vec<(&str, Value)> = vec![
+        (
+            "connections that flowops name is",
+            altered(|p| options(p)["conn"] = json!({"first": 0, "last": u32::MAX})),
+        ),
+        ("workers is 4294967295", altered(|p| p["workers"] = json!(u32::MAX))),
+        ("interval is 1", altered(|p| p["interval"] = json!(1))),
+        (
+            "strands with engine threads is 1000000",
+            altered(|p| {
+                p["engine"] = json!("threads");
+                p["program"]["groups"][0]["strands"] = json!(1_000_000);
+            }),
+        ),
+        (
+            "is there twice",
+            altered(|p| {
+                let group = p["program"]["groups"][0].clone();
+                p["program"]["groups"] = json!(vec![group; 1000]);
+            }),
+        ),
+        ("strands is", altered(|p| p["program"]["groups"][0]["strands"] = json!(u32::MAX))),
+        ("count is", altered(|p| options(p)["count"] = json!(u64::MAX))),
+        ("size is", altered(|p| options(p)["size"] = json!({"fixed": u64::MAX}))),
+        (
+            "is from 2 to 1",
+            altered(|p| {
+                let drawn = json!({"exponential": {"mean": 1, "min": 2, "max": 1}});
+                options(p)["size"] = drawn;
+            }),
+        ),
+        (
+            "rounds of loops around a mix",
+            altered(|p| {
+                let nothing = json!({"weight": u32::MAX, "parts": []});
+                let seldom = json!({"weight": 1, "parts": [{"flowop": 0}]});
+                let mut parts = json!([{ "mix": [nothing, seldom] }]);
+                for _ in 0..3 {
+                    parts = json!([{"loop": {"times": u32::MAX, "parts": parts}}]);
+                }
+                p["program"]["groups"][0]["phases"][1]["order"] = parts;
+            }),
+        ),
+        (
+            "the memory in bytes that the plan needs",
+            altered(|p| {
+                p["program"]["groups"][0]["strands"] = json!(1_000_000);
+                p["workers"] = json!(4096);
+                options(p)["size"] = json!({"fixed": 16 << 20});
+            }),
+        ),
+    ];
+    for (words, attack) in attacks {
+        let mut hostile = Hostile::connect(&agent.address);
+        let message = hostile.refused(&attack).unwrap();
+        assert!(message.contains(words), "{message}, not {words}");
+    }
+    // Too long already for who reads them.
+    let services = altered(|p| {
+        let service = serde_json::to_value(&plan(1).program.services[0]).unwrap();
+        p["program"]["services"] = json!(vec![service; 20_000]);
+    });
+    let phases = altered(|p| p["program"]["groups"][0]["phases"] = json!(vec![(); 1_000_000]));
+    for attack in [services, phases] {
+        assert_eq!(Hostile::connect(&agent.address).refused(&attack), None);
+    }
+    is_unharmed(&agent);
+}
+
+#[test]
+fn payloads_that_are_no_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+    let agent = Agent::with(&["--files", directory.path().to_str().unwrap(), "--files", "/dev"]);
+    for path in [fifo.to_str().unwrap(), "/dev/zero"] {
+        let attack = altered(|p| options(p)["payload"] = json!({ "file": path }));
+        let message = Hostile::connect(&agent.address).refused(&attack).unwrap();
+        assert!(message.contains("not a regular file"), "{message}");
+    }
+    is_unharmed(&agent);
+}
+
+/// What the controller of a run from here gets of a file that an agent elsewhere has.
+#[test]
+fn files_are_below_the_directories_that_the_agent_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let (open, secret) = (directory.path().join("open"), directory.path().join("secret"));
+    fs::create_dir(&open).unwrap();
+    fs::write(open.join("file"), [7; 10_000]).unwrap();
+    fs::write(&secret, [8; 10_000]).unwrap();
+    std::os::unix::fs::symlink(&secret, open.join("link")).unwrap();
+    let (open, secret) = (open.to_str().unwrap(), secret.to_str().unwrap());
+    let closed = Agent::start();
+    let agent = Agent::with(&["--files", open]);
+    let send = |agent: &Agent, dir: &str| {
+        let master = format!("master={}", agent.address);
+        let text = format!(
+            "<profile name=\"f\"><group nthreads=\"1\"><transaction iterations=\"1\">\n\
+             <flowop type=\"connect\" options=\"remotehost=127.0.0.1 protocol=tcp\"/>\n\
+             <flowop type=\"sendfile\" options=\"dir={dir}\"/>\n\
+             <flowop type=\"disconnect\"/></transaction></group></profile>"
+        );
+        let run = ["run", "f.xml", "--quiet", "--json", "run.json", "--host"];
+        Program::new(run).args([master]).file("f.xml", &text).finish()
+    };
+    let finished = send(&agent, open);
+    let document = finished.document();
+    assert_eq!((finished.code, document.count("/throughput/tx_bytes")), (0, 10_000), "{finished}");
+    let outside = [secret.to_owned(), format!("{open}/link"), format!("{open}/../secret")];
+    for path in outside.into_iter().chain(["/etc".to_owned()]) {
+        let finished = send(&agent, &path);
+        assert_eq!(finished.code, 3, "{finished}");
+        assert!(finished.document().text("/error").contains("orders may not use it"), "{finished}");
+    }
+    assert_eq!(send(&closed, open).code, 3);
+    // Nor is anything made or emptied elsewhere.
+    let sink = altered(|p| {
+        let acts = &mut p["program"]["groups"][0]["phases"][1]["acts"][0];
+        acts["kind"] = json!("read");
+        acts["options"]["io"]["sink"] = json!(directory.path());
+    });
+    let message = Hostile::connect(&agent.address).refused(&sink).unwrap();
+    assert!(message.contains("orders may not use it"), "{message}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    assert!(fs::read(secret).unwrap().iter().all(|&byte| byte == 8));
+}
+
+#[test]
+fn silent_connections_cost_no_threads() {
+    let agent = Agent::start();
+    let silent: Vec<TcpStream> =
+        (0..3000).map(|_| TcpStream::connect(&agent.address).unwrap()).collect();
+    is_unharmed(&agent);
+    drop(silent);
+    // Nor is a long message waited for before a hello.
+    let mut stream = TcpStream::connect(&agent.address).unwrap();
+    stream.write_all(&(256u32 << 20).to_le_bytes()).unwrap();
+    let _ = stream.write_all(&[b' '; 1 << 20]);
+    let _ = stream.read_to_end(&mut Vec::new());
+    is_unharmed(&agent);
+}
+
+/// Who asks without reading the answers is not asked for more.
+#[test]
+fn answers_that_nobody_reads_take_no_memory() {
+    let agent = Agent::start();
+    let mut hostile = Hostile::connect(&agent.address);
+    let mut pings = Vec::new();
+    for number in 0..10_000u64 {
+        wire::write(&mut pings, &Order::Ping { number }).unwrap();
+    }
+    // An agent that reads on takes all of it within this time, a hundred megabytes in the end.
+    hostile.stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    let taken = (0..400).try_for_each(|_| hostile.stream.write_all(&pings));
+    let error = taken.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    is_unharmed(&agent);
+}
+
+/// The master's and the peer's session of a run on one agent, as far as both are connected.
+fn connected(agent: &Agent, edit: impl Fn(&mut Plan)) -> [Hostile; 2] {
+    let mut both = [0, 1].map(|host| {
+        let mut hostile = Hostile::connect(&agent.address);
+        let mut plan = plan(host);
+        edit(&mut plan);
+        hostile.order(&Order::Prepare(Box::new(plan)));
+        hostile
+    });
+    let hosts: Vec<Prepared> = both
+        .iter_mut()
+        .map(|hostile| match hostile.notice() {
+            Notice::Prepared(prepared) => prepared,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    for hostile in &mut both {
+        hostile.order(&Order::Connect(Endpoints { hosts: hosts.clone() }));
+        assert!(matches!(hostile.notice(), Notice::Ready));
+    }
+    both
+}
+
+fn times(phase: u32, window: Option<Nanos>) -> PhaseTimes {
+    let start = Monotonic.now();
+    PhaseTimes {
+        phase,
+        start,
+        window: window.map(|length| (start, start + length)),
+        unobserved: Vec::new(),
+        observe: None,
+    }
+}
+
+#[test]
+fn phases_that_cannot_be_are_refused() {
+    let agent = Agent::start();
+    let [mut hostile, _peer] = connected(&agent, |_| {});
+    let refused = |hostile: &mut Hostile, times: PhaseTimes, words: &str| {
+        let order = serde_json::to_value(Order::Start(times)).unwrap();
+        let message = hostile.refused(&order).unwrap();
+        assert!(message.contains(words), "{message}");
+    };
+    refused(&mut hostile, times(7, None), "is not in the plan");
+    let mut early = times(1, Some(SECOND));
+    early.window = Some((0, early.start));
+    refused(&mut hostile, early, "the beginning of the window");
+    let mut late = times(1, None);
+    late.start += 3600 * SECOND;
+    refused(&mut hostile, late, "start is");
+    refused(&mut hostile, times(1, Some(300 * 24 * 3600 * SECOND)), "use a longer interval");
+    let finish = json!({"finish": {"limits": {"9": []}}});
+    assert!(hostile.refused(&finish).unwrap().contains("is not in the plan"));
+    // The second of each in one session would take as much again.
+    let again = serde_json::to_value(Order::Prepare(Box::new(plan(0)))).unwrap();
+    assert!(hostile.refused(&again).unwrap().contains("second"));
+    let again = serde_json::to_value(Order::Connect(Endpoints::default())).unwrap();
+    assert!(hostile.refused(&again).unwrap().contains("out of turn"));
+    is_unharmed(&agent);
+}
+
+/// Before there is a plan nothing says how often to look.
+#[test]
+fn nobody_observes_in_a_phase_of_no_plan() {
+    let agent = Agent::start();
+    let mut hostile = Hostile::connect(&agent.address);
+    hostile.order(&Order::Observe(ObserveRequest::default()));
+    assert!(matches!(hostile.notice(), Notice::Watching { .. }));
+    let mut start = times(0, Some(SECOND));
+    start.observe = Some(ObserveTimes { attach: start.start, start: start.start, end: None });
+    let order = serde_json::to_value(Order::Start(start)).unwrap();
+    assert!(hostile.refused(&order).unwrap().contains("before a plan"));
+    is_unharmed(&agent);
+}
+
+/// Whatever a session does, nothing of it is left soon after its controller has gone.
+#[test]
+fn work_ends_when_its_asker_has_gone() {
+    let agent = Agent::start();
+    let idle = usage(&agent).1;
+    for engine in ["epoll", "io_uring", "threads"] {
+        let mut both = connected(&agent, |plan| {
+            plan.engine = serde_json::from_value(json!(engine)).unwrap();
+            for phase in plan.program.groups[0].phases.iter_mut().flatten() {
+                phase.until = wirecost_model::profile::Until::Duration(Duration::from_secs(3600));
+            }
+        });
+        // One works for an hour, the other waits to begin.
+        let mut later = times(0, None);
+        later.start += 50 * SECOND;
+        both[0].order(&Order::Start(times(0, Some(3600 * SECOND))));
+        both[1].order(&Order::Start(later));
+        for hostile in &mut both {
+            hostile.order(&Order::Ping { number: 1 });
+            while !matches!(hostile.notice(), Notice::Pong { .. }) {}
+        }
+        drop(both);
+        let gone = Monotonic.now();
+        while usage(&agent).1 > idle {
+            assert!(Monotonic.now() - gone < 100 * SECOND, "{engine}: {:?}", usage(&agent));
+            std::thread::yield_now();
+        }
+    }
+    is_unharmed(&agent);
+}
