@@ -53,11 +53,10 @@ pub(crate) fn section(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<O
     Some(Observe { cost, cost_reason, probes, hosts, passes: Vec::new() })
 }
 
-/// Divides the cost of each host, or of the machine that hosts share, among its functions.
+/// Divides the cost of each host, or of the machine that hosts share, among what was observed of it.
 pub(crate) fn spread_cost(run: &mut Run) {
     let Some(observe) = &mut run.observe else { return };
     for seen in &mut observe.hosts {
-        let Some(functions) = &mut seen.functions else { continue };
         let of_host = run.hosts.iter().find(|host| seen.covers == [host.name.as_str()]);
         let cost = match of_host {
             Some(host) => host.cycles_per_kbyte,
@@ -67,7 +66,7 @@ pub(crate) fn spread_cost(run: &mut Run) {
                 .find(|machine| machine.hosts == seen.covers)
                 .and_then(|machine| machine.cycles_per_kbyte),
         };
-        functions.with_cost(cost);
+        seen.divide_cost(cost);
     }
 }
 

@@ -1,12 +1,12 @@
 //! The document of a host that was observed without a load of ours.
 
-use wirecost_model::observe::{Basis, Observation, Watched};
+use wirecost_model::observe::{Basis, ObserverReport, Watched};
 
 use crate::cpu;
 
 /// Fills in what was seen, and what it cost: over the bytes of the one device that was named, else
 /// over nothing.
-pub fn watched(document: &mut Watched, observation: Observation, device: Option<&str>) {
+pub fn watched(document: &mut Watched, observation: ObserverReport, device: Option<&str>) {
     document.probes = observation.probes;
     document.hosts = observation.parts;
     let Some(host) = document.hosts.first() else {
@@ -33,8 +33,8 @@ pub fn watched(document: &mut Watched, observation: Observation, device: Option<
         Err(reason) => document.cycles_reason = Some(reason),
     }
     let cost = document.cycles_per_kbyte;
-    if let Some(functions) = document.hosts.first_mut().and_then(|host| host.functions.as_mut()) {
-        functions.with_cost(cost);
+    if let Some(host) = document.hosts.first_mut() {
+        host.divide_cost(cost);
     }
     document.cpu_source = used.as_ref().map(|used| used.source.clone());
     document.cpu = used.map(|used| used.split);

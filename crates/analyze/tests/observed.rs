@@ -5,8 +5,8 @@ mod two_hosts;
 use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
 use wirecost_model::measure::{Bytes, Cut, Edge};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, FunctionsSection, LayerShare, Observation, Observed, PmuCounts, ProbeCost,
-    ProbeReport, ProbeStatus, ProcessTime, UsrSys,
+    CpuSection, CpuTime, FunctionsSection, LayerShare, Observed, ObserverReport, PmuCounts,
+    ProbeCost, ProbeReport, ProbeStatus, ProcessTime, UsrSys,
 };
 use wirecost_model::outcome::{Outcome, PhaseObservation};
 use wirecost_model::run::{CryptoShare, Run};
@@ -70,7 +70,7 @@ fn report(name: &str, status: ProbeStatus) -> ProbeReport {
 
 fn observed(mut outcome: Outcome, parts: Vec<Observed>) -> Outcome {
     let probes = vec![report("cpu", ProbeStatus::Ready)];
-    let observation = Observation { probes, parts };
+    let observation = ObserverReport { probes, parts };
     outcome.observations.push(PhaseObservation { phase: 0, host: 0, observation });
     outcome
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::thread;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{Observation, ObserveRequest, ObserveTimes, ProbeReport};
+use wirecost_model::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use wirecost_observe::Observer;
 
 /// What the thread is told.
@@ -23,7 +23,7 @@ enum Word {
 /// What the thread says.
 pub(crate) enum Said {
     Watching(Vec<ProbeReport>),
-    Observed(Box<Observation>),
+    Observed(Box<ObserverReport>),
 }
 
 /// The thread.

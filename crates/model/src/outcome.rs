@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting};
-use crate::observe::Observation;
+use crate::observe::ObserverReport;
 use crate::profile::Until;
 use crate::program::Side;
 use crate::status::Status;
@@ -28,7 +28,7 @@ pub struct PhaseObservation {
     pub phase: u32,
     /// Host that observed, by index.
     pub host: u32,
-    pub observation: Observation,
+    pub observation: ObserverReport,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Reads a host while load runs: one folder per probe in `probes`.
 //!
 //! An [`Observer`] is opened for a request, attached, told the edges of a window and detached; what
-//! it saw is an [`wirecost_model::observe::Observation`]. Hooks exist only between attach and
+//! it saw is an [`wirecost_model::observe::ObserverReport`]. Hooks exist only between attach and
 //! detach, and are gone with the process however it ends: they hang on descriptors.
 
 mod bpf;

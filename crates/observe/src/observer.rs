@@ -3,7 +3,7 @@
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, seconds};
 use wirecost_model::observe::{
-    Observation, ObserveRequest, Observed, ProbeCost, ProbeReport, ProbeStatus,
+    ObserveRequest, Observed, ObserverReport, ProbeCost, ProbeReport, ProbeStatus,
 };
 
 use crate::probe::{Extent, Probe, Session, Shared, asked};
@@ -158,9 +158,9 @@ impl Observer {
     }
 
     /// What was seen in the window that ended last.
-    pub fn take(&mut self) -> Observation {
+    pub fn take(&mut self) -> ObserverReport {
         let Some((begin, end)) = self.window else {
-            return Observation { probes: self.reports(), parts: Vec::new() };
+            return ObserverReport { probes: self.reports(), parts: Vec::new() };
         };
         let mut parts = Vec::new();
         for part in &self.request.parts {
@@ -175,7 +175,7 @@ impl Observer {
             }
             parts.push(observed);
         }
-        Observation { probes: self.reports(), parts }
+        ObserverReport { probes: self.reports(), parts }
     }
 
     /// How each probe of the request did; before the first window, what each can do.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use wirecost_linux::{clock, privilege, thread};
 use wirecost_model::clock::{Clock, seconds};
-use wirecost_model::observe::{CpuSection, Observation, ObserveRequest, Part, ProbeStatus};
+use wirecost_model::observe::{CpuSection, ObserveRequest, ObserverReport, Part, ProbeStatus};
 use wirecost_model::proportion;
 use wirecost_observe::Observer;
 
-fn watch(part: Part, load: impl FnOnce()) -> Observation {
+fn watch(part: Part, load: impl FnOnce()) -> ObserverReport {
     let mut observer =
         Observer::open(ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![part] });
     observer.attach();
@@ -22,7 +22,7 @@ fn watch(part: Part, load: impl FnOnce()) -> Observation {
     observer.take()
 }
 
-fn section(observation: &Observation) -> &CpuSection {
+fn section(observation: &ObserverReport) -> &CpuSection {
     observation.parts[0].cpu.as_ref().expect("a section")
 }
 

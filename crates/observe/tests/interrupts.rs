@@ -16,11 +16,11 @@ use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, NetNsGuard};
 use wirecost_linux::{net_dev, privilege, softnet};
 use wirecost_model::observe::{
-    InterruptRow, InterruptsSection, Observation, ObserveRequest, Part, ProbeStatus,
+    InterruptRow, InterruptsSection, ObserveRequest, ObserverReport, Part, ProbeStatus,
 };
 use wirecost_observe::Observer;
 
-fn watch(probes: &[&str], part: Part, load: impl FnOnce()) -> Observation {
+fn watch(probes: &[&str], part: Part, load: impl FnOnce()) -> ObserverReport {
     let probes = probes.iter().map(|&name| name.to_owned()).collect();
     let mut observer = Observer::open(ObserveRequest { probes, parts: vec![part] });
     observer.attach();
@@ -35,7 +35,7 @@ fn of_machine() -> Part {
     Part { host: "here".to_owned(), ..Part::default() }
 }
 
-fn section(observation: &Observation) -> &InterruptsSection {
+fn section(observation: &ObserverReport) -> &InterruptsSection {
     observation.parts[0].interrupts.as_ref().expect("a section")
 }
 

@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use wirecost_linux::{clock, environment, privilege, thread};
-use wirecost_model::observe::{Observation, ObserveRequest, Part, ProbeStatus};
+use wirecost_model::observe::{ObserveRequest, ObserverReport, Part, ProbeStatus};
 use wirecost_observe::Observer;
 
 /// Keeps the CPU busy for this long, by the clock of the thread.
@@ -13,7 +13,7 @@ fn burn(milliseconds: u64) {
     }
 }
 
-fn watch(probe: &str, cpu: u32) -> Observation {
+fn watch(probe: &str, cpu: u32) -> ObserverReport {
     let part = Part { cpus: Some(vec![cpu]), ..Part::default() };
     let mut observer =
         Observer::open(ObserveRequest { probes: vec![probe.to_owned()], parts: vec![part] });

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use wirecost_linux::{clock, privilege, thread};
 use wirecost_model::clock::seconds;
 use wirecost_model::observe::{
-    Observation, ObserveRequest, Observed, Part, ProbeStatus, SyscallRow, SyscallsSection,
+    ObserveRequest, Observed, ObserverReport, Part, ProbeStatus, SyscallRow, SyscallsSection,
 };
 use wirecost_observe::Observer;
 
@@ -26,7 +26,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn watch(parts: Vec<Part>, load: impl FnOnce()) -> Observation {
+fn watch(parts: Vec<Part>, load: impl FnOnce()) -> ObserverReport {
     let probes = ["cpu", "syscalls"].map(str::to_owned).to_vec();
     let mut observer = Observer::open(ObserveRequest { probes, parts });
     observer.attach();
@@ -155,7 +155,7 @@ fn user_and_system_are_told_apart_to_the_clock_of_the_thread() {
     let _alone = alone();
     let cpu = *thread::allowed_cpus().expect("CPUs").last().expect("a CPU");
     let part = Part { cpus: Some(vec![cpu]), ..of_this_process() };
-    let split = |observation: &Observation| {
+    let split = |observation: &ObserverReport| {
         let cpu = observation.parts[0].cpu.as_ref().expect("cpu");
         let split = cpu.usr_sys.as_ref().expect("a split");
         assert_eq!((split.source.as_str(), split.samples), ("spans", 0));

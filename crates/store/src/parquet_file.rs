@@ -10,8 +10,9 @@ use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
+use wirecost_model::sample::Sample;
 
-use crate::schema::{COLUMNS, Column, FORMAT, FORMAT_KEY, Field, Sample};
+use crate::schema::{COLUMNS, Column, FORMAT, FORMAT_KEY, Field};
 use crate::version::is_newer;
 
 /// Why bytes are no file of samples.

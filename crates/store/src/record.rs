@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use wirecost_model::environment::Environment;
 use wirecost_model::observe::{Observed, Watched};
 use wirecost_model::run::Run;
+use wirecost_model::sample::Sample;
 
 use crate::document;
 use crate::draft::{Draft, sync};
 use crate::error::{StoreError, cannot};
-use crate::schema::Sample;
 use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, parquet_file, samples, stacks};
 
 /// What a record of a run holds.

@@ -1,28 +1,12 @@
 //! What `samples.parquet` is made of: the only list of its columns. docs/records.md describes them; a
 //! test finds drift.
 
+use wirecost_model::sample::Sample;
+
 /// Version of the columns, in the file's key-value metadata. Adding a column keeps it, changing or
 /// removing one makes a new one.
 pub const FORMAT: &str = "wirecost.samples/1";
 pub const FORMAT_KEY: &str = "wirecost.format";
-
-/// One figure of one stretch of the window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// Seconds since the window began.
-    pub start: f64,
-    /// Length of the stretch in seconds; 0 for an instant.
-    pub seconds: f64,
-    /// Whose figure it is; `None` for what is of all hosts.
-    pub host: Option<String>,
-    /// What it is of: a kind of [`crate::samples::figures`].
-    pub kind: String,
-    /// Which one of these; `None` where there is only one.
-    pub name: Option<String>,
-    pub metric: String,
-    pub unit: String,
-    pub value: f64,
-}
 
 /// A column, and where in a [`Sample`] its values are.
 #[derive(Debug)]

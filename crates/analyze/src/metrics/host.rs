@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::observe::{
-    CpuSection, DeviceInterrupts, DeviceSegments, Drainer, FunctionsSection, InterruptsSection,
-    Observed, SegmentsSection, TcpSection,
+    CpuSection, FunctionsSection, InterruptsSection, Observation, Observed, ObservedMetric, Of,
+    SegmentsSection, TcpSection,
 };
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, MachineRow, Run};
@@ -32,7 +32,7 @@ pub enum Scope<'a> {
 }
 
 use Better::{Higher, Lower, Neither};
-use Unit::{Bytes, Count, CyclesPerKByte, PerSecond, Percent, Ratio};
+use Unit::{Bytes, Count, CyclesPerKByte, Percent};
 
 pub(super) static ALL: &[Definition] = &[
     define(
@@ -106,54 +106,12 @@ pub(super) static ALL: &[Definition] = &[
         Source::Host(|s| s.cpu(|c| c.usr + c.sys + c.irq + c.softirq)),
     ),
     define(
-        "interrupts",
-        PerSecond,
-        Lower,
-        "hard interrupts",
-        Source::Host(|s| Ok(s.interrupts()?.interrupts_per_second)),
-    ),
-    define(
-        "softirqs",
-        PerSecond,
-        Lower,
-        "softirqs",
-        Source::Host(|s| Ok(s.interrupts()?.softirqs_per_second)),
-    ),
-    define(
-        "packets_per_poll",
-        Ratio,
-        Higher,
-        "packets that a poll of NAPI takes",
-        Source::Host(packets_per_poll),
-    ),
-    define(
-        "packets_per_interrupt",
-        Ratio,
-        Higher,
-        "received packets for each interrupt of the devices' receive vectors",
-        Source::Host(packets_per_interrupt),
-    ),
-    define(
-        "packets.received",
-        Count,
-        Neither,
-        "packets that the devices received in the window, as they count them",
-        Source::Host(|s| packets(s, |d| d.rx_packets)),
-    ),
-    define(
-        "packets.sent",
-        Count,
-        Neither,
-        "packets that the devices sent in the window, as they count them",
-        Source::Host(|s| packets(s, |d| d.tx_packets)),
-    ),
-    define(
         "payload_per_packet",
         Bytes,
         Higher,
         "payload received for each packet that the devices received",
         Source::Host(|s| {
-            let packets = packets(s, |d| d.rx_packets)?;
+            let packets = s.devices()?.packets(|device| device.rx_packets)?;
             if packets == 0.0 {
                 return Err("no packet was received".to_owned());
             }
@@ -164,182 +122,7 @@ pub(super) static ALL: &[Definition] = &[
             Ok(bytes.ok_or("the bytes were not counted")? / packets)
         }),
     ),
-    define(
-        "segments.sent_bytes",
-        Bytes,
-        Higher,
-        "average size of what the stack hands to the device",
-        Source::Host(|s| average(s.segments()?, |d| (d.sent.bytes, d.sent.packets), "sent")),
-    ),
-    define(
-        "segments.received_bytes",
-        Bytes,
-        Higher,
-        "average size of what the device hands to the stack, after GRO",
-        Source::Host(|s| {
-            let received = |d: &DeviceSegments| {
-                d.received.as_ref().map_or((0, 0), |sizes| (sizes.bytes, sizes.packets))
-            };
-            average(s.segments()?, received, "received")
-        }),
-    ),
-    define(
-        "segments.at_cap",
-        Percent,
-        Higher,
-        "packets handed to the device to which no segment could have been added",
-        Source::Host(|s| {
-            let part = |d: &DeviceSegments| (d.sent.packets_at_cap, d.sent.packets);
-            Ok(100.0 * average(s.segments()?, part, "sent")?)
-        }),
-    ),
-    define(
-        "drained.writer",
-        Percent,
-        Neither,
-        "data handed to the device by threads in their own calls, reading or writing",
-        Source::Host(|s| {
-            drained(s.segments()?, &[Drainer::Writer, Drainer::Reader, Drainer::Other])
-        }),
-    ),
-    define(
-        "drained.worker",
-        Percent,
-        Neither,
-        "data handed to the device by threads and timers of the stack",
-        Source::Host(|s| drained(s.segments()?, &[Drainer::Worker])),
-    ),
-    define(
-        "drained.ack",
-        Percent,
-        Neither,
-        "data handed to the device in the softirq of what came in (the ACK clock)",
-        Source::Host(|s| drained(s.segments()?, &[Drainer::AckClock])),
-    ),
-    define(
-        "segments_per_ack",
-        Ratio,
-        Higher,
-        "data segments sent for each acknowledgement received",
-        Source::Host(|s| {
-            let ratio = s.tcp()?.acks_received.segments_per_ack;
-            ratio.ok_or_else(|| "no acknowledgement without data came".to_owned())
-        }),
-    ),
-    define(
-        "duplicate_acks",
-        Count,
-        Lower,
-        "duplicate acknowledgements received",
-        Source::Host(|s| counted(s.tcp()?.duplicate_acks_received, "they are counted by BPF only")),
-    ),
-    define(
-        "out_of_order",
-        Count,
-        Lower,
-        "packets received beyond what was awaited",
-        Source::Host(|s| counted(s.tcp()?.out_of_order_packets, "this kernel does not count them")),
-    ),
-    define(
-        "layers.*.share",
-        Percent,
-        Neither,
-        "busy CPU time in one layer of the stack",
-        Source::Named(|s, layer| {
-            let found = s.functions()?.layer(layer).ok_or("the sampler has no samples")?;
-            Ok(100.0 * found.share)
-        }),
-    ),
-    define(
-        "functions.*.inclusive",
-        Percent,
-        Neither,
-        "busy CPU time in a function and what it calls",
-        Source::Named(|s, name| function(s, name, |f| f.inclusive)),
-    ),
-    define(
-        "functions.*.exclusive",
-        Percent,
-        Neither,
-        "busy CPU time in a function itself",
-        Source::Named(|s, name| function(s, name, |f| f.exclusive)),
-    ),
 ];
-
-fn packets_per_poll(scope: &Scope<'_>) -> Result<f64, String> {
-    let section = scope.interrupts()?;
-    let rows = section.napi.as_ref().ok_or("polls were not watched (probe interrupts)")?;
-    let polls: u64 = rows.iter().map(|row| row.polls).sum();
-    let packets: u64 = rows.iter().map(|row| row.packets).sum();
-    if polls == 0 {
-        return Err("there was no poll".to_owned());
-    }
-    Ok(packets as f64 / polls as f64)
-}
-
-fn packets(scope: &Scope<'_>, of: fn(&DeviceInterrupts) -> u64) -> Result<f64, String> {
-    let section = scope.devices()?;
-    if section.devices.is_empty() {
-        return Err("no device was there to count packets".to_owned());
-    }
-    Ok(section.devices.iter().map(of).sum::<u64>() as f64)
-}
-
-fn packets_per_interrupt(scope: &Scope<'_>) -> Result<f64, String> {
-    let section = scope.devices()?;
-    let with = |d: &&DeviceInterrupts| d.rx_packets_per_interrupt.is_some();
-    // The device that most came in by.
-    let busiest = section.devices.iter().max_by_key(|device| device.rx_packets);
-    match section.devices.iter().filter(with).max_by_key(|device| device.rx_packets) {
-        Some(device) => Ok(device.rx_packets_per_interrupt.unwrap_or_default()),
-        None => Err(busiest
-            .and_then(|device| Some(format!("{}: {}", device.device, device.reason.as_ref()?)))
-            .unwrap_or_else(|| "no device received".to_owned())),
-    }
-}
-
-/// Of all devices together, so many of so many.
-fn average(
-    section: &SegmentsSection,
-    of: impl Fn(&DeviceSegments) -> (u64, u64),
-    what: &str,
-) -> Result<f64, String> {
-    let (mut sum, mut count) = (0, 0);
-    for (part, number) in section.devices.iter().map(of) {
-        sum += part;
-        count += number;
-    }
-    if count == 0 {
-        return Err(format!("no packet was {what}"));
-    }
-    Ok(sum as f64 / count as f64)
-}
-
-/// Percent of what has payload, by packets.
-fn drained(section: &SegmentsSection, by: &[Drainer]) -> Result<f64, String> {
-    let all = || section.devices.iter().flat_map(|device| &device.drained);
-    let packets: u64 = all().map(|drain| drain.packets).sum();
-    if packets == 0 {
-        return Err("no packet with data was sent".to_owned());
-    }
-    let theirs: u64 = all().filter(|d| by.contains(&d.by)).map(|drain| drain.packets).sum();
-    Ok(100.0 * theirs as f64 / packets as f64)
-}
-
-fn counted(count: Option<u64>, reason: &str) -> Result<f64, String> {
-    count.map(|count| count as f64).ok_or_else(|| reason.to_owned())
-}
-
-fn function(
-    scope: &Scope<'_>,
-    name: &str,
-    of: fn(&wirecost_model::observe::FunctionShare) -> f64,
-) -> Result<f64, String> {
-    let section = scope.functions()?;
-    let found = section.functions.iter().find(|function| function.name == name);
-    let few = || format!("{name} is not among the functions that were found most");
-    found.map(|function| 100.0 * of(function)).ok_or_else(few)
-}
 
 impl<'a> Scope<'a> {
     /// The scope of this name, as it stands in that of a figure; of no name, all there is.
@@ -490,20 +273,31 @@ impl<'a> Scope<'a> {
         found.ok_or_else(|| "nothing observed there".to_owned())
     }
 
-    fn section<T>(
+    /// What one probe read of the hosts that are meant.
+    fn section<T: Observation>(&self) -> Result<&'a T, String> {
+        T::of(self.observed()?).ok_or_else(|| self.unread(T::NAME))
+    }
+
+    pub(super) fn observed_metric(
         &self,
-        probe: &str,
-        of: impl Fn(&'a Observed) -> Option<&'a T>,
-    ) -> Result<&'a T, String> {
-        let observed = self.observed()?;
-        of(observed).ok_or_else(|| {
-            let reports = self.run().observe.iter().flat_map(|observe| &observe.probes);
-            let mut of_probe = reports.filter(|report| report.name == probe);
-            match of_probe.find_map(|report| report.reason.clone()) {
-                Some(reason) => format!("probe {probe}: {reason}"),
-                None => format!("probe {probe} did not watch"),
-            }
-        })
+        metric: &dyn ObservedMetric,
+        thing: &str,
+    ) -> Result<f64, String> {
+        if metric.of() == Of::Namespace {
+            self.own_namespace()?;
+        }
+        let value = metric.value(self.observed()?, thing);
+        value.unwrap_or_else(|| Err(self.unread(metric.probe())))
+    }
+
+    /// Why a probe read nothing.
+    fn unread(&self, probe: &str) -> String {
+        let reports = self.run().observe.iter().flat_map(|observe| &observe.probes);
+        let mut of_probe = reports.filter(|report| report.name == probe);
+        match of_probe.find_map(|report| report.reason.clone()) {
+            Some(reason) => format!("probe {probe}: {reason}"),
+            None => format!("probe {probe} did not watch"),
+        }
     }
 
     /// The hosts that are meant.
@@ -542,7 +336,7 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// Nothing, and why. So for all that follow.
     pub fn cpu_times(&self) -> Result<&'a CpuSection, String> {
-        self.section("cpu", |observed| observed.cpu.as_ref())
+        self.section()
     }
 
     /// Interrupts and softirqs of the CPUs.
@@ -550,7 +344,7 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// Nobody watched, and why.
     pub fn interrupts(&self) -> Result<&'a InterruptsSection, String> {
-        self.section("interrupts", |observed| observed.interrupts.as_ref())
+        self.section()
     }
 
     /// Devices and polls, which are of the network namespace.
@@ -568,7 +362,7 @@ impl<'a> Scope<'a> {
     /// As [`Scope::interrupts`].
     pub fn segments(&self) -> Result<&'a SegmentsSection, String> {
         self.own_namespace()?;
-        self.section("segments", |observed| observed.segments.as_ref())
+        self.section()
     }
 
     /// What TCP did.
@@ -577,7 +371,7 @@ impl<'a> Scope<'a> {
     /// As [`Scope::interrupts`].
     pub fn tcp(&self) -> Result<&'a TcpSection, String> {
         self.own_namespace()?;
-        self.section("tcp", |observed| observed.tcp.as_ref())
+        self.section()
     }
 
     /// Where the CPUs were.
@@ -585,6 +379,6 @@ impl<'a> Scope<'a> {
     /// # Errors
     /// As [`Scope::interrupts`].
     pub fn functions(&self) -> Result<&'a FunctionsSection, String> {
-        self.section("functions", |observed| observed.functions.as_ref())
+        self.section()
     }
 }

@@ -18,23 +18,23 @@ mod tests;
 
 pub use host::Scope;
 use wirecost_model::metric::{Better, Metric, Unit};
-use wirecost_model::observe::FunctionsSection;
+use wirecost_model::observe::{self, FunctionsSection, ObservedMetric};
 use wirecost_model::run::{HostRow, Run};
 
 /// Where a figure is found, and how.
-#[derive(Debug)]
-pub(crate) enum Source {
+#[derive(Debug, Clone, Copy)]
+enum Source {
     Run(fn(&Run) -> Result<f64, String>),
     /// Of one host, or of the machine.
     Host(fn(&Scope<'_>) -> Result<f64, String>),
-    /// The same, of a thing with a name: a layer or a function. `*` stands for it in the metric's name.
-    Named(fn(&Scope<'_>, &str) -> Result<f64, String>),
+    /// The same, of what a probe read there.
+    Observed(&'static dyn ObservedMetric),
 }
 
-#[derive(Debug)]
-pub(crate) struct Definition {
-    pub(crate) metric: Metric,
-    pub(crate) source: Source,
+#[derive(Debug, Clone, Copy)]
+struct Definition {
+    metric: Metric,
+    source: Source,
 }
 
 const fn define(
@@ -48,12 +48,15 @@ const fn define(
 }
 
 /// All of them, for a person to read.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
-    definitions().map(|definition| &definition.metric)
+pub fn all() -> impl Iterator<Item = Metric> {
+    definitions().map(|definition| definition.metric)
 }
 
-fn definitions() -> impl Iterator<Item = &'static Definition> {
-    run::ALL.iter().chain(host::ALL)
+fn definitions() -> impl Iterator<Item = Definition> {
+    let observed = observe::ALL.iter().flat_map(|kind| kind.metrics());
+    let observed = observed
+        .map(|metric| Definition { metric: *metric.metric(), source: Source::Observed(metric) });
+    run::ALL.iter().chain(host::ALL).copied().chain(observed)
 }
 
 /// There is no figure of that name.
@@ -69,7 +72,7 @@ pub struct UnknownMetric {
 pub struct Asked {
     /// As it was asked for.
     pub name: String,
-    definition: &'static Definition,
+    definition: Definition,
     host: Option<String>,
     /// What stands for `*`.
     thing: Option<String>,
@@ -130,8 +133,8 @@ fn match_name<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
 
 impl Asked {
     #[must_use]
-    pub fn metric(&self) -> &'static Metric {
-        &self.definition.metric
+    pub fn metric(&self) -> Metric {
+        self.definition.metric
     }
 
     /// How a run came by the figure, where there are several ways that give other numbers for the same.
@@ -154,7 +157,9 @@ impl Asked {
         let value = match self.definition.source {
             Source::Run(of) => of(run),
             Source::Host(of) => of(&scope()?),
-            Source::Named(of) => of(&scope()?, self.thing.as_deref().unwrap_or_default()),
+            Source::Observed(metric) => {
+                scope()?.observed_metric(metric, self.thing.as_deref().unwrap_or_default())
+            }
         }?;
         if value.is_finite() { Ok(value) } else { Err("it is no number".to_owned()) }
     }

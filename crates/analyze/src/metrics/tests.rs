@@ -74,19 +74,15 @@ fn shared(addresses: [&str; 2]) -> Run {
         host("h1", Side::Master, addresses[0], Bytes { tx_sent: 4096, ..Bytes::default() }),
         host("h2", Side::Peer, addresses[1], Bytes { tx_received: 4096, ..Bytes::default() }),
     ];
-    let mut observed = wirecost_model::observe::Observed {
+    let mut observed = observe::Observed {
         host: "h1".to_owned(),
         covers: vec!["h1".to_owned(), "h2".to_owned()],
         ..Default::default()
     };
-    let tcp =
-        wirecost_model::observe::TcpSection { out_of_order_packets: Some(7), ..Default::default() };
+    let tcp = observe::TcpSection { out_of_order_packets: Some(7), ..Default::default() };
     observed.tcp = Some(tcp);
-    let devices = wirecost_model::observe::InterruptsSection {
-        devices: vec![wirecost_model::observe::DeviceInterrupts {
-            rx_packets: 4,
-            ..Default::default()
-        }],
+    let devices = observe::InterruptsSection {
+        devices: vec![observe::DeviceInterrupts { rx_packets: 4, ..Default::default() }],
         ..Default::default()
     };
     observed.interrupts = Some(devices);

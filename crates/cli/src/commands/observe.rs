@@ -9,7 +9,7 @@ use clap::Args;
 use wirecost_linux::clock::{Monotonic, sleep, unix_ms};
 use wirecost_linux::{environment, facts, net_dev};
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
-use wirecost_model::observe::{DeviceTraffic, Observation, ObserveRequest, Part, Watched};
+use wirecost_model::observe::{DeviceTraffic, ObserveRequest, ObserverReport, Part, Watched};
 use wirecost_model::status::Status;
 use wirecost_observe::{Observer, Set, describe};
 use wirecost_report::documents;
@@ -144,8 +144,8 @@ impl Observe {
     }
 
     /// Each pass for the whole length; what the first does not show, the others add.
-    fn watch(&self, host: &str, stop: &AtomicBool) -> Observation {
-        let mut all = Observation::default();
+    fn watch(&self, host: &str, stop: &AtomicBool) -> ObserverReport {
+        let mut all = ObserverReport::default();
         for probes in &self.probes.passes {
             let part = Part {
                 host: host.to_owned(),
@@ -192,10 +192,10 @@ impl Observe {
     }
 }
 
-fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> Observation {
+fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> ObserverReport {
     let mut observer = Observer::open(request);
     if stop.load(Ordering::Relaxed) {
-        return Observation::default();
+        return ObserverReport::default();
     }
     observer.attach();
     observer.begin();

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Observation;
+
 /// Names of the kernel's softirq vectors, in their order:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/interrupt.h#L547>.
 pub const SOFTIRQS: [&str; 10] =
@@ -64,18 +66,6 @@ pub struct ProcessTime {
     pub seconds: f64,
 }
 
-/// Cycles by counters of the hardware.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct PmuCounts {
-    pub cycles: f64,
-    pub cycles_kernel: Option<f64>,
-    pub instructions: Option<f64>,
-    pub cache_misses: Option<f64>,
-    pub branch_misses: Option<f64>,
-    /// Least share of the window that an event was counted in; below 1 the figures are scaled up.
-    pub counted: f64,
-}
-
 /// How far the kernel's tick-sampled figures were off, percent of the wall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickError {
@@ -109,3 +99,5 @@ pub struct CpuSection {
     /// /proc/stat minus what was traced; null where nothing was traced.
     pub tick_error: Option<TickError>,
 }
+
+impl Observation for CpuSection {}

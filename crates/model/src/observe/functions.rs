@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Observation, Of, Reading, Value, reading};
+use crate::metric::Better::Neither;
+use crate::metric::Unit::Percent;
 use crate::proportion::Proportion;
 
 /// The layer whose share of the cost is told where a profile encrypts.
@@ -82,8 +85,8 @@ impl FunctionsSection {
         (self.samples > 0).then(|| found.unwrap_or_else(nowhere))
     }
 
-    /// Fills in what each layer and function costs, from the cost of the host that was sampled: its
-    /// busy cycles are divided as the busy samples are.
+    /// Fills in what each layer and function costs: the busy cycles of the host that was sampled are
+    /// divided as its busy samples are.
     pub fn with_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
         let cost = |share: f64| cycles_per_kbyte_of_host.map(|all| all * share);
         for layer in &mut self.layers {
@@ -92,6 +95,48 @@ impl FunctionsSection {
         for function in &mut self.functions {
             function.cycles_per_kbyte = cost(function.exclusive);
         }
+    }
+
+    fn function(&self, name: &str, of: fn(&FunctionShare) -> f64) -> Result<f64, String> {
+        let found = self.functions.iter().find(|function| function.name == name);
+        let few = || format!("{name} is not among the functions that were found most");
+        found.map(|function| 100.0 * of(function)).ok_or_else(few)
+    }
+}
+
+impl Observation for FunctionsSection {
+    const METRICS: &'static [Reading<Self>] = &[
+        reading(
+            "layers.*.share",
+            Percent,
+            Neither,
+            Of::Cpus,
+            "busy CPU time in one layer of the stack",
+            Value::Named(|section, layer| {
+                let found = section.layer(layer).ok_or("the sampler has no samples")?;
+                Ok(100.0 * found.share)
+            }),
+        ),
+        reading(
+            "functions.*.inclusive",
+            Percent,
+            Neither,
+            Of::Cpus,
+            "busy CPU time in a function and what it calls",
+            Value::Named(|section, name| section.function(name, |f| f.inclusive)),
+        ),
+        reading(
+            "functions.*.exclusive",
+            Percent,
+            Neither,
+            Of::Cpus,
+            "busy CPU time in a function itself",
+            Value::Named(|section, name| section.function(name, |f| f.exclusive)),
+        ),
+    ];
+
+    fn divide_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
+        self.with_cost(cycles_per_kbyte_of_host);
     }
 }
 

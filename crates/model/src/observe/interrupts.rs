@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Slices;
+use super::{Observation, Of, Reading, Slices, Value, reading};
+use crate::metric::Better::{Higher, Lower, Neither};
+use crate::metric::Unit::{Count, PerSecond, Ratio};
+use crate::sample::{Rows, SampleName, Series, figure};
 
 /// What came of one source, on one CPU or on several.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -152,4 +155,122 @@ pub struct InterruptsSection {
     pub unmatched: Option<u64>,
     /// What is null, and why.
     pub missing: Vec<String>,
+}
+
+impl InterruptsSection {
+    /// Packets of all devices together.
+    ///
+    /// # Errors
+    /// There is no device to count them.
+    pub fn packets(&self, of: fn(&DeviceInterrupts) -> u64) -> Result<f64, String> {
+        if self.devices.is_empty() {
+            return Err("no device was there to count packets".to_owned());
+        }
+        Ok(self.devices.iter().map(of).sum::<u64>() as f64)
+    }
+
+    fn packets_per_poll(&self) -> Result<f64, String> {
+        let rows = self.napi.as_ref().ok_or("polls were not watched (probe interrupts)")?;
+        let polls: u64 = rows.iter().map(|row| row.polls).sum();
+        let packets: u64 = rows.iter().map(|row| row.packets).sum();
+        if polls == 0 {
+            return Err("there was no poll".to_owned());
+        }
+        Ok(packets as f64 / polls as f64)
+    }
+
+    fn packets_per_interrupt(&self) -> Result<f64, String> {
+        let with = |d: &&DeviceInterrupts| d.rx_packets_per_interrupt.is_some();
+        // The device that most came in by.
+        let busiest = self.devices.iter().max_by_key(|device| device.rx_packets);
+        match self.devices.iter().filter(with).max_by_key(|device| device.rx_packets) {
+            Some(device) => Ok(device.rx_packets_per_interrupt.unwrap_or_default()),
+            None => Err(busiest
+                .and_then(|device| Some(format!("{}: {}", device.device, device.reason.as_ref()?)))
+                .unwrap_or_else(|| "no device received".to_owned())),
+        }
+    }
+}
+
+/// Of an interrupt vector of a device, in the whole window.
+const VECTOR: Series<DeviceVector> = Series {
+    kind: "vector",
+    figures: &[
+        figure("interrupts", "count", |v| Some(v.interrupts as f64)),
+        figure("rx_packets", "count", |v| v.rx_packets.map(|n| n as f64)),
+        figure("tx_packets", "count", |v| v.tx_packets.map(|n| n as f64)),
+    ],
+};
+
+impl Observation for InterruptsSection {
+    const METRICS: &'static [Reading<Self>] = &[
+        reading(
+            "interrupts",
+            PerSecond,
+            Lower,
+            Of::Cpus,
+            "hard interrupts",
+            Value::One(|s| Ok(s.interrupts_per_second)),
+        ),
+        reading(
+            "softirqs",
+            PerSecond,
+            Lower,
+            Of::Cpus,
+            "softirqs",
+            Value::One(|s| Ok(s.softirqs_per_second)),
+        ),
+        reading(
+            "packets_per_poll",
+            Ratio,
+            Higher,
+            Of::Cpus,
+            "packets that a poll of NAPI takes",
+            Value::One(Self::packets_per_poll),
+        ),
+        reading(
+            "packets_per_interrupt",
+            Ratio,
+            Higher,
+            Of::Namespace,
+            "received packets for each interrupt of the devices' receive vectors",
+            Value::One(Self::packets_per_interrupt),
+        ),
+        reading(
+            "packets.received",
+            Count,
+            Neither,
+            Of::Namespace,
+            "packets that the devices received in the window, as they count them",
+            Value::One(|s| s.packets(|d| d.rx_packets)),
+        ),
+        reading(
+            "packets.sent",
+            Count,
+            Neither,
+            Of::Namespace,
+            "packets that the devices sent in the window, as they count them",
+            Value::One(|s| s.packets(|d| d.tx_packets)),
+        ),
+    ];
+
+    /// One pass may have counted what anlater timed.
+    fn merge(&mut self, later: Self) {
+        if self.source != "bpf" {
+            *self = later;
+        }
+    }
+
+    fn sample_names() -> Vec<SampleName> {
+        VECTOR.names()
+    }
+
+    fn samples(&self, rows: &mut Rows<'_>) {
+        for device in &self.devices {
+            for vector in &device.vectors {
+                let name = format!("{} {}", device.device, vector.name);
+                rows.add(&VECTOR, Some(&name), (0.0, self.seconds), vector);
+            }
+        }
+    }
 }

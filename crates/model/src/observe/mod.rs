@@ -1,61 +1,249 @@
-//! What probes say of a host while traffic runs: the sections of `observe` in `wirecost.run/1`, and
-//! of `wirecost.observe/1`.
+//! Observations: what probes read of a host while traffic runs, as `observe` of `wirecost.run/1` and
+//! `wirecost.observe/1` has it.
 //!
-//! A key is never absent; what was not measured is `null`, and the probe's report says why.
+//! A new one is a file of this folder with its section and [`Observation`] for it, and two lines
+//! here. A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
 mod functions;
 mod interrupts;
+mod pmu;
 mod segments;
 mod syscalls;
 mod tcp;
-mod watched;
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use cpu::*;
-pub use functions::*;
-pub use interrupts::*;
-pub use segments::*;
-pub use syscalls::*;
-pub use tcp::*;
-pub use watched::{Basis, DeviceTraffic, SCHEMA, Watched};
+use crate::metric::{Better, Metric, Unit};
+pub use crate::probe::{
+    ObserveRequest, ObserveTimes, ObserverReport, Part, ProbeCost, ProbeReport, ProbeStatus,
+};
+use crate::sample::{Rows, SampleName};
+pub use crate::watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
-use crate::clock::Nanos;
+/// What a probe read of one part of a machine in one window.
+pub trait Observation: Member {
+    /// Its figures that can be asked for by name.
+    const METRICS: &'static [Reading<Self>] = &[];
 
-/// How far a probe can do what it is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProbeStatus {
-    Ready,
-    /// Some of its figures are missing, or come from a poorer source.
-    Partial,
-    No,
+    /// Takes over what a later pass of the same run read, where that says more. All figures of a
+    /// section are read at the same instants, so it is never put together from two passes.
+    fn merge(&mut self, _later: Self) {}
+
+    /// What [`Observation::samples`] may write, in that order.
+    fn sample_names() -> Vec<SampleName> {
+        Vec::new()
+    }
+
+    /// What it holds over time, and by parts.
+    fn samples(&self, _rows: &mut Rows<'_>) {}
+
+    /// Divides the busy cycles of the host by the payload among the rows that have a share of them.
+    fn divide_cost(&mut self, _cycles_per_kbyte_of_host: Option<f64>) {}
 }
 
-/// What observing took.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ProbeCost {
-    /// Places in the kernel where a program of this probe runs; those it shares are the first's.
-    pub hooks: u32,
-    pub load_ms: f64,
-    pub attach_ms: f64,
-    /// Runs that the kernel left out because the program was under way on that CPU already.
-    pub recursion_misses: u64,
-    /// Samples that found no room.
-    pub lost: u64,
+/// A section's place in [`Observed`].
+pub trait Member:
+    Debug + Clone + PartialEq + Serialize + DeserializeOwned + Sync + Sized + 'static
+{
+    /// Its key, which is the name of its probe.
+    const NAME: &'static str;
+
+    fn of(observed: &Observed) -> Option<&Self>;
+
+    fn place(observed: &mut Observed) -> &mut Option<Self>;
 }
 
-/// How one probe did on one host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProbeReport {
-    pub host: String,
-    pub name: String,
-    pub status: ProbeStatus,
-    /// What is missing and why, where the status is not `ready`.
-    pub reason: Option<String>,
-    pub cost: ProbeCost,
+/// The list of observations: makes the fields of [`Observed`] and [`ALL`] of it.
+macro_rules! observations {
+    ($($name:ident: $section:ident,)+) => {
+        $(pub use $name::*;)+
+
+        /// What was observed of one part of a machine in one window.
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+        pub struct Observed {
+            /// Host of the run, or of several that share CPUs the first.
+            pub host: String,
+            /// All hosts of the run whose work is in these figures.
+            pub covers: Vec<String>,
+            /// Length of the window as the probes cut it.
+            pub seconds: f64,
+            $(pub $name: Option<$section>,)+
+        }
+
+        $(impl Member for $section {
+            const NAME: &'static str = stringify!($name);
+
+            fn of(observed: &Observed) -> Option<&Self> {
+                observed.$name.as_ref()
+            }
+
+            fn place(observed: &mut Observed) -> &mut Option<Self> {
+                &mut observed.$name
+            }
+        })+
+
+        /// Every observation, in the order of their keys.
+        pub static ALL: [&dyn Kind; [$(stringify!($name)),+].len()] =
+            [$(&PhantomData::<$section>),+];
+    };
+}
+
+observations! {
+    cpu: CpuSection,
+    pmu: PmuCounts,
+    interrupts: InterruptsSection,
+    segments: SegmentsSection,
+    tcp: TcpSection,
+    syscalls: SyscallsSection,
+    functions: FunctionsSection,
+}
+
+/// An [`Observation`] whose type is not known where it is used.
+pub trait Kind: Sync {
+    fn name(&self) -> &'static str;
+
+    fn metrics(&self) -> Vec<&'static dyn ObservedMetric>;
+
+    fn sample_names(&self) -> Vec<SampleName>;
+
+    fn merge(&self, into: &mut Observed, other: &mut Observed);
+
+    fn samples(&self, observed: &Observed, rows: &mut Rows<'_>);
+
+    fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>);
+}
+
+impl<T: Observation> Kind for PhantomData<T> {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn metrics(&self) -> Vec<&'static dyn ObservedMetric> {
+        T::METRICS.iter().map(|reading| reading as &dyn ObservedMetric).collect()
+    }
+
+    fn sample_names(&self) -> Vec<SampleName> {
+        T::sample_names()
+    }
+
+    fn merge(&self, into: &mut Observed, other: &mut Observed) {
+        let Some(other) = T::place(other).take() else { return };
+        match T::place(into) {
+            Some(known) => known.merge(other),
+            empty => *empty = Some(other),
+        }
+    }
+
+    fn samples(&self, observed: &Observed, rows: &mut Rows<'_>) {
+        if let Some(section) = T::of(observed) {
+            section.samples(rows);
+        }
+    }
+
+    fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>) {
+        if let Some(section) = T::place(observed) {
+            section.divide_cost(cycles_per_kbyte_of_host);
+        }
+    }
+}
+
+impl Observed {
+    /// Takes over what another pass saw and this one did not.
+    pub fn complete_with(&mut self, mut other: Observed) {
+        for kind in ALL {
+            kind.merge(self, &mut other);
+        }
+    }
+
+    /// Divides the cost of the host that was observed, or of the hosts that share CPUs.
+    pub fn divide_cost(&mut self, cycles_per_kbyte: Option<f64>) {
+        for kind in ALL {
+            kind.divide_cost(self, cycles_per_kbyte);
+        }
+    }
+}
+
+/// What of a host a figure is of. Of hosts that share CPUs only the first's namespace is observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    Cpus,
+    /// Everything that runs on the kernel, in all namespaces.
+    Kernel,
+    /// Devices and connections of its network namespace.
+    Namespace,
+}
+
+/// A figure of an observation that can be asked for by name.
+#[derive(Debug)]
+pub struct Reading<T: 'static> {
+    metric: Metric,
+    of: Of,
+    value: Value<T>,
+}
+
+/// How a figure is read of a section, or why there is none.
+#[derive(Debug)]
+pub enum Value<T: 'static> {
+    One(fn(&T) -> Result<f64, String>),
+    /// Of a thing with a name, which stands in place of `*` in the metric's.
+    Named(fn(&T, &str) -> Result<f64, String>),
+}
+
+const fn reading<T>(
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    of: Of,
+    help: &'static str,
+    value: Value<T>,
+) -> Reading<T> {
+    Reading { metric: Metric { name, help, unit, better }, of, value }
+}
+
+/// A [`Reading`] of an observation whose type is not known where it is used.
+pub trait ObservedMetric: Debug + Sync {
+    fn metric(&self) -> &Metric;
+
+    /// The probe that reads it.
+    fn probe(&self) -> &'static str;
+
+    fn of(&self) -> Of;
+
+    /// `None` where the probe read nothing; `thing` stands in place of `*`.
+    fn value(&self, observed: &Observed, thing: &str) -> Option<Result<f64, String>>;
+}
+
+impl<T: Observation> ObservedMetric for Reading<T> {
+    fn metric(&self) -> &Metric {
+        &self.metric
+    }
+
+    fn probe(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn of(&self) -> Of {
+        self.of
+    }
+
+    fn value(&self, observed: &Observed, thing: &str) -> Option<Result<f64, String>> {
+        let section = T::of(observed)?;
+        Some(match self.value {
+            Value::One(read) => read(section),
+            Value::Named(read) => read(section, thing),
+        })
+    }
+}
+
+/// A count, or why there is none.
+fn counted(count: Option<u64>, reason: &str) -> Result<f64, String> {
+    count.map(|count| count as f64).ok_or_else(|| reason.to_owned())
 }
 
 /// Slices of a window in which hooks of hot paths were in place. What they counted is of them.
@@ -68,79 +256,75 @@ pub struct Slices {
     pub percent: f64,
 }
 
-/// The part of a machine that figures are wanted of.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
-    /// Host of the run, or of its hosts the first.
-    pub host: String,
-    /// All hosts of the run whose work is in the figures.
-    pub covers: Vec<String>,
-    /// CPUs; all for none.
-    pub cpus: Option<Vec<u32>>,
-    /// A process in the network namespace that is meant; the observer's own for none.
-    pub netns_of: Option<u32>,
-    /// Network device; all of the namespace for none.
-    pub device: Option<String>,
-    /// Only this process, for figures that are of processes.
-    pub pid: Option<u32>,
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// What is to be observed on one machine.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ObserveRequest {
-    /// Names of probes; `NAME:basic` is as much of one as is cheap, `NAME:sliced` has hooks on hot
-    /// paths in slices of the window only.
-    pub probes: Vec<String>,
-    pub parts: Vec<Part>,
-}
+    use serde_json::Value;
 
-/// When probes are attached and what of it counts, on the clock of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ObserveTimes {
-    pub attach: Nanos,
-    pub start: Nanos,
-    /// None where the end is not known before.
-    pub end: Option<Nanos>,
-}
+    use super::*;
 
-/// What was observed of one part of a machine in one window.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Observed {
-    /// Host of the run, or of several that share CPUs the first.
-    pub host: String,
-    /// All hosts of the run whose work is in these figures.
-    pub covers: Vec<String>,
-    /// Length of the window as the probes cut it.
-    pub seconds: f64,
-    pub cpu: Option<CpuSection>,
-    pub pmu: Option<PmuCounts>,
-    pub interrupts: Option<InterruptsSection>,
-    pub segments: Option<SegmentsSection>,
-    pub tcp: Option<TcpSection>,
-    pub syscalls: Option<SyscallsSection>,
-    pub functions: Option<FunctionsSection>,
-}
-
-impl Observed {
-    /// Takes over what another pass saw and this one did not.
-    pub fn complete_with(&mut self, other: Observed) {
-        self.cpu = self.cpu.take().or(other.cpu);
-        self.pmu = self.pmu.take().or(other.pmu);
-        // One pass may have counted what another timed.
-        let timed = |section: &InterruptsSection| section.source == "bpf";
-        if !self.interrupts.as_ref().is_some_and(timed) {
-            self.interrupts = other.interrupts.or(self.interrupts.take());
-        }
-        self.segments = self.segments.take().or(other.segments);
-        self.tcp = self.tcp.take().or(other.tcp);
-        self.syscalls = self.syscalls.take().or(other.syscalls);
-        self.functions = self.functions.take().or(other.functions);
+    #[test]
+    fn every_file_is_in_the_list_once() {
+        let stem = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()
+        };
+        let mut files: BTreeSet<String> =
+            std::fs::read_dir("src/observe").unwrap().map(stem).collect();
+        assert!(files.remove("mod"));
+        let listed: BTreeSet<String> = ALL.iter().map(|kind| kind.name().to_owned()).collect();
+        assert_eq!(listed, files);
+        assert_eq!(listed.len(), ALL.len());
     }
-}
 
-/// All of one observer.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Observation {
-    pub probes: Vec<ProbeReport>,
-    pub parts: Vec<Observed>,
+    /// The keys of a document are those of the list, and null where nothing was read.
+    #[test]
+    fn every_observation_has_its_key() {
+        let Value::Object(document) = serde_json::to_value(Observed::default()).unwrap() else {
+            unreachable!("a struct is an object");
+        };
+        let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name()).collect();
+        let null: BTreeSet<&str> = document
+            .iter()
+            .filter(|(_, value)| value.is_null())
+            .map(|(key, _)| key.as_str())
+            .collect();
+        assert_eq!(null, names);
+    }
+
+    #[test]
+    fn a_document_from_before_an_observation_was_there_is_read() {
+        for kind in ALL {
+            let mut document = serde_json::to_value(Observed::default()).unwrap();
+            document.as_object_mut().unwrap().remove(kind.name());
+            let read: Observed = serde_json::from_value(document).unwrap();
+            assert_eq!(read, Observed::default(), "without {}", kind.name());
+        }
+    }
+
+    #[test]
+    fn a_pass_adds_what_the_others_did_not_read() {
+        let counts = |source: &str| {
+            let section = InterruptsSection { source: source.to_owned(), ..Default::default() };
+            Observed { interrupts: Some(section), ..Observed::default() }
+        };
+        let source = |observed: &Observed| observed.interrupts.as_ref().unwrap().source.clone();
+        let mut all = Observed::default();
+        all.complete_with(counts("proc"));
+        assert_eq!(source(&all), "proc");
+        // One pass may have counted what another timed.
+        all.complete_with(counts("bpf"));
+        assert_eq!(source(&all), "bpf");
+        all.complete_with(counts("proc"));
+        assert_eq!(source(&all), "bpf");
+        let tcp = |segments_sent| {
+            let tcp = TcpSection { segments_sent, ..TcpSection::default() };
+            Observed { tcp: Some(tcp), ..Observed::default() }
+        };
+        all.complete_with(tcp(Some(1)));
+        all.complete_with(tcp(Some(2)));
+        all.complete_with(Observed::default());
+        assert_eq!(all.tcp.unwrap().segments_sent, Some(1), "the first pass is the headline");
+        assert_eq!(all.interrupts.unwrap().source, "bpf");
+    }
 }

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Slices;
+use super::{Observation, Of, Reading, Slices, Value, reading};
+use crate::metric::Better::{Higher, Neither};
+use crate::metric::Unit::{Bytes, Percent};
+use crate::sample::{Rows, SampleName, Series, figure};
 
 /// What the probe `segments` says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -119,4 +122,141 @@ pub struct DrainContext {
     pub context: String,
     pub packets: u64,
     pub bytes: u64,
+}
+
+/// Of what the stack hands to a device, and the device to the stack, by interval. Means alone are
+/// told where only slices of the window were watched: counts would be of parts of an interval, and 0
+/// of one that nobody watched.
+const SENT_MEAN: Series<SegmentInterval> =
+    Series { kind: "device", figures: &[figure("sent_average_bytes", "B", |i| i.average_bytes)] };
+const SENT: Series<SegmentInterval> = Series {
+    kind: "device",
+    figures: &[
+        figure("sent_packets", "count", |i| Some(i.packets as f64)),
+        figure("sent_segments", "count", |i| Some(i.segments as f64)),
+        figure("sent_bytes", "B", |i| Some(i.bytes as f64)),
+    ],
+};
+const RECEIVED_MEAN: Series<SegmentInterval> = Series {
+    kind: "device",
+    figures: &[figure("received_average_bytes", "B", |i| i.average_bytes)],
+};
+const RECEIVED: Series<SegmentInterval> = Series {
+    kind: "device",
+    figures: &[
+        figure("received_packets", "count", |i| Some(i.packets as f64)),
+        figure("received_segments", "count", |i| Some(i.segments as f64)),
+        figure("received_bytes", "B", |i| Some(i.bytes as f64)),
+    ],
+};
+
+impl Observation for SegmentsSection {
+    const METRICS: &'static [Reading<Self>] = &[
+        reading(
+            "segments.sent_bytes",
+            Bytes,
+            Higher,
+            Of::Namespace,
+            "average size of what the stack hands to the device",
+            Value::One(|s| average(s, |d| (d.sent.bytes, d.sent.packets), "sent")),
+        ),
+        reading(
+            "segments.received_bytes",
+            Bytes,
+            Higher,
+            Of::Namespace,
+            "average size of what the device hands to the stack, after GRO",
+            Value::One(|s| {
+                let received = |d: &DeviceSegments| {
+                    d.received.as_ref().map_or((0, 0), |sizes| (sizes.bytes, sizes.packets))
+                };
+                average(s, received, "received")
+            }),
+        ),
+        reading(
+            "segments.at_cap",
+            Percent,
+            Higher,
+            Of::Namespace,
+            "packets handed to the device to which no segment could have been added",
+            Value::One(|s| {
+                let part = |d: &DeviceSegments| (d.sent.packets_at_cap, d.sent.packets);
+                Ok(100.0 * average(s, part, "sent")?)
+            }),
+        ),
+        reading(
+            "drained.writer",
+            Percent,
+            Neither,
+            Of::Namespace,
+            "data handed to the device by threads in their own calls, reading or writing",
+            Value::One(|s| drained(s, &[Drainer::Writer, Drainer::Reader, Drainer::Other])),
+        ),
+        reading(
+            "drained.worker",
+            Percent,
+            Neither,
+            Of::Namespace,
+            "data handed to the device by threads and timers of the stack",
+            Value::One(|s| drained(s, &[Drainer::Worker])),
+        ),
+        reading(
+            "drained.ack",
+            Percent,
+            Neither,
+            Of::Namespace,
+            "data handed to the device in the softirq of what came in (the ACK clock)",
+            Value::One(|s| drained(s, &[Drainer::AckClock])),
+        ),
+    ];
+
+    fn sample_names() -> Vec<SampleName> {
+        [SENT_MEAN, SENT, RECEIVED_MEAN, RECEIVED].iter().flat_map(Series::names).collect()
+    }
+
+    fn samples(&self, rows: &mut Rows<'_>) {
+        for DeviceSegments { device, sent, received, .. } in &self.devices {
+            let directions =
+                [(Some(sent), &SENT_MEAN, &SENT), (received.as_ref(), &RECEIVED_MEAN, &RECEIVED)];
+            for (sizes, mean, counts) in directions {
+                let mut start = 0.0;
+                for interval in sizes.iter().flat_map(|sizes| &sizes.intervals) {
+                    let stretch = (start, interval.end_seconds - start);
+                    rows.add(mean, Some(device), stretch, interval);
+                    if self.slices.is_none() {
+                        rows.add(counts, Some(device), stretch, interval);
+                    }
+                    start = interval.end_seconds;
+                }
+            }
+        }
+    }
+}
+
+/// Of all devices together, so many of so many.
+fn average(
+    section: &SegmentsSection,
+    of: impl Fn(&DeviceSegments) -> (u64, u64),
+    what: &str,
+) -> Result<f64, String> {
+    let (mut sum, mut count) = (0, 0);
+    for (part, number) in section.devices.iter().map(of) {
+        sum += part;
+        count += number;
+    }
+    if count == 0 {
+        return Err(format!("no packet was {what}"));
+    }
+    Ok(sum as f64 / count as f64)
+}
+
+/// Percent of what has payload, by packets.
+fn drained(section: &SegmentsSection, by: &[Drainer]) -> Result<f64, String> {
+    let all = || section.devices.iter().flat_map(|device| &device.drained);
+    let packets: u64 = all().map(|drain| drain.packets).sum();
+    if packets == 0 {
+        return Err("no packet with data was sent".to_owned());
+    }
+    let theirs: u64 = all().filter(|d| by.contains(&d.by)).map(|drain| drain.packets).sum();
+    Ok(100.0 * theirs as f64 / packets as f64)
 }

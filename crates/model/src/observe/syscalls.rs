@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::UsrSys;
+use super::{Observation, UsrSys};
 
 /// One system call, by all tasks that are meant.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,3 +48,5 @@ pub struct SyscallsSection {
     /// mode counts to the user.
     pub usr_sys: Option<UsrSys>,
 }
+
+impl Observation for SyscallsSection {}

@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Observation, Of, Reading, Value, counted, reading};
+use crate::metric::Better::{Higher, Lower};
+use crate::metric::Unit::{Count, Ratio};
+use crate::sample::{Rows, SampleName, Series, figure};
+
 /// What the probe `tcp` says of a network namespace.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TcpSection {
@@ -160,4 +165,67 @@ pub struct TcpSample {
     pub send_window_bytes: Option<u32>,
     /// Since the connection began.
     pub retransmitted_segments: u32,
+}
+
+/// Of one end of a connection, at an instant.
+const FLOW: Series<TcpSample> = Series {
+    kind: "flow",
+    figures: &[
+        figure("cwnd_segments", "count", |s| Some(f64::from(s.cwnd_segments))),
+        figure("slow_start_threshold_segments", "count", |s| {
+            s.slow_start_threshold_segments.map(f64::from)
+        }),
+        figure("in_flight_segments", "count", |s| Some(f64::from(s.in_flight_segments))),
+        figure("rtt", "us", |s| Some(f64::from(s.rtt_us))),
+        figure("min_rtt", "us", |s| s.min_rtt_us.map(f64::from)),
+        figure("pacing_rate", "b/s", |s| s.pacing_bits_per_second),
+        figure("delivery_rate", "b/s", |s| s.delivery_bits_per_second),
+        figure("send_window_bytes", "B", |s| s.send_window_bytes.map(f64::from)),
+        figure("retransmitted_segments", "count", |s| Some(f64::from(s.retransmitted_segments))),
+    ],
+};
+
+impl Observation for TcpSection {
+    const METRICS: &'static [Reading<Self>] = &[
+        reading(
+            "segments_per_ack",
+            Ratio,
+            Higher,
+            Of::Namespace,
+            "data segments sent for each acknowledgement received",
+            Value::One(|tcp| {
+                let ratio = tcp.acks_received.segments_per_ack;
+                ratio.ok_or_else(|| "no acknowledgement without data came".to_owned())
+            }),
+        ),
+        reading(
+            "duplicate_acks",
+            Count,
+            Lower,
+            Of::Namespace,
+            "duplicate acknowledgements received",
+            Value::One(|tcp| counted(tcp.duplicate_acks_received, "they are counted by BPF only")),
+        ),
+        reading(
+            "out_of_order",
+            Count,
+            Lower,
+            Of::Namespace,
+            "packets received beyond what was awaited",
+            Value::One(|tcp| counted(tcp.out_of_order_packets, "this kernel does not count them")),
+        ),
+    ];
+
+    fn sample_names() -> Vec<SampleName> {
+        FLOW.names()
+    }
+
+    fn samples(&self, rows: &mut Rows<'_>) {
+        for flow in &self.flows {
+            let name = format!("{} > {}", flow.local, flow.remote);
+            for sample in &flow.samples {
+                rows.add(&FLOW, Some(&name), (sample.seconds, 0.0), sample);
+            }
+        }
+    }
 }

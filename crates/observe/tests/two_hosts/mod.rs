@@ -13,7 +13,7 @@ use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::sysctl;
-use wirecost_model::observe::{Observation, ObserveRequest, Observed, Part};
+use wirecost_model::observe::{ObserveRequest, Observed, ObserverReport, Part};
 use wirecost_observe::Observer;
 
 pub const DEVICE: &str = "eth0";
@@ -220,7 +220,7 @@ impl World {
 
 /// What was observed, and each host's counters before and after.
 pub struct Watched {
-    pub observation: Observation,
+    pub observation: ObserverReport,
     pub a: (Counters, Counters),
     pub b: (Counters, Counters),
 }

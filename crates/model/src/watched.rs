@@ -4,8 +4,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observed, ProbeReport};
 use crate::host::HostFacts;
+use crate::observe::Observed;
+use crate::probe::ProbeReport;
 use crate::run::Cpu;
 use crate::status::Status;
 use crate::warning::Entry;
