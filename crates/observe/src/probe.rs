@@ -10,6 +10,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
 
 use crate::bpf::BpfError;
+use crate::probes;
 use crate::sampler::Sampler;
 use crate::slices::Slices;
 use crate::tracker::{Tracker, Wants};
@@ -21,6 +22,17 @@ pub(crate) trait Probe: Sync {
 
     /// What it tells, what it needs, what it costs and what it cannot see: a sentence each.
     fn about(&self) -> About;
+
+    /// What of it can be asked for besides the whole.
+    fn extents(&self) -> &'static [Extent] {
+        &[]
+    }
+
+    /// How much of it the sets of `--observe` ask for.
+    fn sets(&self) -> Sets;
+
+    /// What it needs of the tracker where its hooks are wanted.
+    fn ask_tracker(&self, _wants: &mut Wants) {}
 
     /// Gets ready: loads programs and opens files. Nothing is attached yet.
     ///
@@ -88,6 +100,26 @@ pub(crate) enum Extent {
     Whole,
 }
 
+impl Extent {
+    /// A probe to this extent, as an entry of a request names it.
+    pub(crate) fn of(self, probe: &str) -> String {
+        match self {
+            Self::Basic => format!("{probe}:basic"),
+            Self::Sliced => format!("{probe}:sliced"),
+            Self::Whole => probe.to_owned(),
+        }
+    }
+}
+
+/// How much of a probe is in each set; `None` leaves it out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sets {
+    /// What tells much for little.
+    pub(crate) standard: Option<Extent>,
+    /// What can share one pass.
+    pub(crate) full: Option<Extent>,
+}
+
 /// The probe that an entry of a request is of, and how much of it.
 pub(crate) fn asked(entry: &str) -> (&str, Extent) {
     match entry.split_once(':') {
@@ -153,14 +185,14 @@ impl Shared {
         let entries = request.probes.iter().map(|entry| asked(entry));
         let extents: BTreeMap<String, Extent> =
             entries.map(|(name, extent)| (name.to_owned(), extent)).collect();
-        let hooked = |name| extents.get(name).is_some_and(|extent| *extent > Extent::Basic);
         // A part without a process is of all of them.
         let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
-        let wants = Wants {
-            tables: hooked("interrupts"),
-            calls: hooked("syscalls"),
-            processes: processes.unwrap_or_default().into_iter().collect(),
-        };
+        let processes = processes.unwrap_or_default().into_iter().collect();
+        let mut wants = Wants { processes, ..Wants::default() };
+        let hooked = |name| extents.get(name).is_some_and(|extent| *extent > Extent::Basic);
+        for probe in probes::ALL.iter().filter(|probe| hooked(probe.name())) {
+            probe.ask_tracker(&mut wants);
+        }
         Self {
             wants,
             extents,

@@ -8,7 +8,7 @@ mod segments;
 mod syscalls;
 mod tcp;
 
-use crate::probe::{About, Extent, Probe, asked};
+use crate::probe::{About, Extent, Probe, Sets, asked};
 pub use functions::layers;
 
 /// Every probe, in the order of their sections.
@@ -21,20 +21,6 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &functions::Functions,
     &syscalls::Syscalls,
 ];
-
-/// Those of `standard`. `NAME:basic` is what a probe can tell for little: by /proc alone, and of the
-/// PMU where it is not a hypervisor's.
-const STANDARD: &[&str] = &["cpu", "pmu:basic", "functions", "interrupts:basic", "tcp:basic"];
-
-/// Those that can be asked for as `NAME:basic`.
-const WITH_BASIC: &[&str] = &["pmu", "interrupts", "tcp"];
-
-/// Those that can be asked for as `NAME:sliced`: programs at each packet, whose shares, averages and
-/// histograms slices of the window tell as well. `full` has them so.
-const WITH_SLICES: &[&str] = &["interrupts", "segments"];
-
-/// Those that cost too much to share a pass: by name, and in a pass of `deep`.
-const ALONE: &[&str] = &["syscalls"];
 
 /// Names of all probes.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -49,12 +35,10 @@ pub fn describe() -> impl Iterator<Item = (&'static str, About)> {
 /// Whether an entry names a probe, and as much of it as can be asked for.
 fn known(entry: &str) -> bool {
     let (name, extent) = asked(entry);
-    let there = match extent {
-        Extent::Whole => true,
-        Extent::Sliced => WITH_SLICES.contains(&name),
-        Extent::Basic => WITH_BASIC.contains(&name),
+    let has = |probe: &&dyn Probe| {
+        probe.name() == name && (extent == Extent::Whole || probe.extents().contains(&extent))
     };
-    there && names().any(|known| known == name)
+    ALL.iter().any(has)
 }
 
 /// What `--observe` asks for.
@@ -73,22 +57,19 @@ impl Set {
     /// # Errors
     /// A name that is none of these.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let standard = owned(STANDARD);
+        let all_that = |wanted: fn(Sets) -> Option<Extent>| -> Vec<String> {
+            let of = |probe: &&dyn Probe| Some(wanted(probe.sets())?.of(probe.name()));
+            ALL.iter().filter_map(of).collect()
+        };
+        let standard = all_that(|sets| sets.standard);
         let passes = match text {
             "none" => vec![Vec::new()],
             "standard" => vec![standard],
-            "full" => {
-                let extent = |name| match name {
-                    "pmu" => "pmu:basic".to_owned(),
-                    name if WITH_SLICES.contains(&name) => format!("{name}:sliced"),
-                    name => name.to_owned(),
-                };
-                vec![names().filter(|name| !ALONE.contains(name)).map(extent).collect()]
-            }
+            "full" => vec![all_that(|sets| sets.full)],
             "deep" => {
-                let further = names().filter(|name| !STANDARD.contains(name));
-                std::iter::once(standard).chain(further.map(|name| owned(&[name]))).collect()
+                let partial = |probe: &&&dyn Probe| probe.sets().standard != Some(Extent::Whole);
+                let further = ALL.iter().filter(partial).map(|probe| vec![probe.name().to_owned()]);
+                std::iter::once(standard).chain(further).collect()
             }
             list => {
                 let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
@@ -143,13 +124,14 @@ mod tests {
         assert_eq!(Set::parse("cpu").unwrap().passes, [["cpu"]]);
         let full = Set::parse("full").unwrap();
         assert_eq!(full.passes.len(), 1);
-        assert_eq!(full.passes[0].len(), ALL.len() - ALONE.len());
+        let shared = ALL.iter().filter(|probe| probe.sets().full.is_some()).count();
+        assert_eq!(full.passes[0].len(), shared);
         assert!(full.passes[0].contains(&"segments:sliced".to_owned()), "{full:?}");
         assert!(full.passes[0].iter().all(|entry| known(entry)), "{full:?}");
-        assert!(STANDARD.iter().all(|entry| known(entry)));
         let deep = Set::parse("deep").unwrap();
         assert_eq!(deep.passes[0], Set::parse("standard").unwrap().passes[0]);
         let standard = &deep.passes[0];
+        assert!(standard.iter().all(|entry| known(entry)), "{standard:?}");
         assert!(standard.contains(&"interrupts:basic".to_owned()), "{standard:?}");
         assert!(deep.passes.contains(&vec!["interrupts".to_owned()]));
         assert!(deep.passes.contains(&vec!["syscalls".to_owned()]));

@@ -10,7 +10,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::proportion::Proportion;
 
-use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
 use crate::tracker::{Cpu as Counted, Times, slot};
 
@@ -39,6 +39,10 @@ impl Probe for Cpu {
             blind: "the entry to an interrupt before its handler counts to what it interrupts; time \
                     that a hypervisor took counts to whoever was running (see steal)",
         }
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: Some(Extent::Whole), full: Some(Extent::Whole) }
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

@@ -11,7 +11,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::proportion::Proportion;
 
-use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, FrameId, Profile, Taken};
 use layers::Verdict;
 
@@ -45,6 +45,10 @@ impl Probe for Functions {
                     programs without frame pointers break off; functions that were inlined are their \
                     caller's; with a process, softirqs that interrupted it are in its samples",
         }
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: Some(Extent::Whole), full: Some(Extent::Whole) }
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

@@ -21,8 +21,8 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Probe, Session, Shared, Unavailable};
-use crate::tracker::{self, Source, SourceKind, Times, slot};
+use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::tracker::{self, Source, SourceKind, Times, Wants, slot};
 use tables::Counted;
 use vectors::Device;
 
@@ -50,6 +50,18 @@ impl Probe for Interrupts {
                     timed; handlers that share an interrupt are one source; packets per interrupt \
                     are by queue only where the driver counts by queue",
         }
+    }
+
+    fn extents(&self) -> &'static [Extent] {
+        &[Extent::Basic, Extent::Sliced]
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: Some(Extent::Basic), full: Some(Extent::Sliced) }
+    }
+
+    fn ask_tracker(&self, wants: &mut Wants) {
+        wants.tables = true;
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

@@ -10,7 +10,7 @@ use wirecost_linux::environment;
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{Observed, Part};
 
-use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::online_cpus;
 use counters::{Counters, Reading};
 
@@ -33,6 +33,14 @@ impl Probe for Pmu {
             blind: "tried on one guest with an AMD EPYC, not yet run on other hardware; events that \
                     take turns on few counters are scaled up (see counted)",
         }
+    }
+
+    fn extents(&self) -> &'static [Extent] {
+        &[Extent::Basic]
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: Some(Extent::Basic), full: Some(Extent::Basic) }
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

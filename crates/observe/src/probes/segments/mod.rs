@@ -11,7 +11,7 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Namespace, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use crate::series::Series;
 
 /// Programs of probe.bpf.c.
@@ -38,6 +38,14 @@ impl Probe for Segments {
                     or joins further. What a write sends because its socket was locked when an ACK came \
                     counts to the writer; what is forwarded counts to the ACK clock",
         }
+    }
+
+    fn extents(&self) -> &'static [Extent] {
+        &[Extent::Sliced]
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: None, full: Some(Extent::Sliced) }
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

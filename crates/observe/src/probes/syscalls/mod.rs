@@ -4,9 +4,9 @@
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection, UsrSys};
 
-use crate::probe::{About, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Probe, Session, Sets, Shared, Unavailable};
 use crate::probes::cpu::exact_split;
-use crate::tracker::{Calls, Spent, Times};
+use crate::tracker::{Calls, Spent, Times, Wants};
 
 /// Names by number, as the headers have them that this program was built with: build.rs.
 const NAMES: &[(u32, &str)] = include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
@@ -54,6 +54,15 @@ impl Probe for Syscalls {
                     when the programs came, or that never return, are in no row; 32-bit programs' \
                     calls have other numbers; work that io_uring does for a task is in no call",
         }
+    }
+
+    /// It costs too much to share a pass.
+    fn sets(&self) -> Sets {
+        Sets { standard: None, full: None }
+    }
+
+    fn ask_tracker(&self, wants: &mut Wants) {
+        wants.calls = true;
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

@@ -15,7 +15,7 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Namespace, Probe, Session, Shared, Unavailable};
+use crate::probe::{About, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use flows::{Flows, Totals};
 
 const NAME: &str = "tcp";
@@ -43,6 +43,14 @@ impl Probe for Tcp {
                     acknowledgements that waited for a task and were joined; a window of zero of a \
                     connection that is closed meanwhile lasts to the end",
         }
+    }
+
+    fn extents(&self) -> &'static [Extent] {
+        &[Extent::Basic]
+    }
+
+    fn sets(&self) -> Sets {
+        Sets { standard: Some(Extent::Basic), full: Some(Extent::Whole) }
     }
 
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
