@@ -1,9 +1,12 @@
 //! Where the time of CPUs went.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Observation;
+use crate::document::Section;
 
 /// Names of the kernel's softirq vectors, in their order:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/interrupt.h#L547>.
@@ -100,4 +103,16 @@ pub struct CpuSection {
     pub tick_error: Option<TickError>,
 }
 
-impl Observation for CpuSection {}
+impl Observation for CpuSection {
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
+    }
+}
+
+impl CpuSection {
+    /// Those that used most, of the whole machine; none where none used much.
+    #[must_use]
+    pub fn processes_document(&self) -> Option<Section> {
+        document::processes(self)
+    }
+}

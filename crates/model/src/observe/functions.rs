@@ -1,9 +1,12 @@
 //! Which functions the CPUs were in.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, Of, Reading, Value, reading};
+use crate::document::Section;
 use crate::metric::Better::Neither;
 use crate::metric::Unit::Percent;
 use crate::proportion::Proportion;
@@ -85,18 +88,6 @@ impl FunctionsSection {
         (self.samples > 0).then(|| found.unwrap_or_else(nowhere))
     }
 
-    /// Fills in what each layer and function costs: the busy cycles of the host that was sampled are
-    /// divided as its busy samples are.
-    pub fn with_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
-        let cost = |share: f64| cycles_per_kbyte_of_host.map(|all| all * share);
-        for layer in &mut self.layers {
-            layer.cycles_per_kbyte = cost(layer.share);
-        }
-        for function in &mut self.functions {
-            function.cycles_per_kbyte = cost(function.exclusive);
-        }
-    }
-
     fn function(&self, name: &str, of: fn(&FunctionShare) -> f64) -> Result<f64, String> {
         let found = self.functions.iter().find(|function| function.name == name);
         let few = || format!("{name} is not among the functions that were found most");
@@ -135,8 +126,19 @@ impl Observation for FunctionsSection {
         ),
     ];
 
+    /// Busy cycles are divided as the busy samples are.
     fn divide_cost(&mut self, cycles_per_kbyte_of_host: Option<f64>) {
-        self.with_cost(cycles_per_kbyte_of_host);
+        let cost = |share: f64| cycles_per_kbyte_of_host.map(|all| all * share);
+        for layer in &mut self.layers {
+            layer.cycles_per_kbyte = cost(layer.share);
+        }
+        for function in &mut self.functions {
+            function.cycles_per_kbyte = cost(function.exclusive);
+        }
+    }
+
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
     }
 }
 
@@ -230,9 +232,9 @@ mod tests {
             }],
             ..FunctionsSection::default()
         };
-        section.with_cost(Some(400.0));
+        section.divide_cost(Some(400.0));
         assert_eq!(section.layers[0].cycles_per_kbyte, Some(100.0));
-        section.with_cost(None);
+        section.divide_cost(None);
         assert_eq!(section.layers[0].cycles_per_kbyte, None);
     }
 }

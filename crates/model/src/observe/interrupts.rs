@@ -1,9 +1,12 @@
 //! Interrupts, softirqs, and the packets they brought.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, Of, Reading, Slices, Value, reading};
+use crate::document::Section;
 use crate::metric::Better::{Higher, Lower, Neither};
 use crate::metric::Unit::{Count, PerSecond, Ratio};
 use crate::sample::{Rows, SampleName, Series, figure};
@@ -272,5 +275,9 @@ impl Observation for InterruptsSection {
                 rows.add(&VECTOR, Some(&name), (0.0, self.seconds), vector);
             }
         }
+    }
+
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
     }
 }

@@ -19,11 +19,13 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::document::{Block, Section};
 use crate::metric::{Better, Metric, Unit};
 pub use crate::probe::{
     ObserveRequest, ObserveTimes, ObserverReport, Part, ProbeCost, ProbeReport, ProbeStatus,
 };
 use crate::sample::{Rows, SampleName};
+use crate::units::{counted as number_of, percent, seconds};
 pub use crate::watched::{Basis, DeviceTraffic, SCHEMA, Watched};
 
 /// What a probe read of one part of a machine in one window.
@@ -42,6 +44,11 @@ pub trait Observation: Member {
 
     /// What it holds over time, and by parts.
     fn samples(&self, _rows: &mut Rows<'_>) {}
+
+    /// What a person reads of it.
+    fn document(&self) -> Vec<Section> {
+        Vec::new()
+    }
 
     /// Divides the busy cycles of the host by the payload among the rows that have a share of them.
     fn divide_cost(&mut self, _cycles_per_kbyte_of_host: Option<f64>) {}
@@ -116,6 +123,8 @@ pub trait Kind: Sync {
 
     fn samples(&self, observed: &Observed, rows: &mut Rows<'_>);
 
+    fn document(&self, observed: &Observed) -> Vec<Section>;
+
     fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>);
 }
 
@@ -144,6 +153,10 @@ impl<T: Observation> Kind for PhantomData<T> {
         if let Some(section) = T::of(observed) {
             section.samples(rows);
         }
+    }
+
+    fn document(&self, observed: &Observed) -> Vec<Section> {
+        T::of(observed).map(T::document).unwrap_or_default()
     }
 
     fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>) {
@@ -254,6 +267,14 @@ pub struct Slices {
     pub seconds: f64,
     /// Of the window.
     pub percent: f64,
+}
+
+/// Says which parts of the window a table is of, if not of all.
+fn slices(of: Option<Slices>) -> Option<Block> {
+    let slices = of?;
+    let number = number_of(slices.count.into(), "slice", "slices");
+    let (all, share) = (seconds(slices.seconds), percent(slices.percent));
+    Some(Block::Note(format!("counted in {number} of the window, {all} together ({share}%)")))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! How much is handed to a device at once, and by whom.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, Of, Reading, Slices, Value, reading};
+use crate::document::Section;
 use crate::metric::Better::{Higher, Neither};
 use crate::metric::Unit::{Bytes, Percent};
 use crate::sample::{Rows, SampleName, Series, figure};
@@ -230,6 +233,10 @@ impl Observation for SegmentsSection {
                 }
             }
         }
+    }
+
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
     }
 }
 

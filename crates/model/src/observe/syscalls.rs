@@ -1,9 +1,12 @@
 //! System calls: how often, how long on a CPU, how long they waited.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, UsrSys};
+use crate::document::Section;
 
 /// One system call, by all tasks that are meant.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -49,4 +52,8 @@ pub struct SyscallsSection {
     pub usr_sys: Option<UsrSys>,
 }
 
-impl Observation for SyscallsSection {}
+impl Observation for SyscallsSection {
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
+    }
+}

@@ -1,9 +1,12 @@
 //! What TCP did: acknowledgements, order, retransmissions, and the state of flows over time.
 
+mod document;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, Of, Reading, Value, counted, reading};
+use crate::document::Section;
 use crate::metric::Better::{Higher, Lower};
 use crate::metric::Unit::{Count, Ratio};
 use crate::sample::{Rows, SampleName, Series, figure};
@@ -227,5 +230,9 @@ impl Observation for TcpSection {
                 rows.add(&FLOW, Some(&name), (sample.seconds, 0.0), sample);
             }
         }
+    }
+
+    fn document(&self) -> Vec<Section> {
+        document::sections(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use wirecost_model::document::{Cell, Column, Document, Parts, Section, Table};
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::Watched;
+use wirecost_model::observe::{CpuSection, Watched};
 use wirecost_model::run::Cpu;
 use wirecost_model::units::{cycles, percent, seconds};
 
@@ -25,7 +25,7 @@ pub fn document(watched: &Watched) -> Document {
         sections.extend(devices(watched, length));
         for host in &watched.hosts {
             sections.extend(observed::sections(host, false, |_| true));
-            sections.extend(host.cpu.as_ref().and_then(observed::cpu::processes));
+            sections.extend(host.cpu.as_ref().and_then(CpuSection::processes_document));
         }
     }
     let observer = Section::named("observer", "Observer");

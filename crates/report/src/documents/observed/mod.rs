@@ -1,33 +1,20 @@
-//! What probes saw of a host, a file for each of its sections.
+//! What probes saw of a host, and how they did. What each section shows is said by its
+//! [`wirecost_model::observe::Observation`].
 
-pub mod cpu;
+#[cfg(test)]
 mod functions;
+#[cfg(test)]
 mod interrupts;
+#[cfg(test)]
 mod segments;
+#[cfg(test)]
 mod syscalls;
+#[cfg(test)]
 mod tcp;
 
 use wirecost_model::document::{Block, Emphasis, Message, Section};
-use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus, Slices};
-use wirecost_model::units::{count, counted, percent, seconds};
-
-/// One kind of what a probe sees.
-struct Kind {
-    /// The probe.
-    name: &'static str,
-    /// The sections where there is anything of it.
-    sections: fn(&Observed) -> Option<Vec<Section>>,
-}
-
-/// In the order in which they are shown.
-const ALL: &[Kind] = &[
-    Kind { name: "cpu", sections: |of| of.cpu.as_ref().map(cpu::sections) },
-    Kind { name: "interrupts", sections: |of| of.interrupts.as_ref().map(interrupts::sections) },
-    Kind { name: "segments", sections: |of| of.segments.as_ref().map(segments::sections) },
-    Kind { name: "tcp", sections: |of| of.tcp.as_ref().map(tcp::sections) },
-    Kind { name: "functions", sections: |of| of.functions.as_ref().map(functions::sections) },
-    Kind { name: "syscalls", sections: |of| of.syscalls.as_ref().map(syscalls::sections) },
-];
+use wirecost_model::observe::{self, Observed, ProbeReport, ProbeStatus};
+use wirecost_model::units::count;
 
 /// The sections of one host from the probes that are wanted; `named` says whose they are.
 pub(super) fn sections(
@@ -35,9 +22,8 @@ pub(super) fn sections(
     named: bool,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Section> {
-    let of_probes = ALL.iter().filter(|kind| wanted(kind.name));
-    let mut sections: Vec<Section> =
-        of_probes.filter_map(|kind| (kind.sections)(host)).flatten().collect();
+    let kinds = observe::ALL.iter().filter(|kind| wanted(kind.name()));
+    let mut sections: Vec<Section> = kinds.flat_map(|kind| kind.document(host)).collect();
     if named {
         for section in &mut sections {
             section.title += &format!(" of {}", host.host);
@@ -75,14 +61,6 @@ pub(super) fn reports(probes: &[ProbeReport]) -> Vec<Block> {
         tell("", format!("{} samples were lost", count(lost)));
     }
     blocks
-}
-
-/// Says which parts of the window a table is of, if not of all.
-fn slices(of: Option<Slices>) -> Option<Block> {
-    let slices = of?;
-    let number = counted(slices.count.into(), "slice", "slices");
-    let (all, share) = (seconds(slices.seconds), percent(slices.percent));
-    Some(Block::Note(format!("counted in {number} of the window, {all} together ({share}%)")))
 }
 
 /// As a terminal without colours shows them.

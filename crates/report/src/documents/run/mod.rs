@@ -9,6 +9,7 @@ mod figures;
 
 use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
 use wirecost_model::metric::Unit;
+use wirecost_model::observe::CpuSection;
 use wirecost_model::program::Side;
 use wirecost_model::run::{ObserverCost, Run, WindowKind};
 use wirecost_model::status::Status;
@@ -178,7 +179,7 @@ fn observed_hosts(run: &Run) -> Vec<Section> {
     let mut sections: Vec<Section> =
         hosts.clone().flat_map(|host| observed::sections(host, several, asked)).collect();
     let processes = hosts.filter_map(|host| host.cpu.as_ref()).next();
-    sections.extend(processes.and_then(observed::cpu::processes));
+    sections.extend(processes.and_then(CpuSection::processes_document));
     sections
 }
 

@@ -1,17 +1,16 @@
 //! Where the time of every CPU went.
 
-use wirecost_model::document::{Cell, Column, Section, Table};
-use wirecost_model::metric::Unit;
-use wirecost_model::observe::{CpuSection, CpuTime, ProcessTime};
+use crate::document::{Cell, Column, Section, Table};
+use crate::metric::Unit;
+use crate::observe::{CpuSection, CpuTime, ProcessTime};
 
 /// Processes that used less than this share of a CPU are left out, percent.
 const LEAST: f64 = 0.1;
 /// Rows of the table of processes.
 const PROCESSES: usize = 6;
 
-/// Without processes, which are those of the whole machine: [`processes`].
-#[must_use]
-pub fn sections(of: &CpuSection) -> Vec<Section> {
+/// Without processes, which are those of the whole machine: [`CpuSection::processes_document`].
+pub(super) fn sections(of: &CpuSection) -> Vec<Section> {
     // What /proc/stat tells is in the table of hosts.
     if of.source == "bpf" { vec![traced(of)] } else { Vec::new() }
 }
@@ -75,8 +74,7 @@ fn row(name: String, time: &CpuTime) -> Vec<Cell> {
 }
 
 /// Those that used most, of the whole machine; none where none used much.
-#[must_use]
-pub fn processes(of: &CpuSection) -> Option<Section> {
+pub(super) fn processes(of: &CpuSection) -> Option<Section> {
     let wall = of.total.wall / of.per_cpu.len().max(1) as f64;
     let share = |process: &ProcessTime| process.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
     let mut table = Table::new([
