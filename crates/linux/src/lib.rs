@@ -29,6 +29,7 @@ mod raw_option;
 pub mod rps;
 pub mod sctp;
 pub mod sock_diag;
+pub mod socket_memory;
 pub mod sockopt;
 pub mod softnet;
 pub mod spawn;

@@ -18,6 +18,7 @@ const OF_STANDARD: &Expected = &[
     ("pmu", "no", "virtual machine"),
     ("interrupts", "ready", ""),
     ("tcp", "ready", ""),
+    ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
 
@@ -27,6 +28,7 @@ const OF_FULL: &Expected = &[
     ("interrupts", "partial", NO_BTF),
     ("segments", "no", NO_BTF),
     ("tcp", "partial", NO_BTF),
+    ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
 

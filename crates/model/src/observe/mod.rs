@@ -7,6 +7,7 @@
 mod cpu;
 mod functions;
 mod interrupts;
+mod memory;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -109,6 +110,7 @@ observations! {
     tcp: TcpSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
+    memory: MemorySection,
 }
 
 /// An [`Observation`] whose type is not known where it is used.

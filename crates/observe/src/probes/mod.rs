@@ -3,6 +3,7 @@
 mod cpu;
 mod functions;
 mod interrupts;
+mod memory;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -18,6 +19,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &interrupts::Interrupts,
     &segments::Segments,
     &tcp::Tcp,
+    &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
 ];
@@ -49,7 +51,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard` (`cpu`, `functions`, `interrupts:basic` and `tcp:basic`), `none`, `deep` (`standard`,
+    /// `standard` (`cpu`, `functions`, `interrupts:basic`, `tcp:basic` and `memory:basic`), `none`, `deep` (`standard`,
     /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass,
     /// hooks of hot paths in slices of the window), or names of probes with commas between them, each
     /// whole, or with `:sliced` behind it in slices, or with `:basic` what it tells for little.
