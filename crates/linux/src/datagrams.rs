@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::sockopt;
+use crate::raw_option::SocketOption;
 
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/udp.h#L32>
 const UDP_SEGMENT: libc::c_int = 103;
@@ -44,7 +44,9 @@ pub struct Message {
 /// # Errors
 /// Those of setsockopt(2); kernels before 5.0 do not have it.
 pub fn allow_joining(socket: impl AsFd) -> io::Result<()> {
-    sockopt::set_int(socket, libc::SOL_UDP, UDP_GRO, 1)
+    // SAFETY: an int.
+    const JOIN: SocketOption<libc::c_int> = unsafe { SocketOption::new(libc::SOL_UDP, UDP_GRO) };
+    JOIN.set(socket, &1)
 }
 
 /// The headers that a call needs, kept from call to call.
@@ -88,13 +90,14 @@ impl Calls {
             let length = HEADER + size_of::<u16>();
             self.controls.push(Control { length, level: libc::SOL_UDP, kind: UDP_SEGMENT, value });
         }
+        // The same for all: the kernel only reads it.
+        let control = self.controls.first_mut().map(|control| &raw mut *control);
         for piece in &mut self.pieces {
             let mut header = empty_header();
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
-            // The same for all: the kernel only reads it.
-            if let Some(control) = self.controls.first_mut() {
-                header.msg_hdr.msg_control = (&raw mut *control).cast();
+            if let Some(control) = control {
+                header.msg_hdr.msg_control = control.cast();
                 header.msg_hdr.msg_controllen = size_of::<Control>();
             }
             self.headers.push(header);

@@ -48,6 +48,8 @@ const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
+/// Figures that there is always room for.
+const MOST_STATISTICS: usize = 1 << 13;
 /// Words of `struct ethtool_drvinfo`, and of `struct ethtool_link_settings` without its masks.
 const DRVINFO_WORDS: usize = 49;
 const LINK_SETTINGS_WORDS: usize = 12;
@@ -227,12 +229,14 @@ impl Ethtool {
         if count == 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // The kernel asks the driver again how many there are, and writes as many: more by now where
-        // queues were added. Room for twice as many is room for that.
-        let mut names = vec![0; 3 + 2 * count * ETH_GSTRING_LEN / 4];
+        // The kernel asks the driver again how many there are, and writes as many, whatever the room: more
+        // by now where queues were added. No driver has so many queues that they would not fit:
+        // https://elixir.bootlin.com/linux/v6.12/source/net/ethtool/ioctl.c
+        let room = (2 * count).max(MOST_STATISTICS);
+        let mut names = vec![0; 3 + room * ETH_GSTRING_LEN / 4];
         names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
         self.ask(device, &mut names)?;
-        let mut values = vec![0; 2 + 2 * 2 * count];
+        let mut values = vec![0; 2 + 2 * room];
         values[..2].copy_from_slice(&[ETHTOOL_GSTATS, count as u32]);
         self.ask(device, &mut values)?;
         let known = count.min(names[2] as usize).min(values[1] as usize);
@@ -241,9 +245,8 @@ impl Ethtool {
             let bytes: Vec<u8> = bytes(words);
             bytes.try_into().map_or(0, u64::from_ne_bytes)
         };
-        Ok(bytes(&names[3..])
+        Ok(bytes(&names[3..3 + known * ETH_GSTRING_LEN / 4])
             .chunks_exact(ETH_GSTRING_LEN)
-            .take(known)
             .enumerate()
             .map(|(place, name)| (text(name).trim().to_owned(), value(place)))
             .collect())
@@ -300,7 +303,7 @@ fn channels(words: [u32; CHANNELS_WORDS]) -> Channels {
 }
 
 /// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
-fn mask_words(settings: &[u32]) -> Option<u8> {
+pub(crate) fn mask_words(settings: &[u32]) -> Option<u8> {
     let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
     u8::try_from(-i16::from(answer)).ok().filter(|&words| words > 0)
 }
@@ -326,7 +329,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 }
 
 /// Text up to the first zero byte.
-fn text(field: &[u8]) -> String {
+pub(crate) fn text(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
 }

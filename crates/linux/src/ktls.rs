@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::raw_option;
+use crate::raw_option::SocketOption;
 
 /// Which cipher, by the number of <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tls.h#L60>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Keys<'_> {
     }
 }
 
-/// Whether this kernel has it, or loads the module when it is asked.
+/// Whether this kernel has TLS, or loads the module on request.
 #[must_use]
 pub fn available() -> bool {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -51,7 +51,10 @@ pub fn available() -> bool {
 /// # Errors
 /// Those of setsockopt(2): `NotFound` where the kernel has no TLS.
 pub fn attach(socket: impl AsFd) -> io::Result<()> {
-    raw_option::set_bytes(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
+    // SAFETY: a name, as long as it says.
+    const UPPER_PROTOCOL: SocketOption<[u8; 3]> =
+        unsafe { SocketOption::new(libc::IPPROTO_TCP, libc::TCP_ULP) };
+    UPPER_PROTOCOL.set(socket, b"tls")
 }
 
 /// Sets the keys of one direction.
@@ -60,6 +63,10 @@ pub fn attach(socket: impl AsFd) -> io::Result<()> {
 /// Those of setsockopt(2): the kernel does not have the cipher, or the keys are no such keys.
 pub fn set_keys(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> io::Result<()> {
     const TLS_1_3: u16 = 0x0304;
+    // SAFETY: version, cipher and keys, which the kernel copies and compares with the length:
+    // https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tls.h
+    let option: SocketOption<[u8]> =
+        unsafe { SocketOption::new(libc::SOL_TLS, direction as libc::c_int) };
     // Of AES the kernel wants the iv in two parts, the first four bytes (the salt) last.
     let salt = if keys.cipher == Cipher::ChaCha20Poly1305 { 0 } else { 4 };
     let (salt, iv) = keys.iv.split_at_checked(salt).ok_or(io::ErrorKind::InvalidInput)?;
@@ -70,5 +77,5 @@ pub fn set_keys(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> io:
     info.extend_from_slice(keys.key);
     info.extend_from_slice(salt);
     info.extend_from_slice(&keys.sequence.to_be_bytes());
-    raw_option::set_bytes(socket, libc::SOL_TLS, direction as libc::c_int, &info)
+    option.set(socket, &info)
 }

@@ -8,6 +8,8 @@ pub mod descriptors;
 pub mod environment;
 pub mod ethtool;
 pub mod facts;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod interrupts;
 pub mod ipsec;
 pub mod kallsyms;

@@ -3,17 +3,24 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::raw_option;
+use crate::raw_option::SocketOption;
 use crate::tcp_info::{self, TcpInfo};
 
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/socket.h#L401>
 const SOL_MPTCP: libc::c_int = 284;
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/mptcp.h#L82>
-const MPTCP_INFO: libc::c_int = 1;
-const MPTCP_TCPINFO: libc::c_int = 2;
+// SAFETY: numbers, of which the kernel writes as many bytes as there is room for.
+const MPTCP_INFO: SocketOption<[u8; 96]> = unsafe { SocketOption::new(SOL_MPTCP, 1) };
+// SAFETY: as above. The shape of the array stands in the head, and the kernel writes no more than fits:
+// https://elixir.bootlin.com/linux/v6.12/source/net/mptcp/sockopt.c
+const MPTCP_TCPINFO: SocketOption<[u8; HEAD + SUBFLOWS * EACH]> =
+    unsafe { SocketOption::new(SOL_MPTCP, 2) };
 
 /// Subflows that are read; a connection has at most eight beside the first (`subflows_max`).
 const SUBFLOWS: usize = 16;
+/// `struct mptcp_subflow_data`, before the array of `struct tcp_info`, and what is read of each.
+const HEAD: usize = 16;
+const EACH: usize = 256;
 
 /// Whether the connection has become plain TCP: the other end does not speak MPTCP, or something
 /// on the path took its options out (RFC 8684, section 3.7). A socket that was accepted as plain
@@ -25,9 +32,8 @@ pub fn fell_back(socket: impl AsFd) -> io::Result<bool> {
     /// Of `struct mptcp_info`.
     const FLAGS: usize = 8;
     const FALLBACK: u32 = 1;
-    let mut bytes = [0; 96];
-    match raw_option::get(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes) {
-        Ok(_) => Ok(u32_at(&bytes, FLAGS) & FALLBACK != 0),
+    match MPTCP_INFO.get(socket) {
+        Ok(bytes) => Ok(u32_at(&bytes, FLAGS) & FALLBACK != 0),
         // The question goes to the TCP socket beneath, which does not know it.
         Err(error)
             if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) =>
@@ -43,13 +49,10 @@ pub fn fell_back(socket: impl AsFd) -> io::Result<bool> {
 /// # Errors
 /// Those of getsockopt(2); `Unsupported` kernels before 5.16 do not have it.
 pub fn subflows(socket: impl AsFd) -> io::Result<Vec<TcpInfo>> {
-    /// `struct mptcp_subflow_data`, before the array.
-    const HEAD: usize = 16;
-    const EACH: usize = 256;
     let mut bytes = [0; HEAD + SUBFLOWS * EACH];
     bytes[..4].copy_from_slice(&(HEAD as u32).to_ne_bytes());
     bytes[12..16].copy_from_slice(&(EACH as u32).to_ne_bytes());
-    raw_option::get(socket, SOL_MPTCP, MPTCP_TCPINFO, &mut bytes)?;
+    MPTCP_TCPINFO.read(socket, &mut bytes)?;
     let number = (u32_at(&bytes, 4) as usize).min(SUBFLOWS);
     let known = (u32_at(&bytes, 8) as usize).min(EACH);
     let infos = bytes[HEAD..].chunks_exact(EACH).take(number);

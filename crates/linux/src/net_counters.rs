@@ -35,7 +35,7 @@ impl NetCounters {
 }
 
 /// Lines come in pairs: names, then values, each after the name of the table.
-fn parse(text: &str, counters: &mut BTreeMap<String, u64>) {
+pub(crate) fn parse(text: &str, counters: &mut BTreeMap<String, u64>) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {
         let Some((table, names)) = pair[0].split_once(':') else { continue };

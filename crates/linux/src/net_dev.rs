@@ -27,7 +27,7 @@ pub fn read(pid: Option<u32>) -> io::Result<BTreeMap<String, Counters>> {
     Ok(parse(&text))
 }
 
-fn parse(text: &str) -> BTreeMap<String, Counters> {
+pub(crate) fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines()
         .filter_map(|line| {
             let (name, columns) = line.rsplit_once(':')?;

@@ -66,7 +66,7 @@ impl Netlink {
 }
 
 /// Takes the messages of a datagram; whether the answer is complete.
-fn take(mut datagram: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
+pub(crate) fn take(mut datagram: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while !datagram.is_empty() {
         let length = u32_at(datagram, 0).ok_or_else(malformed)? as usize;
         let message = datagram.get(..length).filter(|m| m.len() >= HEADER).ok_or_else(malformed)?;
@@ -82,7 +82,7 @@ fn take(mut datagram: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
                 let error = u32_at(message, HEADER).ok_or_else(malformed)? as i32;
                 return match error {
                     0 => Ok(true),
-                    error => Err(io::Error::from_raw_os_error(-error)),
+                    error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
                 };
             }
             _ => each(&message[HEADER..]),

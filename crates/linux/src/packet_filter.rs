@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::netlink::NETFILTER;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use wirecost_model::environment::RuleTable;
 
 use crate::netlink::{self, NLM_F_DUMP, NLM_F_REQUEST, Netlink};
+use crate::raw_option::SocketOption;
 
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/netfilter/nf_tables.h>; the
 // subsystem is the high byte of a message's type.
@@ -54,7 +54,7 @@ fn nftables_once() -> io::Result<Vec<RuleTable>> {
     Ok(rules.into_iter().map(table).collect())
 }
 
-fn table_of(body: &[u8], attribute: u16) -> Option<(String, String)> {
+pub(crate) fn table_of(body: &[u8], attribute: u16) -> Option<(String, String)> {
     let family = match body.first()? {
         1 => "inet",
         2 => "ip",
@@ -114,7 +114,9 @@ impl Iptables {
         }
         let mut info = vec![0; INFO];
         info[..table.len()].copy_from_slice(table.as_bytes());
-        option(&socket, level, SO_GET_INFO, &mut info)?;
+        // SAFETY: a table's name, and numbers.
+        let shape = unsafe { SocketOption::<[u8]>::new(level, SO_GET_INFO) };
+        shape.read(&socket, &mut info[..])?;
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         let hooks = netlink::u32_at(&info, INFO_HOOKS).ok_or_else(malformed)?.count_ones();
         let size = netlink::u32_at(&info, INFO_SIZE).ok_or_else(malformed)?;
@@ -122,7 +124,9 @@ impl Iptables {
         let mut entries = vec![0; ENTRIES + size as usize];
         entries[..table.len()].copy_from_slice(table.as_bytes());
         entries[TABLE_NAME..TABLE_NAME + 4].copy_from_slice(&size.to_ne_bytes());
-        option(&socket, level, SO_GET_ENTRIES, &mut entries)?;
+        // SAFETY: name and size of the table, which the kernel compares with the length, and entries.
+        let rules = unsafe { SocketOption::<[u8]>::new(level, SO_GET_ENTRIES) };
+        rules.read(&socket, &mut entries[..])?;
         self.count(&entries[ENTRIES..], hooks).ok_or_else(malformed)
     }
 
@@ -137,7 +141,7 @@ impl Iptables {
 
     /// Entries that somebody wrote: less the policy of each built-in chain, the head and the tail
     /// of each chain of a user (its head is a target `ERROR`), and the `ERROR` that ends the table.
-    fn count(self, mut entries: &[u8], hooks: u32) -> Option<u32> {
+    pub(crate) fn count(self, mut entries: &[u8], hooks: u32) -> Option<u32> {
         let (mut all, mut errors) = (0u32, 0u32);
         while !entries.is_empty() {
             let offset = |place: usize| -> Option<usize> {
@@ -152,21 +156,6 @@ impl Iptables {
         }
         all.checked_sub(hooks)?.checked_sub(errors)?.checked_sub(errors.saturating_sub(1))
     }
-}
-
-fn option(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &mut [u8],
-) -> io::Result<()> {
-    let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the descriptor is valid for the call, and the kernel writes no more than `length`
-    // bytes, which is how long the value is.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

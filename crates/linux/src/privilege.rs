@@ -13,7 +13,7 @@ pub fn missing(wanted: &[Capability]) -> Vec<Capability> {
     wanted.iter().copied().filter(|capability| !effective.contains(capability.bit())).collect()
 }
 
-/// A right of capabilities(7).
+/// A capability of capabilities(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// Devices, addresses, queues.

@@ -63,7 +63,7 @@ fn start_of(pid: u32) -> Option<u64> {
 
 /// The name of the program is in parentheses and may hold any byte, `)` and blanks too, so fields
 /// are counted from the last `)`. A zombie has ended.
-fn parse_start(stat: &str) -> Option<u64> {
+pub(crate) fn parse_start(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X" | "x") {

@@ -11,7 +11,7 @@ use crate::cpu_list::{format_mask, parse_mask};
 use crate::netns::{NetNs, NetNsError};
 
 /// Steers the receive work of all queues of a device to `cpus` (none: the CPU that took the
-/// interrupt, or that sent, keeps it). Returns the CPUs that the kernel granted: it leaves out
+/// interrupt, or that sent, keeps it). Returns the effective CPUs: the kernel leaves out
 /// isolated ones without a word.
 ///
 /// # Errors

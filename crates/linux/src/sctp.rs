@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::raw_option;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::raw_option::SocketOption;
 
 /// What can be set before an association is there; `None` leaves the kernel's setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,18 +35,39 @@ pub struct Parameters {
 
 /// Of <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/sctp.h#L98>.
 mod option {
-    pub(super) const RTOINFO: libc::c_int = 0;
-    pub(super) const INITMSG: libc::c_int = 2;
-    pub(super) const NODELAY: libc::c_int = 3;
-    pub(super) const PEER_ADDR_PARAMS: libc::c_int = 9;
-    pub(super) const MAXSEG: libc::c_int = 13;
-    pub(super) const STATUS: libc::c_int = 14;
-    pub(super) const DELAYED_SACK: libc::c_int = 16;
-    pub(super) const MAX_BURST: libc::c_int = 20;
+    use super::{
+        AssociationValue, InitMessage, PeerAddressParameters, RtoInfo, SackInfo, SocketOption,
+        StatusBytes,
+    };
+
+    const LEVEL: libc::c_int = libc::IPPROTO_SCTP;
+
+    // SAFETY: as all of SCTP, numbers whose length the kernel takes in bytes (RFC 6458, section 8).
+    pub(super) const RTOINFO: SocketOption<RtoInfo> = unsafe { SocketOption::new(LEVEL, 0) };
+    // SAFETY: as above.
+    pub(super) const INITMSG: SocketOption<InitMessage> = unsafe { SocketOption::new(LEVEL, 2) };
+    // SAFETY: as above.
+    pub(super) const NODELAY: SocketOption<i32> = unsafe { SocketOption::new(LEVEL, 3) };
+    // SAFETY: as above.
+    pub(super) const PEER_ADDR_PARAMS: SocketOption<PeerAddressParameters> =
+        unsafe { SocketOption::new(LEVEL, 9) };
+    // SAFETY: as above.
+    pub(super) const MAXSEG: SocketOption<AssociationValue> =
+        unsafe { SocketOption::new(LEVEL, 13) };
+    // SAFETY: as above.
+    pub(super) const STATUS: SocketOption<StatusBytes> = unsafe { SocketOption::new(LEVEL, 14) };
+    // SAFETY: as above.
+    pub(super) const DELAYED_SACK: SocketOption<SackInfo> = unsafe { SocketOption::new(LEVEL, 16) };
+    // SAFETY: as above.
+    pub(super) const MAX_BURST: SocketOption<AssociationValue> =
+        unsafe { SocketOption::new(LEVEL, 20) };
 }
 
+/// `struct sctp_status`, with its packed `struct sctp_paddrinfo`.
+type StatusBytes = [u8; 176];
+
 /// Every structure begins with the association, which is 0: of this socket's own and only one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct RtoInfo {
     association: i32,
@@ -53,7 +76,7 @@ struct RtoInfo {
     min: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct InitMessage {
     out_streams: u16,
@@ -62,7 +85,7 @@ struct InitMessage {
     max_timeout: u16,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct SackInfo {
     association: i32,
@@ -70,16 +93,17 @@ struct SackInfo {
     frequency: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 struct AssociationValue {
     association: i32,
     value: u32,
 }
 
-/// `struct sctp_paddrparams`, which is packed.
-#[derive(Clone, Copy)]
-#[repr(C, packed(4))]
+/// `struct sctp_paddrparams`. The kernel packs it (to 4 bytes), so that the numbers behind the address
+/// stand where they are not aligned, and are bytes here.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
 struct PeerAddressParameters {
     association: i32,
     /// A `sockaddr_storage`: any address of IPv4 stands for all paths.
@@ -103,10 +127,9 @@ const _: () = assert!(size_of::<PeerAddressParameters>() == 156);
 /// # Errors
 /// Those of setsockopt(2): most often a value out of range.
 pub fn set(socket: impl AsFd, parameters: &Parameters) -> io::Result<()> {
-    let level = libc::IPPROTO_SCTP;
     let socket = socket.as_fd();
     if parameters.nodelay {
-        raw_option::set(socket, level, option::NODELAY, &1i32)?;
+        option::NODELAY.set(socket, &1i32)?;
     }
     if parameters.out_streams.or(parameters.in_streams).is_some() {
         let message = InitMessage {
@@ -115,13 +138,13 @@ pub fn set(socket: impl AsFd, parameters: &Parameters) -> io::Result<()> {
             max_attempts: 0,
             max_timeout: 0,
         };
-        raw_option::set(socket, level, option::INITMSG, &message)?;
+        option::INITMSG.set(socket, &message)?;
     }
     let rto = [parameters.rto_initial, parameters.rto_max, parameters.rto_min];
     if rto.iter().any(Option::is_some) {
         let [initial, max, min] = rto.map(Option::unwrap_or_default);
         let info = RtoInfo { association: 0, initial, max, min };
-        raw_option::set(socket, level, option::RTOINFO, &info)?;
+        option::RTOINFO.set(socket, &info)?;
     }
     if parameters.sack_delay.or(parameters.sack_frequency).is_some() {
         let info = SackInfo {
@@ -129,16 +152,16 @@ pub fn set(socket: impl AsFd, parameters: &Parameters) -> io::Result<()> {
             delay: parameters.sack_delay.unwrap_or(0),
             frequency: parameters.sack_frequency.unwrap_or(0),
         };
-        raw_option::set(socket, level, option::DELAYED_SACK, &info)?;
+        option::DELAYED_SACK.set(socket, &info)?;
     }
     if parameters.heartbeat.or(parameters.path_mtu).is_some() {
-        raw_option::set(socket, level, option::PEER_ADDR_PARAMS, &paths(parameters))?;
+        option::PEER_ADDR_PARAMS.set(socket, &paths(parameters))?;
     }
-    for (name, value) in
+    for (option, value) in
         [(option::MAX_BURST, parameters.max_burst), (option::MAXSEG, parameters.max_fragment)]
     {
         if let Some(value) = value {
-            raw_option::set(socket, level, name, &AssociationValue { association: 0, value })?;
+            option.set(socket, &AssociationValue { association: 0, value })?;
         }
     }
     Ok(())
@@ -158,11 +181,9 @@ pub struct Status {
 /// # Errors
 /// Those of getsockopt(2): no association is there.
 pub fn status(socket: impl AsFd) -> io::Result<Status> {
-    /// Of `struct sctp_status`, with its packed `struct sctp_paddrinfo`.
     const WINDOW: usize = 8;
     const PATH_MTU: usize = 172;
-    let mut bytes = [0; 176];
-    raw_option::get(socket, libc::IPPROTO_SCTP, option::STATUS, &mut bytes)?;
+    let bytes = option::STATUS.get(socket)?;
     let u32_at = |at: usize| {
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
     };

@@ -179,7 +179,7 @@ impl SockDiag {
                         let number = u32_at(body, 0) as i32;
                         return match number {
                             0 => Ok(()),
-                            _ => Err(io::Error::from_raw_os_error(-number)),
+                            _ => Err(io::Error::from_raw_os_error(number.wrapping_neg())),
                         };
                     }
                     SOCK_DIAG_BY_FAMILY => {
@@ -207,7 +207,7 @@ fn request(family: u8, states: u32, id: &[u8; ID]) -> [u8; REQUEST] {
     request
 }
 
-fn parse(body: &[u8]) -> Option<TcpSocket> {
+pub(crate) fn parse(body: &[u8]) -> Option<TcpSocket> {
     let message = body.get(..MESSAGE)?;
     let mut bytes = [0; ID];
     bytes.copy_from_slice(&message[ID_IN_MESSAGE..ID_IN_MESSAGE + ID]);

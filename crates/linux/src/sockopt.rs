@@ -3,8 +3,24 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Sets SO_SNDBUF and SO_RCVBUF and returns what the kernel granted (send, receive), in bytes as
-/// asked: Linux doubles the number for its own book-keeping and reports the doubled one
+use crate::raw_option::SocketOption;
+
+type Int = SocketOption<libc::c_int>;
+
+// SAFETY: each of these is an int (ip(7), socket(7)).
+const BIND_ADDRESS_NO_PORT: Int =
+    unsafe { Int::new(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT) };
+// SAFETY: as above.
+const LOW_WATER: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_RCVLOWAT) };
+// SAFETY: as above.
+const BUSY_POLL: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_BUSY_POLL) };
+// SAFETY: as above.
+const PREFER_BUSY_POLL: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL) };
+// SAFETY: as above.
+const INCOMING_NAPI_ID: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) };
+
+/// Sets SO_SNDBUF and SO_RCVBUF and returns the effective sizes (send, receive), in the units of the
+/// request: Linux doubles the number for its own book-keeping and reports the doubled one
 /// (socket(7)), which is halved here.
 ///
 /// # Errors
@@ -24,69 +40,30 @@ pub fn set_buffers(socket: &socket2::SockRef<'_>, bytes: u64) -> io::Result<(u64
 /// # Errors
 /// Those of setsockopt(2).
 pub fn bind_address_without_port(socket: impl AsFd) -> io::Result<()> {
-    set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+    BIND_ADDRESS_NO_PORT.set(socket, &1)
 }
 
-/// Has a stream called readable only when so many bytes are there, or it has ended, or the kernel wants
-/// the memory (SO_RCVLOWAT). TCP takes at most half of the receive buffer:
+/// Makes a stream readable only when this number of bytes has arrived, when it has ended, or when the
+/// kernel needs the memory (SO_RCVLOWAT). TCP takes at most half of the receive buffer:
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp.c#L1758>.
 ///
 /// # Errors
 /// Those of setsockopt(2).
 pub fn set_low_water(socket: impl AsFd, bytes: u64) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
+    LOW_WATER.set(socket, &value)
 }
 
-/// Sets an option whose value is an int.
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub(crate) fn set_int(
-    socket: impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: passes a valid int that the kernel only reads.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn get_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the int is writable for `length` bytes and both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &mut length,
-        )
-    };
-    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Lets calls that would wait look for packets at the device themselves for so many microseconds
-/// (SO_BUSY_POLL, socket(7)), and asks the kernel to leave it to them (SO_PREFER_BUSY_POLL, since
-/// Linux 5.11). That needs CAP_NET_ADMIN; on older kernels both do.
+/// Lets blocking calls poll the device for packets for this number of microseconds (SO_BUSY_POLL,
+/// socket(7)), and asks the kernel to prefer this to interrupts (SO_PREFER_BUSY_POLL, since Linux
+/// 5.11). The second needs CAP_NET_ADMIN; on older kernels both do.
 ///
 /// # Errors
 /// Those of setsockopt(2).
 pub fn set_busy_poll(socket: impl AsFd, microseconds: u32) -> io::Result<()> {
     let value = libc::c_int::try_from(microseconds).unwrap_or(libc::c_int::MAX);
-    set_int(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, value)?;
-    set_int(&socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, (value > 0).into())
+    BUSY_POLL.set(&socket, &value)?;
+    PREFER_BUSY_POLL.set(&socket, &(value > 0).into())
 }
 
 /// What [`set_busy_poll`] sets: microseconds, and whether it is preferred.
@@ -94,8 +71,8 @@ pub fn set_busy_poll(socket: impl AsFd, microseconds: u32) -> io::Result<()> {
 /// # Errors
 /// Those of getsockopt(2).
 pub fn busy_poll(socket: impl AsFd) -> io::Result<(u32, bool)> {
-    let microseconds = get_int(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?;
-    let prefers = get_int(&socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL)? != 0;
+    let microseconds = BUSY_POLL.get(&socket)?;
+    let prefers = PREFER_BUSY_POLL.get(&socket)? != 0;
     Ok((u32::try_from(microseconds).unwrap_or(0), prefers))
 }
 
@@ -108,15 +85,15 @@ struct EpollParams {
     pad: u8,
 }
 
-/// The same for waits on an epoll instance (EPIOCSPARAMS, since Linux 6.9), which do not look at what
-/// its sockets are set to.
+/// The same for waits on an epoll instance (EPIOCSPARAMS, since Linux 6.9), which ignore the options of
+/// its sockets.
 ///
 /// # Errors
 /// Those of ioctl(2): `ENOTTY` before 6.9.
 pub fn set_epoll_busy_poll(epoll: impl AsFd, microseconds: u32) -> io::Result<()> {
     let params = EpollParams {
         busy_poll_microseconds: microseconds.min(i32::MAX as u32),
-        // What more takes needs CAP_NET_ADMIN (NAPI_POLL_WEIGHT).
+        // A larger budget needs CAP_NET_ADMIN (NAPI_POLL_WEIGHT).
         busy_poll_budget: 64,
         prefer_busy_poll: 1,
         pad: 0,
@@ -127,17 +104,17 @@ pub fn set_epoll_busy_poll(epoll: impl AsFd, microseconds: u32) -> io::Result<()
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The NAPI instance that the socket's last packet came by (SO_INCOMING_NAPI_ID); none where it came
-/// by none that can be polled, as on loopback.
+/// The NAPI instance that delivered the socket's last packet (SO_INCOMING_NAPI_ID); `None` when it
+/// cannot be polled, as on loopback.
 ///
 /// # Errors
 /// Those of getsockopt(2).
 pub fn napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
-    let id = get_int(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
+    let id = INCOMING_NAPI_ID.get(socket)?;
     Ok(u32::try_from(id).ok().filter(|&id| id > 0))
 }
 
-/// Bytes that the socket's two buffers may hold, as the kernel counts them.
+/// Total size of the socket's two buffers, as the kernel counts it.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -152,21 +129,10 @@ pub fn buffer_bytes(socket: impl AsFd) -> io::Result<u64> {
 /// # Errors
 /// Those of getsockopt(2); kernels before 4.12 do not have it.
 pub fn receive_drops(socket: impl AsFd) -> io::Result<u32> {
-    const SO_MEMINFO: libc::c_int = 55;
     const DROPS: usize = 8;
-    let mut values = [0u32; 9];
-    let mut length = size_of_val(&values) as libc::socklen_t;
-    // SAFETY: the buffer is writable for `length` bytes and both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_MEMINFO,
-            values.as_mut_ptr().cast(),
-            &mut length,
-        )
-    };
-    if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: an array of numbers.
+    const MEMORY: SocketOption<[u32; 9]> = unsafe { SocketOption::new(libc::SOL_SOCKET, 55) };
+    Ok(MEMORY.get(socket)?[DROPS])
 }
 
 #[cfg(test)]
@@ -188,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn granted_buffers_are_in_the_units_asked() {
+    fn effective_buffer_sizes_are_in_the_units_of_the_request() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let granted = set_buffers(&socket2::SockRef::from(&socket), 65536).unwrap();
         assert_eq!(granted, (65536, 65536));

@@ -29,7 +29,8 @@ pub fn pin_on_spawn(command: &mut Command, cpus: &[u32]) {
         return;
     }
     let mut set = CpuSet::new();
-    for &cpu in cpus {
+    // What is beyond that is no CPU, and of a list of such the kernel refuses the empty set.
+    for &cpu in cpus.iter().filter(|&&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
         set.set(cpu as usize);
     }
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.

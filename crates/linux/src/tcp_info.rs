@@ -1,7 +1,9 @@
 //! TCP_INFO, as much of it as the running kernel knows.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
+
+use crate::raw_option::SocketOption;
 
 /// What a TCP socket says of itself. Fields that this kernel is too old to tell are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,22 +86,12 @@ mod offset {
 /// # Errors
 /// Those of getsockopt(2): the socket is not TCP, or is closed.
 pub fn read(socket: impl AsFd) -> io::Result<TcpInfo> {
-    let mut bytes = [0u8; 256];
-    let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: the buffer is writable for `length` bytes and both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            bytes.as_mut_ptr().cast(),
-            &mut length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(parse(&bytes[..(length as usize).min(bytes.len())]))
+    // SAFETY: a structure of numbers, of which the kernel writes as many bytes as it knows.
+    const INFO: SocketOption<[u8; 256]> =
+        unsafe { SocketOption::new(libc::IPPROTO_TCP, libc::TCP_INFO) };
+    let mut bytes = [0; 256];
+    let length = INFO.read(socket, &mut bytes)?;
+    Ok(parse(&bytes[..length]))
 }
 
 /// Of `struct tcp_info`, as the kernel gives it elsewhere.

@@ -42,12 +42,12 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// What must be on time, the more urgent first where two are.
+/// Work that must be on time, the more urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// Counters of the load.
     Cut = 2,
-    /// Whoever observes.
+    /// Observers.
     Watch = 1,
 }
 
@@ -59,10 +59,10 @@ pub fn make_urgent(urgency: Urgency) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// Takes [`make_urgent`] back.
+/// Undoes [`make_urgent`].
 pub fn make_ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: passes a valid, initialised structure that the kernel only reads. Less is always granted.
+    // SAFETY: passes a valid, initialised structure that the kernel only reads. The kernel always allows a lower priority.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::raw_option;
+use crate::raw_option::SocketOption;
 
 /// This machine itself, by way of the kernel's loopback transport (VMADDR_CID_LOCAL).
 pub const LOCAL: u32 = libc::VMADDR_CID_LOCAL;
@@ -12,8 +12,10 @@ pub const LOCAL: u32 = libc::VMADDR_CID_LOCAL;
 pub const ANY: u32 = u32::MAX;
 
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/vm_sockets.h#L29>
-const BUFFER_SIZE: libc::c_int = 0;
-const BUFFER_MAX_SIZE: libc::c_int = 2;
+// SAFETY: a number of 64 bits.
+const BUFFER_SIZE: SocketOption<u64> = unsafe { SocketOption::new(libc::AF_VSOCK, 0) };
+// SAFETY: as above.
+const BUFFER_MAX_SIZE: SocketOption<u64> = unsafe { SocketOption::new(libc::AF_VSOCK, 2) };
 
 /// How other machines reach this one; [`LOCAL`] where none can.
 #[must_use]
@@ -34,10 +36,8 @@ pub fn local_cid() -> u32 {
 /// # Errors
 /// Those of setsockopt(2).
 pub fn set_buffer(socket: impl AsFd, bytes: u64) -> io::Result<()> {
-    for name in [BUFFER_MAX_SIZE, BUFFER_SIZE] {
-        raw_option::set(&socket, libc::AF_VSOCK, name, &bytes)?;
-    }
-    Ok(())
+    BUFFER_MAX_SIZE.set(&socket, &bytes)?;
+    BUFFER_SIZE.set(&socket, &bytes)
 }
 
 /// What [`set_buffer`] set.
@@ -45,7 +45,5 @@ pub fn set_buffer(socket: impl AsFd, bytes: u64) -> io::Result<()> {
 /// # Errors
 /// Those of getsockopt(2).
 pub fn buffer(socket: impl AsFd) -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    raw_option::get(socket, libc::AF_VSOCK, BUFFER_SIZE, &mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
+    BUFFER_SIZE.get(socket)
 }

@@ -1,10 +1,10 @@
-//! Sending from a program's own pages (MSG_ZEROCOPY), and the notices of when they are free again:
+//! Sending from a program's own pages (MSG_ZEROCOPY), and the notifications that they are free again:
 //! <https://docs.kernel.org/networking/msg_zerocopy.html>.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::sockopt;
+use crate::raw_option::SocketOption;
 
 /// `struct sock_extended_err`, <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/errqueue.h#L10>.
 #[repr(C)]
@@ -22,7 +22,7 @@ struct ExtendedError {
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
-/// A control message with room for what the error queue says, the address behind it included.
+/// A control message with room for an entry of the error queue and the address behind it.
 #[repr(C)]
 #[derive(Default)]
 struct Control {
@@ -38,7 +38,7 @@ struct Control {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     pub calls: u32,
-    /// The kernel copied the bytes of these calls all the same.
+    /// The kernel still copied the bytes of these calls.
     pub copied: bool,
 }
 
@@ -47,15 +47,18 @@ pub struct Completion {
 /// # Errors
 /// Those of setsockopt(2): `EOPNOTSUPP` where the protocol has no such way of sending.
 pub fn allow(socket: impl AsFd) -> io::Result<()> {
-    sockopt::set_int(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+    // SAFETY: an int.
+    const ZEROCOPY: SocketOption<libc::c_int> =
+        unsafe { SocketOption::new(libc::SOL_SOCKET, libc::SO_ZEROCOPY) };
+    ZEROCOPY.set(socket, &1)
 }
 
 /// Sends without a copy. The bytes must not change before a [`Completion`] says so: what the kernel
 /// sends, and sends again, is what stands there by then.
 ///
 /// # Errors
-/// Those of send(2); `ENOBUFS` where as many notices are under way as net.core.optmem_max, or as
-/// many pages pinned as RLIMIT_MEMLOCK, allows.
+/// Those of send(2); `ENOBUFS` when net.core.optmem_max allows no more pending notifications, or
+/// RLIMIT_MEMLOCK no more pinned pages.
 pub fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
     // SAFETY: the kernel reads `bytes.len()` bytes from a valid slice. That it does so later as well
@@ -66,7 +69,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// The next notice of the socket's error queue; none where it has none.
+/// The next notification in the socket's error queue; `None` when the queue is empty.
 ///
 /// # Errors
 /// Those of recvmsg(2).
@@ -104,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// The way of loopback ends in this kernel, which copies what it hands to a program.
+    /// Loopback delivers to this kernel, which copies what it hands to a program.
     #[test]
     fn loopback_copies_and_says_so() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_not_prepared_copies_without_a_notice() {
+    fn a_socket_without_zerocopy_copies_and_sends_no_notification() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(send(&sender, &[1; 100]).unwrap(), 100);

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl Files {
     }
 
     /// Descriptors that a thread with a table of its own has to keep for [`Files::with`].
-    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.directories().iter().map(|directory| directory.descriptor.as_raw_fd()).collect()
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.directories().iter().map(|directory| directory.descriptor.as_fd())
     }
 
     /// The same files by other descriptors, in the order of [`Files::descriptors`].

@@ -99,8 +99,8 @@ impl RingNet {
 
     /// From now on the bytes of this connection go by plain calls.
     fn make_plain(&mut self, key: &Key) -> io::Result<()> {
-        let socket = self.ring.get_mut(key);
-        if !socket.plain {
+        if !self.ring.get(key).plain {
+            let socket = self.ring.get_mut(key)?;
             rustix::io::ioctl_fionbio(socket.socket.fd(), true)?;
             socket.plain = true;
         }
@@ -207,7 +207,7 @@ impl Net for RingNet {
     }
 
     fn opening(&mut self, key: &mut Key) -> io::Result<Opening> {
-        let RingSocket { socket, plain, .. } = self.ring.get_mut(key);
+        let RingSocket { socket, plain, .. } = self.ring.get_mut(key)?;
         let was_open = socket.is_open();
         let opening = self.sockets.opening(socket)?;
         if opening == Opening::Done && !was_open && !*plain {
@@ -258,7 +258,7 @@ impl Net for RingNet {
         }
         if *refused {
             let sent = self.ring.send(key, bytes)?;
-            self.ring.get_mut(key).refused = false;
+            self.ring.get_mut(key)?.refused = false;
             self.sockets.data.io.zerocopy_refused += 1;
             return Ok(sent);
         }
@@ -267,11 +267,12 @@ impl Net for RingNet {
                 self.sockets.data.io.zerocopy_calls += 1;
                 Ok(sent)
             }
-            // The second where the limit of locked memory is reached.
+            // The first where the ring does not hold the bytes, the second where the limit of locked memory
+            // is reached.
             Err(error)
                 if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
             {
-                self.ring.get_mut(key).refused = true;
+                self.ring.get_mut(key)?.refused = true;
                 self.ring.send(key, bytes)
             }
             Err(error) => Err(error),
@@ -332,7 +333,10 @@ impl Net for RingNet {
     }
 
     fn close(&mut self, key: Key, _: Owner) {
-        self.sockets.note_closed(&mut self.ring.get_mut(&key).socket);
+        // A ring that takes nothing any more fails the worker's next wait, too.
+        if let Ok(rung) = self.ring.get_mut(&key) {
+            self.sockets.note_closed(&mut rung.socket);
+        }
         self.ring.close(key);
     }
 }

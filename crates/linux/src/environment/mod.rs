@@ -77,7 +77,7 @@ pub fn virtual_machine() -> Option<bool> {
 }
 
 /// What kernel lockdown keeps even from root: `none`, `integrity` or `confidentiality`
-/// (kernel_lockdown(7)). `None` where the kernel has it not, or does not show it.
+/// (kernel_lockdown(7)). `None` when the kernel lacks it or does not show it.
 #[must_use]
 pub fn lockdown() -> Option<String> {
     Files { root: Path::new("/") }.lockdown()

@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(parse_group(&bytes(&[1, 10, 10, 5])[..31]), None);
     }
 
-    /// Touches so many fresh pages, each of which is a fault. Pages are asked for one by one: of a
-    /// larger mapping the kernel may fault in several at once.
+    /// Touches this number of fresh pages, with one fault each. Pages are mapped one by one: the
+    /// kernel may fault in several pages of a larger mapping at once.
     fn fault(pages: usize) {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
         let size = rustix::param::page_size();

@@ -30,7 +30,7 @@ impl Ring {
     pub(super) fn map(event: impl AsFd, pages: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let size = pages.next_power_of_two() * page;
-        // Writable, so that the kernel heeds our tail and does not write over what was not read:
+        // Writable, so that the kernel respects our tail and does not overwrite unread records:
         // https://elixir.bootlin.com/linux/v6.12/source/kernel/events/ring_buffer.c#L163
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses where; nothing else is mapped there.

@@ -1,4 +1,4 @@
-//! Looks at a CPU so many times a second of its clock.
+//! Samples a CPU at a fixed rate of its clock.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
 
-use io_uring::cqueue;
 use io_uring::types::Fd;
 use rustix::io::Errno;
 
@@ -44,6 +43,8 @@ pub(super) struct Link<S> {
     pub(super) datagrams: bool,
     /// Operations that the kernel has not completed.
     pub(super) outstanding: u32,
+    /// The ring's round in which the last one was asked for; 0 before the first.
+    pub(super) asked: u64,
     pub(super) closing: bool,
     pub(super) receiving: Receiving,
     /// It has been received from before, so it probably will be again.
@@ -64,10 +65,8 @@ pub(super) struct Link<S> {
     /// Behind all that nothing more will come, or this error.
     pub(super) ended: Option<Result<(), Errno>>,
     pub(super) sending: Sending,
-    /// The kernel sends from `copy`; and the result that waits until it has let go of it.
-    pub(super) copied: bool,
-    result: Option<i32>,
-    /// What is being sent, where it is not shared. It must not change while `sending` is underway.
+    /// What is being sent, where it is not shared. It must not change while `sending` is underway; when
+    /// such a send is completed, the kernel has let go of it.
     pub(super) copy: Vec<u8>,
     /// By direction: the kernel will tell when the socket is ready.
     pub(super) polled: [bool; 2],
@@ -80,6 +79,7 @@ impl<S> Link<S> {
             token,
             datagrams,
             outstanding: 0,
+            asked: 0,
             closing: false,
             receiving: Receiving::Idle,
             again: false,
@@ -93,8 +93,6 @@ impl<S> Link<S> {
             received: VecDeque::new(),
             ended: None,
             sending: Sending::Idle,
-            copied: false,
-            result: None,
             copy: Vec::new(),
             polled: [false; 2],
         }
@@ -106,19 +104,6 @@ impl<S> Link<S> {
         S: AsFd,
     {
         Fd(if self.registered { place as i32 } else { self.socket.as_fd().as_raw_fd() })
-    }
-
-    /// A send has been completed. Returns its result when its memory may change again: of a zero-copy
-    /// send of `copy` only when the kernel says that it has let go of it.
-    pub(super) fn sent(&mut self, result: i32, flags: u32) -> Option<i32> {
-        if cqueue::notif(flags) {
-            return self.result.take();
-        }
-        if cqueue::more(flags) && self.copied {
-            self.result = Some(result);
-            return None;
-        }
-        Some(result)
     }
 
     /// Whether it has buffers of the ring.

@@ -8,10 +8,11 @@
 //! - It receives into the ring's own buffers (see `pool`), which are lent out between a completion and
 //!   the next call.
 //! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
-//!   that stays in the connection's `Link`.
+//!   that stays in the connection's `Link`. Without a copy in the kernel it sends from shared memory only:
+//!   of such a send the kernel lets go after its completion, and shared memory stays as long as the ring.
 //! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
 //!   then its link, with the descriptor and the copy, is let go.
-//! - When the ring is dropped it cancels all and waits. Should completions stay out all the same, the
+//! - When the ring is dropped it cancels all operations and waits. If some still do not complete, the
 //!   memory is leaked rather than freed.
 //!
 //! A ring belongs to the thread that made it (IORING_SETUP_SINGLE_ISSUER), and is not `Send`.
@@ -45,8 +46,8 @@ const BATCH: usize = 256;
 /// and count its users. That takes a system call, and another one at the end.
 const LASTING: u32 = 32;
 
-/// Flag of a zero-copy send: tell whether the kernel copied all the same; and what then says that it
-/// did (Linux 6.2,
+/// Flag of a zero-copy send: report whether the kernel still copied the bytes; and the bit that reports a
+/// copy (Linux 6.2,
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h#L380>).
 const REPORT_USAGE: u16 = 1 << 3;
 const USAGE_COPIED: i32 = i32::MIN;
@@ -172,6 +173,8 @@ pub struct Ring<S: AsFd> {
     backlog: VecDeque<squeue::Entry>,
     /// Completions that the kernel owes.
     outstanding: usize,
+    /// Grows whenever all that was asked for has been handed over.
+    round: u64,
     /// The buffer whose bytes the caller has.
     lent: Option<u16>,
     /// Links that hold what nobody has read yet.
@@ -225,6 +228,7 @@ impl<S: AsFd> Ring<S> {
             shared: Vec::new(),
             backlog: VecDeque::new(),
             outstanding: 0,
+            round: 1,
             lent: None,
             holders: Vec::new(),
             hungry: VecDeque::new(),
@@ -232,9 +236,9 @@ impl<S: AsFd> Ring<S> {
         })
     }
 
-    /// Lets waits of the ring look for packets at the devices of its sockets themselves, for so many
-    /// microseconds (IORING_REGISTER_NAPI, since Linux 6.9); they do not look at what a socket is set
-    /// to. Returns for how many they did so far.
+    /// Lets waits of the ring poll the devices of its sockets for packets, for this number of
+    /// microseconds (IORING_REGISTER_NAPI, since Linux 6.9); the options of a socket are ignored. Returns
+    /// the number that was set before.
     ///
     /// # Errors
     /// Those of io_uring_register(2): `EINVAL` before 6.9.
@@ -246,7 +250,7 @@ impl<S: AsFd> Ring<S> {
     /// to receive, they stay those that they are.
     ///
     /// # Errors
-    /// Those of mmap and of io_uring_register; the ring then has the buffers that it had.
+    /// Those of mmap and of io_uring_register. The ring stays usable.
     pub fn set_buffers(&mut self, buffers: Buffers) -> io::Result<()> {
         self.give_back();
         let in_use = |link: &Link<S>| link.has_something() || link.receiving != Receiving::Idle;
@@ -255,8 +259,9 @@ impl<S: AsFd> Ring<S> {
         }
         let group = self.pool.group ^ 1;
         let pool = Pool::new(&self.uring, group, buffers.count, buffers.bytes)?;
-        self.uring.submitter().unregister_buf_ring(self.pool.group)?;
         let former = std::mem::replace(&mut self.pool, ManuallyDrop::new(pool));
+        // Where the kernel does not let go of the former ones, they are not unmapped.
+        self.uring.submitter().unregister_buf_ring(former.group)?;
         drop(ManuallyDrop::into_inner(former));
         Ok(())
     }
@@ -303,9 +308,22 @@ impl<S: AsFd> Ring<S> {
         &self.link(key.0).socket
     }
 
-    /// The socket of a connection. It must stay the one it is: operations name its descriptor.
-    pub fn get_mut(&mut self, key: &Key) -> &mut S {
-        &mut self.link_mut(key.0).socket
+    /// The socket of a connection, to change. Operations name its descriptor, which may be another one
+    /// afterwards, so what was asked for of this connection is handed over before: from then on the kernel
+    /// knows the file itself.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; `WouldBlock` where the kernel does not take all before completions are
+    /// taken out ([`Ring::submit`]).
+    pub fn get_mut(&mut self, key: &Key) -> io::Result<&mut S> {
+        if self.link(key.0).asked == self.round {
+            self.unload();
+            self.enter(0, Duration::ZERO)?;
+            if self.link(key.0).asked == self.round {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        Ok(&mut self.link_mut(key.0).socket)
     }
 
     /// Whether something has been received, or the kernel is asked to receive.
@@ -393,8 +411,9 @@ impl<S: AsFd> Ring<S> {
     /// (IORING_OP_SEND_ZC). What became of that is in [`Ring::zero_copy`] later.
     ///
     /// # Errors
-    /// Those of [`Ring::send`]; EOPNOTSUPP where the protocol cannot; ENOMEM where more memory would be
-    /// locked than RLIMIT_MEMLOCK allows.
+    /// Those of [`Ring::send`]; ENOBUFS for bytes that are not of what the ring holds ([`Ring::hold`]), as
+    /// they could change while the kernel sends them; EOPNOTSUPP where the protocol cannot; ENOMEM where
+    /// more memory would be locked than RLIMIT_MEMLOCK allows.
     pub fn send_zero_copy(&mut self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
         self.send_from(key, bytes, How::ZeroCopy)
     }
@@ -420,9 +439,12 @@ impl<S: AsFd> Ring<S> {
             }
             Sending::Idle => {}
         }
-        link.copied = shared.is_none();
         let from = match shared {
             Some(from) => from,
+            None if how == How::ZeroCopy => {
+                link.sending = Sending::Idle;
+                return Err(Errno::NOBUFS.into());
+            }
             None => {
                 link.copy.clear();
                 link.copy.extend_from_slice(bytes);
@@ -554,10 +576,13 @@ impl<S: AsFd> Ring<S> {
     fn push(&mut self, entry: squeue::Entry, kind: Kind, place: u32) -> io::Result<()> {
         self.outstanding += 1;
         let mut entry = entry.user_data(kind.pack(place));
-        if matches!(kind, Kind::Receive | Kind::Send | Kind::PollRead | Kind::PollWrite)
-            && self.link(place).registered
-        {
-            entry = entry.flags(squeue::Flags::FIXED_FILE);
+        if matches!(kind, Kind::Receive | Kind::Send | Kind::PollRead | Kind::PollWrite) {
+            let round = self.round;
+            let link = self.link_mut(place);
+            link.asked = round;
+            if link.registered {
+                entry = entry.flags(squeue::Flags::FIXED_FILE);
+            }
         }
         if !self.backlog.is_empty() {
             self.backlog.push_back(entry);
@@ -586,7 +611,15 @@ impl<S: AsFd> Ring<S> {
         }
     }
 
-    fn enter(&self, want: usize, wait: Duration) -> io::Result<()> {
+    fn enter(&mut self, want: usize, wait: Duration) -> io::Result<()> {
+        let entered = self.enter_once(want, wait);
+        if self.backlog.is_empty() && self.uring.submission().is_empty() {
+            self.round += 1;
+        }
+        entered
+    }
+
+    fn enter_once(&self, want: usize, wait: Duration) -> io::Result<()> {
         let time = Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos());
         let submitter = self.uring.submitter();
         let done = match want {
@@ -712,13 +745,14 @@ impl<S: AsFd> Ring<S> {
         match kind {
             Kind::Receive => self.received(place, completion, events),
             Kind::Send => {
-                if let Some(result) = link.sent(completion.result, completion.flags) {
-                    link.sending = Sending::Done(result);
-                    events.push(Event::Writable(token));
-                }
+                // Of a zero-copy send there are two: its result, and later that the kernel has let go of the
+                // memory. Between them the next send may begin, so the second says nothing of `sending`.
                 if cqueue::notif(completion.flags) {
                     self.zero_copy.completed += 1;
                     self.zero_copy.copied += u64::from(completion.result & USAGE_COPIED != 0);
+                } else {
+                    link.sending = Sending::Done(completion.result);
+                    events.push(Event::Writable(token));
                 }
             }
             Kind::PollRead => {

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
+use io_uring::IoUring;
+
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h#L592>
 const IORING_REGISTER_NAPI: libc::c_uint = 27;
 
@@ -19,7 +21,7 @@ struct Napi {
 }
 
 /// Returns what was set before, in microseconds.
-pub(super) fn register(ring: &impl AsRawFd, microseconds: u32) -> io::Result<u32> {
+pub(super) fn register(ring: &IoUring, microseconds: u32) -> io::Result<u32> {
     let mut napi =
         Napi { busy_poll_microseconds: microseconds, prefer_busy_poll: 1, ..Napi::default() };
     // SAFETY: the kernel reads the structure that the request is defined with, and writes one.

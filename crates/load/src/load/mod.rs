@@ -8,7 +8,7 @@ mod services;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -592,21 +592,15 @@ fn start_worker(
         doorman_end = Some(doorman);
         worker_end = Some(worker);
     }
-    let mut keep: Vec<_> = wake.iter().chain(&worker_end).map(AsRawFd::as_raw_fd).collect();
-    let waits = keep.len();
-    keep.extend(common.allowed.descriptors());
-    let (sender, receiver) = std::sync::mpsc::sync_channel::<()>(1);
     let run = common.run;
-    let thread = move || {
+    let (allowed, waits) = (common.allowed.clone(), wake.iter().chain(&worker_end).count());
+    let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
             if let Some(cpu) = cpu {
                 thread::pin(cpu)?;
             }
             thread::exact_timers();
-            let mut kept = match engine.shares_threads() {
-                true => descriptors::own_table(&keep)?,
-                false => Vec::new(),
-            };
+            let mut kept = kept?;
             if engine.shares_threads() {
                 common.allowed = common.allowed.with(kept.split_off(waits));
             }
@@ -637,10 +631,7 @@ fn start_worker(
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
             Ok((sockets, ring, patterns, kept, started))
         };
-        let result = set_up();
-        // Only now may the other side of this function let go of the descriptors.
-        let _ = sender.send(());
-        match result {
+        match set_up() {
             Ok((sockets, ring, patterns, mut kept, started)) => {
                 let _ = announce.send(Ok(started));
                 drop(announce);
@@ -665,17 +656,18 @@ fn start_worker(
             }
         }
     };
-    let thread = std::thread::Builder::new()
+    let builder = std::thread::Builder::new()
         .name(format!("wirecost-{number}"))
         // A strand needs little stack; thousands of threads need thousands of them.
-        .stack_size(256 << 10)
-        .spawn(thread)
-        .map_err(LoadError::system(format!("thread of worker {number}")))?;
-    // One after the other only where there is something to let go of: thousands of threads that were
-    // waited for one by one would each wait for their turn on a CPU, too.
-    if engine.shares_threads() {
-        let _ = receiver.recv();
-    }
+        .stack_size(256 << 10);
+    let thread = if engine.shares_threads() {
+        let waits = wake.iter().chain(&worker_end).map(AsFd::as_fd);
+        let keep: Vec<_> = waits.chain(allowed.descriptors()).collect();
+        descriptors::spawn_with_own_table(builder, &keep, thread)
+    } else {
+        builder.spawn(move || thread(Ok(Vec::new())))
+    };
+    let thread = thread.map_err(LoadError::system(format!("thread of worker {number}")))?;
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu, clock: None };
     Ok((handle, doorman_end))
 }

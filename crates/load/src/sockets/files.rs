@@ -2,14 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use wirecost_program::files::FileSource;
 
 use super::Socket;
 use super::data::DataPath;
+use crate::files::Files;
 
 /// Bytes of a file that are read at a time where this program encrypts them.
 const PIECE: usize = 64 << 10;
@@ -24,7 +24,9 @@ pub(crate) struct SourceFiles {
 
 /// The open files of one worker.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct OpenFiles {
+    /// Which files may be opened.
+    allowed: Files,
     sources: Arc<[SourceFiles]>,
     /// By source and place. They are opened when they are first sent.
     open: Box<[Vec<Option<OwnedFd>>]>,
@@ -32,10 +34,10 @@ pub(crate) struct Files {
     scratch: Vec<u8>,
 }
 
-impl Files {
-    pub(super) fn new(sources: Arc<[SourceFiles]>) -> Self {
+impl OpenFiles {
+    pub(super) fn new(sources: Arc<[SourceFiles]>, allowed: Files) -> Self {
         let open = sources.iter().map(|files| files.paths.iter().map(|_| None).collect());
-        Self { open: open.collect(), sources, scratch: Vec::new() }
+        Self { allowed, open: open.collect(), sources, scratch: Vec::new() }
     }
 
     /// Sends a piece of file `number` of a source.
@@ -51,7 +53,7 @@ impl Files {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let FileSource { direct, splice, .. } = of.source;
-        let file = file(of, open, number)?;
+        let file = file(&self.allowed, of, open, number)?;
         if let Some(session) = &socket.session {
             let mut session = session.borrow_mut();
             if !session.holds_unsent() {
@@ -73,6 +75,7 @@ impl Files {
 
 /// An open file of a source.
 fn file<'a>(
+    allowed: &Files,
     of: &SourceFiles,
     open: &'a mut [Option<OwnedFd>],
     number: usize,
@@ -84,27 +87,7 @@ fn file<'a>(
     let place = open.get_mut(number).ok_or_else(missing)?;
     if place.is_none() {
         let path = of.paths.get(number).ok_or_else(missing)?;
-        *place = Some(open_source(path, of.source.direct)?.into());
+        *place = Some(allowed.source(path, of.source.direct)?.into());
     }
     place.as_ref().map(AsFd::as_fd).ok_or_else(missing)
-}
-
-/// Opens a file of `sendfile`.
-///
-/// # Errors
-/// Those of open(2), with what to do.
-pub(crate) fn open_source(path: &Path, direct: bool) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = if direct { rustix::fs::OFlags::DIRECT } else { rustix::fs::OFlags::empty() };
-    let mut options = std::fs::File::options();
-    options.read(true).custom_flags(flags.bits() as i32).open(path).map_err(|error| {
-        let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::INVAL) if direct => {
-                ": this file system does not take O_DIRECT; leave out o_direct, or send a file of \
-                 another one"
-            }
-            _ => "",
-        };
-        io::Error::new(error.kind(), format!("{}: {error}{remedy}", path.display()))
-    })
 }

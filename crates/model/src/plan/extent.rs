@@ -141,7 +141,9 @@ mod tests {
             edit(&mut endpoints.hosts[1]);
             endpoints.check().map_err(|error| error.to_string())
         };
-        let unix = || Address::Unix("/tmp/x".into());
+        fn unix() -> Address {
+            Address::Unix("/tmp/x".into())
+        }
         assert_eq!(check(|_| {}), Ok(()));
         assert_eq!(
             check(|host| host.consent = vec![unix(); 4]).unwrap_err(),
