@@ -476,6 +476,8 @@ pub(crate) fn ask_consent(
 mod tests {
     use std::collections::BTreeSet;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     fn workers(turns: bool) -> WorkerOf {
@@ -496,6 +498,40 @@ mod tests {
                 assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), told);
                 assert!((0..6).all(|worker| of.strands(group, count, worker).is_sorted()));
             }
+        }
+    }
+
+    proptest! {
+        /// Which strands are of a worker, and of which worker a strand is, are one question: for any groups,
+        /// workers and turns each strand is listed once, by the worker that is told for it.
+        #[test]
+        fn strands_of_workers_and_workers_of_strands_are_inverse(
+            counts in prop::collection::vec(0u32..40, 1..5),
+            number in 1u32..20,
+            turns in any::<bool>(),
+        ) {
+            let mut sum = 0;
+            let before: Vec<u32> =
+                counts.iter().map(|count| std::mem::replace(&mut sum, sum + count)).collect();
+            let of = WorkerOf { before: Arc::from(before), workers: number, turns };
+            let mut load = vec![0u32; number as usize];
+            for (group, &count) in (0..).zip(&counts) {
+                let mut listed = Vec::new();
+                for worker in 0..number + 2 {
+                    let own: Vec<u32> = of.strands(group, count, worker).collect();
+                    prop_assert!(own.is_sorted());
+                    for strand in own {
+                        prop_assert_eq!(of.strand(group, strand), worker);
+                        load[worker as usize] += 1;
+                        listed.push(strand);
+                    }
+                }
+                listed.sort_unstable();
+                prop_assert_eq!(listed, (0..count).collect::<Vec<_>>());
+            }
+            // Evenly: no worker has more than one beyond another, and with turns one more of each round.
+            let (least, most) = (load.iter().min().unwrap(), load.iter().max().unwrap());
+            prop_assert!(turns || most - least <= 1, "{load:?}");
         }
     }
 
