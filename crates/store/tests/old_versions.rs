@@ -4,11 +4,14 @@
 
 mod recorded;
 
+use std::path::Path;
+
 use recorded::{before_studies, json};
 use serde_json::Value;
 use wirecost_model::observe::Watched;
 use wirecost_model::run::Run;
-use wirecost_store::{Document, HOSTS, OBSERVATION, RUN, document, read};
+use wirecost_store::study::Study;
+use wirecost_store::{Document, HOSTS, OBSERVATION, RUN, Record, document, read};
 
 /// Nothing that was written is lost, and what was not is null.
 fn keeps(read: &Value, written: &Value) {
@@ -53,6 +56,35 @@ fn an_observation_from_before_there_were_studies() {
     let watched: Watched = json(&directory.join(OBSERVATION));
     assert!(watched.seconds.is_some());
     assert_eq!(document(&directory).unwrap(), Document::Watched(watched));
+}
+
+/// Two studies and a run that commit a8e7742 wrote. What is made of them is tested with the program
+/// (`cli/tests/old_records.rs`).
+#[test]
+fn records_from_before_traffic_was_three_crates() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/a8e7742");
+    for (name, runs) in [("a", 8), ("b", 4)] {
+        let study = Study::open(&fixtures.join(name)).unwrap();
+        assert!(study.definition().unwrap().contains("[axes]"));
+        let ids = study.ids().unwrap();
+        assert_eq!(ids.len(), runs);
+        for id in ids {
+            let record = study.read(&id).unwrap();
+            assert_eq!(record.run.study.as_ref().unwrap().point.axes.len(), 2);
+            is_as_written(&study.record(&id), &record);
+        }
+    }
+    let directory = fixtures.join("run");
+    let record = read(&directory).unwrap();
+    assert!(record.run.observe.is_some() && !record.run.intervals.is_empty());
+    is_as_written(&directory, &record);
+}
+
+fn is_as_written(directory: &Path, record: &Record) {
+    let text: Value = json(&directory.join(RUN));
+    keeps(&serde_json::to_value(&record.run).unwrap(), &text);
+    let text: Value = json(&directory.join(HOSTS));
+    keeps(&serde_json::to_value(&record.hosts).unwrap(), &text);
 }
 
 /// The reader of a record is that of a file written by `--json`, too.
