@@ -1,6 +1,8 @@
 //! The probe `segments` against the counters of the interfaces and of TCP.
 #![cfg(test)]
 
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
 mod two_hosts;
 
 use std::io::{Read, Write};
@@ -8,8 +10,9 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use attempts::undisturbed_machine;
 use rustix::net::sockopt;
-use two_hosts::{DEVICE, Watched, World, in_three_attempts, pump};
+use two_hosts::{DEVICE, Watched, World, pump};
 use wirecost_linux::clock::{self, Monotonic};
 use wirecost_linux::datagrams::Calls;
 use wirecost_linux::ethtool::Ethtool;
@@ -102,7 +105,7 @@ fn a_stream_is_counted_as_the_interface_and_tcp_count_it() {
     if skip("a_stream_is_counted_as_the_interface_and_tcp_count_it") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let watched = world.observe(&["segments"], || {
             world.transfer(20_000_003, |_| (), |_| ());
@@ -132,7 +135,7 @@ fn datagrams_are_counted_to_the_last_one() {
     if skip("datagrams_are_counted_to_the_last_one") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (from, to) = datagrams(&world);
         let watched = world.observe(&["segments"], || {
@@ -166,7 +169,7 @@ fn packets_at_the_cap_are_told_from_those_below() {
     if skip("packets_at_the_cap_are_told_from_those_below") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (from, _to) = datagrams(&world);
         let watched = world.observe(&["segments"], || {
@@ -192,7 +195,7 @@ fn what_gro_joins_is_counted_by_its_segments() {
     if skip("what_gro_joins_is_counted_by_its_segments") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         world.a.send_single_segments();
         let ethtool = world.b.run(Ethtool::open).unwrap();
@@ -219,7 +222,7 @@ fn a_stream_that_waits_for_its_receiver_goes_by_the_ack_clock() {
     if skip("a_stream_that_waits_for_its_receiver_goes_by_the_ack_clock") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         const BYTES: usize = 3_000_017;
         let (mut client, mut server) = world.connect(
@@ -248,7 +251,7 @@ fn small_writes_go_by_the_thread_that_writes() {
     if skip("small_writes_go_by_the_thread_that_writes") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (mut client, mut server) = world.connect(|_| (), |_| ());
         client.set_nodelay(true).unwrap();
@@ -287,7 +290,7 @@ fn slices_of_a_window_tell_what_the_whole_does() {
     if skip("slices_of_a_window_tell_what_the_whole_does") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (from, to) = datagrams(&world);
         let probes = vec!["interrupts:sliced".to_owned(), "segments:sliced".to_owned()];

@@ -1,14 +1,17 @@
 //! The probe `tcp` against the kernel's counters and a capture of the packets themselves.
 #![cfg(test)]
 
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
 mod capture;
 mod two_hosts;
 
 use std::io::{Read, Write};
 
+use attempts::undisturbed_machine;
 use capture::{Capture, lose_one_of};
 use socket2::Socket;
-use two_hosts::{Watched, World, carry, in_three_attempts, pump};
+use two_hosts::{Watched, World, carry, pump};
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeStatus, TcpSection};
 use wirecost_observe::Observer;
@@ -58,7 +61,7 @@ fn acknowledgements_are_those_of_a_capture() {
     if skip("acknowledgements_are_those_of_a_capture") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (mut client, mut server) = world.connect(|_| (), |_| ());
         world.a.send_single_segments();
@@ -94,7 +97,7 @@ fn the_basic_level_needs_no_bpf_and_tells_of_flows() {
     if skip_without_namespaces("the_basic_level_needs_no_bpf_and_tells_of_flows") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (mut client, mut server) = world.connect(|_| (), |_| ());
         world.a.send_single_segments();
@@ -130,7 +133,7 @@ fn loss_is_found_with_its_kinds() {
     if skip("loss_is_found_with_its_kinds") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         world.a.send_single_segments();
         // A window that does not grow: an acknowledgement with a new one is no duplicate, and how soon a
@@ -168,7 +171,7 @@ fn a_window_of_zero_is_timed() {
     if skip("a_window_of_zero_is_timed") {
         return;
     }
-    in_three_attempts(|| {
+    undisturbed_machine(|| {
         let world = World::new();
         let (mut client, mut server) =
             world.connect(|_| (), |socket| socket.set_recv_buffer_size(16384).unwrap());

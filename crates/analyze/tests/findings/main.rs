@@ -1,6 +1,7 @@
 //! Findings of studies whose answer is known, and of those in which nothing has an effect.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod power;
 mod study;
 
 use fastrand::Rng;
@@ -37,24 +38,26 @@ const TCP_TRANSMIT: [(&str, [f64; 10], [f64; 10]); 2] = [
     ),
 ];
 
+fn tcp_transmit(repeats: u32, noise: f64, random: &mut Rng) -> Measured {
+    let axes = [("size", &["64k", "1k"][..]), ("connections", CONNECTIONS)];
+    study(&axes, repeats, |point| {
+        let (_, throughput, cycles) =
+            TCP_TRANSMIT.iter().find(|(size, ..)| *size == point[0]).unwrap();
+        let at = CONNECTIONS.iter().position(|c| *c == point[1]).unwrap();
+        let figures = Figures {
+            bits_per_second: throughput[at] * 1e6,
+            cycles: [cycles[at], 3000.0],
+            link: Some(10_000_000_000),
+            ..Figures::default()
+        };
+        figures.noisy(noise, random)
+    })
+}
+
 #[test]
 fn what_the_first_table_of_this_kind_shows() {
-    let axes = [("size", &["64k", "1k"][..]), ("connections", CONNECTIONS)];
     let mut random = Rng::with_seed(8);
-    let mut table = |repeats, noise| {
-        study(&axes, repeats, |point| {
-            let (_, throughput, cycles) =
-                TCP_TRANSMIT.iter().find(|(size, ..)| *size == point[0]).unwrap();
-            let at = CONNECTIONS.iter().position(|c| *c == point[1]).unwrap();
-            let figures = Figures {
-                bits_per_second: throughput[at] * 1e6,
-                cycles: [cycles[at], 3000.0],
-                link: Some(10_000_000_000),
-                ..Figures::default()
-            };
-            figures.noisy(noise, &mut random)
-        })
-    };
+    let mut table = |repeats, noise| tcp_transmit(repeats, noise, &mut random);
     let found = findings(&table(3, 0.005));
     let [large, small] = of_kind(&found, "saturation")[..] else { panic!("{found:#?}") };
     assert_eq!(
@@ -95,19 +98,21 @@ fn what_the_first_table_of_this_kind_shows() {
     assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
 }
 
-#[test]
-fn where_it_stops_growing_and_that_the_cpus_were_full() {
+fn http_get(random: &mut Rng) -> Measured {
     // Sun's HTTP GET: Mb/s and percent of the CPUs that were idle.
     let numbers = ["1", "3", "10", "30", "100", "300", "1000", "2000", "3000"];
     let throughput = [413.0, 1180.0, 3631.86, 5790.68, 6577.13, 6537.30, 6629.40, 6652.14, 6673.01];
     let idle = [97.0, 92.0, 73.0, 21.0, 1.0, 0.0, 0.0, 0.0, 0.0];
-    let mut random = Rng::with_seed(1);
-    let measured = study(&[("connections", &numbers)], 3, |point| {
+    study(&[("connections", &numbers)], 3, |point| {
         let at = numbers.iter().position(|number| *number == point[0]).unwrap();
         let figures = Figures { bits_per_second: throughput[at] * 1e6, ..Figures::default() };
-        Figures { busy: [100.0 - idle[at], 40.0], ..figures.noisy(0.01, &mut random) }
-    });
-    let found = findings(&measured);
+        Figures { busy: [100.0 - idle[at], 40.0], ..figures.noisy(0.01, random) }
+    })
+}
+
+#[test]
+fn where_it_stops_growing_and_that_the_cpus_were_full() {
+    let found = findings(&http_get(&mut Rng::with_seed(1)));
     let knee = only(&found, "saturation");
     assert!(
         knee.sentence
@@ -154,22 +159,26 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
     );
 }
 
-#[test]
-fn a_law_is_found_with_its_peak() {
-    let numbers = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
-    let mut random = Rng::with_seed(2);
-    let measured = study(&[("connections", &numbers)], 3, |point| {
+const POWERS: [&str; 9] = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
+
+fn scalability(random: &mut Rng) -> Measured {
+    study(&[("connections", &POWERS)], 3, |point| {
         let n: f64 = point[0].parse().unwrap();
         let bits = 1e9 * n / (1.0 + 0.02 * (n - 1.0) + 1e-4 * n * (n - 1.0));
-        Figures { bits_per_second: bits, ..Figures::default() }.noisy(0.03, &mut random)
-    });
-    let law = &findings(&measured);
+        Figures { bits_per_second: bits, ..Figures::default() }.noisy(0.03, random)
+    })
+}
+
+#[test]
+fn a_law_is_found_with_its_peak() {
+    let mut random = Rng::with_seed(2);
+    let law = &findings(&scalability(&mut random));
     let law = only(law, "scalability");
     assert!(law.sentence.contains("it peaks at ") && !law.sentence.contains("beyond"), "{law:?}");
     let (low, high) = law.confidence.interval.unwrap();
     assert!(low < 0.02 && 0.02 < high && high < 0.03, "{law:?}");
     // A fall that no such law has.
-    let measured = study(&[("connections", &numbers)], 3, |point| {
+    let measured = study(&[("connections", &POWERS)], 3, |point| {
         let n: f64 = point[0].parse().unwrap();
         let figures = Figures {
             bits_per_second: 1e9 * (n.ln() * 2.0).sin().abs() + 1e8,
@@ -180,17 +189,19 @@ fn a_law_is_found_with_its_peak() {
     assert!(of_kind(&findings(&measured), "scalability").is_empty());
 }
 
-#[test]
-fn a_cost_that_changes_is_told_with_its_factor() {
+fn costs(random: &mut Rng) -> Measured {
     let sizes = ["1k", "4k", "16k", "64k"];
-    let mut random = Rng::with_seed(3);
-    let measured = study(&[("size", &sizes)], 4, |point| {
+    study(&[("size", &sizes)], 4, |point| {
         let at = sizes.iter().position(|size| *size == point[0]).unwrap();
         // The receiver's stays.
         let cycles = [8000.0 / 2f64.powi(at as i32), 3000.0];
-        Figures { cycles, ..Figures::default() }.noisy(0.02, &mut random)
-    });
-    let found = findings(&measured);
+        Figures { cycles, ..Figures::default() }.noisy(0.02, random)
+    })
+}
+
+#[test]
+fn a_cost_that_changes_is_told_with_its_factor() {
+    let found = findings(&costs(&mut Rng::with_seed(3)));
     let cost = only(&found, "cost");
     assert!(cost.sentence.starts_with("The sender's cycles/KByte fall "), "{cost:?}");
     assert!(cost.sentence.ends_with("from size 1k to 64k."), "{cost:?}");
@@ -199,25 +210,25 @@ fn a_cost_that_changes_is_told_with_its_factor() {
     assert_eq!(found.len(), 1, "{found:#?}");
 }
 
+fn full_receiver(random: &mut Rng) -> Measured {
+    study(&[("size", &["1k", "2k", "4k", "8k"])], 3, |_| {
+        let figures = Figures { busy: [60.0, 99.0], ..Figures::default() };
+        let noisy = figures.clone().noisy(0.03, random);
+        Figures { busy: [noisy.busy[0], 99.0], ..noisy }
+    })
+}
+
 #[test]
 fn the_end_whose_cpus_are_full_is_told() {
-    let mut random = Rng::with_seed(4);
-    let measured = study(&[("size", &["1k", "2k", "4k", "8k"])], 3, |_| {
-        let figures = Figures { busy: [60.0, 99.0], ..Figures::default() };
-        let noisy = figures.clone().noisy(0.03, &mut random);
-        Figures { busy: [noisy.busy[0], 99.0], ..noisy }
-    });
-    let found = findings(&measured);
+    let found = findings(&full_receiver(&mut Rng::with_seed(4)));
     let end = only(&found, "ends");
     assert!(end.sentence.starts_with("The receiver (h2) limits: at 4 of 4 points"), "{end:?}");
     let (low, high) = end.confidence.interval.unwrap();
     assert!(low < 39.0 && 39.0 < high, "{end:?}");
 }
 
-#[test]
-fn functions_that_grew_are_told_and_others_not() {
-    let mut random = Rng::with_seed(5);
-    let measured = study(&[("connections", &["100", "4000"])], 5, |point| {
+fn grown_functions(random: &mut Rng) -> Measured {
+    study(&[("connections", &["100", "4000"])], 5, |point| {
         let (cycles, send, lock) =
             if point[0] == "100" { (3000.0, 0.30, 0.02) } else { (6000.0, 0.15, 0.09) };
         let figures = Figures {
@@ -226,9 +237,13 @@ fn functions_that_grew_are_told_and_others_not() {
             functions: vec![("tcp_sendmsg", send), ("lock_sock", lock), ("rare", 0.001)],
             ..Figures::default()
         };
-        figures.noisy(0.03, &mut random)
-    });
-    let found = findings(&measured);
+        figures.noisy(0.03, random)
+    })
+}
+
+#[test]
+fn functions_that_grew_are_told_and_others_not() {
+    let found = findings(&grown_functions(&mut Rng::with_seed(5)));
     let grown = only(&found, "functions");
     let begin = "From 100 to 4000 connections, these functions of the sender grow in cycles/KByte: \
                  lock_sock ";
@@ -238,9 +253,7 @@ fn functions_that_grew_are_told_and_others_not() {
     assert!(low < 9.0 && 9.0 < high, "{grown:?}");
 }
 
-#[test]
-fn the_best_choice_is_told_where_it_is_one() {
-    let mut random = Rng::with_seed(6);
+fn engines(random: &mut Rng) -> Measured {
     let axes = [("engine", &["epoll", "io_uring", "threads"][..]), ("size", &["1k", "8k", "64k"])];
     let measured = study(&axes, 4, |point| {
         let cost = match point[0] {
@@ -248,11 +261,15 @@ fn the_best_choice_is_told_where_it_is_one() {
             "threads" => 1.3,
             _ => 1.0,
         };
-        Figures { cycles: [3000.0 * cost; 2], ..Figures::default() }.noisy(0.03, &mut random)
+        Figures { cycles: [3000.0 * cost; 2], ..Figures::default() }.noisy(0.03, random)
     });
     // There is no machine that both hosts share, and so no cost of all together but by machine.
-    let measured = with_machines(measured);
-    let found = findings(&measured);
+    with_machines(measured)
+}
+
+#[test]
+fn the_best_choice_is_told_where_it_is_one() {
+    let found = findings(&engines(&mut Rng::with_seed(6)));
     let choice = only(&found, "choices");
     assert!(
         choice.sentence.starts_with("With engine io_uring, cycles_per_kbyte is 1")

@@ -16,7 +16,7 @@ pub(crate) fn validator(text: &str) -> Validator {
 }
 
 /// A document that its schema has accepted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Document(Value);
 
 impl Document {
@@ -82,6 +82,13 @@ impl Document {
     pub(crate) fn lasts(&self, asked: f64) {
         let (seconds, skew) = (self.number("/window/seconds"), self.skew());
         assert!((seconds - asked).abs() <= 2.0 * skew, "{seconds} s for {asked}, {skew} s off");
+    }
+
+    /// What the document says that disturbed its run.
+    pub(crate) fn disturbances(&self) -> Vec<String> {
+        let warnings = self.list("/warnings").iter();
+        let disturbing = warnings.filter(|w| w["code"] == "steal" || w["code"] == "foreign-cpu");
+        disturbing.filter_map(|warning| warning["message"].as_str()).map(str::to_owned).collect()
     }
 
     pub(crate) fn has_warning(&self, code: &str) -> bool {

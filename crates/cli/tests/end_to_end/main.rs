@@ -9,6 +9,8 @@
 
 mod agents;
 mod alone;
+#[path = "../../../../tests/attempts.rs"]
+mod attempts;
 mod builtins;
 mod compare;
 mod connections;

@@ -1,5 +1,6 @@
 //! Runs the program under test, and makes sure that it ends and leaves nothing behind.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use wirecost_linux::netns;
 
+use crate::attempts::undisturbed;
 use crate::document::Document;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wirecost");
@@ -187,17 +189,23 @@ impl Program {
 
     /// Runs it to its end with `--json`; it must have ended well, with a valid document.
     pub(crate) fn measure(self) -> Document {
-        let mut finished = self.args(["--json", "run.json"]).finish();
-        for _ in 0..3 {
-            if finished.was_starved() {
-                finished = finished.again().finish();
-            }
-        }
-        let document = finished.document();
-        assert_eq!(document.text("/status"), "ok", "{}\n{}", document.text("/error"), finished);
-        assert!(document.is_null("/error"));
-        assert_eq!(finished.code, 0, "{finished}");
-        document
+        let next = RefCell::new(Some(self.args(["--json", "run.json"])));
+        let run = || {
+            let program = next.take().expect("a program");
+            let finished = program.finish();
+            let document = finished.document();
+            let said = finished.to_string();
+            let code = finished.code;
+            next.replace(Some(finished.again()));
+            (document, code, said)
+        };
+        let disturbances = |(document, ..): &(Document, i32, String)| document.disturbances();
+        undisturbed(run, disturbances, |(document, code, said)| {
+            assert_eq!(document.text("/status"), "ok", "{}\n{said}", document.text("/error"));
+            assert!(document.is_null("/error"));
+            assert_eq!(*code, 0, "{said}");
+            document.clone()
+        })
     }
 }
 
@@ -311,13 +319,6 @@ impl Finished {
     /// The same once more, in the same directory.
     pub(crate) fn again(self) -> Program {
         Program { command: self.command, home: self.home, mark: self.mark }
-    }
-
-    /// Whether a host of the run had no CPU in a whole window, as happens where others want them all: the
-    /// result says so.
-    fn was_starved(&self) -> bool {
-        let says = ["nothing moved in the window", "did not cut its counters at both edges"];
-        self.code == 4 && says.iter().any(|says| self.document().text("/error").contains(says))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

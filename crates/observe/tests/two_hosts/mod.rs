@@ -250,19 +250,6 @@ pub fn carry(client: &mut TcpStream, server: &mut TcpStream, bytes: usize) {
     });
 }
 
-/// For figures that have to be exact. On one kernel (6.18, two CPUs of a virtual machine under load)
-/// about one window in a hundred lacks a burst of calls of one tracepoint on one CPU, though none is
-/// told as missed, and the program was not called (counted in the program itself). What is wrong for
-/// another reason is wrong each time.
-pub fn in_three_attempts(test: impl Fn()) {
-    for _ in 0..2 {
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)).is_ok() {
-            return;
-        }
-    }
-    test();
-}
-
 /// Moves bytes over a connection and closes it.
 pub fn pump(mut client: TcpStream, mut server: TcpStream, bytes: usize) {
     std::thread::scope(|scope| {

@@ -3,3 +3,16 @@
 
 mod builtin_studies;
 mod findings;
+
+use wirecost_store::study::Study;
+
+use crate::program::Finished;
+
+/// What the runs of a study (`--out kept`) say that disturbed them.
+fn kept_disturbances(finished: &Finished) -> Vec<String> {
+    let Ok(study) = Study::open(&finished.path("kept")) else { return Vec::new() };
+    let runs = study.runs().expect("its runs");
+    let warnings = runs.into_iter().flat_map(|(_, run)| run.warnings);
+    let disturbing = warnings.filter(|w| w.code == "steal" || w.code == "foreign-cpu");
+    disturbing.map(|warning| warning.message).collect()
+}

@@ -1,0 +1,119 @@
+//! How often a study finds the effect that its test relies on. A test of a finding is worth nothing where
+//! the finding comes by luck: what these tests and the end-to-end tests look for is found in over 99% of
+//! simulated repeats, each with noise of its own.
+
+use fastrand::Rng;
+use wirecost_analyze::findings::{Finding, findings};
+use wirecost_analyze::measured::Measured;
+
+use super::study::{Figures, study};
+use super::{
+    costs, engines, full_receiver, grown_functions, http_get, of_kind, scalability, tcp_transmit,
+};
+
+const STUDIES: u64 = 100;
+
+/// Simulates the study again and again; `holds` says whether one has found what it has to.
+fn is_found(study: impl Fn(&mut Rng) -> Measured, holds: impl Fn(&[Finding]) -> bool) {
+    let mut missed = Vec::new();
+    for seed in 0..STUDIES {
+        let found = findings(&study(&mut Rng::with_seed(9000 + seed)));
+        if !holds(&found) {
+            missed.push((seed, found));
+        }
+    }
+    let share = missed.len() as f64 / STUDIES as f64;
+    assert!(share < 0.01, "{} of {STUDIES}, one of them {:#?}", missed.len(), missed[0]);
+}
+
+/// Whether there is one of this kind, which says this.
+fn says(found: &[Finding], kind: &str, text: &str) -> bool {
+    matches!(of_kind(found, kind)[..], [one] if one.sentence.contains(text))
+}
+
+#[test]
+fn saturated_links_and_changing_costs_of_a_large_study() {
+    is_found(
+        |random| tcp_transmit(3, 0.005, random),
+        |found| of_kind(found, "saturation").len() == 2 && of_kind(found, "cost").len() == 2,
+    );
+}
+
+#[test]
+fn full_cpus() {
+    is_found(http_get, |found| {
+        says(found, "saturation", "the CPUs of the sender (h1)")
+            && says(found, "ends", "The sender (h1)")
+    });
+}
+
+#[test]
+fn a_law() {
+    is_found(scalability, |found| says(found, "scalability", "it peaks at "));
+}
+
+#[test]
+fn a_changing_cost() {
+    is_found(costs, |found| says(found, "cost", "from size 1k to 64k"));
+}
+
+#[test]
+fn the_end_that_limits() {
+    is_found(full_receiver, |found| says(found, "ends", "The receiver (h2)"));
+}
+
+#[test]
+fn functions_that_grow() {
+    is_found(grown_functions, |found| says(found, "functions", "lock_sock "));
+}
+
+#[test]
+fn the_best_engine() {
+    is_found(engines, |found| says(found, "choices", "With engine io_uring"));
+}
+
+/// The two studies of `cli/tests/end_to_end/alone/findings.rs`: throughput grows with the connections up to
+/// `most` bits a second, five runs at each point, which differ by 5%.
+fn limited(
+    numbers: &[&str],
+    each: f64,
+    most: f64,
+    figures: &Figures,
+    random: &mut Rng,
+) -> Measured {
+    study(&[("connections", numbers)], 5, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        let bits_per_second = (each * n).min(most);
+        let full = bits_per_second >= most;
+        let noisy = Figures { bits_per_second, ..figures.clone() }.noisy(0.05, random);
+        // No more goes over a link than it carries, and CPUs are no more than full.
+        match figures.link {
+            Some(_) => Figures { bits_per_second: noisy.bits_per_second.min(most), ..noisy },
+            None if full => Figures { busy: [99.0, 97.0], ..noisy },
+            None => noisy,
+        }
+    })
+}
+
+#[test]
+fn the_full_link_of_the_end_to_end_test() {
+    let slow = Figures { link: Some(100_000_000), busy: [10.0, 10.0], ..Figures::default() };
+    let numbers = ["1", "2", "4", "32", "48", "64"];
+    is_found(
+        |random| limited(&numbers, 13e6, 96e6, &slow, random),
+        |found| {
+            says(found, "saturation", "the link of h1")
+                && !says(found, "saturation", "grows up to 4 ")
+        },
+    );
+}
+
+#[test]
+fn the_full_cpus_of_the_end_to_end_test() {
+    let figures = Figures { busy: [30.0, 30.0], ..Figures::default() };
+    let numbers = ["1", "4", "16", "512", "768", "1024"];
+    is_found(
+        |random| limited(&numbers, 4e6, 600e6, &figures, random),
+        |found| says(found, "saturation", "the CPUs of "),
+    );
+}
