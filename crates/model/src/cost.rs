@@ -10,7 +10,7 @@ use crate::study::{Point, Value};
 
 pub const SCHEMA: &str = "wirecost.model/1";
 
-/// Cycles a second of each point as a sum: so many for each byte, each packet, and so on.
+/// Cycles per second of each point as a sum: a cost per byte, per packet, and so on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostModel {
     #[schemars(extend("const" = SCHEMA))]

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
 use serde::{Deserialize, Serialize};
 
-/// Longest latency that is told from longer ones, in nanoseconds: one hour.
+/// Longest latency that is distinguished from longer ones, in nanoseconds: one hour.
 const MAX: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 2;
 
@@ -24,7 +24,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram; it grows to what is recorded.
+    /// An empty histogram; it grows as needed.
     pub fn new() -> Self {
         match hdrhistogram::Histogram::new(SIGNIFICANT_DIGITS) {
             Ok(mut inner) => {
@@ -42,12 +42,12 @@ impl Histogram {
         let _ = self.0.record(nanos.min(MAX));
     }
 
-    /// Counts a latency so many times.
+    /// Counts a latency this number of times.
     pub fn record_many(&mut self, nanos: u64, times: u64) {
         let _ = self.0.record_n(nanos.min(MAX), times);
     }
 
-    /// Adds all that the other has counted.
+    /// Adds all counts of the other.
     pub fn merge(&mut self, other: &Histogram) {
         // Both have the same precision and grow as needed, so this cannot fail.
         let _ = self.0.add(&other.0);

@@ -75,7 +75,7 @@ pub struct Counters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IoCounts {
     /// Calls that sent with MSG_ZEROCOPY; those of which the kernel has said that it is done with
-    /// their pages; and of these, those whose bytes it copied all the same.
+    /// their pages; and of these, those whose bytes it still copied.
     pub zerocopy_calls: u64,
     pub zerocopy_completed: u64,
     pub zerocopy_copied: u64,
@@ -240,7 +240,7 @@ impl FairnessSums {
     }
 }
 
-/// A setting as it was asked for and as the kernel granted it.
+/// A setting as it was requested, and its effective value.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -280,7 +280,7 @@ pub struct PhaseResult {
     /// Strands that did not reach the end of the phase within the drain's deadline.
     pub unfinished_strands: u64,
     /// Most bytes that this host's connections could hold between send and receive call:
-    /// send and receive buffers as granted.
+    /// effective sizes of send and receive buffers.
     pub buffer_bytes: u64,
 }
 

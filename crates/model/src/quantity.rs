@@ -1,11 +1,11 @@
-//! Numbers that are drawn anew each time: how long a message is, how long a thought takes.
+//! Numbers that are drawn each time: the size of a message, the length of a pause.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// A number of bytes or of nanoseconds, as a profile gives it. What is written here is whole numbers
-/// only, so that every host of a run draws from exactly the same distribution.
+/// A number of bytes or of nanoseconds, as a profile gives it. All parameters are whole numbers, so that
+/// every host of a run draws from exactly the same distribution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -13,7 +13,7 @@ pub enum Quantity {
     Fixed(u64),
     /// Uniform, both ends included.
     Random { min: u64, max: u64 },
-    /// What is below `min` is `min`, what is above `max` is `max`.
+    /// Values are clamped to `min` and `max`.
     Lognormal {
         median: u64,
         /// Standard deviation of the natural logarithm, in millionths.
@@ -21,7 +21,7 @@ pub enum Quantity {
         min: u64,
         max: u64,
     },
-    /// What is below `min` is `min`, what is above `max` is `max`.
+    /// Values are clamped to `min` and `max`.
     Exponential { mean: u64, min: u64, max: u64 },
     /// These values, each as often as its weight says.
     Table(Vec<Weighted>),
@@ -42,9 +42,9 @@ pub struct Weighted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ByStrand {
-    /// Strand n has the n-th; after the last comes the first again.
+    /// Strand n has the n-th value; after the last the list starts again.
     Each(Vec<u64>),
-    /// The first strand has the first, the last strand the last, those between have even steps.
+    /// From the first value for the first strand to the last for the last, in even steps.
     Spread { first: u64, last: u64 },
     /// Each strand draws once.
     Drawn(Box<Quantity>),
@@ -107,7 +107,7 @@ impl Quantity {
     }
 }
 
-/// The payloads of the simple IMIX, where so many bytes of each packet are headers.
+/// The payloads of the simple IMIX, with this number of header bytes in each packet.
 pub fn imix(headers: u64) -> [Weighted; 3] {
     IMIX.map(|packet| Weighted { value: packet.value.saturating_sub(headers), ..packet })
 }

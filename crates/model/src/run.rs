@@ -256,7 +256,7 @@ pub struct ZeroCopy {
     pub calls: u64,
     /// Those of which the kernel has said that it is done with their pages.
     pub completed: u64,
-    /// Completed calls whose bytes the kernel copied all the same.
+    /// Completed calls whose bytes the kernel still copied.
     pub copied: u64,
     /// `copied` of `completed`, 0 to 1; null where none is completed.
     pub copied_share: Option<f64>,

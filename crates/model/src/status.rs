@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Everything asked for was done and measured.
+    /// Everything was done and measured as requested.
     Ok,
     /// An expectation or a comparison did not hold.
     Failed,
