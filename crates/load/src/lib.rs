@@ -5,6 +5,8 @@ mod consent;
 mod doorman;
 mod engines;
 pub mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod inet;
 pub mod load;
 mod ring_net;
