@@ -5,13 +5,13 @@ use std::io::Write;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
 
-/// One failure: what it is, what to do about it, and how the program exits.
+/// A failure: message, help, and exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Drawn reports that show places in a file; they take the place of the message.
+    /// Rendered reports that show positions in a file; they replace the message.
     reports: Vec<miette::Report>,
 }
 
@@ -29,7 +29,7 @@ impl Failure {
         self
     }
 
-    /// The same, of one point of a study.
+    /// Adds the point of a study to the message.
     pub(crate) fn at(mut self, point: &Point) -> Self {
         self.message = format!("at {point}: {}", self.message);
         self

@@ -14,9 +14,9 @@ use failure::Failure;
 
 /// What every byte on the wire costs the CPU.
 ///
-/// Runs a traffic profile (uperf's language) between hosts, measures both ends and says what it cost.
+/// Runs a traffic profile (uperf's language) between hosts, measures both ends and reports the cost.
 /// Start with `wirecost run @stream` (loopback), or `wirecost run @stream --lab` for two hosts in
-/// network namespaces; `wirecost doctor` says beforehand what spoils a result.
+/// network namespaces. `wirecost doctor` lists problems that can invalidate a result.
 #[derive(Debug, Parser)]
 #[command(name = "wirecost", version, max_term_width = 100, arg_required_else_help = true)]
 struct Arguments {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             if error.use_stderr() {
-                // Where JSON was asked for there is JSON, even of a command that nobody understands.
+                // A request for JSON gets JSON, even if the command line cannot be parsed.
                 commands::refuse(std::env::args_os(), &error.to_string());
             }
             return ExitCode::from(code);

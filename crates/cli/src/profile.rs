@@ -13,7 +13,7 @@ use wirecost_profile::language::{
 
 use crate::failure::Failure;
 
-/// A profile as its user named it, read.
+/// A profile that was read, with the name from the command line.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// As on the command line.
@@ -22,9 +22,9 @@ pub(crate) struct Loaded {
     pub(crate) language: Language,
     pub(crate) profile: Profile,
     pub(crate) notes: Vec<Note>,
-    /// Why it cannot be run, where it cannot.
+    /// Reasons why it cannot be run, if any.
     pub(crate) refusals: Vec<LanguageError>,
-    /// Variables that stand for hosts and that nobody set, with what they were given.
+    /// Unset variables for hosts, with the names that they got.
     pub(crate) assigned: Vec<(String, String)>,
 }
 
@@ -34,11 +34,11 @@ pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => {
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         }
-        _ => Err("write it as NAME=VALUE".to_owned()),
+        _ => Err("must be NAME=VALUE".to_owned()),
     }
 }
 
-/// Reads a profile. A variable that stands for a host and is not set gets the next name of `hosts`.
+/// Reads a profile. An unset variable for a host gets the next name of `hosts`.
 pub(crate) fn load(
     name: &str,
     variables: &[(String, String)],
@@ -108,7 +108,7 @@ pub(crate) fn load(
     }
 }
 
-/// The text of a profile, and the built-in that it is.
+/// The text of a profile, and its built-in, if it is one.
 fn read(name: &str) -> Result<(Option<&'static Builtin>, String), Failure> {
     if let Some(short) = name.strip_prefix('@') {
         let builtin = find_builtin(short)?;
@@ -117,9 +117,9 @@ fn read(name: &str) -> Result<(Option<&'static Builtin>, String), Failure> {
     let bytes = std::fs::read(Path::new(name)).map_err(|error| {
         let failure = Failure::usage(format!("cannot read the profile {name}: {error}"));
         if builtins::find(name).is_some() {
-            failure.help(format!("the built-in profile is called @{name}"))
+            failure.help(format!("the built-in profile is named @{name}"))
         } else {
-            failure.help("name a file, or a built-in profile of `wirecost list`")
+            failure.help("give a file, or a built-in profile from `wirecost list`")
         }
     })?;
     Ok((None, String::from_utf8_lossy(&bytes).into_owned()))
@@ -140,14 +140,14 @@ pub(crate) fn variables(name: &str) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The built-in of this name, or why not.
+/// The built-in with this name, or the failure if none has it.
 pub(crate) fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
     builtins::find(short).ok_or_else(|| {
         let names = builtins::ALL.iter().map(|builtin| builtin.name);
-        let failure = Failure::usage(format!("there is no built-in profile @{short}"));
+        let failure = Failure::usage(format!("no built-in profile is named @{short}"));
         match nearest(short, names) {
             Some(near) => failure.help(format!("did you mean @{near}?")),
-            None => failure.help("`wirecost list` names them all"),
+            None => failure.help("`wirecost list` lists them"),
         }
     })
 }
@@ -160,7 +160,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// A built-in says which variables it has: another is a slip of the pen.
+/// Refuses variables that the built-in does not have: they are typing errors.
 fn check_names(builtin: Option<&Builtin>, variables: &[(String, String)]) -> Result<(), Failure> {
     let Some(builtin) = builtin else { return Ok(()) };
     for (name, _) in variables {
@@ -194,7 +194,7 @@ fn host_variables(source: &str, builtin: Option<&Builtin>, language: Language) -
     }
 }
 
-/// All mistakes of a profile, drawn.
+/// All mistakes of a profile, rendered.
 pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Failure {
     let mut messages = Vec::new();
     let mut reports = Vec::new();
@@ -206,7 +206,7 @@ pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Fa
         // Unset variables of remotehost= have one more remedy here.
         let help = match &error.kind {
             LanguageErrorKind::UnsetVariable { name, remotehost: true } => Some(format!(
-                "set it (--var {name}=ADDRESS), or let wirecost make hosts: leave out --host"
+                "set it (--var {name}=ADDRESS), or let wirecost create hosts: remove --host"
             )),
             _ => error.help(),
         };
@@ -215,7 +215,7 @@ pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Fa
     Failure::reports(messages.join("\n"), reports)
 }
 
-/// A note, drawn.
+/// A note, rendered.
 pub(crate) fn draw_note(loaded: &Loaded, note: &Note) -> Report {
     let text = note.to_string();
     report(&loaded.name, &loaded.source, &text, None, note.span, Severity::Advice)

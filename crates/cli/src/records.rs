@@ -10,25 +10,25 @@ use wirecost_store::study::{DEFINITION, Study};
 
 use crate::Failure;
 
-/// What is there.
+/// What was read.
 #[derive(Debug)]
 pub(crate) struct Records {
-    /// As it was named.
+    /// Its name on the command line.
     pub(crate) name: String,
-    /// A record or a document, and no study.
+    /// A record or a document outside a study.
     pub(crate) single: bool,
     /// With the name of each.
     pub(crate) runs: Vec<(String, Run)>,
-    /// Of each record that has them.
+    /// Host environments of each record that has them.
     pub(crate) hosts: Vec<Hosts>,
-    /// Text of the profiles that were kept, by their names in the runs.
+    /// Texts of the saved profiles, by their names in the runs.
     pub(crate) profiles: Vec<(String, String)>,
 }
 
 /// Reads all of it.
 ///
 /// # Errors
-/// It is not there, is something else, or is damaged.
+/// It does not exist, is something else, or is damaged.
 pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
     let name = path.display().to_string();
     let (runs, hosts) = (Vec::new(), Vec::new());

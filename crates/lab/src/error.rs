@@ -14,23 +14,23 @@ use crate::rate;
 /// Why a lab could not be made, used or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    #[error("a lab cannot be made or removed without {}", names(.missing))]
+    #[error("creating or removing a lab requires {}", names(.missing))]
     NotPermitted { missing: Vec<Capability> },
     #[error("a lab has 2 to {MAX_HOSTS} hosts, not {asked}")]
     HostCount { asked: usize },
-    #[error("{asked} bit/s is no rate for a link: the least is {} bit/s", rate::LEAST)]
+    #[error("{asked} bit/s is too low a rate for a link: the minimum is {} bit/s", rate::LEAST)]
     Rate { asked: u64 },
-    #[error("`{name}` cannot name a lab: a name is 1 to 64 letters, digits and `-`")]
+    #[error("`{name}` is not a valid name for a lab: use 1 to 64 letters, digits and `-`")]
     BadName { name: String },
-    #[error("a lab named `{name}` is there already")]
+    #[error("a lab named `{name}` already exists")]
     NameTaken { name: String },
     #[error("there is no lab named `{name}`")]
     NotFound { name: String },
-    #[error("lab `{name}` is not whole: its namespace `{namespace}` is gone")]
+    #[error("lab `{name}` is incomplete: its namespace `{namespace}` is missing")]
     Incomplete { name: String, namespace: String },
-    #[error("lab `{name}` belongs to the run of process {pid}, which goes on")]
+    #[error("lab `{name}` is in use by the run of process {pid}")]
     InUse { name: String, pid: u32 },
-    #[error("/proc does not tell of this process")]
+    #[error("/proc has no entry for this process")]
     NoProc,
     #[error("another wirecost has held {path} for {seconds} s")]
     Locked { path: String, seconds: u64 },
@@ -63,10 +63,10 @@ impl LabError {
                     .to_owned(),
             ),
             Self::NameTaken { name } | Self::Incomplete { name, .. } => {
-                Some(format!("take it down: wirecost lab down {name}"))
+                Some(format!("remove it: wirecost lab down {name}"))
             }
-            Self::NotFound { .. } => Some("see what there is: wirecost lab status".to_owned()),
-            Self::InUse { pid, .. } => Some(format!("stop process {pid}, which removes it")),
+            Self::NotFound { .. } => Some("list the labs: wirecost lab status".to_owned()),
+            Self::InUse { pid, .. } => Some(format!("stop process {pid}; this removes the lab")),
             Self::State { path, source, .. } => match source.kind() {
                 io::ErrorKind::InvalidData => Some(format!(
                     "it was written by another version; if no lab is in use, remove {path}"
@@ -74,16 +74,16 @@ impl LabError {
                 _ => Some("make /run/wirecost writable for this user".to_owned()),
             },
             Self::Namespace(NetNsError::Refused { .. }) => Some(
-                "the kernel must allow making network namespaces, and mounting in /run/netns, \
-                 which some containers forbid"
+                "the kernel must allow creating network namespaces and mounting in /run/netns; some \
+                 containers forbid this"
                     .to_owned(),
             ),
             Self::Link(LinkError::Netlink { act: LIMIT_RATE, source, .. })
                 if source.kind() == io::ErrorKind::NotFound =>
             {
                 Some(
-                    "links of a set rate need the sch_tbf module of the kernel: modprobe sch_tbf, or \
-                     make the lab without a rate"
+                    "links with a limited rate need the kernel module sch_tbf: modprobe sch_tbf, or \
+                     create the lab without a rate"
                         .to_owned(),
                 )
             }
@@ -91,7 +91,7 @@ impl LabError {
                 if source.kind() == io::ErrorKind::Unsupported =>
             {
                 Some(
-                    "the kernel needs the veth and bridge modules: modprobe veth bridge".to_owned(),
+                    "the kernel needs the modules veth and bridge: modprobe -a veth bridge".to_owned(),
                 )
             }
             _ => None,

@@ -146,18 +146,18 @@ fn parse<T: DeserializeOwned>(
             StoreError::Damaged { path, why }
         }
         Ok(Head { schema: Some(found) }) => {
-            StoreError::Foreign { path, why: format!("it is a document {found}, and not {known}") }
+            StoreError::Foreign { path, why: format!("it is a document {found}, not {known}") }
         }
         Ok(Head { schema: None }) => {
-            StoreError::Foreign { path, why: "it is no document of wirecost".to_owned() }
+            StoreError::Foreign { path, why: "it is not a document of wirecost".to_owned() }
         }
         Err(error) if error.is_eof() => {
-            StoreError::Damaged { path, why: format!("it is cut at line {}", error.line()) }
+            StoreError::Damaged { path, why: format!("it is truncated at line {}", error.line()) }
         }
         Err(error) if error.is_data() => {
-            StoreError::Foreign { path, why: "it is no document of wirecost".to_owned() }
+            StoreError::Foreign { path, why: "it is not a document of wirecost".to_owned() }
         }
-        Err(error) => StoreError::Damaged { path, why: format!("it is no JSON: {error}") },
+        Err(error) => StoreError::Damaged { path, why: format!("it is not JSON: {error}") },
     })
 }
 

@@ -36,36 +36,38 @@ fn cut(name: &str) -> impl FnOnce(&Path) {
     }
 }
 
-const AGAIN: &str =
-    "copy it again from where it came from, or remove its directory and make the run again";
-const OWN: &str = "put back wirecost's own, or remove it";
+const AGAIN: &str = "copy it again from its source, or remove its directory and repeat the run";
+const OWN: &str = "restore the original, or remove it";
 
 #[test]
 fn a_document_that_is_cut_or_of_others() {
     let message = refusal(cut(RUN));
-    assert!(message.starts_with("/record/run.json is damaged (it is cut at line "), "{message}");
+    assert!(
+        message.starts_with("/record/run.json is damaged (it is truncated at line "),
+        "{message}"
+    );
     assert!(message.ends_with(&format!("): {AGAIN}")), "{message}");
     assert_eq!(
         refusal(|directory| fs::write(directory.join(RUN), "").unwrap()),
-        format!("/record/run.json is damaged (it is cut at line 1): {AGAIN}")
+        format!("/record/run.json is damaged (it is truncated at line 1): {AGAIN}")
     );
     for other in ["[1, 2]", "{}", "{\"schema\": null}"] {
         assert_eq!(
             refusal(|directory| fs::write(directory.join(RUN), other).unwrap()),
             format!(
-                "/record/run.json is not what its name says (it is no document of wirecost): {OWN}"
+                "/record/run.json is not a file of wirecost (it is not a document of wirecost): {OWN}"
             )
         );
     }
     let message = refusal(|directory| fs::write(directory.join(RUN), "\u{7f}ELF").unwrap());
-    assert!(message.starts_with("/record/run.json is damaged (it is no JSON: "), "{message}");
+    assert!(message.starts_with("/record/run.json is damaged (it is not JSON: "), "{message}");
     let message = refusal(edit(RUN, |text| text.replacen("\"error\": null", "\"error\": 7", 1)));
     assert!(message.starts_with("/record/run.json is damaged (invalid type: "), "{message}");
     let doctor = |text: String| text.replacen("wirecost.run/1", "wirecost.doctor/1", 1);
     assert_eq!(
         refusal(edit(RUN, doctor)),
         format!(
-            "/record/run.json is not what its name says (it is a document wirecost.doctor/1, and \
+            "/record/run.json is not a file of wirecost (it is a document wirecost.doctor/1, \
              not wirecost.run/1): {OWN}"
         )
     );
@@ -73,8 +75,8 @@ fn a_document_that_is_cut_or_of_others() {
 
 #[test]
 fn a_document_of_a_newer_version() {
-    let expected = "/record/run.json was written by a newer wirecost (wirecost.run/2, and this one \
-                    reads up to wirecost.run/1): read it with that one, or a later one";
+    let expected = "/record/run.json was written by a newer wirecost (wirecost.run/2; this version \
+                    reads up to wirecost.run/1): upgrade wirecost to read it";
     let newer = |text: String| text.replacen("wirecost.run/1", "wirecost.run/2", 1);
     assert_eq!(refusal(edit(RUN, newer)), expected);
     // Also where its keys are others.
@@ -110,9 +112,9 @@ fn files_beside_it_that_are_cut_or_missing() {
 #[test]
 fn a_directory_that_is_no_record_or_is_not_there() {
     let message = refusal(|directory| fs::remove_file(directory.join(RUN)).unwrap());
-    let expected = "/record is no record, as it has neither run.json nor observe.json: name a \
-                    directory that `--out` of `wirecost run` or `wirecost observe` has made";
+    let expected = "/record is not a record: it lacks run.json and observe.json. Choose a \
+                    directory that `--out` of `wirecost run` or `wirecost observe` created";
     assert_eq!(message, expected);
     let message = refusal(|directory| fs::remove_dir_all(directory).unwrap());
-    assert_eq!(message, "/record does not exist: see that the name is right");
+    assert_eq!(message, "/record does not exist: check the path");
 }

@@ -74,7 +74,7 @@ fn one_writes_at_a_time() {
     for refused in [Writer::open(directory.path()), Writer::open(directory.path())] {
         let message = refused.unwrap_err().to_string();
         let expected = format!(
-            "{} is written to by another wirecost, process {}: wait until it has ended, or end it",
+            "{} is in use by another wirecost, process {}: wait until it ends, or stop it",
             directory.path().display(),
             std::process::id()
         );
@@ -116,9 +116,9 @@ fn a_study_whose_making_was_cut_short_can_be_made_again() {
 fn a_directory_that_is_no_study_is_told_and_left_alone() {
     let parent = tempfile::tempdir().unwrap();
     let message = Study::open(parent.path()).unwrap_err().to_string();
-    assert!(message.contains("is no study, as it has no study.toml: name a"), "{message}");
+    assert!(message.contains("is not a study: it lacks study.toml. Choose a"), "{message}");
     let message = Writer::open(&parent.path().join("not/there")).unwrap_err().to_string();
-    assert!(message.ends_with("does not exist: see that the name is right"), "{message}");
+    assert!(message.ends_with("does not exist: check the path"), "{message}");
     fs::create_dir(parent.path().join("runs")).unwrap();
     let error = Writer::create(parent.path(), DEFINITION, []).unwrap_err();
     assert!(matches!(error, StoreError::NotEmpty(_)), "{error}");
@@ -138,7 +138,7 @@ fn a_record_that_is_damaged_is_told_by_its_name() {
     assert!(message.starts_with(&format!("{} is damaged", file.display())), "{message}");
     fs::remove_file(&file).unwrap();
     let message = writer.study().runs().unwrap_err().to_string();
-    assert!(message.contains("runs/0002-01 is no record"), "{message}");
+    assert!(message.contains("runs/0002-01 is not a record"), "{message}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn runs_are_those_of_a_study_of_a_record_or_of_a_file() {
         assert_eq!(runs(&path).unwrap(), [(path.display().to_string(), run.clone())]);
     }
     let message = runs(&directory.join("runs")).unwrap_err().to_string();
-    assert!(message.contains("is neither a study nor a record, as it has neither"), "{message}");
+    assert!(message.contains("is neither a study nor a record: it lacks"), "{message}");
 }
 
 #[test]

@@ -284,10 +284,10 @@ mod tests {
     #[test]
     fn values_that_are_none_are_told_what_could_stand_there() {
         for (text, wanted) in [
-            ("axes = { size = [[1]] }", "expected a number, a text or a truth value"),
-            ("set = { size = [1] }", "expected a number, a text or a truth value"),
+            ("axes = { size = [[1]] }", "expected a number, a string or a boolean"),
+            ("set = { size = [1] }", "expected a number, a string or a boolean"),
             ("axes = { size = 1 }", "expected a sequence"),
-            ("skip = [{ at = { size = { a = 1 } } }]", "or a list of such"),
+            ("skip = [{ at = { size = { a = 1 } } }]", "or a list of these"),
             ("seed = -1", "u64"),
             ("title = ", ""),
         ] {

@@ -6,33 +6,33 @@ pub enum StudyError {
     /// TOML that is none, or not a study's. `at` is where, in bytes.
     #[error("{message}")]
     Text { message: String, at: Option<std::ops::Range<usize>>, nearest: Option<String> },
-    #[error("the study names no profile")]
+    #[error("the study has no profile")]
     NoProfile,
     #[error("axis {0} has no values")]
     EmptyAxis(String),
-    #[error("axis {axis} has the value {value} twice")]
+    #[error("axis {axis} lists the value {value} twice")]
     Twice { axis: String, value: String },
     #[error("a value of axis {axis} sets {name}, which is an axis itself")]
     Collision { axis: String, name: String },
-    #[error("at = {{ {name} = ... }}: no axis sets {name}, and nothing else does")]
+    #[error("at = {{ {name} = ... }}: neither an axis nor a setting is named {name}")]
     NobodySets { name: String, nearest: Option<String> },
-    #[error("{text:?} compares with what is no number")]
+    #[error("{text:?} compares with something that is not a number")]
     NoNumber { text: String },
-    #[error("skip leaves out every point")]
+    #[error("skip excludes every point")]
     NothingLeft,
-    #[error("skip[{index}] holds at no point{}", because(.why))]
+    #[error("skip[{index}] matches no point{}", because(.why))]
     SkipsNothing { index: usize, why: String },
-    #[error("when[{index}] holds at no point")]
+    #[error("when[{index}] matches no point")]
     ChangesNothing { index: usize },
     #[error("{key} = {value:?}: {message}")]
     Value { key: String, value: String, message: String },
     #[error("{0}")]
     Metric(#[from] wirecost_analyze::metrics::UnknownMetric),
     #[error(
-        "--axis {0}: the study has no such axis, and one of the command line needs values: NAME=A,B,C"
+        "--axis {0}: the study has no axis of this name; to add one, give its values: NAME=A,B,C"
     )]
     NoAxis(String),
-    #[error("there is no study @{name}")]
+    #[error("no built-in study is named @{name}")]
     NoBuiltin { name: String, nearest: Option<String> },
 }
 
@@ -51,15 +51,15 @@ impl StudyError {
             | StudyError::NobodySets { nearest: near, .. } => nearest(near),
             StudyError::NoBuiltin { nearest: near, .. } => {
                 let near = near.as_ref().map(|near| format!("did you mean @{near}?"));
-                near.or_else(|| Some("`wirecost study list` names them all".to_owned()))
+                near.or_else(|| Some("`wirecost study list` lists them".to_owned()))
             }
             StudyError::NoProfile => Some(
-                "write profile = \"@stream\", or a file; `wirecost list` names the built-ins"
+                "write profile = \"@stream\" or name a file; `wirecost list` lists the built-ins"
                     .to_owned(),
             ),
-            StudyError::EmptyAxis(axis) => Some(format!("give it some, or remove {axis}")),
+            StudyError::EmptyAxis(axis) => Some(format!("add values, or remove {axis}")),
             StudyError::SkipsNothing { .. } | StudyError::ChangesNothing { .. } => Some(
-                "its conditions contradict each other or the axes: mend or remove it".to_owned(),
+                "its conditions contradict each other or the axes: fix or remove it".to_owned(),
             ),
             _ => None,
         }

@@ -45,7 +45,7 @@ impl Expectation {
         let all: Vec<Self> = all.collect::<Result<_, _>>()?;
         let wants = all.iter().find(|expectation| expectation.of_baseline);
         if let (Some(wants), None) = (wants, &study.baseline) {
-            return Err(wrong(&wants.text, "the study names no baseline"));
+            return Err(wrong(&wants.text, "the study has no baseline"));
         }
         Ok(all)
     }
@@ -240,7 +240,7 @@ mod tests {
             ("transactions <= 5 us", "write METRIC"),
             ("transactions <= baseline * baseline", "write METRIC"),
             ("transactons <= 1", "did you mean transactions?"),
-            ("transactions <= baseline", "names no baseline"),
+            ("transactions <= baseline", "has no baseline"),
         ] {
             let study = study(&format!("expect = [{{ that = \"{text}\" }}]"));
             let error = Expectation::all(&study).unwrap_err().to_string();

@@ -253,16 +253,16 @@ mod tests {
             ("axes = { size = [] }", "axis size has no values"),
             ("axes = { size = [1, \"1\"] }", "the value 1 twice"),
             ("axes = { a = [{ b = 1 }], b = [2] }", "sets b, which is an axis"),
-            ("axes = { size = [1] }\nskip = [{ at = { sise = 1 } }]", "no axis sets sise"),
-            ("axes = { size = [1] }\nskip = [{ at = { size = \"> x\" } }]", "no number"),
-            ("axes = { size = [1] }\nskip = [{ at = { size = 1 } }]", "leaves out every point"),
+            ("axes = { size = [1] }\nskip = [{ at = { sise = 1 } }]", "is named sise"),
+            ("axes = { size = [1] }\nskip = [{ at = { size = \"> x\" } }]", "is not a number"),
+            ("axes = { size = [1] }\nskip = [{ at = { size = 1 } }]", "excludes every point"),
             (
                 "axes = { size = [1, 2] }\nskip = [{ at = { size = \"> 2\" }, why = \"w\" }]",
-                "skip[0] holds at no point (w)",
+                "skip[0] matches no point (w)",
             ),
             (
                 "axes = { size = [1] }\nwhen = [{ at = { size = 2 }, set = { a = 1 } }]",
-                "when[0] holds at no point",
+                "when[0] matches no point",
             ),
         ] {
             let error = matrix(text).unwrap_err().to_string();

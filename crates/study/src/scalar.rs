@@ -32,12 +32,12 @@ impl<'de> Visitor<'de> for Reader {
     type Value = Read;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, a text or a truth value")?;
+        f.write_str("a number, a string or a boolean")?;
         if self.lists {
-            f.write_str(", or a list of such")?;
+            f.write_str(", or a list of these")?;
         }
         if self.tables {
-            f.write_str(", or a table of such")?;
+            f.write_str(", or a table of these")?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(Reader { lists: false, tables: false })? {
             Read::Scalar(scalar) => Ok(scalar),
-            Read::List(_) | Read::Table(_) => Err(de::Error::custom("not one value")),
+            Read::List(_) | Read::Table(_) => Err(de::Error::custom("expected a single value")),
         }
     }
 }
@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for AxisValue {
         match deserializer.deserialize_any(Reader { lists: false, tables: true })? {
             Read::Scalar(scalar) => Ok(AxisValue::One(scalar)),
             Read::Table(values) => Ok(AxisValue::Several(values)),
-            Read::List(_) => Err(de::Error::custom("a list in a list")),
+            Read::List(_) => Err(de::Error::custom("a list cannot contain a list")),
         }
     }
 }
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for Wanted {
         match deserializer.deserialize_any(Reader { lists: true, tables: false })? {
             Read::Scalar(scalar) => Ok(Wanted::One(scalar)),
             Read::List(values) => Ok(Wanted::OneOf(values)),
-            Read::Table(_) => Err(de::Error::custom("a table in a condition")),
+            Read::Table(_) => Err(de::Error::custom("a condition cannot contain a table")),
         }
     }
 }

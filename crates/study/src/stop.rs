@@ -33,26 +33,26 @@ impl StopRule {
             let percent = width.trim().strip_suffix('%').and_then(|text| text.trim().parse().ok());
             let percent: f64 = percent
                 .filter(|percent: &f64| *percent > 0.0 && percent.is_finite())
-                .ok_or_else(|| wrong("until", width, "write the width in percent, as in \"5%\""))?;
+                .ok_or_else(|| wrong("until", width, "must be a percentage, such as \"5%\""))?;
             until.push((metrics::find(name)?, percent / 100.0));
         }
         let budget = match &repeat.budget {
             Some(text) => Some(
                 humantime::parse_duration(text)
-                    .map_err(|_| wrong("budget", text, "write a time, as in \"10m\""))?,
+                    .map_err(|_| wrong("budget", text, "must be a time, such as \"10m\""))?,
             ),
             None => None,
         };
         if repeat.times == 0 {
-            return Err(wrong("times", "0", "each point is run at least once"));
+            return Err(wrong("times", "0", "must be at least 1"));
         }
         let more = if until.is_empty() { repeat.times } else { MOST.max(repeat.times) };
         let most = repeat.most.unwrap_or(more);
         if most < repeat.times {
-            return Err(wrong("most", &most.to_string(), "it is less than repeat.times"));
+            return Err(wrong("most", &most.to_string(), "must not be less than repeat.times"));
         }
         if until.is_empty() && most > repeat.times {
-            let message = "without repeat.until there are repeat.times runs, and no more";
+            let message = "has no effect without repeat.until";
             return Err(wrong("most", &most.to_string(), message));
         }
         Ok(Self { times: repeat.times, most, budget, until })
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn what_cannot_be_is_told() {
         for (text, wanted) in [
-            ("until = { throughput = \"5\" }", "in percent"),
-            ("until = { throughput = \"0%\" }", "in percent"),
+            ("until = { throughput = \"5\" }", "a percentage"),
+            ("until = { throughput = \"0%\" }", "a percentage"),
             ("until = { througput = \"5%\" }", "did you mean throughput?"),
-            ("budget = \"soon\"", "write a time"),
-            ("times = 0", "at least once"),
+            ("budget = \"soon\"", "must be a time"),
+            ("times = 0", "at least 1"),
             ("times = 3\nmost = 2\nuntil = { throughput = \"5%\" }", "less than"),
             ("times = 3\nmost = 5", "without repeat.until"),
         ] {

@@ -9,7 +9,7 @@ use wirecost_model::status::Status;
 
 use crate::Failure;
 
-/// Port that agents listen at unless told another.
+/// Default port of agents.
 pub(crate) const PORT: u16 = 20_050;
 
 /// Run the agent that generates load on this host.
@@ -20,7 +20,7 @@ pub(crate) const PORT: u16 = 20_050;
 /// networks you trust only.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Address to listen on; the port is 20050 unless given, 0 for any free one.
+    /// Address to listen on; default port 20050, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     listen: String,
 
@@ -29,7 +29,7 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
 
-    /// Serve the one session whose stream is standard input.
+    /// Serve a single session over standard input.
     #[arg(long, hide = true)]
     session: bool,
 
@@ -83,7 +83,7 @@ fn exposed(files: &[PathBuf]) -> String {
     )
 }
 
-/// Adds the usual port to an address that has none: `host`, `10.0.0.1`, `fd00::1`, `[fd00::1]`.
+/// Adds the default port to an address without one: `host`, `10.0.0.1`, `fd00::1`, `[fd00::1]`.
 pub(crate) fn with_port(address: &str) -> String {
     let is_v6 = |text: &str| text.parse::<std::net::Ipv6Addr>().is_ok();
     if is_v6(address) {

@@ -11,26 +11,26 @@ use wirecost_program::program;
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
 
-/// Say what a profile means: the program of each side, and every quirk that changes a number.
+/// Show what a profile does: the program of each side, and every quirk that changes a number.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// A file, or a built-in profile of `wirecost list`.
+    /// Profile: a file, or a built-in profile (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     profile: String,
 
-    /// Set a variable of the profile; beats the environment.
+    /// Set a variable of the profile; overrides the environment.
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
 
-    /// Write the profile in the other language instead: uperf's (xml) or the native one (toml).
-    /// Variables that stand for hosts stay, others are replaced by their values.
+    /// Convert the profile to uperf's language (xml) or the native one (toml). Variables for hosts are
+    /// preserved; others are replaced by their values.
     #[arg(long, value_name = "LANGUAGE", value_parser = parse_language)]
     to: Option<Language>,
 }
 
 fn parse_language(text: &str) -> Result<Language, String> {
     let found = Language::ALL.into_iter().find(|language| language.name() == text);
-    found.ok_or_else(|| "write xml or toml".to_owned())
+    found.ok_or_else(|| "must be xml or toml".to_owned())
 }
 
 impl Check {

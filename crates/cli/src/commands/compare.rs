@@ -15,32 +15,32 @@ use crate::records;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Compare two studies, or two runs, point by point: B beside A.
+/// Compare two studies, or two runs, point by point: B with A.
 ///
-/// First comes in what the hosts differ, then each figure with its ratio, then the verdict. A
-/// difference counts where it is significant among all that are compared, and larger than the
-/// threshold. Exit codes: 0 nothing is worse, 1 something is, 2 the two cannot be compared.
+/// Host differences are listed first, then each figure with its ratio, then the verdict. A difference
+/// counts if it is significant after correction for the number of comparisons, and larger than the
+/// threshold. Exit codes: 0 nothing is worse, 1 something is worse, 2 cannot be compared.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// What it was before: a study, a record of `run --out`, or JSON of a run.
+    /// Baseline: a study, a record of `run --out`, or JSON of a run.
     #[arg(value_name = "A")]
     a: PathBuf,
 
-    /// What it is now.
+    /// What to compare with the baseline: the same kinds as A.
     #[arg(value_name = "B")]
     b: PathBuf,
 
-    /// What a figure may be worse by, in percent.
+    /// Threshold in percent: smaller differences do not count.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     threshold: f64,
 
-    /// A figure to compare, and none but those that are named: throughput, latency.p99,
-    /// hosts.sender.cycles_per_kbyte... [default: throughput, or transactions where no bytes move,
-    /// latency.p99, and cycles/KByte of sender and receiver, or of the machine]
+    /// Compare only this metric, such as throughput, latency.p99, hosts.sender.cycles_per_kbyte; can be
+    /// repeated [default: throughput, or transactions where no bytes move, latency.p99, and
+    /// cycles/KByte of sender and receiver, or of the machine]
     #[arg(long = "metric", value_name = "NAME", value_parser = parse_metric)]
     metrics: Vec<Asked>,
 
-    /// What is written to standard output.
+    /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
 }
@@ -53,7 +53,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
     match number {
         Some(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent / 100.0),
-        _ => Err("write it in percent, as in 5%".to_owned()),
+        _ => Err("must be a percentage, such as 5%".to_owned()),
     }
 }
 

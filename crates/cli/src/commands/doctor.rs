@@ -16,22 +16,22 @@ use super::agent::with_port;
 use super::output;
 use crate::Failure;
 
-/// Say what can be measured on a host, and which settings spoil a benchmark there.
+/// Show what can be measured on a host, and which settings can invalidate a benchmark there.
 ///
-/// Each finding comes with the commands that mend it and those that put it back, to be typed as
-/// root on that host; wirecost itself changes nothing. Exit codes: 0 whatever was found, 2 bad
-/// usage, 3 the agent does not answer.
+/// Each finding lists the commands that fix and undo it, to be run as root on that host; wirecost
+/// itself changes nothing. Exit codes: 0 whatever was found, 2 usage error, 3 the agent does not
+/// answer.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// The agent whose host is examined (`wirecost agent --listen ADDR`) [default: this host].
+    /// Examine the host of this agent (`wirecost agent --listen ADDR`) [default: this host].
     #[arg(long, value_name = "ADDR")]
     host: Option<String>,
 
-    /// Also say what so many connections, open at once, need of the host, and what it has.
+    /// Also show what this number of open connections needs from the host, and what it has.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     connections: Option<u64>,
 
-    /// Write what was found as JSON (wirecost.doctor/1) to a file, or `-` for standard output.
+    /// Write the findings as JSON (wirecost.doctor/1) to a file, or `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }
@@ -99,7 +99,7 @@ fn write_json(examination: &Examination, target: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 
-/// Writes the document of an examination whose command line nobody understands.
+/// Writes the document of an examination with an invalid command line.
 pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
     let mut examination = empty();
     examination.status = Status::Usage;

@@ -17,34 +17,34 @@ use crate::records;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Say what the CPU cycles of a study were spent on: bytes, operations, packets, connections, interrupts.
+/// Show what the CPU cycles of a study were spent on: bytes, operations, packets, connections, interrupts.
 ///
-/// All points together give the cost of each; what a study does not vary cannot be told and is
-/// named. The model is checked by leaving out one point after the other. Exit codes: 0 ok, 2 the
-/// study is too small, or no cycles were measured.
+/// All points together determine the cost of each. Inputs that the study does not vary are left out
+/// and named. The model is checked at held-out points. Exit codes: 0 ok, 2 the study is too small, or
+/// no cycles were measured.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
     of: Of,
 
-    /// What is written to standard output.
+    /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
 }
 
-/// Which points of which study are explained.
+/// The study, and the points of it that are explained.
 #[derive(Debug, Args)]
 pub(super) struct Of {
-    /// A study: what `study run --out` wrote.
+    /// Directory of a study (`study run --out DIR`).
     #[arg(value_name = "DIR")]
     study: PathBuf,
 
-    /// Only points where this axis or setting has this value; may be given several times.
+    /// Use only points where this axis or setting has this value; can be repeated.
     #[arg(long = "at", value_name = "NAME=VALUE", value_parser = parse_variable)]
     at: Vec<(String, String)>,
 
-    /// Explain the cycles of one host, by its name or as `sender` or `receiver`, which needs CPUs of
-    /// its own [default: all machines together].
+    /// Explain the cycles of one host, by its name or as `sender` or `receiver`; the host needs its own
+    /// CPUs [default: all machines together].
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Of {
             .map_err(Failure::usage)
     }
 
-    /// Writes the model; of a refusal its document, where that was asked for.
+    /// Writes the model, or the document of a refusal if JSON was requested.
     pub(super) fn write(
         &self,
         format: Format,

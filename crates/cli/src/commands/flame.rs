@@ -11,38 +11,38 @@ use wirecost_store::{Document, document};
 
 use crate::Failure;
 
-/// Draw a flame graph (SVG) of the functions that a run sampled, or of what changed between two.
+/// Draw a flame graph (SVG) of the functions that a run sampled, or of the difference of two runs.
 ///
-/// A RESULT is what `--json FILE` or `--out DIR` of `run` and `observe` wrote. The graph goes to
-/// standard output; open it in a browser.
+/// RESULT is a file or directory written by `--json FILE` or `--out DIR` of `run` or `observe`. The
+/// graph goes to standard output; open it in a browser.
 #[derive(Debug, Args)]
 pub(crate) struct Flame {
     /// JSON of a run or an observation, or a record.
     #[arg(value_name = "RESULT")]
     result: PathBuf,
 
-    /// Another result to compare with: red is what RESULT has more of, blue what it has less of.
+    /// Compare with this result: red where RESULT has more samples, blue where it has fewer.
     #[arg(long, value_name = "RESULT")]
     against: Option<PathBuf>,
 
-    /// Compare samples per byte moved rather than shares of all samples.
+    /// Compare samples per byte moved in place of shares of all samples.
     #[arg(long, requires = "against")]
     per_byte: bool,
 
-    /// The host whose samples are meant, where there are several [default: the first].
+    /// Host whose samples are drawn [default: the first].
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 
-    /// Write folded stacks instead, a line each, for other tools.
+    /// Write folded stacks, one per line, for other tools.
     #[arg(long, conflicts_with = "against")]
     folded: bool,
 }
 
-/// What a result has for a graph.
+/// The data of a result that a graph needs.
 struct Profile {
     title: String,
     stacks: FoldedStacks,
-    /// Application bytes, or those of a device.
+    /// Application bytes, or bytes of a device.
     bytes: u64,
 }
 

@@ -7,10 +7,10 @@ use wirecost_model::units;
 
 use crate::Failure;
 
-/// Make, show or remove test hosts in network namespaces on this machine.
+/// Create, show or remove test hosts in network namespaces on this machine.
 ///
-/// `wirecost run --lab` makes a lab of its own for the run; one made here stays, for `run
-/// --lab=NAME` and for anything else (`ip netns exec ...`).
+/// `wirecost run --lab` creates a temporary lab for the run. A lab created here persists, for `run
+/// --lab=NAME` and for other programs (`ip netns exec ...`).
 #[derive(Debug, Args)]
 pub(crate) struct Lab {
     #[command(subcommand)]
@@ -19,17 +19,17 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// Make a lab that stays.
+    /// Create a lab that persists.
     Up {
         #[arg(long, value_name = "N", default_value_t = 2)]
         hosts: usize,
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
-        /// Rate of each host's link each way, as `1gbit` or `100mbit`; as fast as the CPU can without.
+        /// Rate of each host's link per direction, such as `1gbit` or `100mbit` [default: unlimited].
         #[arg(long, value_name = "RATE", value_parser = parse_rate)]
         rate: Option<u64>,
     },
-    /// Remove a lab, and what runs that were killed left behind.
+    /// Remove a lab, and what killed runs left behind.
     Down {
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
@@ -97,12 +97,12 @@ impl Lab {
             Act::Status => {
                 let status = lab::status().map_err(|e| failure(&e))?;
                 if status.labs.is_empty() && status.orphans.is_empty() {
-                    let _ = writeln!(out, "there is no lab");
+                    let _ = writeln!(out, "no lab exists");
                 }
                 for one in &status.labs {
                     let state = match (one.stale, one.whole) {
                         (true, _) => "left behind by a run; `wirecost lab down` removes it",
-                        (false, false) => "not whole: a namespace is gone",
+                        (false, false) => "incomplete: a namespace is missing",
                         (false, true) => "up",
                     };
                     let links = links(one.rate_bits_per_second);
@@ -126,13 +126,13 @@ impl Lab {
     }
 }
 
-/// A rate as a person writes it.
+/// A rate on the command line.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
     units::parse_bit_rate(text)
-        .ok_or_else(|| "write it as a number and bit, kbit, mbit or gbit, as in 1gbit".to_owned())
+        .ok_or_else(|| "must be a number with bit, kbit, mbit or gbit, such as 1gbit".to_owned())
 }
 
-/// What links have a rate of, where they have one.
+/// The rate of the links, if it is limited.
 fn links(rate: Option<u64>) -> String {
     rate.map_or_else(String::new, |rate| {
         format!(", each link {}", units::decimal(rate as f64, "b/s"))

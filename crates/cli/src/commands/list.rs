@@ -8,10 +8,10 @@ use wirecost_profile::{flowops, language, protocols};
 use crate::Failure;
 use crate::profile::find_builtin;
 
-/// List what there is: built-in profiles, flowops, options, protocols, engines.
+/// List built-in profiles, flowops, options, protocols and engines.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Show the profile of this name, as an example to learn from.
+    /// Print the source of this built-in profile.
     #[arg(value_name = "@BUILTIN")]
     show: Option<String>,
 }
@@ -58,7 +58,7 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
     for option in language::OPTIONS {
         writeln!(out, "  {:<width$} {}", option.name, option.help)?;
     }
-    writeln!(out, "\nProtocols, and what they need")?;
+    writeln!(out, "\nProtocols and their requirements")?;
     for protocol in protocols::ALL {
         writeln!(out, "  {:<15} {}", protocol.name(), protocol.help())?;
     }

@@ -1,4 +1,4 @@
-//! The commands, a file each.
+//! The commands, one file each.
 
 mod agent;
 mod check;
@@ -59,7 +59,7 @@ impl Command {
     }
 }
 
-/// Writes the JSON that a command line asked for which nobody understands.
+/// Writes the JSON that an invalid command line requests.
 pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     let arguments: Vec<String> =
         arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -81,8 +81,7 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     }
 }
 
-/// A length of time on the command line: `10s`, `500ms`, `2m` is two minutes; a bare number is
-/// seconds.
+/// A duration on the command line: `10s`, `500ms`, `2m` (two minutes). A bare number is seconds.
 fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string());
@@ -92,5 +91,5 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
 
 fn parse_time_not_zero(text: &str) -> Result<std::time::Duration, String> {
     let time = parse_time(text)?;
-    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("must be greater than zero".to_owned()) } else { Ok(time) }
 }

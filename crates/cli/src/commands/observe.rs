@@ -20,30 +20,30 @@ use super::run::interruptible;
 use super::{output, parse_time_not_zero};
 use crate::Failure;
 
-/// Watch this host while any other program makes the traffic.
+/// Observe this host while another program generates the traffic.
 ///
-/// Nothing is changed, and nothing stays behind. Ctrl-C ends it early and shows what there is. Exit
-/// codes: 0 ok, 2 bad usage, 130 interrupted before the window began.
+/// Changes nothing and leaves nothing behind. Ctrl-C stops early and shows the results so far. Exit
+/// codes: 0 ok, 2 usage error, 130 interrupted before the window began.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
-    /// How long.
+    /// Time to observe.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_time_not_zero)]
     length: Duration,
 
-    /// Which probes: `standard`, `full` (all, hooks of hot paths in slices of the time), `deep` (one
-    /// after the other, whole, for that long each), or names with commas between them.
+    /// Probes: `standard`, `full` (all, hot-path hooks enabled part of the time), `deep` (one after the
+    /// other, each for the entire time), or a comma-separated list of names.
     #[arg(long, value_name = "SET", default_value = "full", value_parser = Set::parse)]
     probes: Set,
 
-    /// Only this process, its network namespace, and its CPU time and functions.
+    /// Observe only this process, its network namespace, and its CPU time and functions.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    /// Only this network device; its bytes are what cycles are divided by.
+    /// Observe only this network device; cycles per byte use its bytes.
     #[arg(long = "dev", value_name = "DEVICE")]
     device: Option<String>,
 
-    /// Only these CPUs, as in `0-3,8`.
+    /// Observe only these CPUs, such as `0-3,8`.
     #[arg(long = "cpu", value_name = "LIST", value_parser = parse_cpus)]
     cpus: Option<Cpus>,
 
@@ -51,11 +51,11 @@ pub(crate) struct Observe {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Keep a record in this new directory: observe.json, hosts.json, samples.parquet.
+    /// Save a record to this new directory: observe.json, hosts.json, samples.parquet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// List the probes: what each tells, needs, costs and cannot see.
+    /// List the probes: what each shows, needs, costs and cannot see.
     #[arg(long)]
     list: bool,
 }
@@ -67,7 +67,7 @@ struct Cpus(Vec<u32>);
 fn parse_cpus(text: &str) -> Result<Cpus, String> {
     match wirecost_linux::cpu_list::parse_list(text) {
         Some(cpus) if !cpus.is_empty() => Ok(Cpus(cpus)),
-        _ => Err("write it as a list of CPUs, as in 0-3,8".to_owned()),
+        _ => Err("must be a list of CPUs, such as 0-3,8".to_owned()),
     }
 }
 
@@ -119,7 +119,7 @@ impl Observe {
         Ok(document.status)
     }
 
-    /// Everything that can be refused is, before anything is attached.
+    /// Makes all checks that can refuse the observation, before attaching anything.
     fn check(&self) -> Result<Option<Recorder>, Failure> {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
@@ -133,7 +133,7 @@ impl Observe {
         {
             let names: Vec<&str> = devices.keys().map(String::as_str).collect();
             return Err(Failure::usage(format!(
-                "there is no network device `{device}`; there is {}",
+                "no network device is named `{device}`; devices: {}",
                 names.join(", ")
             )));
         }
@@ -143,7 +143,7 @@ impl Observe {
             .transpose()
     }
 
-    /// Each pass for the whole length; what the first does not show, the others add.
+    /// Runs each pass for the entire time; further passes add what the first does not show.
     fn watch(&self, host: &str, stop: &AtomicBool) -> ObserverReport {
         let mut all = ObserverReport::default();
         for probes in &self.probes.passes {

@@ -19,16 +19,16 @@ pub(crate) fn show(document: &Document) {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Tables for people.
+    /// Tables for the terminal.
     Terminal,
-    /// The document, for programs.
+    /// The document as JSON.
     Json,
     /// Tables in Markdown.
     Markdown,
 }
 
 impl Format {
-    /// Writes the document, or the report made of it.
+    /// Writes the document, or its report.
     pub(crate) fn write<T: Serialize>(
         self,
         document: &T,

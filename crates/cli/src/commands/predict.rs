@@ -10,33 +10,33 @@ use super::lab::parse_rate;
 use super::output::Format;
 use crate::Failure;
 
-/// Say how many CPUs a load would take, by the cost model of a study (`wirecost explain`).
+/// Predict the number of CPUs that a load needs, from the cost model of a study (`wirecost explain`).
 ///
-/// Operations, packets and interrupts for each byte are taken from the points around the load. What
-/// the study did not cover is refused: see --extrapolate. Exit codes: 0 ok, 2 there is no model, or
-/// the load is outside of it.
+/// Operations, packets and interrupts per byte are interpolated from the points around the load. A load
+/// outside the studied range is refused unless --extrapolate is given. Exit codes: 0 ok, 2 no model,
+/// or the load is outside its range.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     #[command(flatten)]
     of: Of,
 
-    /// Payload to move, as `100gbit` or `500mbit` a second.
+    /// Payload rate, such as `100gbit` or `500mbit`.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: u64,
 
-    /// Open connections.
+    /// Number of open connections.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     connections: u64,
 
-    /// Bytes of each operation, as `8k`; needed where the study has several sizes.
+    /// Bytes per operation, such as `8k`; required if the study has several sizes.
     #[arg(long, value_name = "BYTES")]
     size: Option<String>,
 
-    /// Predict also what lies outside of what the study covered.
+    /// Also predict loads outside the studied range.
     #[arg(long)]
     extrapolate: bool,
 
-    /// What is written to standard output.
+    /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
 }

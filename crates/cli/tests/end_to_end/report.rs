@@ -164,7 +164,7 @@ fn refused(arguments: &[&str], words: &[&str]) {
 fn what_cannot_be_reported_on_is_refused() {
     let study = study();
     let at = |name: &str| study.path().join(name).to_str().unwrap().to_owned();
-    refused(&[&at("runs")], &["is no record", "run.json"]);
+    refused(&[&at("runs")], &["is not a record", "run.json"]);
     refused(&[&at("nowhere")], &["nowhere", "does not exist"]);
     refused(&[&at("study.toml/x")], &["cannot read"]);
     refused(&[path(&study), "--table", "tcp-transmitt"], &["did you mean tcp-transmit?"]);

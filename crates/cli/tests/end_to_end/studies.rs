@@ -243,7 +243,7 @@ fn bad_studies_are_refused_with_a_message_and_nothing_is_made() {
     for (text, words) in [
         ("profil = \"@rr\"", ["unknown field", "did you mean profile?"].as_slice()),
         ("profile = \"@rrr\"", &["@rrr", "did you mean"]),
-        ("title = \"nothing\"", &["names no profile"]),
+        ("title = \"nothing\"", &["has no profile"]),
         ("profile = \"missing.xml\"", &["cannot read the profile"]),
         ("axes = { connections = [] }", &["axis connections has no values"]),
         (
@@ -251,12 +251,12 @@ fn bad_studies_are_refused_with_a_message_and_nothing_is_made() {
             &["@rr has no variable conections", "did you mean connections?"],
         ),
         ("axes = { connections = [\"many\"] }", &["many"]),
-        ("axes = { engine = [\"epol\"] }", &["the engines are"]),
+        ("axes = { engine = [\"epol\"] }", &["must be one of"]),
         (
             "axes = { response = [1] }\nskip = [{ at = { response = \"< 1\" } }]",
-            &["skip[0] holds at no point"],
+            &["skip[0] matches no point"],
         ),
-        ("skip = [{ at = { sise = 1 } }]", &["no axis sets sise"]),
+        ("skip = [{ at = { sise = 1 } }]", &["is named sise"]),
         ("set = { \"option.tcp_nodealy\" = true }", &["tcp_nodealy"]),
         ("repeat = { until = { througput = \"5%\" } }", &["did you mean throughput?"]),
         ("expect = [{ that = \"throughput is fine\" }]", &["write METRIC"]),

@@ -34,28 +34,32 @@ pub enum Default {
 }
 
 const H: Variable = Variable { name: "h", default: Default::Host, help: "remote host" };
-const CONNECTIONS: Variable = text("connections", "1", "strands, each with its own connection");
-const DURATION: Variable = text("duration", "10s", "length of the phase that counts");
+const CONNECTIONS: Variable = text("connections", "1", "number of connections, one strand each");
+const DURATION: Variable = text("duration", "10s", "measurement time");
 const PROTOCOL: Variable = text("protocol", "tcp", "tcp, tls, mptcp, sctp, unix or vsock");
 const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
-const TIMEOUT: Variable = text("timeout", "1s", "wait for a response before it counts as lost");
-const OPTIONS: Variable =
-    text("options", "", "more options, as in \"zerocopy\": each flowop takes those for it");
+const TIMEOUT: Variable =
+    text("timeout", "1s", "time to wait for a response before it counts as lost");
+const OPTIONS: Variable = text(
+    "options",
+    "",
+    "more flowop options, such as \"zerocopy\"; each flowop uses those that apply",
+);
 
 const fn text(name: &'static str, default: &'static str, help: &'static str) -> Variable {
     Variable { name, default: Default::Text(default), help }
 }
 
 const fn size(default: &'static str) -> Variable {
-    text("size", default, "bytes of one operation")
+    text("size", default, "bytes per operation")
 }
 
 const fn request(default: &'static str) -> Variable {
-    text("request", default, "bytes of a request")
+    text("request", default, "bytes per request")
 }
 
 const fn response(default: &'static str) -> Variable {
-    text("response", default, "bytes of a response")
+    text("response", default, "bytes per response")
 }
 
 pub static ALL: [Builtin; 38] = [
@@ -67,7 +71,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "maerts",
-        summary: "bulk throughput backwards: read as fast as possible",
+        summary: "reverse bulk throughput: read as fast as possible",
         source: include_str!("maerts.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, size("64k")],
     },
@@ -79,13 +83,13 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "rr",
-        summary: "request and response over open connections",
+        summary: "request-response over open connections",
         source: include_str!("rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64")],
     },
     Builtin {
         name: "crr",
-        summary: "a new connection for each request and response",
+        summary: "a new connection per request-response",
         source: include_str!("crr.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64")],
     },
@@ -103,18 +107,18 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "specweb",
-        summary: "write 64 KiB, wait for 64 bytes, and again",
+        summary: "send 64 KiB, wait for 64 bytes, repeat",
         source: include_str!("specweb.xml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL, OPTIONS, request("64"), response("64k")],
     },
     Builtin {
         name: "mixed",
-        summary: "long flows beside short requests and responses",
+        summary: "long flows beside short request-response traffic",
         source: include_str!("mixed.xml"),
         variables: &[
             H,
-            text("flows", "1", "strands that write as fast as they can"),
-            text("calls", "16", "strands of requests and responses"),
+            text("flows", "1", "strands that write as fast as possible"),
+            text("calls", "16", "request-response strands"),
             DURATION,
             PROTOCOL,
             OPTIONS,
@@ -125,7 +129,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "oltp",
-        summary: "short statements and answers of a database, with think time",
+        summary: "short database statements and answers, with think time",
         source: include_str!("oltp.xml"),
         variables: &[
             H,
@@ -138,7 +142,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "sendfile",
-        summary: "bulk throughput from a file, by sendfile()",
+        summary: "bulk throughput from a file, with sendfile()",
         source: include_str!("sendfile.xml"),
         variables: &[
             H,
@@ -162,7 +166,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "udp-rr",
-        summary: "request and response by datagrams",
+        summary: "request-response with datagrams",
         source: include_str!("udp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, OPTIONS, request("64"), response("64"), TIMEOUT],
     },
@@ -193,7 +197,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "sockperf-ping-pong",
-        summary: "sockperf ping-pong: a message there and back",
+        summary: "sockperf ping-pong: one message in each direction",
         source: include_str!("sockperf-ping-pong.xml"),
         variables: &[H, CONNECTIONS, DURATION, TCP_OR_UDP, size("14"), TIMEOUT],
     },
@@ -208,7 +212,7 @@ pub static ALL: [Builtin; 38] = [
             TCP_OR_UDP,
             size("14"),
             TIMEOUT,
-            text("mps", "10000", "messages a second of each connection"),
+            text("mps", "10000", "messages per second and connection"),
         ],
     },
     Builtin {
@@ -225,7 +229,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "qperf-tcp-lat",
-        summary: "qperf tcp_lat: a byte there and back",
+        summary: "qperf tcp_lat: one byte in each direction",
         source: include_str!("qperf-tcp-lat.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
     },
@@ -237,7 +241,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "qperf-udp-lat",
-        summary: "qperf udp_lat: a byte there and back by datagrams",
+        summary: "qperf udp_lat: one byte in each direction, with datagrams",
         source: include_str!("qperf-udp-lat.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
     },
@@ -249,19 +253,19 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "netperf-tcp-maerts",
-        summary: "netperf TCP_MAERTS: bulk throughput backwards",
+        summary: "netperf TCP_MAERTS: reverse bulk throughput",
         source: include_str!("netperf-tcp-maerts.xml"),
         variables: &[H, CONNECTIONS, DURATION, size("16k")],
     },
     Builtin {
         name: "netperf-tcp-rr",
-        summary: "netperf TCP_RR: request and response",
+        summary: "netperf TCP_RR: request-response",
         source: include_str!("netperf-tcp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
     },
     Builtin {
         name: "netperf-tcp-crr",
-        summary: "netperf TCP_CRR: a connection for each request and response",
+        summary: "netperf TCP_CRR: a new connection per request-response",
         source: include_str!("netperf-tcp-crr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
     },
@@ -273,7 +277,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "netperf-udp-rr",
-        summary: "netperf UDP_RR: request and response by datagrams",
+        summary: "netperf UDP_RR: request-response with datagrams",
         source: include_str!("netperf-udp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
     },
@@ -285,13 +289,13 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "neper-tcp-rr",
-        summary: "neper tcp_rr: request and response",
+        summary: "neper tcp_rr: request-response",
         source: include_str!("neper-tcp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
     },
     Builtin {
         name: "neper-tcp-crr",
-        summary: "neper tcp_crr: a connection for each request and response",
+        summary: "neper tcp_crr: a new connection per request-response",
         source: include_str!("neper-tcp-crr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1")],
     },
@@ -303,13 +307,13 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "neper-udp-rr",
-        summary: "neper udp_rr: request and response by datagrams",
+        summary: "neper udp_rr: request-response with datagrams",
         source: include_str!("neper-udp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, request("1"), response("1"), TIMEOUT],
     },
     Builtin {
         name: "imix",
-        summary: "datagrams of the simple IMIX at an even rate",
+        summary: "simple IMIX datagrams at a constant rate",
         source: include_str!("imix.toml"),
         variables: &[
             H,
@@ -320,7 +324,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "rpc-mix",
-        summary: "a mix of calls with lognormal sizes, as a Poisson process",
+        summary: "a mix of calls with lognormal sizes and Poisson arrivals",
         source: include_str!("rpc-mix.toml"),
         variables: &[
             H,
@@ -332,7 +336,7 @@ pub static ALL: [Builtin; 38] = [
     },
     Builtin {
         name: "sessions",
-        summary: "people who think, then ask for a page over four connections",
+        summary: "users who think, then load a page over four connections",
         source: include_str!("sessions.toml"),
         variables: &[H, CONNECTIONS, DURATION, PROTOCOL],
     },

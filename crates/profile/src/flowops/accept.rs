@@ -8,7 +8,7 @@ impl Flowop for Accept {
     }
 
     fn help(&self) -> &'static str {
-        "accepts a connection that the peer opens"
+        "accepts a connection from the peer"
     }
 
     fn mirror(&self) -> &'static str {

@@ -8,7 +8,7 @@ impl Flowop for Recv {
     }
 
     fn help(&self) -> &'static str {
-        "receives size bytes, by recv()"
+        "receives size bytes with recv()"
     }
 
     fn mirror(&self) -> &'static str {

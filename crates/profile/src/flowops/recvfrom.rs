@@ -8,7 +8,7 @@ impl Flowop for RecvFrom {
     }
 
     fn help(&self) -> &'static str {
-        "receives size bytes and the sender's address, by recvfrom()"
+        "receives size bytes and the sender's address with recvfrom()"
     }
 
     fn mirror(&self) -> &'static str {

@@ -8,7 +8,7 @@ impl Flowop for Send {
     }
 
     fn help(&self) -> &'static str {
-        "sends size bytes, by send()"
+        "sends size bytes with send()"
     }
 
     fn mirror(&self) -> &'static str {

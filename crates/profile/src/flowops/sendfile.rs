@@ -8,7 +8,7 @@ impl Flowop for SendFile {
     }
 
     fn help(&self) -> &'static str {
-        "sends a file of dir, by sendfile()"
+        "sends a file of dir with sendfile()"
     }
 
     fn mirror(&self) -> &'static str {

@@ -8,7 +8,7 @@ impl Flowop for SendTo {
     }
 
     fn help(&self) -> &'static str {
-        "sends size bytes to an address, by sendto()"
+        "sends size bytes to an address with sendto()"
     }
 
     fn mirror(&self) -> &'static str {

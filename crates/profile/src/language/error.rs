@@ -31,17 +31,17 @@ pub enum LanguageErrorKind {
     EmptyFile,
     #[error("'{text}' is neither a tag nor an attribute")]
     UnexpectedText { text: String },
-    #[error("this {what} is never closed")]
+    #[error("this {what} is not closed")]
     Unclosed { what: &'static str },
     #[error("unknown tag <{tag}>")]
     UnknownTag { tag: String, nearest: Option<&'static str> },
     #[error("unknown attribute '{name}'")]
     UnknownAttribute { name: String, nearest: Option<&'static str> },
-    #[error("{what} stands outside a group")]
+    #[error("{what} is outside a group")]
     OutsideGroup { what: String },
-    #[error("{what} stands outside a transaction")]
+    #[error("{what} is outside a transaction")]
     OutsideTransaction { what: String },
-    #[error("{what} stands outside a flowop")]
+    #[error("{what} is outside a flowop")]
     OutsideFlowop { what: String },
 
     // Mistakes of form in TOML.
@@ -57,25 +57,25 @@ pub enum LanguageErrorKind {
     Together { a: &'static str, b: &'static str },
     #[error("{key} has no meaning without {needs}")]
     NeedsKey { key: &'static str, needs: &'static str },
-    #[error("there is nothing in this {what}")]
+    #[error("this {what} is empty")]
     NothingInside { what: &'static str },
     #[error("loops are nested deeper than {deepest}")]
     TooDeep { deepest: usize },
-    #[error("a text with a NUL character can be no name and no value")]
+    #[error("names and values cannot contain a NUL character")]
     Nul,
 
     // Mistakes in values.
     #[error("{what}='{value}' is not {wanted}")]
     BadValue { what: &'static str, value: String, wanted: &'static str, help: &'static str },
-    #[error("this is no distribution of {what}")]
+    #[error("this is not a distribution of {what}")]
     OneDistribution { what: &'static str },
-    #[error("min is more than max")]
+    #[error("min is greater than max")]
     MinAboveMax,
     #[error("{file}, line {line}: {reason}")]
     BadTrace { file: String, line: usize, reason: &'static str },
     #[error("cannot read the trace {file}: {reason}")]
     NoTrace { file: String, reason: String },
-    #[error("{what} cannot be said in {language}: {why}")]
+    #[error("{what} cannot be expressed in {language}: {why}")]
     NotSayable { what: String, language: &'static str, why: &'static str },
     #[error("variable '{name}' is not set")]
     UnsetVariable {
@@ -107,7 +107,7 @@ pub enum LanguageErrorKind {
     BadConn { value: String },
     #[error("dscp='{value}' is not a code point")]
     BadDscp { value: String },
-    #[error("cipher='{value}' is not of TLS 1.3")]
+    #[error("cipher='{value}' is not a cipher of TLS 1.3")]
     BadCipher { value: String },
     #[error("payload='{value}' is unknown")]
     BadPayload { value: String },
@@ -134,13 +134,13 @@ pub enum LanguageErrorKind {
     UnusableTime { what: &'static str, value: String, reason: Nonsense },
     #[error("count={value} is negative")]
     NegativeCount { value: String },
-    #[error("{flowop} uses {}, which is not open then", connection(*.conn))]
+    #[error("{flowop} uses {}, which is not open at that point", connection(*.conn))]
     NotConnected { flowop: String, conn: u32 },
-    #[error("flowop {name} is not built yet")]
+    #[error("flowop {name} is not supported yet")]
     FlowopNotBuilt { name: String },
-    #[error("protocol {name} is not built yet; built: {}", super::names::built_protocols().join(", "))]
+    #[error("protocol {name} is not supported yet; supported: {}", super::names::built_protocols().join(", "))]
     ProtocolNotBuilt { name: String },
-    #[error("option {name} is not built yet")]
+    #[error("option {name} is not supported yet")]
     OptionNotBuilt { name: String },
 }
 
@@ -171,22 +171,22 @@ impl LanguageErrorKind {
         let text = match self {
             Kind::NothingToRun => {
                 "a profile needs a group of strands that has a transaction of flowops; \
-                 `wirecost list` names profiles to begin with"
+                 `wirecost list` lists profiles to start from"
                     .to_owned()
             }
             Kind::NotToml { .. } => {
-                "docs/profiles.md has the language on one page; `wirecost list @rpc-mix` is an example"
+                "docs/profiles.md describes the language; `wirecost list @rpc-mix` is an example"
                     .to_owned()
             }
             Kind::UnknownKey { nearest, known, .. } => {
-                nearest.map_or_else(|| format!("it can have {known}"), |name| format!("did you mean {name}?"))
+                nearest.map_or_else(|| format!("known keys: {known}"), |name| format!("did you mean {name}?"))
             }
             Kind::MissingKey { key, .. } => format!("add {key} = ..."),
             Kind::WrongType { wanted, .. } => format!("write {wanted}"),
             Kind::Together { a, b } => format!("remove one of {a} and {b}"),
             Kind::NeedsKey { needs, .. } => format!("add {needs} = ..., or leave it out"),
             Kind::NothingInside { .. } => {
-                "put a flowop there; \"nop\" is one that does nothing".to_owned()
+                "add a flowop; \"nop\" does nothing".to_owned()
             }
             Kind::TooDeep { .. } => "multiply the numbers of two of them".to_owned(),
             Kind::Nul => "leave it out".to_owned(),
@@ -196,28 +196,28 @@ impl LanguageErrorKind {
                  as in { uniform = { min = 1, max = 9 } }"
                     .to_owned()
             }
-            Kind::MinAboveMax => "exchange them".to_owned(),
+            Kind::MinAboveMax => "swap them".to_owned(),
             Kind::BadTrace { .. } => {
-                "a trace has a time a line, in seconds (0.25) or with a unit (250us), and comments \
+                "a trace has one time per line, in seconds (0.25) or with a unit (250us), and comments \
                  after #"
                     .to_owned()
             }
             Kind::NoTrace { .. } => {
-                "a path is relative to where wirecost is started; the file is read there only"
+                "a path is relative to the directory where wirecost starts; only that host reads the file"
                     .to_owned()
             }
             Kind::NotSayable { .. } => "change the profile, or keep it in its language".to_owned(),
             Kind::EmptyFile => {
                 "write a <profile> with a <group nthreads=\"1\"> that has a <transaction> of flowops; \
-                 `wirecost list` names profiles to begin with"
+                 `wirecost list` lists profiles to start from"
                     .to_owned()
             }
             Kind::UnexpectedText { .. } => {
-                "put values with blanks in double quotes, and comments between <!-- and -->"
+                "put values with spaces in double quotes, and comments between <!-- and -->"
                     .to_owned()
             }
             Kind::Unclosed { .. } => {
-                "close it, or look for a quote that is missing before it".to_owned()
+                "close it, or look for a missing quote before it".to_owned()
             }
             Kind::UnknownTag { nearest, .. } => suggestion(
                 *nearest,

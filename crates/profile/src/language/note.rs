@@ -24,11 +24,11 @@ impl std::fmt::Display for Note {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteKind {
     // How the text was cut into words.
-    #[error("this comment is never closed, so nothing after it is read")]
+    #[error("this comment is not closed, so nothing after it is read")]
     UnclosedComment,
-    #[error("this <? is never closed, so nothing after it is read")]
+    #[error("this <? is not closed, so nothing after it is read")]
     UnclosedInstruction,
-    #[error("this quote is never closed, so the rest of the file is its value")]
+    #[error("this quote is not closed, so the rest of the file is its value")]
     UnclosedQuote,
     #[error("a NUL byte ends the profile; what follows it is not read")]
     NulByte,
@@ -42,7 +42,7 @@ pub enum NoteKind {
     TagTail { tag: &'static str, written: String },
 
     // How tags and attributes belong together.
-    #[error("<{tag}> is never closed")]
+    #[error("<{tag}> is not closed")]
     Unclosed { tag: &'static str },
     #[error("</{tag}> closes nothing")]
     StrayClose { tag: &'static str },

@@ -62,7 +62,7 @@ pub enum ValueKind {
     Unbuilt(Form),
 }
 
-/// How the value of an option that is not built yet is written.
+/// How the value of an option that is not supported yet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Flag,
@@ -173,7 +173,7 @@ pub static ALL: &[OptionDef] = &[
     text(
         "remotehost",
         ANY,
-        "host that the flowop is executed with",
+        "host at the other end of the flowop",
         |o, v| o.remotehost = filled(v),
         |o| o.remotehost.as_deref(),
     ),
@@ -186,7 +186,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "port",
         applies: OPEN,
-        help: "data port of the accepting side; without it the kernel chooses",
+        help: "port of the accepting side; default: chosen by the kernel",
         value: ValueKind::Port,
     },
     text(
@@ -199,20 +199,20 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "conn",
         applies: WAIT,
-        help: "connection, or range of connections as in 1..100, that the flowop acts on",
+        help: "connection that the flowop acts on, or a range such as 1..100",
         value: ValueKind::Conns,
     },
     // How much and how often.
     OptionDef {
         name: "size",
         applies: MOVE_OR_FILE,
-        help: "bytes of one operation: 64k, or rand(64,8k) for uniformly random",
+        help: "bytes of one operation: 64k, or rand(64,8k) for a uniform distribution",
         value: ValueKind::Size,
     },
     OptionDef {
         name: "rsize",
         applies: MOVE,
-        help: "bytes that the peer moves at a time, where they are not to be size",
+        help: "bytes per operation of the peer; default: size",
         value: ValueKind::Integer {
             min: 0,
             max: INT_MAX,
@@ -223,7 +223,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "count",
         applies: ANY,
-        help: "how often the flowop is executed in its turn",
+        help: "number of times to execute the flowop",
         value: ValueKind::Plain {
             min: i32::MIN,
             set: |o, v| o.count = v,
@@ -233,7 +233,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "repeat",
         applies: MOVE,
-        help: "datagrams of one execution",
+        help: "datagrams per execution",
         value: ValueKind::Plain {
             min: 1,
             set: |o, v| o.repeat = v,
@@ -244,35 +244,24 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "timeout",
         applies: WAIT,
-        help: "longest wait of one operation",
+        help: "maximum time of one operation",
         value: ValueKind::Time { set: |o, v| o.timeout = Some(v), get: |o| o.timeout },
     },
-    OptionDef {
-        name: "duration",
-        applies: THINK,
-        help: "how long to think",
-        value: ValueKind::Pause,
-    },
+    OptionDef { name: "duration", applies: THINK, help: "think time", value: ValueKind::Pause },
     flag("busy", THINK, "think by spinning", |o| o.busy = true, |o| o.busy),
-    flag("idle", THINK, "think by sleeping, as without it", |_| {}, |_| false),
-    flag(
-        "canfail",
-        ANY,
-        "a failure is counted and the strand goes on",
-        |o| o.canfail = true,
-        |o| o.canfail,
-    ),
+    flag("idle", THINK, "think by sleeping (default)", |_| {}, |_| false),
+    flag("canfail", ANY, "count a failure and continue", |o| o.canfail = true, |o| o.canfail),
     flag(
         "non_blocking",
         OPEN,
-        "non-blocking sockets, as ours always are",
+        "accepted for compatibility; ignored: sockets are always non-blocking",
         |o| o.non_blocking = true,
         |o| o.non_blocking,
     ),
     flag(
         "single_reads",
         STREAM,
-        "one call for each read; else a peer that only receives waits for much and takes it in one",
+        "one call per read; by default a peer that only receives reads in large pieces",
         |o| o.single_reads = true,
         |o| o.single_reads,
     ),
@@ -280,14 +269,14 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "tcp_nodelay",
         OPEN,
-        "TCP_NODELAY: small writes are sent at once",
+        "TCP_NODELAY: send small writes immediately",
         |o| o.tcp_nodelay = true,
         |o| o.tcp_nodelay,
     ),
     OptionDef {
         name: "wndsz",
         applies: OPEN,
-        help: "bytes of the send and of the receive buffer",
+        help: "send and receive buffer size, bytes",
         value: ValueKind::Integer {
             min: 0,
             max: INT_MAX,
@@ -298,14 +287,14 @@ pub static ALL: &[OptionDef] = &[
     text(
         "cc",
         OPEN,
-        "TCP congestion control, as in cubic",
+        "TCP congestion control algorithm, such as cubic",
         |o, v| o.cc = filled(v),
         |o| o.cc.as_deref(),
     ),
     OptionDef {
         name: "mss",
         applies: OPEN,
-        help: "largest TCP segment, bytes",
+        help: "maximum TCP segment size, bytes",
         value: ValueKind::Integer {
             min: 1,
             max: 65535,
@@ -316,24 +305,30 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "dscp",
         applies: OPEN,
-        help: "differentiated services code point: 0 to 63, or a name as in ef, af41, cs1",
+        help: "differentiated services code point: 0 to 63, or a name such as ef, af41, cs1",
         value: ValueKind::Dscp,
     },
     // Of TLS.
     OptionDef {
         name: "cipher",
         applies: OPEN,
-        help: "TLS cipher: aes128, aes256 (as without it) or chacha20",
+        help: "TLS cipher: aes128, aes256 (default) or chacha20",
         value: ValueKind::Cipher,
     },
     flag(
         "ktls",
         OPEN,
-        "after the handshake the kernel encrypts and decrypts",
+        "kernel TLS: the kernel encrypts and decrypts after the handshake",
         |o| o.ktls = true,
         |o| o.ktls,
     ),
-    text("method", OPEN, "without effect, as in uperf: always TLS 1.3", |_, _| {}, |_| None),
+    text(
+        "method",
+        OPEN,
+        "accepted for compatibility; ignored: always TLS 1.3",
+        |_, _| {},
+        |_| None,
+    ),
     // Of SCTP.
     sctp(
         "sctp_hb_interval",
@@ -343,32 +338,32 @@ pub static ALL: &[OptionDef] = &[
     ),
     streams(
         "sctp_in_streams",
-        "SCTP streams into the master's end",
+        "SCTP streams towards the master",
         |o, v| o.sctp.in_streams = short(v),
         |o| o.sctp.in_streams.map(u64::from),
     ),
     sctp(
         "sctp_max_burst_size",
-        "SCTP burst, packets",
+        "maximum SCTP burst, packets",
         |o, v| o.sctp.max_burst_size = asked(v).and_then(small),
         |o| o.sctp.max_burst_size.map(u64::from),
     ),
     sctp(
         "sctp_max_fragment_size",
-        "SCTP fragment, bytes",
+        "maximum SCTP fragment, bytes",
         |o, v| o.sctp.max_fragment_size = asked(v).and_then(small),
         |o| o.sctp.max_fragment_size.map(u64::from),
     ),
     flag(
         "sctp_nodelay",
         OPEN,
-        "small SCTP messages are sent at once",
+        "send small SCTP messages immediately",
         |o| o.sctp.nodelay = true,
         |o| o.sctp.nodelay,
     ),
     streams(
         "sctp_out_streams",
-        "SCTP streams out of the master's end",
+        "SCTP streams from the master",
         |o, v| o.sctp.out_streams = short(v),
         |o| o.sctp.out_streams.map(u64::from),
     ),
@@ -380,38 +375,38 @@ pub static ALL: &[OptionDef] = &[
     ),
     sctp(
         "sctp_rto_initial",
-        "first SCTP retransmission time-out, ms",
+        "initial SCTP retransmission timeout, ms",
         |o, v| o.sctp.rto_initial = asked(v).and_then(small),
         |o| o.sctp.rto_initial.map(u64::from),
     ),
     sctp(
         "sctp_rto_max",
-        "longest SCTP retransmission time-out, ms",
+        "maximum SCTP retransmission timeout, ms",
         |o, v| o.sctp.rto_max = asked(v).and_then(small),
         |o| o.sctp.rto_max.map(u64::from),
     ),
     sctp(
         "sctp_rto_min",
-        "shortest SCTP retransmission time-out, ms",
+        "minimum SCTP retransmission timeout, ms",
         |o, v| o.sctp.rto_min = asked(v).and_then(small),
         |o| o.sctp.rto_min.map(u64::from),
     ),
     sctp(
         "sctp_sack_delay",
-        "delay of SCTP acknowledgements, ms",
+        "SCTP delayed acknowledgement time, ms",
         |o, v| o.sctp.sack_delay = asked(v).and_then(small),
         |o| o.sctp.sack_delay.map(u64::from),
     ),
     sctp(
         "sctp_sack_frequency",
-        "packets for an SCTP acknowledgement",
+        "packets per SCTP acknowledgement",
         |o, v| o.sctp.sack_frequency = asked(v).and_then(small),
         |o| o.sctp.sack_frequency.map(u64::from),
     ),
     OptionDef {
         name: "notsent_lowat",
         applies: OPEN,
-        help: "TCP_NOTSENT_LOWAT: bytes not sent yet, above which no more are taken",
+        help: "TCP_NOTSENT_LOWAT: unsent bytes above which the socket is not writable",
         value: ValueKind::Integer {
             min: 1,
             max: INT_MAX,
@@ -422,7 +417,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "busy_poll",
         applies: OPEN,
-        help: "SO_BUSY_POLL: microseconds that a wait looks for packets at the device",
+        help: "SO_BUSY_POLL: microseconds to poll the device while waiting",
         value: ValueKind::Integer {
             min: 0,
             max: INT_MAX,
@@ -434,21 +429,21 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "tcp_cork",
         STREAM,
-        "the sender holds back part segments until the last of count messages",
+        "TCP_CORK: send partial segments only after the last of count messages",
         |o| o.io.tcp_cork = true,
         |o| o.io.tcp_cork,
     ),
     flag(
         "zerocopy",
         STREAM,
-        "the sender's memory goes out without a copy (MSG_ZEROCOPY), if the path allows; numbers of verify with one",
+        "MSG_ZEROCOPY: send without copying, if the path allows it; message numbers of verify are copied",
         |o| o.io.zerocopy = true,
         |o| o.io.zerocopy,
     ),
     OptionDef {
         name: "gso",
         applies: MOVE,
-        help: "datagrams of one message that the kernel cuts apart (UDP_SEGMENT), each of size",
+        help: "UDP_SEGMENT: datagrams of size bytes that the kernel makes from one message",
         value: ValueKind::Integer {
             min: 0,
             max: crate::io_options::MOST_SEGMENTS,
@@ -459,14 +454,14 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "gro",
         MOVE,
-        "the receiver lets the kernel join datagrams (UDP_GRO)",
+        "UDP_GRO: the receiver's kernel joins datagrams",
         |o| o.io.gro = true,
         |o| o.io.gro,
     ),
     OptionDef {
         name: "batch",
         applies: MOVE,
-        help: "messages of one call (sendmmsg, recvmmsg), so many an execution",
+        help: "messages per call (sendmmsg, recvmmsg) and per execution",
         value: ValueKind::Integer {
             min: 0,
             max: crate::io_options::MOST_MESSAGES,
@@ -477,28 +472,28 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "discard",
         STREAM,
-        "the receiver's kernel drops the bytes (MSG_TRUNC) instead of copying them",
+        "MSG_TRUNC: the receiver's kernel drops the bytes without copying them",
         |o| o.io.discard = true,
         |o| o.io.discard,
     ),
     flag(
         "splice",
         STREAM_OR_FILE,
-        "through a pipe: from the receiver's socket to its sink or nowhere, from sendfile's file",
+        "move bytes through a pipe: from the receiver's socket to its sink or /dev/null, or from sendfile's file",
         |o| o.io.splice = true,
         |o| o.io.splice,
     ),
     text(
         "sink",
         STREAM,
-        "directory where the receiver keeps what it receives, in a file for each worker",
+        "directory to which the receiver writes received bytes, one file per worker",
         |o, v| o.io.sink = filled(v),
         |o| o.io.sink.as_deref(),
     ),
     OptionDef {
         name: "sink_size",
         applies: STREAM,
-        help: "bytes of the files of sink together, 64m without it; full ones are written anew",
+        help: "total size of the sink's files, default 64m; a full file is overwritten",
         value: ValueKind::Integer {
             min: 1 << 20,
             max: INT_MAX,
@@ -509,7 +504,7 @@ pub static ALL: &[OptionDef] = &[
     flag(
         "o_direct",
         STREAM_OR_FILE,
-        "files of sink and sendfile are written and read past the page cache (O_DIRECT)",
+        "O_DIRECT: bypass the page cache for files of sink and sendfile",
         |o| o.io.o_direct = true,
         |o| o.io.o_direct,
     ),
@@ -517,27 +512,27 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "payload",
         applies: MOVE,
-        help: "zero, random (as without it) or file:PATH",
+        help: "zero, random (default) or file:PATH",
         value: ValueKind::Payload,
     },
     flag(
         "verify",
         MOVE,
-        "the receiver compares what arrives with what was sent",
+        "the receiver checks that it gets the bytes that were sent",
         |o| o.verify = true,
         |o| o.verify,
     ),
     text(
         "dir",
         FILE,
-        "file to send, or directory of files to choose from",
+        "file to send, or a directory of files to choose from",
         |o, v| o.dir = filled(v),
         |o| o.dir.as_deref(),
     ),
     OptionDef {
         name: "nfiles",
         applies: FILE,
-        help: "only the first this many files of dir",
+        help: "number of files of dir to use, default all",
         value: ValueKind::Integer {
             min: 0,
             max: INT_MAX,
@@ -546,15 +541,15 @@ pub static ALL: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "messages of one system call of SCTP"),
-    unbuilt("bblog", OPEN, ANY_INTEGER, "black box logging of FreeBSD's TCP"),
-    unbuilt("encaps", OPEN, SHORT, "port of UDP encapsulation"),
+    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "SCTP messages per system call"),
+    unbuilt("bblog", OPEN, ANY_INTEGER, "TCP black box logging of FreeBSD"),
+    unbuilt("encaps", OPEN, SHORT, "UDP encapsulation port"),
     unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
-    unbuilt("localhost", OPEN, Form::Text, "local host name of RDS"),
-    unbuilt("stack", OPEN, Form::Text, "function block of FreeBSD's TCP"),
+    unbuilt("localhost", OPEN, Form::Text, "RDS local host name"),
+    unbuilt("stack", OPEN, Form::Text, "TCP stack of FreeBSD"),
     unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
     unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
-    unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream that a write uses"),
+    unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream of a write"),
     unbuilt("sctp_unordered", ANY, Form::Flag, "SCTP messages may overtake each other"),
 ];
 

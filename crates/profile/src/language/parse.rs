@@ -22,7 +22,7 @@ pub struct Parsed {
     pub profile: Profile,
     /// In the order of the file.
     pub notes: Vec<Note>,
-    /// Why the profile cannot be run, though it is a profile: what is not built yet, and what uperf
+    /// Why the profile cannot be run, though it is a profile: what is not supported yet, and what uperf
     /// accepts as well and then fails on. Empty where it can be run.
     pub refusals: Vec<LanguageError>,
 }
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Something that is never closed is no error by itself, but explains others.
+    /// Something that is not closed is no error by itself, but explains others.
     fn add_cause(&mut self) {
         let cause = self.notes.iter().find_map(|note| match note.kind {
             NoteKind::UnclosedQuote => Some(("quote", note.span)),

@@ -1,4 +1,4 @@
-//! Reasons not to run a profile that is a good profile otherwise: what is not built yet, and what
+//! Reasons not to run a profile that is a good profile otherwise: what is not supported yet, and what
 //! uperf accepts when it reads the file and fails on when it runs.
 
 use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Until};

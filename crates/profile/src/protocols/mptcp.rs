@@ -11,7 +11,7 @@ impl Protocol for Mptcp {
     }
 
     fn help(&self) -> &'static str {
-        "Multipath TCP; kernel 5.6 with CONFIG_MPTCP, and net.mptcp.enabled=1"
+        "Multipath TCP; needs kernel 5.6 with CONFIG_MPTCP, and net.mptcp.enabled=1"
     }
 
     fn delivery(&self) -> Delivery {

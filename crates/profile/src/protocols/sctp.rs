@@ -12,7 +12,7 @@ impl Protocol for Sctp {
     }
 
     fn help(&self) -> &'static str {
-        "SCTP, one-to-one style; kernel module sctp"
+        "SCTP, one-to-one style; needs kernel module sctp"
     }
 
     fn delivery(&self) -> Delivery {

@@ -11,7 +11,7 @@ impl Protocol for Tls {
     }
 
     fn help(&self) -> &'static str {
-        "TLS 1.3 over TCP, with a certificate for each run; with ktls: kernel module tls"
+        "TLS 1.3 over TCP, with a certificate per run; ktls needs kernel module tls"
     }
 
     fn delivery(&self) -> Delivery {

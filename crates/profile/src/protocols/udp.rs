@@ -11,7 +11,7 @@ impl Protocol for Udp {
     }
 
     fn help(&self) -> &'static str {
-        "datagrams; what is lost is counted, not repeated"
+        "UDP; lost datagrams are counted, not retransmitted"
     }
 
     fn delivery(&self) -> Delivery {

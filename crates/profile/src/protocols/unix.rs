@@ -10,7 +10,7 @@ impl Protocol for Unix {
     }
 
     fn help(&self) -> &'static str {
-        "stream sockets of the Unix domain; all hosts on one machine"
+        "Unix domain stream sockets; all hosts on one machine"
     }
 
     fn family(&self) -> Family {

@@ -11,8 +11,8 @@ impl Protocol for Vsock {
     }
 
     fn help(&self) -> &'static str {
-        "between a virtual machine and its host (modules vsock, vhost_vsock), or all hosts on one \
-         machine (module vsock_loopback)"
+        "between a virtual machine and its host (needs modules vsock, vhost_vsock), or on one \
+         machine (needs module vsock_loopback)"
     }
 
     fn family(&self) -> Family {

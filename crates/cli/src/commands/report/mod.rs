@@ -18,43 +18,42 @@ use wirecost_study::{Definition, Matrix, TableWanted};
 use crate::Failure;
 use read::Kept;
 
-/// Width of a file that nobody looks at yet.
+/// Width of tables in a file.
 const WIDTH: usize = 80;
 
-/// Show what was measured, of a study or of runs side by side.
+/// Show the results of studies, or of runs side by side.
 ///
-/// Each RECORD is a study (`wirecost study run --out DIR`) or a run: what `--out DIR` or `--json FILE` of
-/// `wirecost run` wrote. A study has the tables that it names, or one of all its axes. Runs that are of
-/// no study stand in one table, a row each; of a single one the terminal shows what `wirecost run`
-/// showed.
+/// Each RECORD is a study (`wirecost study run --out DIR`) or a run (written by `--out DIR` or `--json
+/// FILE` of `wirecost run`). A study has the tables that it names, or one table of all its axes. Runs
+/// outside a study share one table, one row each. For a single run the terminal shows the output of
+/// `wirecost run`.
 ///
-/// Behind a figure of several runs stands how far its 95% interval goes: `9.24 Gb/s ±2%`. What was not
-/// measured is `-`, and the reason stands below the table.
+/// A figure of several runs is followed by the half-width of its 95% interval: `9.24 Gb/s ±2%`. A value
+/// that was not measured is `-`; the reason is below the table.
 ///
-/// In CSV all tables stand below one another under one head, so that it is one table for whoever reads it:
-/// `name`, `section` and `table` say which one a row is of; a column that several tables have is there
-/// once; numbers are in the unit that the column names, without prefixes, with the ends of an interval in
-/// columns of their own (`throughput low (b/s)`). A field is empty where nothing was measured, and the
-/// last column says why, or where the table has no such column.
+/// CSV has all tables in one, with one header. `name`, `section` and `table` identify the table of a row.
+/// Columns that several tables share appear once. Numbers are in the unit that the column names, without
+/// prefixes. The ends of an interval have their own columns (`throughput low (b/s)`). A field is empty if
+/// nothing was measured, with the reason in the last column, or if its table lacks the column.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// Studies and runs.
+    /// Studies and runs to show.
     #[arg(value_name = "RECORD", required_unless_present = "list")]
     records: Vec<PathBuf>,
 
-    /// How it is written.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "terminal", value_parser = format())]
     format: String,
 
-    /// Write to this file, whole or not at all, instead of the standard output.
+    /// Write to this file in place of standard output; the file appears only when complete.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Show this table instead: one of --list, or one of the study by its title. Can be repeated.
+    /// Show this table: one of --list, or a table of the study by its title. Can be repeated.
     #[arg(long = "table", value_name = "NAME")]
     tables: Vec<String>,
 
-    /// List the tables there are, and the formats.
+    /// List tables, metrics and formats.
     #[arg(long)]
     list: bool,
 }
@@ -75,7 +74,7 @@ impl Report {
             return Ok(Status::Ok);
         }
         let output = outputs::find(&self.format)
-            .ok_or_else(|| Failure::usage(format!("there is no format {}", self.format)))?;
+            .ok_or_else(|| Failure::usage(format!("unknown format {}", self.format)))?;
         match self.written(output) {
             Ok(text) => self.put(&text)?,
             Err(failure) => {
@@ -173,7 +172,7 @@ impl Report {
 fn find(name: &str) -> Result<Wanted, Failure> {
     tables::find(name)
         .map(Wanted::Kind)
-        .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` names them all"))
+        .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` lists them"))
 }
 
 fn table(table: &TableWanted) -> Result<Wanted, Failure> {
@@ -185,14 +184,14 @@ fn table(table: &TableWanted) -> Result<Wanted, Failure> {
     }
 }
 
-/// The tables that a study names, or one of all its axes.
+/// The tables that a study names, or one table of all its axes.
 pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
     let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
     let wanted: Vec<Wanted> = of_study.iter().map(table).collect::<Result<_, _>>()?;
     Ok(if wanted.is_empty() { vec![Wanted::general()] } else { wanted })
 }
 
-/// What there is to say of a study, or of runs side by side.
+/// The report of a study, or of runs side by side.
 pub(crate) fn sections(
     study: Option<&Definition>,
     wanted: &[Wanted],
@@ -210,9 +209,9 @@ pub(crate) fn sections(
     Ok(sections)
 }
 
-/// Nothing is called like a column.
+/// The failure for a column that names no metric.
 pub(crate) fn no_column(unknown: tables::UnknownColumn) -> Failure {
-    Failure::usage(unknown).help("`wirecost report --list` names the metrics")
+    Failure::usage(unknown).help("`wirecost report --list` lists the metrics")
 }
 
 fn list(out: &mut dyn Write) -> io::Result<()> {

@@ -30,18 +30,20 @@ impl Adjust {
     }
 }
 
-/// Puts a copy of each group in place of the group for each of so many hosts, where the profile has
-/// one host that nobody has named. `names` gives names of hosts by number, of which that has the first.
+/// Replaces each group by one copy per peer. The profile must have exactly one host without an address.
+/// `names` returns host names by number; that host has the first.
 pub(super) fn connect_to_each(
     loaded: &mut Loaded,
     peers: usize,
     names: &mut dyn FnMut(usize) -> Option<String>,
 ) -> Result<(), Failure> {
     let [(_, open)] = loaded.assigned.as_slice() else {
-        let message =
-            format!("--peers {peers}: {} does not leave exactly one host open", loaded.name);
+        let message = format!(
+            "--peers {peers}: {} does not have exactly one host without an address",
+            loaded.name
+        );
         return Err(Failure::usage(message)
-            .help("a profile that names its hosts connects to those; leave out --peers"));
+            .help("a profile that names its hosts connects to those; remove --peers"));
     };
     let open = open.clone();
     let of_one = std::mem::take(&mut loaded.profile.groups);
@@ -63,7 +65,7 @@ pub(super) fn connect_to_each(
     Ok(())
 }
 
-/// The phase that counts is the longest that lasts a time.
+/// The measured phase is the longest phase with a duration.
 fn set_duration(profile: &mut Profile, duration: Duration) -> Result<(), Failure> {
     let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let length = |phase: usize| {
@@ -79,7 +81,7 @@ fn set_duration(profile: &mut Profile, duration: Duration) -> Result<(), Failure
     let headline = (0..phases).filter_map(|phase| Some((length(phase)?, phase))).max();
     let Some((_, headline)) = headline else {
         return Err(Failure::usage("--duration: no transaction of the profile has a duration")
-            .help("its phases are counted by iterations; change them in the profile"));
+            .help("its phases are limited by iterations; change them in the profile"));
     };
     for transaction in profile.groups.iter_mut().filter_map(|g| g.transactions.get_mut(headline)) {
         if let Until::Duration(length) = &mut transaction.until {
@@ -103,7 +105,7 @@ fn reverse(profile: &mut Profile) -> Result<(), Failure> {
             "sendfile" => {
                 let message = format!("--reverse: the sendfile at {} has no reverse", flowop.at);
                 return Err(Failure::usage(message)
-                    .help("connect from the other end: exchange connect and accept"));
+                    .help("connect from the other end: swap connect and accept"));
             }
             _ => continue,
         };

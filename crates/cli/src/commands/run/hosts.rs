@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::commands::agent::with_port;
 use crate::commands::lab::{failure, parse_rate};
 
-/// The host that drives, among `--host`s.
+/// Name of the driving host in `--host`.
 const MASTER: &str = "master";
 
 /// `--host NAME=ADDR`.
@@ -42,15 +42,15 @@ pub(crate) fn parse(text: &str) -> Result<HostArgument, String> {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => {
             Ok(HostArgument::new(name, address))
         }
-        _ => Err("write it as NAME=ADDR, as in server=10.0.0.2".to_owned()),
+        _ => Err("must be NAME=ADDR, such as server=10.0.0.2".to_owned()),
     }
 }
 
-/// Where a run happens, as its user says it.
+/// Where a run takes place, as given on the command line.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct At {
-    /// Run between hosts in network namespaces on this machine: in a lab of its own, or in the one
-    /// of that name which `wirecost lab up` made.
+    /// Run between hosts in network namespaces on this machine: in a temporary lab, or in the lab NAME
+    /// created by `wirecost lab up`.
     #[arg(
         long,
         value_name = "NAME",
@@ -61,18 +61,18 @@ pub(crate) struct At {
     )]
     pub(crate) lab: Option<String>,
 
-    /// Rate of each link of the run's own lab, as `1gbit`; as fast as the CPU can without.
+    /// Rate of each link of the temporary lab, such as `1gbit` [default: unlimited].
     #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "lab")]
     pub(crate) rate: Option<u64>,
 
-    /// A host of the profile and the agent there (`wirecost agent --listen ADDR`); `master=ADDR`
-    /// is the one that drives, which else is this machine.
+    /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the driving
+    /// host [default: this machine]. Can be repeated.
     #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
     pub(crate) hosts: Vec<HostArgument>,
 }
 
 impl At {
-    /// Names for hosts that the profile leaves open, by number.
+    /// Names, by number, for hosts without an address in the profile.
     pub(crate) fn names(&self) -> Box<dyn FnMut(usize) -> Option<String> + '_> {
         if !self.hosts.is_empty() {
             let peers: Vec<&HostArgument> =
@@ -87,7 +87,7 @@ impl At {
     }
 }
 
-/// One host of the run, before it is started.
+/// A host of the run, before its agent starts.
 #[derive(Debug)]
 struct Site {
     name: String,
@@ -105,7 +105,7 @@ enum How {
     Remote(String),
 }
 
-/// Where the hosts of a run are. Dropping the last place in a lab of its own takes the lab down.
+/// Where the hosts of a run are. Dropping the last place in a temporary lab removes the lab.
 #[derive(Debug)]
 pub(crate) struct Place {
     sites: Vec<Site>,
@@ -113,8 +113,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Finds a place for every host of the profile; makes the lab, unless one that was made for a run
-    /// before this one has enough hosts.
+    /// Finds a place for every host of the profile. Creates a lab, unless the lab of an earlier run has
+    /// enough hosts.
     pub(crate) fn find(profile: &Profile, at: &At, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
         match at.lab.as_deref() {
@@ -124,7 +124,7 @@ impl Place {
         }
     }
 
-    /// The lab, for a run after this one.
+    /// The lab, for reuse by a later run.
     pub(crate) fn lab(&self) -> Option<Rc<Lab>> {
         self.lab.clone()
     }
@@ -139,7 +139,7 @@ impl Place {
                 ))
                 .help(format!(
                     "start an agent there (wirecost agent --listen {address}) and add --host \
-                     {name}={address}; or leave the profile's variable open and add --lab"
+                     {name}={address}; or leave the profile's variable unset and add --lab"
                 )));
             }
             sites.push(Site {
@@ -170,8 +170,8 @@ impl Place {
                 Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
             }
             (_, _) if rate.is_some() => {
-                return Err(Failure::usage("--rate is for a lab of the run's own")
-                    .help("a lab that stays has its rate from: wirecost lab up --rate RATE"));
+                return Err(Failure::usage("--rate applies only to a temporary lab")
+                    .help("set the rate of a persistent lab with: wirecost lab up --rate RATE"));
             }
             (name, _) => Rc::new(Lab::open(name).map_err(|error| failure(&error))?),
         };
@@ -200,7 +200,7 @@ impl Place {
                 let known: Vec<String> =
                     hosts[1..].iter().map(|h| format!("{} ({})", h.name, h.ipv4)).collect();
                 return Err(Failure::usage(format!("the lab has no host {name}"))
-                    .help(format!("its hosts beside the master are {}", known.join(", "))));
+                    .help(format!("its hosts other than the master are {}", known.join(", "))));
             };
             sites.push(site(number, address));
         }
@@ -246,8 +246,10 @@ impl Place {
                 }
             };
             let Some((host, address)) = found else {
-                return Err(Failure::usage(format!("no --host is the profile's host {name}"))
-                    .help(format!("add --host {name}=ADDR, the agent that runs there")));
+                return Err(Failure::usage(format!(
+                    "no --host is given for the profile's host {name}"
+                ))
+                .help(format!("add --host {name}=ADDR with the address of its agent")));
             };
             sites.push(Site {
                 name: host.name.clone(),
@@ -261,7 +263,7 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
-    /// That there is a host for each of the names that an option gives something to.
+    /// Checks that every host name in the value of an option exists.
     pub(super) fn check_names<'a>(
         &self,
         option: &str,
@@ -337,7 +339,7 @@ fn agent() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The address of a lab's host if it is called that.
+/// The address of the lab host with this name.
 fn address_of(host: &LabHost, name: &str) -> Option<IpAddr> {
     let (v4, v6) = (IpAddr::V4(host.ipv4), host.ipv6.map(IpAddr::V6));
     if name.eq_ignore_ascii_case(&host.name) {
@@ -363,7 +365,7 @@ fn resolve(name: &str) -> Result<IpAddr, Failure> {
         })
 }
 
-/// The address this machine would send from. Connecting a datagram socket sends nothing.
+/// The address that this machine sends from. Connecting a datagram socket sends nothing.
 fn towards(peer: IpAddr) -> Option<IpAddr> {
     let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;

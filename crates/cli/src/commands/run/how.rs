@@ -25,66 +25,65 @@ use crate::Failure;
 use crate::commands::{parse_time, parse_time_not_zero};
 use crate::profile::{self, Loaded, parse_variable};
 
-/// Bits of a number that every reader of JSON keeps.
+/// Bits of a number that every JSON reader preserves.
 const EXACT: u64 = (1 << 53) - 1;
-/// Sampled connections of each worker.
+/// Sampled connections per worker.
 const TCP_SAMPLES: u32 = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct How {
-    /// A file, or a built-in profile of `wirecost list`.
+    /// Profile: a file, or a built-in profile (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     pub(crate) profile: String,
 
-    /// Set a variable of the profile; beats the environment.
+    /// Set a variable of the profile; overrides the environment.
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
 
-    /// How workers wait: `epoll` runs many strands on each; `io_uring` does so with fewer system
-    /// calls, and where the kernel forbids it with epoll; `threads` is a thread for each strand.
+    /// How workers wait for I/O: `epoll` runs many strands per worker; `io_uring` does the same with
+    /// fewer system calls (epoll if the kernel forbids it); `threads` runs one thread per strand.
     #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
     pub(crate) engine: EngineKind,
 
-    /// Length of the window of the phase that counts, in place of the profile's.
+    /// Measurement time [default: the profile's].
     #[arg(long, value_name = "TIME", value_parser = parse_time_not_zero)]
     duration: Option<Duration>,
 
-    /// Time before each window, which does not count.
+    /// Warm-up time, excluded from results.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) ramp: Duration,
 
-    /// Strands of each group, in place of the profile's.
+    /// Number of strands of each group [default: the profile's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
 
-    /// Turn the data around: the master reads where the profile writes.
+    /// Reverse the direction of the data: the master reads where the profile writes.
     #[arg(long)]
     reverse: bool,
 
-    /// Connect to so many hosts in place of one: each group of the profile once for each.
+    /// Number of peers; each group of the profile connects to each peer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     peers: Option<u32>,
 
-    /// Workers of each host, or of hosts by name, `master` and `peer` among them: `master=4,peer=1`
-    /// [default: one for each of its CPUs].
+    /// Number of workers on each host, or on hosts by name: `master=4,peer=1` [default: one per CPU].
     #[arg(long, value_name = "N|NAME=N,...")]
     workers: Option<Workers>,
 
-    /// Length of the intervals of the series, 10ms or longer.
+    /// Interval of the time series, at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
 
-    /// End the whole run after this time.
+    /// Stop the entire run after this time.
     #[arg(long, value_name = "TIME", value_parser = parse_time_not_zero)]
     timeout: Option<Duration>,
 
-    /// What watches the kernel of every machine in the window: `standard`, `none`, `full` (all probes,
-    /// hooks of hot paths in slices of the window), `deep` (standard, then a run for each further probe),
-    /// or probes with commas between them.
+    /// Probes that observe the kernel of every machine: `standard`, `none`, `full` (all probes, hot-path
+    /// hooks enabled part of the time), `deep` (standard, then one run per additional probe), or a
+    /// comma-separated list of probes.
     #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
     pub(crate) observe: Set,
 
-    /// Seed of everything random, to draw again what a run drew: its JSON has the seed.
+    /// Seed to reproduce a run's random choices; the JSON of a run contains its seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -92,20 +91,20 @@ pub(crate) struct How {
 fn parse_engine(text: &str) -> Result<EngineKind, String> {
     EngineKind::ALL.into_iter().find(|engine| engine.name() == text).ok_or_else(|| {
         let names: Vec<&str> = EngineKind::ALL.iter().map(|engine| engine.name()).collect();
-        format!("the engines are {}", names.join(", "))
+        format!("must be one of {}", names.join(", "))
     })
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_time(text)?;
     if interval < Duration::from_millis(10) {
-        return Err("the shortest interval is 10ms".to_owned());
+        return Err("must be at least 10ms".to_owned());
     }
     Ok(interval)
 }
 
 impl How {
-    /// Reads the profile and applies the rest to it. What cannot be run is refused.
+    /// Reads the profile, applies the options to it, and refuses what cannot be run.
     pub(crate) fn load(
         &self,
         hosts: &mut dyn FnMut(usize) -> Option<String>,
@@ -140,9 +139,10 @@ impl How {
         Ok(place)
     }
 
-    /// Runs the profile under each set of probes in turn, and says what the first saw, with what the
-    /// others add. `listen` gets the events of each, with its number. Each `repeat` of a point, from 1 on,
-    /// has draws of its own: what is due to them would else look like a property of the point.
+    /// Runs the profile with each set of probes in turn. The document is that of the first pass, with
+    /// the sections that further passes add. `listen` gets the events of each pass, with its number.
+    /// Each `repeat` of a point (counted from 1) draws its own random values. Otherwise an effect of
+    /// these values would look like a property of the point.
     pub(crate) fn run(
         &self,
         loaded: &Loaded,
@@ -151,7 +151,7 @@ impl How {
         stop: &AtomicBool,
         listen: &mut dyn FnMut(usize, &Event),
     ) -> Result<(Document, Outcome), Failure> {
-        // One seed for all passes: they differ in who watches, and in nothing else.
+        // One seed for all passes, so that they differ only in their probes.
         let seed = self.seed.unwrap_or_else(|| random() & EXACT);
         let seed = seed.wrapping_add(u64::from(repeat.saturating_sub(1)) << 32);
         let (first, further) = match self.observe.passes.split_first() {
@@ -171,13 +171,13 @@ impl How {
         Ok((document, outcome))
     }
 
-    /// A document of a run that measured nothing (yet).
+    /// A document of a run that has not measured anything.
     pub(crate) fn document(&self, started_unix_ms: u64) -> Document {
         let (engine, version) = (self.engine.name(), env!("CARGO_PKG_VERSION"));
         Document::empty(&self.profile, engine, version, started_unix_ms)
     }
 
-    /// Runs the profile once, under these probes.
+    /// Runs the profile once, with these probes.
     fn pass(
         &self,
         loaded: &Loaded,

@@ -29,11 +29,11 @@ use crate::profile::Loaded;
 pub(crate) use hosts::{At, HostArgument, Place};
 pub(crate) use how::How;
 
-/// Run a profile between hosts and say what it cost.
+/// Run a profile between hosts and report what it cost.
 ///
-/// With nothing else, its hosts are processes on loopback. Results go to standard output, progress
-/// to standard error. Exit codes: 0 ok, 2 bad usage or profile, 3 a host or the network failed,
-/// 4 the result is not valid, 130 interrupted.
+/// By default the hosts are processes on loopback. Results go to standard output, progress to
+/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network
+/// failed, 4 the result is invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -43,18 +43,18 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Keep the run as a record in this new directory: run.json, hosts.json, samples.parquet.
+    /// Save the run as a record to this new directory: run.json, hosts.json, samples.parquet.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// What is written to standard output.
+    /// Format of the standard output.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Terminal)]
     format: Format,
 
     #[command(flatten)]
     at: At,
 
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -63,11 +63,11 @@ pub(crate) struct Run {
 enum Format {
     /// A table for people.
     Terminal,
-    /// uperf's raw lines (-R), Run Statistics and Difference, for programs that parse those.
+    /// uperf's raw lines (-R), Run Statistics and Difference, for programs that parse them.
     Uperf,
 }
 
-/// Everything a run has, before it begins.
+/// Everything that a run needs before it begins.
 struct Ready {
     loaded: Loaded,
     place: Place,
@@ -83,14 +83,14 @@ impl Run {
                 let mut document = self.how.document(started);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
-                // Where the document cannot be written either, the first failure is the one to tell.
+                // If the document cannot be written either, the first failure is reported.
                 let _ = self.write_json(&document);
                 Err(failure)
             }
         }
     }
 
-    /// Everything that can be refused is, before anything is made.
+    /// Makes all checks that can refuse the run, before creating anything.
     fn get_ready(&self) -> Result<Ready, Failure> {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
@@ -115,7 +115,7 @@ impl Run {
             if let Some(progress) = &mut progress {
                 progress.event(event);
             }
-            // Further passes are of the same run.
+            // Further passes belong to the same run.
             if let Some(printer) = printer.as_mut().filter(|_| pass == 0) {
                 printer.event(event);
             }
@@ -136,13 +136,13 @@ impl Run {
         drop(place);
         self.write_json(&document)?;
         let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
-        // What cannot be kept can still be read.
+        // A result that cannot be saved is still shown.
         let status = self.show(&document, printer)?;
         kept.transpose().map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(status)
     }
 
-    /// Who writes uperf's lines, where they are wanted.
+    /// The printer of uperf's lines, if that format was requested.
     fn printer(&self, loaded: &Loaded) -> Option<Printer<io::Stdout>> {
         (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
             let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
@@ -157,7 +157,7 @@ impl Run {
         printer: Option<Printer<io::Stdout>>,
     ) -> Result<Status, Failure> {
         match printer {
-            // A reader that has seen enough (`| head`) is no failure.
+            // A reader that stops early (`| head`) is not a failure.
             Some(printer) => drop(printer.finish()),
             None if self.json_on_stdout() => {}
             None => output::show(&documents::run::document(document)),
@@ -180,7 +180,7 @@ impl Run {
     }
 }
 
-/// The environment of each host by its name.
+/// The environment of each host, by host name.
 pub(crate) fn environments(outcome: &Outcome) -> Map<String, Value> {
     let of = |host: &HostOutcome| (host.name.clone(), host.environment.clone());
     outcome.hosts.iter().map(of).collect()
@@ -191,7 +191,7 @@ fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 
-/// Writes the document of a run whose command line nobody understands.
+/// Writes the document of a run with an invalid command line.
 pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
     let mut document = Document::empty("", "", env!("CARGO_PKG_VERSION"), unix_ms() as u64);
     document.status = Status::Usage;
@@ -199,7 +199,7 @@ pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
     write_json(&document, target)
 }
 
-/// Ctrl-C and SIGTERM end the run in order; a second one ends the program.
+/// The first Ctrl-C or SIGTERM ends the run in an orderly way, the second ends the program.
 pub(crate) fn interruptible() -> Arc<AtomicBool> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
@@ -213,12 +213,12 @@ pub(crate) fn interruptible() -> Arc<AtomicBool> {
     stop
 }
 
-/// Anything.
+/// A random number for seeds and tokens.
 fn random() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),
-        // Only an early boot has no randomness; time and process are different each time, too.
+        // Randomness is missing only during early boot. Time and process ID differ between runs, too.
         _ => unix_ms().to_bits() ^ u64::from(std::process::id()).rotate_left(32),
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Hosts<'a> {
     pub(super) show: &'a RefCell<Show<'a>>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) started: Instant,
-    /// Kept from run to run: to make one takes as long as a short run.
+    /// Reused between runs: creating a lab takes as long as a short run.
     pub(super) lab: Option<Rc<Lab>>,
 }
 

@@ -29,10 +29,10 @@ use plan::Step;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 
-/// Run a profile at every point of a matrix, keep each run, and make tables of them.
+/// Run a profile at every point of a matrix, save each run, and make tables of the runs.
 ///
-/// Exit codes: 0 ok, 1 an expectation does not hold, 2 bad usage or study, 3 a host or the network
-/// failed, 4 a run is not valid, 130 interrupted; what is there stays, and `resume` goes on.
+/// Exit codes: 0 ok, 1 an expectation failed, 2 usage error or invalid study, 3 a host or the network
+/// failed, 4 a run is invalid, 130 interrupted. Finished runs are saved; `resume` runs the rest.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Study {
@@ -45,21 +45,21 @@ enum Command {
     Run(RunStudy),
     Resume(Resume),
     Check(Check),
-    /// List the studies that come with wirecost.
+    /// List the built-in studies.
     List {
-        /// Show the study of this name, as an example to learn from.
+        /// Print the source of this built-in study.
         #[arg(value_name = "@BUILTIN")]
         show: Option<String>,
     },
 }
 
-/// Make all runs of a study.
+/// Run all runs of a study.
 #[derive(Debug, Args)]
 struct RunStudy {
     #[command(flatten)]
     source: Source,
 
-    /// Keep the study in this new directory [default: the study's name and the time].
+    /// Save the study to this new directory [default: the study's name and the time].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -67,7 +67,7 @@ struct RunStudy {
     output: Output,
 }
 
-/// Make the runs of a study that are not there yet.
+/// Run the missing runs of an interrupted study.
 #[derive(Debug, Args)]
 struct Resume {
     #[arg(value_name = "DIR")]
@@ -77,7 +77,7 @@ struct Resume {
     output: Output,
 }
 
-/// Say what a study would do: its points, how long they take, what is left out and why.
+/// Show what a study would do: its points, the estimated time, and skipped points with the reason.
 #[derive(Debug, Args)]
 struct Check {
     #[command(flatten)]
@@ -86,11 +86,11 @@ struct Check {
 
 #[derive(Debug, Args)]
 struct Output {
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long, short)]
     quiet: bool,
 
-    /// Write each event as a line of JSON to standard output, in place of the tables.
+    /// Write each event as one line of JSON to standard output, in place of the tables.
     #[arg(long)]
     json_lines: bool,
 }
@@ -191,7 +191,7 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     }
     for skipped in &loaded.matrix.skipped {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
-        let _ = writeln!(text, "     -  {}  left out: {why}", skipped.point);
+        let _ = writeln!(text, "     -  {}  skipped: {why}", skipped.point);
     }
     let least = points.len() * repeat.times as usize;
     let _ = writeln!(
@@ -209,7 +209,7 @@ fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Time that all runs take, about.
+/// Estimated time of all runs.
 fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
     let each: Duration = steps.iter().map(|step| step.time).sum();
     let warm_up: Duration =
@@ -253,7 +253,7 @@ fn drive(
     conclude(loaded, writer.study(), &summary, &tables, output)
 }
 
-/// Says how the study ended: its tables, what was expected of it, and where it is kept.
+/// Prints how the study ended: its tables, its expectations, and where it is saved.
 fn conclude(
     loaded: &Loaded,
     study: &Kept,
@@ -269,17 +269,17 @@ fn conclude(
         Ended::BudgetSpent => {
             let _ = writeln!(
                 err,
-                "wirecost: the budget is spent; not all intervals are as narrow as asked"
+                "wirecost: time budget exhausted; some intervals are wider than requested"
             );
         }
         Ended::Interrupted => {
             let _ =
-                writeln!(err, "wirecost: interrupted; go on with: wirecost study resume {path}");
+                writeln!(err, "wirecost: interrupted; continue with: wirecost study resume {path}");
         }
         Ended::Refused(refusal) => {
             let failure = Failure::new(refusal.status, &refusal.message);
             return Err(failure.help(format!(
-                "what is finished is kept; go on with: wirecost study resume {path}"
+                "finished runs are saved; continue with: wirecost study resume {path}"
             )));
         }
     }
@@ -303,12 +303,12 @@ fn conclude(
     if summary.invalid > 0 {
         let _ = writeln!(
             err,
-            "wirecost: {} not valid; run.json says why",
+            "wirecost: {} invalid; see status and warnings in run.json",
             counted(summary.invalid, "run")
         );
     }
     if !output.quiet {
-        let _ = writeln!(err, "kept in {path}");
+        let _ = writeln!(err, "saved to {path}");
     }
     Ok(status)
 }
@@ -332,7 +332,7 @@ fn say(verdict: &Verdict) -> String {
     let what = match &verdict.measured {
         Ok((estimate, bound)) => {
             let unit = verdict.unit;
-            format!("{} beside {}", unit.show(estimate.mean), unit.show(*bound))
+            format!("{} compared with {}", unit.show(estimate.mean), unit.show(*bound))
         }
         Err(reason) => format!("not measured: {reason}"),
     };

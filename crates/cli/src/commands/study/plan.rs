@@ -18,7 +18,7 @@ use crate::commands::report;
 use crate::commands::run::How;
 use crate::profile::Loaded as Ready;
 
-/// Making hosts ready, connecting, draining, and a little without observers beside the window.
+/// Preparing hosts, connecting, draining, and the time without observers beside the window.
 const OVERHEAD: Duration = Duration::from_millis(700);
 /// Opening and closing a connection, at both ends.
 const CONNECTION: Duration = Duration::from_micros(100);
@@ -27,11 +27,11 @@ const CONNECTION: Duration = Duration::from_micros(100);
 pub(super) struct Step {
     pub(super) how: How,
     pub(super) ready: Ready,
-    /// Time that a run of it takes, about.
+    /// Estimated time of one run.
     pub(super) time: Duration,
 }
 
-/// How each point is run, in their order: whatever can be refused is refused here.
+/// How each point is run, in their order. Makes all checks that can refuse the study.
 pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Vec<Step>, Failure> {
     wirecost_study::check(&loaded.definition).map_err(failure)?;
     let points = loaded.matrix.points.iter().map(MeasuredPoint::not_measured).collect();
@@ -67,7 +67,7 @@ fn time(how: &How, profile: &Profile) -> Duration {
     (phases + OVERHEAD + CONNECTION * strands) * passes
 }
 
-/// Probes that a point asks for and that a host lacks, or lacks part of, with the reason.
+/// Probes that a point requests and a host lacks, or partly lacks, with the reason.
 pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String>, Failure> {
     let passes = steps.iter().flat_map(|step| &step.how.observe.passes);
     let mut probes: Vec<String> = passes.flatten().cloned().collect();

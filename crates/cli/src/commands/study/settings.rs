@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::commands::run::How;
 use crate::profile;
 
-/// The arguments of `wirecost run` that say how.
+/// The arguments of `wirecost run` that define how to run.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
 struct Line {
@@ -20,7 +20,7 @@ const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", 
 /// Options of flowops are words of this variable of a profile.
 const OPTIONS: &str = "options";
 
-/// How a point is run. `find` says where a profile is.
+/// How a point is run. `find` locates a profile.
 pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Result<How, Failure> {
     let profile = point.get("profile").unwrap_or_default();
     let path = find(profile);
@@ -40,7 +40,7 @@ pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Re
             match value {
                 "true" => arguments.push("--reverse".to_owned()),
                 "false" => {}
-                _ => return Err(wrong(name, value, "it is true or false")),
+                _ => return Err(wrong(name, value, "must be true or false")),
             }
         } else if ARGUMENTS.contains(&name) || (name == "connections" && !is_variable) {
             arguments.push(format!("--{name}={value}"));
@@ -60,7 +60,7 @@ pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Re
     if !options.is_empty() {
         if !variables.iter().any(|variable| variable == OPTIONS) {
             return Err(Failure::usage(format!("{profile} has no variable {OPTIONS}")).help(
-                "write $options among the options of its flowops; each takes what it has a use for",
+                "add $options to the options of its flowops; each flowop uses those that apply",
             ));
         }
         arguments.push(format!("--var={OPTIONS}={}", options.join(" ")));
@@ -75,7 +75,7 @@ pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Re
     })
 }
 
-/// `NAME=VALUE`; of what is there or not, `NAME` or nothing.
+/// `NAME=VALUE`; for a flag, `NAME` or nothing.
 fn option_word(name: &str, value: &str) -> Option<String> {
     match value {
         "false" => None,

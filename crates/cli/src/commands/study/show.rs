@@ -22,13 +22,13 @@ use wirecost_study::{Ended, Event, Listener, Matrix, Summary, Task};
 use super::counted;
 use super::plan::Step;
 
-/// The CPUs' use is of the last time as long as this.
+/// CPU use is averaged over this time.
 const CPU_EVERY: Duration = Duration::from_millis(500);
 
-/// What is to be written.
+/// Which outputs are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Output {
-    /// On standard error, for a person.
+    /// Progress on standard error.
     pub(super) progress: bool,
     /// Each event as JSON on standard output.
     pub(super) json_lines: bool,
@@ -42,10 +42,10 @@ pub(super) struct Show<'a> {
     measured: Measured,
     progress: Progress<Stderr>,
     least: usize,
-    /// Time that the runs which are there were thought to take, and took.
+    /// Estimated and actual time of the finished runs.
     thought: Duration,
     took: Duration,
-    /// Time that those which are not there are thought to take.
+    /// Estimated time of the remaining runs.
     left: Duration,
     run_started: Instant,
     before: String,
@@ -82,7 +82,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Something of the run that is under way.
+    /// An event of the current run.
     pub(super) fn under_way(&mut self, event: &RunEvent) {
         if !self.output.progress {
             return;
@@ -97,7 +97,7 @@ impl<'a> Show<'a> {
         self.progress.event(event);
     }
 
-    /// Time until all is there, by how the thoughts about it did so far.
+    /// Estimated remaining time, corrected by the error of the estimates so far.
     fn remaining(&self) -> Duration {
         let pace = if self.thought.is_zero() {
             1.0
@@ -108,8 +108,7 @@ impl<'a> Show<'a> {
         self.left.mul_f64(pace).saturating_sub(of_this)
     }
 
-    /// How busy the CPUs of this machine are, as /proc/stat counts it: good enough to see that
-    /// something happens.
+    /// CPU use of this machine from /proc/stat, precise enough to show activity.
     fn look_at_cpus(&mut self) {
         let due = self.cpu.as_ref().is_none_or(|(at, _)| at.elapsed() >= CPU_EVERY);
         if !due {
@@ -142,7 +141,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// A finished run in the columns of the study's first table, and before the first their heads.
+    /// A finished run in the columns of the study's first table; the first run adds the header.
     fn lines_of(&mut self, number: usize, task: &Task, run: &Run) -> Vec<String> {
         let place = task.place as usize - 1;
         let point = &mut self.measured.points[place];
@@ -166,7 +165,7 @@ impl<'a> Show<'a> {
         });
         let after = match (&run.error, task.repeat) {
             (Some(error), _) => format!("  {error}"),
-            (None, 0) => "  (to warm up)".to_owned(),
+            (None, 0) => "  (warm-up)".to_owned(),
             (None, _) => String::new(),
         };
         shown.push(lines.row(&cells) + &after);
@@ -182,8 +181,11 @@ impl Listener for Show<'_> {
                 self.least = *least;
                 if self.output.progress {
                     let left = show_time(self.left);
-                    let done =
-                        if *done > 0 { format!(", {done} of them there") } else { String::new() };
+                    let done = if *done > 0 {
+                        format!(", {done} of them finished")
+                    } else {
+                        String::new()
+                    };
                     self.progress.stay(&format!(
                         "{}, {}{done}, about {left}",
                         counted(*points, "point"),
@@ -209,8 +211,9 @@ impl Listener for Show<'_> {
             Event::Wants { points, repeat } => {
                 if self.output.progress {
                     let plural = if *points == 1 { "point varies" } else { "points vary" };
-                    self.progress
-                        .stay(&format!("{points} {plural} too much: run {repeat} of each"));
+                    self.progress.stay(&format!(
+                        "{points} {plural} too much: starting run {repeat} of each"
+                    ));
                 }
             }
             Event::Ended(_) => self.progress.clear(),
@@ -239,7 +242,7 @@ enum Line<'a> {
     Ended { status: Status, error: Option<&'a str>, made: usize, invalid: usize },
 }
 
-/// What of a run is worth a line; the record has all.
+/// The figures of a run for one line; the record has all.
 #[derive(Debug, Serialize)]
 struct Brief<'a> {
     status: Status,

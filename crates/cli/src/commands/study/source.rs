@@ -1,4 +1,4 @@
-//! Finding and reading a study: a built-in, a file, or one that has begun.
+//! Finding and reading a study: a built-in, a file, or a saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use crate::Failure;
 use crate::commands::lab::parse_rate;
 use crate::commands::run::{At, HostArgument};
 
-/// Which study, and what the command line changes of it.
+/// The study, and the changes of the command line.
 #[derive(Debug, Args)]
 pub(super) struct Source {
-    /// A file, or a built-in study of `wirecost study list`.
+    /// Study: a file, or a built-in study (see `wirecost study list`).
     #[arg(value_name = "FILE|@BUILTIN")]
     study: String,
 
-    /// Fewer points, shorter windows: what the study calls quick.
+    /// Run the study's quick variant: fewer points, shorter windows.
     #[arg(long)]
     quick: bool,
 
-    /// Values of an axis, in place of the study's.
+    /// Set the values of an axis; overrides the study.
     #[arg(long = "axis", value_name = "NAME=A,B,C", value_parser = parse_axis)]
     axes: Vec<(String, Vec<String>)>,
 
-    /// Set something at every point, as `set` of the study.
+    /// Set a name to a value at every point, as in `set` of the study.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = crate::profile::parse_variable)]
     set: Vec<(String, String)>,
 
-    /// On loopback, also where the study wants a lab.
+    /// Run on loopback, even if the study uses a lab.
     #[arg(long, conflicts_with_all = ["lab", "hosts"])]
     loopback: bool,
 
     #[command(flatten)]
     at: At,
 
-    /// Seed of the order and of everything random, in place of the study's.
+    /// Seed of the order of runs and of all random values; overrides the study.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -47,7 +47,7 @@ fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
         Some((name, values)) if !name.is_empty() => {
             Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
         }
-        _ => Err("write it as NAME=A,B,C".to_owned()),
+        _ => Err("must be NAME=A,B,C".to_owned()),
     }
 }
 
@@ -56,7 +56,7 @@ fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
 pub(super) struct Loaded {
     pub(super) definition: Definition,
     pub(super) matrix: Matrix,
-    /// Where its profiles are found that are files.
+    /// Directory of its profile files.
     pub(super) beside: PathBuf,
     /// Where it runs.
     pub(super) at: At,
@@ -73,7 +73,7 @@ impl Source {
                 let text = std::fs::read_to_string(&self.study).map_err(|error| {
                     let failure =
                         Failure::usage(format!("cannot read the study {}: {error}", self.study));
-                    failure.help("name a file, or a built-in study of `wirecost study list`")
+                    failure.help("give a file, or a built-in study from `wirecost study list`")
                 })?;
                 let beside = Path::new(&self.study).parent().unwrap_or(Path::new(""));
                 (text, beside.to_owned())
@@ -82,8 +82,8 @@ impl Source {
         let mut definition = Definition::parse(&text).map_err(|e| draw(&self.study, &text, e))?;
         if self.quick {
             if definition.quick.is_none() {
-                return Err(Failure::usage(format!("{} does not say what quick is", self.study))
-                    .help("write a table [quick], or choose by --axis and --set"));
+                return Err(Failure::usage(format!("{} has no table [quick]", self.study))
+                    .help("add a table [quick], or use --axis and --set"));
             }
             definition = definition.quickly();
         }
@@ -135,14 +135,14 @@ impl Loaded {
             None => None,
         };
         if rate.is_some() && lab.is_none() {
-            return Err(Failure::usage("the study gives links a rate, and has no lab")
-                .help("write place = \"lab\", or leave out lab.rate"));
+            return Err(Failure::usage("the study sets lab.rate but does not run in a lab")
+                .help("set place = \"lab\", or remove lab.rate"));
         }
         let at = At { lab, rate, hosts };
         Ok(Self { definition, matrix, beside, at })
     }
 
-    /// Texts of the profiles that are files, by the names of the files.
+    /// Texts of the profile files, by file name.
     pub(super) fn profiles(&self) -> Result<BTreeMap<String, String>, Failure> {
         let names = self.matrix.points.iter().filter_map(|point| point.get("profile"));
         let files: BTreeSet<&str> = names.filter(|name| !name.starts_with('@')).collect();
@@ -153,15 +153,15 @@ impl Loaded {
                 Failure::usage(format!("cannot read the profile {}: {error}", path.display()))
             })?;
             if texts.insert(file_name(name), text).is_some() {
-                let message = format!("two profiles of the study are called {}", file_name(name));
-                return Err(Failure::usage(message).help("give them names of their own"));
+                let message = format!("two profiles of the study are named {}", file_name(name));
+                return Err(Failure::usage(message).help("give them different names"));
             }
         }
         Ok(texts)
     }
 }
 
-/// How a profile is called where it is kept.
+/// File name of a profile in the study's directory.
 pub(super) fn file_name(profile: &str) -> String {
     let name = Path::new(profile).file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
@@ -175,7 +175,7 @@ pub(super) fn failure(error: StudyError) -> Failure {
     }
 }
 
-/// A mistake of the text, with its place.
+/// A mistake in the text, with its position.
 pub(super) fn draw(name: &str, text: &str, error: StudyError) -> Failure {
     let StudyError::Text { message, at: Some(at), .. } = &error else { return failure(error) };
     let line = text[..at.start.min(text.len())].lines().count().max(1);

@@ -37,7 +37,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "syscall entry",
-        holds: "into the kernel and back, and the choice of the system call",
+        holds: "kernel entry and exit, and dispatch of the system call",
         functions: "
             arch_exit_to_user_mode* arm64_sys_* clear_bhb_loop do_el0_svc do_fast_syscall*
             do_int80* do_syscall_64 do_syscall_x64 el0_svc* el0t_64_sync* entry_INT80*
@@ -49,7 +49,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "copy",
-        holds: "moving bytes between user space, pages and socket buffers; checksums on the way",
+        holds: "moving bytes between user space, pages and socket buffers; checksums during the copy",
         functions: "
             access_ok* arch_copy_* check_heap_object* check_object_size check_stack_object
             clear_user* copy_folio_from_iter* copy_from_* copy_iov_* copy_mc_* copy_page*
@@ -63,8 +63,8 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "socket",
-        holds: "what all protocols share between the system call and the transport; Unix, packet and \
-                other local sockets",
+        holds: "code shared by all protocols between system call and transport; Unix, packet and other \
+                local sockets",
         functions: "
             copy_msghdr* csk_wait* datagram_poll* do_accept do_sock_* do_sockopt* get_rmem0*
             get_wmem0* inet6_create inet6_getname inet6_recvmsg inet6_release inet6_sendmsg
@@ -81,7 +81,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "TCP/UDP",
-        holds: "transport: TCP with its congestion control, UDP, SCTP, and their tables of sockets",
+        holds: "transport: TCP with its congestion control, UDP, SCTP, and their socket tables",
         functions: "
             bbr_* bictcp_* cookie_* cubictcp_* dctcp_* htcp_* inet6_* inet_* lookup_reuseport*
             minmax_running_* mptcp_* quic_* reqsk_* reqsk_queue* reuseport_* sctp_* secure_dccp*
@@ -117,8 +117,8 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "qdisc",
-        holds: "from IP to the driver: choice of the queue, segmentation (GSO), queueing disciplines \
-                and classifiers",
+        holds: "from IP to the driver: queue selection, segmentation (GSO), queueing disciplines and \
+                classifiers",
         functions: "
             cake_* cls_* codel_* default_qdisc* dev_direct_xmit* dev_hard_start_xmit*
             dev_loopback_xmit dev_queue_xmit* dev_xmit_* dql_* fq_* gso_* harmonize_features
@@ -133,7 +133,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "driver",
-        holds: "network devices of hardware and of software, their rings and DMA",
+        holds: "hardware and software network devices, their rings and DMA",
         functions: "
             bnxt_* bond_* br_* debug_dma* dev_lstats* dev_sw_netstats* dma_* dummy_xmit e1000*
             ena_* eth_type_trans gro_cells_* gve_* hv_* i40e_* ice_* ifb_* igb_* igc_* iommu_*
@@ -150,8 +150,8 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "NAPI/GRO",
-        holds: "receiving: polling of devices, the backlog of each CPU, steering (RPS), merging (GRO), \
-                delivery to the protocol",
+        holds: "receive: device polling, per-CPU backlog, steering (RPS), merging (GRO), delivery to the \
+                protocol",
         functions: "
             busy_poll_* deliver_ptype* deliver_skb dev_gro_receive do_xdp_generic
             enqueue_to_backlog eth_gro_* flow_* flush_backlog generic_xdp* get_rps_cpu gro_*
@@ -163,7 +163,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "skb memory",
-        holds: "socket buffers: getting, building, cloning, and giving them back",
+        holds: "socket buffers: allocating, building, cloning, freeing",
         functions: "
             alloc_skb* build_skb* consume_skb copy_skb_header finalize_skb_* get_netmem
             kfree_skb* kfree_skbmem kmalloc_reserve napi_alloc_* napi_build_skb napi_consume_skb
@@ -175,7 +175,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "locks",
-        holds: "taking locks and waiting for them; futexes",
+        holds: "acquiring locks and waiting for them; futexes",
         functions: "
             do_futex do_raw_* down down_* futex_* get_futex_* kvm_kick_cpu kvm_wait lg_*
             lock_acquire* lock_release* lockref_* mutex_* native_queued_* osq_* percpu_down*
@@ -186,7 +186,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "scheduler",
-        holds: "waking, choosing and switching tasks; work queues",
+        holds: "waking, selecting and switching tasks; work queues",
         functions: "
             activate_task add_wait_queue* attach_task* autoremove_wake_function
             available_idle_cpu avg_vruntime balance_callbacks balance_fair bit_wait* calc_delta*
@@ -234,7 +234,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "interrupts",
-        holds: "entering and leaving interrupts and softirqs, and interrupts that CPUs send each other",
+        holds: "entering and leaving interrupts and softirqs; inter-processor interrupts",
         functions: "
             ack_apic* acknowledge_* apic_* arch_irq* arch_send_* asm_common_* asm_exc_nmi*
             asm_sysvec_* asm_xen_* call_function_* call_on_irq_stack common_interrupt
@@ -254,7 +254,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "idle loop",
-        holds: "the idle task on its way into or out of the halt; the halt itself is no busy sample",
+        holds: "the idle task entering or leaving the halt; the halt itself is not a busy sample",
         functions: "
             acpi_idle* acpi_processor_* arch_cpu_idle* cpu_do_idle cpu_idle* cpuidle_* ct_cpu*
             ct_idle* ct_irq* ct_kernel_* ct_nmi* default_idle* do_idle haltpoll_* intel_idle*
@@ -264,7 +264,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "RCU",
-        holds: "read-copy-update: marks of readers, grace periods, deferred freeing",
+        holds: "read-copy-update: read-side sections, grace periods, deferred freeing",
         functions: "
             call_rcu* call_rcu_* call_srcu* dyntick_* force_qs* force_quiescent*
             inode_free_by_rcu invoke_rcu* kfree_rcu* kvfree_call_rcu kvfree_rcu* note_gp* rcu_*
@@ -273,7 +273,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "memory",
-        holds: "the allocators of the kernel (slabs, pages, per CPU), and accounting to cgroups",
+        holds: "kernel memory allocators (slabs, pages, per CPU) and cgroup accounting",
         functions: "
             account_obj_stock account_slab* add_to_free* alloc_contig* alloc_from_pcs*
             alloc_frozen* alloc_pages* alloc_slab* alloc_vmap* allocate_slab barn_* buddy_*
@@ -299,7 +299,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "address space",
-        holds: "page faults, mappings and page tables of processes, flushing translations",
+        holds: "page faults, mappings and page tables of processes, TLB flushes",
         functions: "
             add_mm_* alloc_anon_folio anon_vma* arch_tlb* asm_exc_page_fault bad_area*
             change_p*_range* change_protection* clear_flush* collapse_* copy_p*_range
@@ -322,7 +322,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "files",
-        holds: "descriptors, the virtual file system, page cache, pipes and splice, and the text of \
+        holds: "descriptors, the virtual file system, page cache, pipes and splice, and the contents of \
                 /proc and /sys",
         functions: "
             alloc_empty_file* alloc_fd* alloc_file* alloc_inode* anon_inode* atime_needs*
@@ -377,7 +377,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: CRYPTO,
-        holds: "ciphers, hashes and random numbers, in the kernel and in the libraries of user space",
+        holds: "ciphers, hashes and random numbers, in the kernel and in user-space libraries",
         functions: "
             add_interrupt_randomness add_timer_randomness aead_* aes* blake2s* chacha* credit_*
             crng_* crypto_* extract_*entropy* fast_mix gcm_* generic_gcm* get_rand* get_random_*
@@ -388,13 +388,13 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: TLS,
-        holds: "records and handshakes without their ciphers: kTLS, and the libraries of user space",
+        holds: "records and handshakes without their ciphers: kTLS and user-space libraries",
         functions: "tls_*",
         modules: "tls",
     },
     Layer {
         name: "processes",
-        holds: "beginning and ending programs and threads, signals, credentials",
+        holds: "starting and ending programs and threads, signals, credentials",
         functions: "
             alloc_pid arch_do_signal* begin_new_exec* bprm_* cgroup_exit cgroup_post_fork
             clone_* commit_creds copy_creds copy_process copy_thread* dec_rlimit*
@@ -423,7 +423,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "network control",
-        holds: "netlink, devices and namespaces being made and asked about",
+        holds: "netlink; creating and querying devices and namespaces",
         functions: "
             call_netdevice* cleanup_net copy_net_ns default_device_exit* dev_change*
             dev_fetch_sw* dev_get_* dev_ifsioc* dev_ioctl* dev_seq_* dev_set_* dev_xdp_prog*
@@ -436,7 +436,7 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "BPF",
-        holds: "BPF programs under no tracepoint: of traffic control, XDP, sockets, cgroups, security",
+        holds: "BPF programs outside tracepoints: traffic control, XDP, sockets, cgroups, security",
         functions: "
             adjust_*reg* arch_bpf_* bpf_prog_enter* bpf_prog_exit* array_map_* bpf_* bstr_printf* btf_* cg_sk* cgroup_bpf_*
             check_* convert_ctx* copy_verifier* do_check* htab_* is_state_visited*
@@ -447,8 +447,8 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: OBSERVER,
-        holds: "tracing and sampling, by us and by anyone else: all under a tracepoint, and the thread \
-                that collects the samples",
+        holds: "tracing and sampling, by wirecost and others: everything under a tracepoint, and \
+                the thread that collects the samples",
         functions: "
             amd_pmu_* armpmu_* armv8pmu_* bpf_probe_read*
             bpf_raw_tp* bpf_trace_* copy_from_kernel_nofault* ctx_sched* event_filter*
@@ -738,18 +738,18 @@ mod tests {
     fn document() -> String {
         let mut text = String::from(
             "# Layers\n\n\
-             The probe `functions` divides busy samples by layer. Made from the table in\n\
-             `crates/observe/src/probes/functions/layers.rs`; a test compares them, and writes this file\n\
-             anew with `UPDATE_DOCS=1 cargo test -p wirecost-observe layers`.\n\n\
+             The probe `functions` divides busy samples by layer. This file is generated from the table in\n\
+             `crates/observe/src/probes/functions/layers.rs`. A test compares them; to regenerate it, run\n\
+             `UPDATE_DOCS=1 cargo test -p wirecost-observe layers`.\n\n\
              - The innermost function of a sample decides, by its name without leading underscores and\n  \
-             without what the compiler appends. `*` stands for anything at the end; of several that fit\n  \
-             the longest counts. Then comes the module.\n\
-             - Helpers that everything calls leave it to their caller. So do functions that switch\n  \
-             interrupts on: the sampling timer's interrupt waits for that, so the time is of what was\n  \
-             done with interrupts off.\n\
-             - All that runs under a tracepoint is `observer`.\n\
-             - There is no layer for the rest: its share is `unmapped`, with the names of the functions.\n\n\
-             | layer | what is in it |\n|---|---|\n",
+             compiler suffixes. `*` matches any suffix; the longest match wins. Functions without a match\n  \
+             are assigned by module.\n\
+             - Helper functions that everything calls pass the layer to their caller. So do functions that\n  \
+             enable interrupts: the sampling interrupt waits for them, so the time belongs to the code that\n  \
+             ran with interrupts disabled.\n\
+             - Everything under a tracepoint is `observer`.\n\
+             - Other functions have no layer. Their share is `unmapped`, with their names.\n\n\
+             | layer | contents |\n|---|---|\n",
         );
         for layer in ALL {
             let _ = writeln!(text, "| {} | {} |", layer.name, layer.holds);
@@ -775,8 +775,8 @@ mod tests {
                 list(library.files)
             );
         }
-        let _ = write!(text, "\n**Left to the caller**: {}\n", list(CALLER));
-        let _ = write!(text, "\n**Under these all is tracing**: {}\n", list(TRACING));
+        let _ = write!(text, "\n**Passed to the caller**: {}\n", list(CALLER));
+        let _ = write!(text, "\n**Everything under these is tracing**: {}\n", list(TRACING));
         text
     }
 
@@ -787,6 +787,6 @@ mod tests {
             std::fs::write(path, document()).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == document(), "docs/layers.md is not the table: see its first lines");
+        assert!(written == document(), "docs/layers.md differs from the table: see its first lines");
     }
 }

@@ -213,7 +213,7 @@ fn a_profile_that_cannot_run_is_one_all_the_same() {
     assert_eq!(
         messages(&parsed.refusals),
         [
-            "4:1 read uses the connection without id, which is not open then",
+            "4:1 read uses the connection without id, which is not open at that point",
             "5:1 connect needs protocol",
             "5:1 connect needs remotehost",
         ]
@@ -278,7 +278,7 @@ fn what_cannot_be_said_is_told() {
     let lost: Vec<_> = messages(&lost);
     assert_eq!(lost.len(), 3, "{lost:#?}");
     assert!(
-        lost[1].starts_with("5:1 rand(9,3) cannot be said in the native language"),
+        lost[1].starts_with("5:1 rand(9,3) cannot be expressed in the native language"),
         "{lost:#?}"
     );
 }
@@ -434,7 +434,7 @@ fn the_documentation_lists_the_options() {
         let of =
             if option.applies.is_empty() { "any".to_owned() } else { option.applies.join(" ") };
         let built =
-            if matches!(option.value, ValueKind::Unbuilt(_)) { " (not built yet)" } else { "" };
+            if matches!(option.value, ValueKind::Unbuilt(_)) { " (not supported yet)" } else { "" };
         let (name, kind, help) = (option.name, kind(&option.value), option.help);
         let _ = writeln!(wanted, "| `{name}` | {of} | {kind} | {help}{built} |");
     }

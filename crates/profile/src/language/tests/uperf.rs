@@ -28,7 +28,7 @@ fn templates_with_unquoted_values_and_a_missing_end_tag() {
     let write = &group.transactions[1].flowops[0].options;
     assert_eq!((write.count, &write.size), (16, &Some(Size::Fixed(1024))));
     assert_eq!(group.transactions[0].flowops[0].options.port, Some(30001));
-    assert_eq!(notes(&parsed), ["7:3 <transaction> is never closed"]);
+    assert_eq!(notes(&parsed), ["7:3 <transaction> is not closed"]);
     assert_eq!(parsed.refusals, []);
 }
 
@@ -135,10 +135,10 @@ fn structure_is_hardly_checked() {
         notes(&parsed),
         [
             "1:1 </transaction> closes nothing",
-            "2:1 <group> is never closed",
+            "2:1 <group> is not closed",
             "2:1 there is no <profile> around the groups",
-            "3:1 <transaction> is never closed",
-            "5:1 <flowop> is never closed",
+            "3:1 <transaction> is not closed",
+            "5:1 <flowop> is not closed",
         ]
     );
 }
@@ -322,7 +322,7 @@ fn what_is_not_built_yet_is_known() {
     assert!(connect.sctp.nodelay);
     assert_eq!(connect.wndsz, Some(12345));
     let found = messages(&parsed.refusals);
-    assert_eq!(found, ["17:60 option sctp_stream_id is not built yet"]);
+    assert_eq!(found, ["17:60 option sctp_stream_id is not supported yet"]);
     assert_eq!(notes(&parsed), [""; 0]);
 }
 
