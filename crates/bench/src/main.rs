@@ -1,5 +1,5 @@
-//! Measurements that claims of speed rest on: each side by side with what it is compared to,
-//! interleaved, in one run, as a ratio with its interval.
+//! Measurements behind claims of speed. Each is interleaved with its reference in one run, and reported
+//! as a ratio with its interval.
 
 mod callgrind;
 mod namespace;
@@ -22,19 +22,19 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "wirecost-bench", about = "Side-by-side measurements of wirecost")]
 enum Bench {
-    /// What observing costs: each set of probes against none, in pairs of slices of one run.
+    /// Measure the cost of observing: each set of probes against none, in pairs of slices of one run.
     Observe(observe::Observe),
-    /// What recording costs an operation, in instructions.
+    /// Count the instructions that recording takes per operation.
     Recording(recording::Recording),
-    /// The table of a thousand runs.
+    /// Time the report of a thousand runs.
     Report(report::Report),
-    /// Thirty thousand connections beside a hundred.
+    /// Compare thirty thousand connections with a hundred.
     Scale(scale::Scale),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
-    /// wirecost beside the programs that others use, and its ports of them beside their originals.
+    /// Compare wirecost with other programs, and its ports of them with their originals.
     Peers(peers::Peers),
-    /// One profile in several settings.
+    /// Compare settings of one profile.
     Variants(variants::Variants),
 }
 

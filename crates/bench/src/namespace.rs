@@ -3,10 +3,10 @@
 use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, NetNsGuard};
 
-/// Moves this thread, and all that it starts, into a network namespace where nobody else is.
+/// Moves this thread, and all that it starts, into a new network namespace.
 ///
 /// # Errors
-/// When the kernel does not let it.
+/// The kernel refuses it.
 pub(crate) fn enter_own_namespace() -> Result<(), String> {
     let name = format!("wirecost-bench-{}", std::process::id());
     let told = |error: &dyn std::error::Error| error.to_string();

@@ -24,23 +24,23 @@ const LOADS: [Traffic; 3] = [
 /// Largest cost of a set of probes on each of [`LOADS`], percent.
 const GOALS: [(&str, [Option<f64>; 3]); 2] =
     [("standard", [Some(2.0), Some(2.0), Some(8.0)]), ("full", [Some(6.0), Some(6.0), Some(12.0)])];
-/// A wider interval says nothing, points.
+/// A wider interval is not resolved, percentage points.
 const RESOLVED: f64 = 6.0;
-/// On the flood: what a set costs over what empty programs in its hooks cost.
+/// On the flood: the cost of a set over the cost of empty programs in its hooks.
 const OVER_EMPTY: f64 = 1.3;
 const FLOOD: usize = 2;
 
-/// Time of a slice that does not count: attaching, and what it leaves behind.
+/// Excluded time at the start of a slice: attaching, and its after-effects.
 const SETTLE: Nanos = 30 * MILLISECOND;
 
-/// What observing costs: each set of probes against none, in pairs of slices of one run.
+/// Measure the cost of observing: each set of probes against none, in pairs of slices of one run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observe {
-    /// Pairs for each set and load.
+    /// Number of pairs per set and load.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..))]
     pairs: u32,
 
-    /// Length of a slice, milliseconds.
+    /// Length of a slice in milliseconds.
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(100..))]
     slice: u64,
 
@@ -48,13 +48,13 @@ pub(crate) struct Observe {
     program: Program,
 }
 
-/// What is put in place in a slice.
+/// What is attached during a slice.
 enum Variant {
     Probes {
         name: String,
         observer: Box<Observer>,
     },
-    /// Empty programs in the hooks of the variant of that name.
+    /// Empty programs in the hooks of the variant with this name.
     Empty {
         name: String,
         hooks: EmptyHooks,
@@ -90,7 +90,7 @@ impl Variant {
     }
 }
 
-/// A slice of the run: what was in place, from when to when.
+/// A slice of the run: what was attached, its start and end.
 struct Slice {
     variant: Option<usize>,
     from: Nanos,
@@ -123,7 +123,7 @@ impl Observe {
         self.table(out, &names, &costs).map_err(|error| error.to_string())
     }
 
-    /// Costs in percent, by variant: of each of its slices against the two beside it without.
+    /// Costs in percent, by variant: each slice against the two adjacent slices without probes.
     fn measure(
         &self,
         load: &Traffic,
@@ -167,7 +167,7 @@ impl Observe {
         Ok(costs)
     }
 
-    /// Lets a slice of the run pass, and tells its edges.
+    /// Waits for the length of a slice, and returns its edges.
     fn slice(&self, number: Option<usize>, variant: Option<&mut Variant>) -> Slice {
         sleep(SETTLE);
         let from = Monotonic.now();
@@ -184,7 +184,7 @@ impl Observe {
         Slice { variant: number, from, to: Monotonic.now() }
     }
 
-    /// Takes every variant through its slices, one after the other, with one without between.
+    /// Runs the slices of every variant in turn, with a slice without probes between.
     fn toggle(&self, variants: &mut [Variant], over: &AtomicBool) -> Result<Vec<Slice>, String> {
         let mut slices = Vec::new();
         for _ in 0..self.pairs {
@@ -267,7 +267,7 @@ fn shown(cost: Option<&Median>) -> (String, String, String) {
     }
 }
 
-/// A goal is met where the lower end of the interval is under it, if the interval says anything.
+/// A goal is met if the interval is resolved and its lower end is below the goal.
 fn verdict(cost: Option<&Median>, goal: f64) -> &'static str {
     match cost {
         Some(cost) if cost.high - cost.low > RESOLVED => "not resolved",
@@ -282,7 +282,7 @@ fn request(set: &str) -> Result<ObserveRequest, String> {
     Ok(ObserveRequest { probes, parts: vec![Part::default()] })
 }
 
-/// Tracepoints in which a variant has programs, as the kernel says of this process's descriptors.
+/// Tracepoints in which a variant has programs, from the kernel's data on this process's descriptors.
 fn tracepoints_of(variant: &mut Variant) -> Result<Vec<String>, String> {
     variant.attach()?;
     let mut found: Vec<String> = Vec::new();

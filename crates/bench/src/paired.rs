@@ -9,8 +9,8 @@ pub(crate) struct Median {
     pub(crate) of: usize,
 }
 
-/// Median with the interval that the ranks give (binomial, normal approximation; W. J. Conover,
-/// Practical Nonparametric Statistics, 3.2). `None` for fewer than six values, which have none.
+/// Median with its rank interval (binomial, normal approximation; W. J. Conover, Practical
+/// Nonparametric Statistics, 3.2). `None` for fewer than six values.
 pub(crate) fn median(values: &[f64]) -> Option<Median> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ pub(crate) fn median(values: &[f64]) -> Option<Median> {
     Some(Median { value: middle(&sorted), low: sorted[low], high: sorted[high], of: n })
 }
 
-/// Median alone, of however few values.
+/// Median without an interval, of any number of values.
 pub(crate) fn center(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -36,15 +36,13 @@ fn middle(sorted: &[f64]) -> f64 {
     if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 }
 }
 
-/// Of each round that both have, the one over the other: what changes slowly on the machine has changed
-/// for both.
+/// The ratio in each round that both have. Slow changes on the machine affect both.
 pub(crate) fn ratios(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Vec<f64> {
     let both = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?)));
     both.filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
 }
 
-/// Ratio of two medians with its 95% interval, by drawing both samples again and again (bootstrap,
-/// with a fixed seed so that the same values give the same interval).
+/// Ratio of two medians with its 95% bootstrap interval. A fixed seed makes it reproducible.
 pub(crate) fn ratio_of_medians(a: &[f64], b: &[f64]) -> Option<Median> {
     const DRAWS: usize = 2000;
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -85,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_both_have_is_a_ratio() {
+    fn only_rounds_of_both_have_a_ratio() {
         let ours = [Some(3.0), None, Some(1.0), Some(5.0)];
         assert_eq!(ratios(&ours, &[Some(2.0), Some(2.0), None, Some(0.0)]), [1.5]);
     }
 
     #[test]
-    fn few_values_have_a_middle() {
+    fn few_values_have_a_median() {
         assert_eq!(center(&[3.0, 1.0]), Some(2.0));
         assert_eq!(center(&[]), None);
     }
@@ -103,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_found_again() {
+    fn a_known_ratio_is_recovered() {
         let a: Vec<f64> = (0..40).map(|n| 13.0 + f64::from(n % 5) * 0.1).collect();
         let b: Vec<f64> = (0..40).map(|n| 10.0 + f64::from(n % 7) * 0.1).collect();
         let ratio = ratio_of_medians(&a, &b).unwrap();

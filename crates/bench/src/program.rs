@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Which one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Program {
-    /// The program `wirecost`; next to this one, if not named.
+    /// Path of `wirecost` [default: next to this program].
     #[arg(long = "wirecost", value_name = "PATH")]
     path: Option<PathBuf>,
 }
@@ -14,7 +14,7 @@ impl Program {
     /// Its path.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// The file does not exist.
     pub(crate) fn find(&self) -> Result<PathBuf, String> {
         let path = match &self.path {
             Some(path) => path.clone(),

@@ -9,15 +9,16 @@ use wirecost_program::record::{Record, WorkerCounters};
 
 use crate::callgrind::instructions;
 
-/// Most instructions of an operation that recording may take.
+/// Goal: maximum instructions that recording takes per operation.
 const GOAL: f64 = 30.0;
 
-/// Instructions of the user that recording takes for an operation, counted by callgrind (Debian's
-/// package `valgrind`), over the same loop that records nothing. Clock readings are not in it: there
-/// is one for each operation.
+/// Count the user instructions that recording takes per operation.
+///
+/// Callgrind (Debian's package `valgrind`) counts a loop that records, less the same loop that does not.
+/// Clock readings are excluded; there is one per operation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Recording {
-    /// Operations of the shorter of two loops; the other has twice as many.
+    /// Operations of the shorter of two loops; the other runs twice as many.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1000..))]
     operations: u64,
 }
@@ -71,7 +72,7 @@ fn count(kind: Kind, operations: u64) -> Result<u64, String> {
     instructions(&program, ["recording-loop", kind.get_name(), &operations.to_string()])
 }
 
-/// Stands for the clock, whose readings are not counted: latencies that differ, as they do.
+/// Replaces the clock, whose readings are not counted, with varying latencies.
 struct Clock {
     now: u64,
     draw: u64,
@@ -117,7 +118,7 @@ impl Loop {
         }
     }
 
-    /// The rows are as unknown as those of a step are.
+    /// Rows unknown to the compiler, as those of a step are.
     #[inline]
     fn passes(&self, pass: impl Fn(&mut Record, [u32; 2], u64, &mut Clock)) {
         let whole = if self.kind == Kind::Rr { Vec::new() } else { vec![0] };

@@ -23,26 +23,28 @@ use crate::program::Program;
 /// Runs of each point.
 const REPEATS: u32 = 4;
 const SIZES: [&str; 5] = ["64k", "16k", "8k", "1k", "64"];
-/// CPU time that the command may take.
+/// Goal: maximum CPU time of the command.
 const GOAL: f64 = 0.5;
 
-/// The table of a thousand runs: records made of a real one, with figures that differ, are a study of
-/// which `wirecost report` makes the table. What is not reading them is measured by itself too.
+/// Time `wirecost report` on a study of a thousand runs.
+///
+/// The records are copies of a real one with differing figures. The time without reading them is
+/// measured separately.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Report {
-    /// How many runs.
+    /// Number of runs.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(20..))]
     runs: u32,
 
-    /// How often the table is made.
+    /// Number of times to make the table.
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// The record to make the others of, else a new run of `@stream`.
+    /// Record to copy [default: a new run of `@stream`].
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 
-    /// Do not count instructions, which takes a while.
+    /// Do not count instructions, which is slow.
     #[arg(long)]
     no_instructions: bool,
 
@@ -203,7 +205,7 @@ fn command(wirecost: &Path, study: &Path) -> Result<Took, String> {
     }
 }
 
-/// CPU time of a process that is still to be waited for, when it has ended.
+/// CPU time of an ended process that was not waited for yet.
 fn cpu_to_the_end(child: &Child) -> Result<f64, String> {
     let pid = Pid::from_child(child);
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).map_err(told)?;
@@ -211,7 +213,7 @@ fn cpu_to_the_end(child: &Child) -> Result<f64, String> {
     Ok(Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
-/// CPU seconds from documents that are read to the text.
+/// CPU seconds from parsed documents to the text.
 fn in_process(study: &Path) -> Result<f64, String> {
     let mut runs = Vec::new();
     for entry in fs::read_dir(study.join("runs")).map_err(told)? {

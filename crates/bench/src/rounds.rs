@@ -1,6 +1,6 @@
 //! Rounds in which everything that is compared has its turn: in which order, and who is left out.
 
-/// The order of turns, by a seed.
+/// The order of turns, from a seed.
 #[derive(Debug)]
 pub(crate) struct Order(u64);
 
@@ -10,7 +10,7 @@ impl Order {
         Self(seed.max(1))
     }
 
-    /// Another order each time.
+    /// Returns a different order each time.
     pub(crate) fn shuffle<T>(&mut self, turns: &mut [T]) {
         for last in (1..turns.len()).rev() {
             // xorshift64*, which is enough to be in step with nothing.
@@ -23,7 +23,7 @@ impl Order {
     }
 }
 
-/// Who has failed so often and never run is left out of the rounds that follow.
+/// A contender with this many failures and no success is left out of further rounds.
 const GIVEN_UP: usize = 2;
 
 /// Whether it is of no use to try again; of samples by round, none where one failed.
@@ -31,7 +31,7 @@ pub(crate) fn is_given_up<T>(samples: &[Option<T>]) -> bool {
     samples.len() >= GIVEN_UP && samples.iter().all(Option::is_none)
 }
 
-/// How often it failed, and why the last time.
+/// Number of failures, and the last reason.
 pub(crate) fn failures<T>(samples: &[Option<T>], why: Option<&str>) -> Option<String> {
     let count = samples.iter().filter(|sample| sample.is_none()).count();
     let end = if is_given_up(samples) { ", then left out" } else { "" };
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_never_run_is_left_out() {
+    fn a_contender_that_never_succeeds_is_left_out() {
         assert!(is_given_up::<()>(&[None, None]));
         assert!(!is_given_up::<()>(&[None]));
         assert!(!is_given_up(&[None, Some(()), None]));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_another_each_time_and_the_same_for_a_seed() {
+    fn the_order_differs_each_time_and_depends_on_the_seed_alone() {
         let of = |seed: u64| {
             let mut order = Order::of(seed);
             [(); 2].map(|()| {

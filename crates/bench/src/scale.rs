@@ -14,29 +14,31 @@ use crate::program::Program;
 
 const FEW: u32 = 100;
 const MANY: u32 = 30_000;
-/// Hosts that connect, where there is a lab.
+/// Number of connecting hosts in a lab.
 const CLIENTS: u32 = 15;
 
 const SET_UP_SECONDS: f64 = 10.0;
 const TEAR_DOWN_SECONDS: f64 = 5.0;
-/// Of one end of a connection, beside its buffers in the kernel.
+/// User memory per end of a connection, without its kernel buffers.
 const USER_BYTES: f64 = 2048.0;
-/// Payload for each CPU second at many connections, over that at few.
+/// Payload per CPU second at many connections, over that at few.
 const THROUGHPUT_PER_CPU: f64 = 0.7;
 
-/// Thirty thousand connections that are open at once and write 8 KiB at a time with buffers of 8 KiB,
-/// beside a hundred: time to open and to close, memory of the program, payload for each CPU second.
+/// Compare thirty thousand open connections with a hundred.
+///
+/// Each writes 8 KiB at a time with buffers of 8 KiB. Measures setup and teardown time, memory of the
+/// program, and payload per CPU second.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Scale {
-    /// Runs of each.
+    /// Number of runs of each.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// Length of the window, milliseconds.
+    /// Length of the window in milliseconds.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..))]
     window: u32,
 
-    /// Fifteen hosts of a lab connect, with their share of the connections each; else one on loopback.
+    /// Connect from fifteen hosts of a lab, which share the connections [default: one host on loopback].
     #[arg(long)]
     lab: bool,
 
@@ -44,12 +46,12 @@ pub(crate) struct Scale {
     program: Program,
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Run {
     open: u64,
     set_up: f64,
     tear_down: f64,
-    /// Most memory that all processes of it had at once.
+    /// Peak memory of all its processes together.
     memory: u64,
     /// Payload over busy cycles of the machine.
     kbytes_per_cycle: f64,
@@ -167,7 +169,7 @@ impl Scale {
     }
 }
 
-/// A group for each client.
+/// One group per client.
 fn text(clients: u32) -> String {
     let group = |host: u32| {
         format!(
@@ -183,7 +185,7 @@ fn text(clients: u32) -> String {
     format!("<?xml version=\"1.0\"?>\n<profile name=\"scale\">\n{groups}</profile>\n")
 }
 
-/// Bytes in memory that are no file's and nobody else's.
+/// Private anonymous memory in bytes.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -24,7 +24,7 @@ use wirecost_profile::language::Language;
 pub(crate) struct Traffic {
     pub(crate) name: &'static str,
     pub(crate) builtin: &'static str,
-    /// Variables that are not the built-in's own.
+    /// Variables that differ from the built-in's defaults.
     pub(crate) variables: &'static [(&'static str, &'static str)],
 }
 

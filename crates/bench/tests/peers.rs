@@ -17,7 +17,7 @@ fn bench(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_point_and_a_port_are_measured_and_kept() {
+fn a_point_and_a_port_are_measured_and_saved() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("bench.md");
     let output = bench(&[
@@ -49,7 +49,7 @@ fn a_point_and_a_port_are_measured_and_kept() {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_runs() {
+fn invalid_arguments_are_refused_before_anything_runs() {
     let output = bench(&["--points", "no-such-point", "--wirecost", wirecost().to_str().unwrap()]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no point matches"));

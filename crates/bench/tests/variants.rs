@@ -18,7 +18,7 @@ fn variants(args: &[&str]) -> Output {
 }
 
 #[test]
-fn two_settings_are_measured_side_by_side() {
+fn two_variants_are_measured_and_compared() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("variants.md");
     let output = variants(&[
@@ -59,7 +59,7 @@ fn two_settings_are_measured_side_by_side() {
 }
 
 #[test]
-fn a_variant_that_cannot_run_is_told() {
+fn a_variant_that_cannot_run_is_reported() {
     let output = variants(&[
         "@stream",
         "--rounds",
@@ -81,7 +81,7 @@ fn a_variant_that_cannot_run_is_told() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told_before_anything_runs() {
+fn invalid_variants_are_refused_before_anything_runs() {
     let told = |args: &[&str], what: &str| {
         let output = variants(args);
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");

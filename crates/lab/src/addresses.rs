@@ -1,9 +1,9 @@
-//! Addresses of hosts. Labs are islands, so all of them use the same ones: those that RFC 2544 sets
-//! apart for benchmarks (198.18.0.0/15), and unique local ones (RFC 4193) made to look alike.
+//! Addresses of hosts. Labs are isolated, so all use the same addresses: those that RFC 2544 reserves
+//! for benchmarks (198.18.0.0/15), and unique local IPv6 addresses (RFC 4193) of the same pattern.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the last byte of an address can number, and far more than a machine can run.
+/// Fits the last byte of an address, and is far more than a machine can run.
 pub const MAX_HOSTS: usize = 250;
 
 pub(crate) const IPV4_PREFIX: u8 = 24;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_documented() {
+    fn addresses_follow_the_documented_pattern() {
         assert_eq!(ipv4(1).to_string(), "198.18.0.1");
         assert_eq!(ipv6(1).to_string(), "fd00:198:18::1");
     }

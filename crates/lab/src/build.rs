@@ -1,4 +1,4 @@
-//! Making and removing namespaces, wires and the switch.
+//! Creating and removing namespaces, wires and the switch.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,39 +17,39 @@ use crate::{LabError, LabHost};
 pub(crate) const SWITCH: &str = "switch";
 const BRIDGE: &str = "br0";
 
-/// The kernel sees to a new device within milliseconds, or a second on a machine under load.
+/// The kernel handles a new device within milliseconds, or a second on a loaded machine.
 const CARRIER: Duration = Duration::from_secs(10);
 
-/// Settings of every namespace. Buffers, congestion control and all else are the kernel's own, so
-/// that a lab measures what a host would.
+/// Settings of every namespace. All others, such as buffers and congestion control, are the kernel's
+/// defaults, so that a lab measures what a host would.
 const SETTINGS: &[(&str, &str)] = &[
-    // A test may open hundreds of thousands of connections one after another to one port; without
-    // these two they run into TIME_WAIT at 28,000. Ports named in profiles and by tools (5001, 5201,
-    // 8080, 12865, 15000...) lie below the range, so that no connection takes a port before the
-    // listener that asks for it; a listener that asks for none gets a free one of the range. Those
-    // above that uperf names by default are kept out.
+    // A test may open hundreds of thousands of connections to one port. Without these two settings
+    // they run into TIME_WAIT at 28,000. Ports of profiles and tools (5001, 5201, 8080, 12865,
+    // 15000...) are below the range, so that no connection takes a port before its listener does. A
+    // listener without a port gets a free one of the range. uperf's default ports within the range
+    // are reserved.
     ("net.ipv4.ip_local_port_range", "16384 65535"),
     ("net.ipv4.ip_local_reserved_ports", "20000-20099"),
     ("net.ipv4.tcp_tw_reuse", "1"),
-    // A connection must not start with what an earlier one to the same address learnt: in a lab
-    // that stays, one run would change the next.
+    // A connection must not start with metrics of an earlier one to the same address: in a
+    // persistent lab, one run would influence the next.
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 
-/// Settings of every namespace where the kernel has IPv6. Addresses are usable at once, as the
-/// lab's own are known to be unique; a machine that switches IPv6 off for itself has it here.
+/// Settings of every namespace if the kernel has IPv6. Addresses are usable immediately, because the
+/// lab's addresses are unique. A machine that disables IPv6 for itself still has it here.
 const IPV6_SETTINGS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.accept_dad", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
     ("net.ipv6.conf.all.disable_ipv6", "0"),
     ("net.ipv6.conf.default.disable_ipv6", "0"),
-    // No router is there to be asked.
+    // There is no router to solicit.
     ("net.ipv6.conf.all.accept_ra", "0"),
     ("net.ipv6.conf.default.accept_ra", "0"),
 ];
 
-/// Settings of the switch where the machine has them. It has no addresses, so it says nothing by
-/// itself; and where bridged packets are given to netfilter, they are not given to it here.
+/// Settings of the switch, if the machine has them. The switch has no addresses, so it sends nothing of
+/// its own. Bridged packets do not pass netfilter.
 const SWITCH_SETTINGS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.disable_ipv6", "1"),
     ("net.ipv6.conf.default.disable_ipv6", "1"),
@@ -63,13 +63,13 @@ pub(crate) fn namespace_of(lab: &str, host: &str) -> String {
     format!("wirecost-{lab}-{host}")
 }
 
-/// Namespaces that are there and can only be of the lab of this name.
+/// Existing namespaces that can only belong to this lab.
 pub(crate) fn namespaces_of(lab: &str) -> Result<Vec<String>, LabError> {
     let names = netns::list().map_err(|source| LabError::List { source })?;
     Ok(names.into_iter().filter(|name| lab_of(name) == Some(lab)).collect())
 }
 
-/// Lab to which a namespace of this name belongs.
+/// The lab that a namespace belongs to.
 pub(crate) fn lab_of(namespace: &str) -> Option<&str> {
     let (lab, host) = namespace.strip_prefix("wirecost-")?.rsplit_once('-')?;
     let number = host.strip_prefix('h').map(str::as_bytes).unwrap_or_default();
@@ -77,19 +77,19 @@ pub(crate) fn lab_of(namespace: &str) -> Option<&str> {
     (is_host || host == SWITCH).then_some(lab)
 }
 
-/// Makes what was planned, and notes in it what the kernel granted.
+/// Creates what was planned, and records in `state` what the kernel granted.
 pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
     let made = state
         .hosts
         .iter()
         .map(|host| {
             let ipv6 = if host.ipv6.is_some() { IPV6_SETTINGS } else { &[] };
-            Made::new(&host.namespace, SETTINGS.iter().chain(ipv6))
+            CreatedNamespace::new(&host.namespace, SETTINGS.iter().chain(ipv6))
         })
         .collect::<Result<Vec<_>, _>>()?;
     match &state.switch {
         Some(switch) => {
-            let switch = Made::new(switch, offered(SWITCH_SETTINGS))?;
+            let switch = CreatedNamespace::new(switch, supported_settings(SWITCH_SETTINGS))?;
             join_by_switch(&switch, state, &made)?;
             if let Some(rate) = state.rate_bits_per_second {
                 limit(&switch, state, &made, rate)?;
@@ -100,19 +100,19 @@ pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
     for (host, made) in state.hosts.iter_mut().zip(&made) {
         configure(host, made)?;
     }
-    // Only now both ends of every wire are on.
+    // Both ends of every wire are up only from here on.
     for made in &made {
         made.links.wait_until_running(DEVICE, CARRIER)?;
     }
     Ok(())
 }
 
-/// Removes devices, then namespaces. All that can go goes; the first failure is told.
+/// Removes devices, then namespaces. Continues after a failure and returns the first.
 pub(crate) fn remove(lab: &str, namespaces: &[String]) -> Result<(), LabError> {
     let mut outcome = Ok(());
     for name in namespaces {
-        // A process that is still in the namespace keeps it, and would keep the wire. A device
-        // that is not there was never made, or went with its other end.
+        // A process in the namespace keeps the namespace, and would keep the wire. A missing device
+        // was never created, or was removed with its other end.
         let _ = NetNs::open(name)
             .map_err(LabError::from)
             .and_then(|namespace| Ok(Links::of(&namespace)?.delete(DEVICE)?));
@@ -125,13 +125,13 @@ pub(crate) fn remove(lab: &str, namespaces: &[String]) -> Result<(), LabError> {
     outcome
 }
 
-/// A namespace that was made, and access to its devices.
-struct Made {
+/// A created namespace, and access to its devices.
+struct CreatedNamespace {
     namespace: NetNs,
     links: Links,
 }
 
-impl Made {
+impl CreatedNamespace {
     fn new<'a>(
         name: &str,
         settings: impl Iterator<Item = &'a (&'static str, &'static str)> + Send,
@@ -153,23 +153,27 @@ impl Made {
     }
 }
 
-/// Settings that this kernel has. What a namespace has, the machine has.
-fn offered<'a>(
+/// Settings that this kernel has. A namespace has only settings that the machine has.
+fn supported_settings<'a>(
     settings: &'a [(&'static str, &'static str)],
 ) -> impl Iterator<Item = &'a (&'static str, &'static str)> {
     settings.iter().filter(|(setting, _)| sysctl::read(setting).is_ok())
 }
 
-fn join_by_wire(made: &[Made]) -> Result<(), LabError> {
+fn join_by_wire(made: &[CreatedNamespace]) -> Result<(), LabError> {
     if let [first, second] = made {
         first.links.add_veth(DEVICE, DEVICE, &second.namespace)?;
     }
     Ok(())
 }
 
-/// A port of the switch has the name of its host. Its work is done on the sender's CPU, up to the
-/// receiver's device, where it is steered.
-fn join_by_switch(switch: &Made, state: &State, made: &[Made]) -> Result<(), LabError> {
+/// A port of the switch has the name of its host. Its work runs on the sender's CPU, up to the
+/// receiver's device, where RPS steers it.
+fn join_by_switch(
+    switch: &CreatedNamespace,
+    state: &State,
+    made: &[CreatedNamespace],
+) -> Result<(), LabError> {
     switch.links.add_bridge(BRIDGE)?;
     switch.links.up(BRIDGE)?;
     for (host, made) in state.hosts.iter().zip(made) {
@@ -180,9 +184,14 @@ fn join_by_switch(switch: &Made, state: &State, made: &[Made]) -> Result<(), Lab
     Ok(())
 }
 
-/// Gives every link a rate, each way: what is sent to a host leaves the switch no faster. A host's own
-/// device has no limit, as it would hold its sender back (TSQ) where a link drops.
-fn limit(switch: &Made, state: &State, made: &[Made], rate: u64) -> Result<(), LabError> {
+/// Limits the rate of every link at the switch's port towards the host. A host's own device has no
+/// limit: it would throttle its sender (TSQ), where a link drops.
+fn limit(
+    switch: &CreatedNamespace,
+    state: &State,
+    made: &[CreatedNamespace],
+    rate: u64,
+) -> Result<(), LabError> {
     for (host, made) in state.hosts.iter().zip(made) {
         switch.links.limit_rate(&host.name, rate::limit(rate))?;
         made.links.announce_rate(DEVICE, rate)?;
@@ -191,7 +200,7 @@ fn limit(switch: &Made, state: &State, made: &[Made], rate: u64) -> Result<(), L
 }
 
 /// Addresses and steering.
-fn configure(host: &mut LabHost, made: &Made) -> Result<(), LabError> {
+fn configure(host: &mut LabHost, made: &CreatedNamespace) -> Result<(), LabError> {
     made.links.add_address(DEVICE, IpAddr::V4(host.ipv4), IPV4_PREFIX)?;
     if let Some(ipv6) = host.ipv6 {
         made.links.add_address(DEVICE, IpAddr::V6(ipv6), IPV6_PREFIX)?;
@@ -208,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_tells_its_lab() {
+    fn the_lab_is_derived_from_the_name_of_its_namespace() {
         assert_eq!(lab_of("wirecost-lab-h1"), Some("lab"));
         assert_eq!(lab_of("wirecost-lab-h12"), Some("lab"));
         assert_eq!(lab_of("wirecost-lab-switch"), Some("lab"));

@@ -18,7 +18,7 @@ pub enum LabError {
     NotPermitted { missing: Vec<Capability> },
     #[error("a lab has 2 to {MAX_HOSTS} hosts, not {asked}")]
     HostCount { asked: usize },
-    #[error("{asked} bit/s is too low a rate for a link: the minimum is {} bit/s", rate::LEAST)]
+    #[error("{asked} bit/s is too low a rate for a link: the minimum is {} bit/s", rate::MIN_RATE)]
     Rate { asked: u64 },
     #[error("`{name}` is not a valid name for a lab: use 1 to 64 letters, digits and `-`")]
     BadName { name: String },

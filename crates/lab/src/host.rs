@@ -20,23 +20,23 @@ pub struct LabHost {
     /// Name of its network namespace, for `ip netns` too.
     pub namespace: String,
     pub ipv4: Ipv4Addr,
-    /// `None` where the kernel has no IPv6.
+    /// `None` if the kernel has no IPv6.
     pub ipv6: Option<Ipv6Addr>,
     /// Its network device.
     pub device: String,
     /// CPUs its processes run on.
     pub cpus: Vec<u32>,
-    /// No other host uses these CPUs; otherwise the host shares all of them with all others.
+    /// Whether no other host uses these CPUs; otherwise all hosts share them.
     pub owns_cpus: bool,
-    /// CPUs to which the receive work of its device is steered; none: it is done by the sender's.
+    /// CPUs to which RPS steers the receive work of its device; if empty, it runs on the sender's CPU.
     pub receive_cpus: Vec<u32>,
 }
 
 impl LabHost {
-    /// Makes a child process start on this host: in its namespace, and on its CPUs.
+    /// Makes a child process start on this host: in its namespace and on its CPUs.
     ///
     /// # Errors
-    /// [`LabError`] when the namespace is gone, or no descriptor is left.
+    /// [`LabError`] if the namespace is missing or no descriptor is left.
     pub fn place(&self, command: &mut Command) -> Result<(), LabError> {
         let namespace = self.open()?;
         spawn::enter_on_spawn(command, &namespace)
@@ -48,7 +48,7 @@ impl LabHost {
     /// Opens its namespace.
     ///
     /// # Errors
-    /// [`LabError::Namespace`] when it is gone.
+    /// [`LabError::Namespace`] if it is missing.
     pub fn open(&self) -> Result<NetNs, LabError> {
         Ok(NetNs::open(&self.namespace)?)
     }

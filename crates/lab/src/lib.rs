@@ -1,11 +1,11 @@
-//! Test hosts on one machine: each is a network namespace with a device of its own, joined by a
-//! wire (two hosts) or a switch (more, or links of a set rate). A run's own lab goes when the run does; one made to stay is
-//! kept by name until it is taken down.
+//! Test hosts on one machine. Each host is a network namespace with its own device. A wire joins two
+//! hosts; a switch joins more hosts, or links with a limited rate. A temporary lab is removed with its
+//! run. A persistent lab stays, by name, until it is removed.
 //!
 //! ```no_run
 //! use wirecost_lab::{Lab, LabSpec};
 //!
-//! let lab = Lab::up(&LabSpec::for_this_run(2))?;
+//! let lab = Lab::up(&LabSpec::temporary(2))?;
 //! let mut agent = std::process::Command::new("wirecost");
 //! lab.hosts()[0].place(&mut agent)?;
 //! # Ok::<(), wirecost_lab::LabError>(())
@@ -35,94 +35,94 @@ pub use status::{HostStatus, LabStatus, LinkStatus, Status, status};
 
 use state::{Directory, State};
 
-/// Name of the lab that `wirecost lab up` makes when it is not told another.
+/// Default name of `wirecost lab up`.
 pub const DEFAULT_NAME: &str = "lab";
 
-/// A lab to make.
+/// A lab to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabSpec {
     /// Part of the namespaces' names; unique on the machine.
     pub name: String,
     pub hosts: usize,
     pub lifetime: Lifetime,
-    /// Of each host's link, each way; as fast as the CPU can without.
+    /// Rate of each host's link, per direction; unlimited if absent.
     pub rate_bits_per_second: Option<u64>,
 }
 
 impl LabSpec {
-    /// A lab that goes when its [`Lab`] is dropped.
+    /// A temporary lab, removed when its [`Lab`] is dropped.
     #[must_use]
-    pub fn for_this_run(hosts: usize) -> Self {
+    pub fn temporary(hosts: usize) -> Self {
         Self { name: run_name(), hosts, lifetime: Lifetime::Run, rate_bits_per_second: None }
     }
 
-    /// A lab that stays until [`down`] is called with its name.
+    /// A persistent lab, which stays until [`down`] is called with its name.
     #[must_use]
-    pub fn to_stay(name: impl Into<String>, hosts: usize) -> Self {
+    pub fn persistent(name: impl Into<String>, hosts: usize) -> Self {
         let lifetime = Lifetime::UntilDown;
         Self { name: name.into(), hosts, lifetime, rate_bits_per_second: None }
     }
 
-    /// The same with links of this rate. They meet in a switch, also those of two hosts, that keeps
-    /// what 50 ms can carry and drops what comes beyond it.
+    /// Limits the rate of the links. They meet in a switch, also with two hosts. The switch queues 50 ms
+    /// of traffic and drops the excess.
     #[must_use]
     pub fn with_rate(self, bits_per_second: u64) -> Self {
         Self { rate_bits_per_second: Some(bits_per_second), ..self }
     }
 }
 
-/// Unique among the runs of this machine: a process, and the instant in it.
+/// A name that is unique among the runs of this machine: process and time.
 fn run_name() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("run-{}-{:07x}", std::process::id(), since.as_nanos() as u64 & 0xfff_ffff)
 }
 
-/// A lab that is up.
+/// A running lab.
 #[derive(Debug)]
 pub struct Lab {
     state: State,
 }
 
 impl Lab {
-    /// Makes a lab. When it fails, nothing of it is left.
+    /// Creates a lab. A failure leaves nothing behind.
     ///
     /// # Errors
-    /// [`LabError`] says what to do about it.
+    /// [`LabError`], with a remedy where there is one.
     pub fn up(spec: &LabSpec) -> Result<Self, LabError> {
         if !(2..=MAX_HOSTS).contains(&spec.hosts) {
             return Err(LabError::HostCount { asked: spec.hosts });
         }
-        if !is_name(&spec.name) {
+        if !is_valid_name(&spec.name) {
             return Err(LabError::BadName { name: spec.name.clone() });
         }
-        if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::LEAST) {
+        if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::MIN_RATE) {
             return Err(LabError::Rate { asked: rate });
         }
-        may_make_labs()?;
+        check_privileges()?;
         let directory = Directory::lock()?;
         if directory.load(&spec.name)?.is_some() || !build::namespaces_of(&spec.name)?.is_empty() {
             return Err(LabError::NameTaken { name: spec.name.clone() });
         }
         let mut state = State::plan(spec, ProcessId::this().ok_or(LabError::NoProc)?)?;
-        // Written first: a process killed from here on leaves what `down` needs to clean up.
+        // Written first: if the process is killed after this, `down` knows what to remove.
         directory.save(&state)?;
         match build::build(&mut state).and_then(|()| directory.save(&state)) {
             Ok(()) => Ok(Self { state }),
             Err(error) => {
-                // The error that stopped the building is the one to tell; what could not be
-                // removed stays in the state file, for `down`.
-                let _ = take_down(&directory, &state);
+                // Report the error that stopped the building. What could not be removed stays in
+                // the state file, for `down`.
+                let _ = remove_lab(&directory, &state);
                 Err(error)
             }
         }
     }
 
-    /// A lab that was made before, by its name. It stays up when this is dropped.
+    /// Opens an existing lab by name. Dropping it does not remove the lab.
     ///
     /// # Errors
-    /// [`LabError::NotFound`] when there is none, or it is not whole any more.
+    /// [`LabError::NotFound`] if no lab has the name, [`LabError::Incomplete`] if a namespace is missing.
     pub fn open(name: &str) -> Result<Self, LabError> {
-        may_make_labs()?;
+        check_privileges()?;
         let directory = Directory::lock()?;
         let mut state =
             directory.load(name)?.ok_or_else(|| LabError::NotFound { name: name.to_owned() })?;
@@ -139,7 +139,7 @@ impl Lab {
         &self.state.name
     }
 
-    /// Rate of each host's link; `None` where nothing limits it.
+    /// Rate of each host's link; `None` if unlimited.
     #[must_use]
     pub fn rate_bits_per_second(&self) -> Option<u64> {
         self.state.rate_bits_per_second
@@ -150,8 +150,7 @@ impl Lab {
         &self.state.hosts
     }
 
-    /// Takes a run's lab down, as dropping it does, and says whether that worked. A lab that stays
-    /// stays.
+    /// Removes a temporary lab, as dropping it does, and returns errors. A persistent lab stays.
     ///
     /// # Errors
     /// [`LabError`] names what could not be removed.
@@ -163,15 +162,15 @@ impl Lab {
         if self.state.lifetime == Lifetime::UntilDown {
             return Ok(());
         }
-        // Once: what is left after a failure is for `down`.
+        // Only once: what a failure leaves behind is for `down`.
         self.state.lifetime = Lifetime::UntilDown;
-        take_down(&Directory::lock()?, &self.state)
+        remove_lab(&Directory::lock()?, &self.state)
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // A drop cannot fail; the state file remains, and `remove_stale` finds it.
+        // A drop cannot report a failure. The state file remains, and `remove_stale` finds it.
         let _ = self.remove_if_ours();
     }
 }
@@ -183,23 +182,23 @@ pub struct Removed {
     pub namespaces: Vec<String>,
 }
 
-/// Removes a lab and exactly what was made for it. Processes in it lose their network and go on.
+/// Removes a lab and only what was created for it. Processes in it continue without a network.
 ///
 /// # Errors
-/// [`LabError::NotFound`] when there is no such lab, [`LabError::InUse`] when it is the own lab of a
-/// run that still goes on.
+/// [`LabError::NotFound`] if no lab has the name, [`LabError::InUse`] if it is the temporary lab of a
+/// run in progress.
 pub fn down(name: &str) -> Result<Removed, LabError> {
-    may_make_labs()?;
+    check_privileges()?;
     let directory = Directory::lock()?;
     let namespaces = build::namespaces_of(name)?;
     match directory.load(name)? {
         Some(state) if state.is_stale() || state.lifetime == Lifetime::UntilDown => {
-            take_down(&directory, &state)?;
+            remove_lab(&directory, &state)?;
         }
         Some(state) => {
             return Err(LabError::InUse { name: name.to_owned(), pid: state.creator.pid });
         }
-        // The state is gone (someone cleaned /run/wirecost), the names tell what was made.
+        // The state file is missing (/run/wirecost was cleaned); names identify what was created.
         None if !namespaces.is_empty() => build::remove(name, &namespaces)?,
         None => {
             return Err(LabError::NotFound { name: name.to_owned() });
@@ -208,25 +207,25 @@ pub fn down(name: &str) -> Result<Removed, LabError> {
     Ok(Removed { name: name.to_owned(), namespaces })
 }
 
-/// Removes the labs of runs that ended without removing them, as after kill -9.
+/// Removes the labs of runs that ended without removing them, for example after kill -9.
 ///
 /// # Errors
 /// [`LabError`] names what could not be removed.
 pub fn remove_stale() -> Result<Vec<Removed>, LabError> {
-    may_make_labs()?;
+    check_privileges()?;
     let directory = Directory::lock()?;
     let mut removed = Vec::new();
     for state in directory.load_all()? {
         if state.is_stale() {
             let namespaces = build::namespaces_of(&state.name)?;
-            take_down(&directory, &state)?;
+            remove_lab(&directory, &state)?;
             removed.push(Removed { name: state.name, namespaces });
         }
     }
     Ok(removed)
 }
 
-fn take_down(directory: &Directory, state: &State) -> Result<(), LabError> {
+fn remove_lab(directory: &Directory, state: &State) -> Result<(), LabError> {
     let present = build::namespaces_of(&state.name)?;
     let ours: Vec<String> =
         state.namespaces().filter(|namespace| present.contains(namespace)).collect();
@@ -234,13 +233,13 @@ fn take_down(directory: &Directory, state: &State) -> Result<(), LabError> {
     directory.forget(&state.name)
 }
 
-fn may_make_labs() -> Result<(), LabError> {
+fn check_privileges() -> Result<(), LabError> {
     let missing = privilege::missing(NAMESPACES);
     if missing.is_empty() { Ok(()) } else { Err(LabError::NotPermitted { missing }) }
 }
 
-/// A name becomes part of a file name and of namespaces' names.
-fn is_name(name: &str) -> bool {
+/// Whether a name is valid as part of file and namespace names.
+fn is_valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-'))
         && !name.starts_with('-')

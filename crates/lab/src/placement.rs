@@ -1,18 +1,18 @@
-//! Which CPUs each host gets.
+//! Assignment of CPUs to hosts.
 
 use std::fs;
 
-/// What one host gets.
+/// The CPUs of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) cpus: Vec<u32>,
     pub(crate) owned: bool,
 }
 
-/// Shares `cpus` out among hosts: the same number to each, so that no host is faster than another.
-/// What does not divide is left to the controller and the rest of the machine. With fewer CPUs than
-/// hosts all hosts share all. CPUs of one core go together, as threads of a core slow each other
-/// down; `core_of` tells them.
+/// Divides `cpus` among hosts. Each host gets the same number, so that no host is faster than another.
+/// The remainder is left to the controller and the rest of the machine. With fewer CPUs than hosts, all
+/// hosts share all CPUs. CPUs of one core (see `core_of`) stay together, because threads of a core slow
+/// each other down.
 pub(crate) fn share(
     cpus: &[u32],
     hosts: usize,
@@ -23,7 +23,7 @@ pub(crate) fn share(
         return vec![Share { cpus: cpus.to_vec(), owned: false }; hosts];
     }
     let mut by_core = cpus.to_vec();
-    // CPUs of unknown cores keep their order behind the others.
+    // CPUs of unknown cores come last, in their order.
     by_core.sort_by_key(|&cpu| (core_of(cpu).unwrap_or((u32::MAX, u32::MAX)), cpu));
     by_core
         .chunks_exact(each)
@@ -56,18 +56,18 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_the_same_number() {
+    fn each_host_gets_the_same_number_of_cpus() {
         assert_eq!(shares(&[0, 1], 2, |_| None), [[0], [1]]);
         assert_eq!(shares(&[0, 1, 2, 3, 5], 2, |_| None), [[0, 1], [2, 3]]);
     }
 
     #[test]
-    fn too_few_are_shared() {
+    fn too_few_cpus_are_shared_by_all_hosts() {
         assert_eq!(shares(&[0, 1], 3, |_| None), [[0, 1], [0, 1], [0, 1]]);
     }
 
     #[test]
-    fn threads_of_a_core_go_together() {
+    fn threads_of_a_core_stay_together() {
         // As x86 numbers them: 0 and 4 are one core.
         let pairs = |cpu| Some((0, cpu % 4));
         let cpus = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_come_before_cores() {
+    fn hosts_are_filled_socket_by_socket() {
         let sockets = |cpu| Some((cpu % 2, cpu / 2));
         assert_eq!(shares(&[0, 1, 2, 3], 2, sockets), [[0, 2], [1, 3]]);
     }

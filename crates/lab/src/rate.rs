@@ -1,23 +1,23 @@
-//! What a link of a set rate is like.
+//! Parameters of a link with a limited rate.
 
 use wirecost_linux::rate_limit::RateLimit;
 
-/// At less than this not even one packet of 1500 bytes would leave in 100 ms.
-pub(crate) const LEAST: u64 = 120_000;
+/// At a lower rate, not even one packet of 1500 bytes leaves in 100 ms.
+pub(crate) const MIN_RATE: u64 = 120_000;
 
-/// The largest frame that a host hands over at once, 64 KiB and the headers of each of its packets
-/// with room to spare: a smaller bucket would have it cut into packets at the cost of CPU time.
+/// Upper bound of the largest frame that a host sends at once: 64 KiB and the headers of its packets. With
+/// a smaller bucket the kernel would segment it, at the cost of CPU time.
 const LARGEST_FRAME: u64 = 80_000;
 
-/// A timer that comes late by less costs no throughput.
-const LATE_MICROSECONDS: u64 = 2_000;
+/// A timer that is late by less costs no throughput.
+const TIMER_DELAY_MICROSECONDS: u64 = 2_000;
 
-/// What the switch keeps, as long as it takes to send: some ten times the round-trip time of a local
-/// network, so that one flow fills the link and many do not starve.
+/// Queue length of the switch, in time: about ten times the round-trip time of a local network, so that
+/// one flow fills the link and many flows do not starve.
 const QUEUE_MICROSECONDS: u64 = 50_000;
 
-/// Of slow links: a few of the largest frames, of which else each would be dropped whole.
-const LEAST_QUEUE: u64 = 4 * LARGEST_FRAME;
+/// Minimum queue, for slow links: a few of the largest frames, which would otherwise all be dropped.
+const MIN_QUEUE: u64 = 4 * LARGEST_FRAME;
 
 pub(crate) fn limit(bits_per_second: u64) -> RateLimit {
     let bytes_in = |microseconds: u64| {
@@ -27,8 +27,8 @@ pub(crate) fn limit(bits_per_second: u64) -> RateLimit {
     let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     RateLimit {
         bits_per_second,
-        burst_bytes: bytes(bytes_in(LATE_MICROSECONDS).max(LARGEST_FRAME)),
-        queue_bytes: bytes(bytes_in(QUEUE_MICROSECONDS).max(LEAST_QUEUE)),
+        burst_bytes: bytes(bytes_in(TIMER_DELAY_MICROSECONDS).max(LARGEST_FRAME)),
+        queue_bytes: bytes(bytes_in(QUEUE_MICROSECONDS).max(MIN_QUEUE)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! What is known of the labs of this machine across processes: a file for each in
-//! /run/wirecost/lab, written before anything is made and removed after all is gone. One lock
-//! guards them, so that two processes never make or remove labs at once.
+//! State of this machine's labs, shared by processes: one file per lab in /run/wirecost/lab. It is
+//! written before anything is created and removed after everything is gone. One lock guards the files,
+//! so that two processes never create or remove labs at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,20 +18,20 @@ use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
 const DIRECTORY: &str = "/run/wirecost/lab";
 const SCHEMA: &str = "wirecost.lab/1";
 
-/// Making a lab of many hosts takes a second or two; longer means that something is stuck.
+/// Creating a lab of many hosts takes a second or two; longer means that something is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a lab stays.
+/// Lifetime of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifetime {
     /// As long as the run that made it.
     Run,
-    /// Until it is taken down.
+    /// Until it is removed.
     UntilDown,
 }
 
-/// One lab, as its file keeps it.
+/// The state file of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) schema: String,
@@ -41,12 +41,12 @@ pub(crate) struct State {
     pub(crate) hosts: Vec<LabHost>,
     /// Namespace of the switch of a lab with more than two hosts, or with a rate.
     pub(crate) switch: Option<String>,
-    /// Of each host's link.
+    /// Rate of each host's link.
     pub(crate) rate_bits_per_second: Option<u64>,
 }
 
 impl State {
-    /// What a lab will be. Nothing is made yet.
+    /// Plans a lab without creating anything.
     pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
         let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
@@ -89,7 +89,7 @@ impl State {
         self.namespaces().find(|namespace| !present.contains(namespace))
     }
 
-    /// Its run ended and did not remove it.
+    /// Whether its run ended without removing it.
     pub(crate) fn is_stale(&self) -> bool {
         self.lifetime == Lifetime::Run && !self.creator.is_alive()
     }
@@ -139,7 +139,7 @@ impl Directory {
         load_all(&self.path)
     }
 
-    /// Whole or not at all: a reader sees the file as it was or as it is now.
+    /// Writes atomically: a reader sees the old or the new file.
     pub(crate) fn save(&self, state: &State) -> Result<(), LabError> {
         let path = self.file(&state.name);
         let draft = path.with_extension("draft");
@@ -164,8 +164,8 @@ impl Directory {
     }
 }
 
-/// All labs, by name, for one who only looks: without the lock, which takes rights.
-pub(crate) fn look() -> Result<Vec<State>, LabError> {
+/// All labs, by name, read without the lock, which requires privileges.
+pub(crate) fn load_all_unlocked() -> Result<Vec<State>, LabError> {
     load_all(Path::new(DIRECTORY))
 }
 

@@ -1,4 +1,4 @@
-//! What labs there are, and how they do.
+//! The labs of this machine and their state.
 
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::{Link, Links};
@@ -10,8 +10,7 @@ use crate::{LabError, LabHost, Lifetime, build, state};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub labs: Vec<LabStatus>,
-    /// Namespaces with names as labs make them, of labs that are not known any more; `down` with
-    /// their lab's name removes them.
+    /// Namespaces named like a lab's, without a state file. `down` with the lab's name removes them.
     pub orphans: Vec<String>,
 }
 
@@ -20,13 +19,13 @@ pub struct Status {
 pub struct LabStatus {
     pub name: String,
     pub lifetime: Lifetime,
-    /// Process that made it.
+    /// Process that created it.
     pub pid: u32,
-    /// Its run ended and left it behind: `remove_stale` removes it.
+    /// Whether its run ended without removing it; `remove_stale` removes it.
     pub stale: bool,
-    /// All its namespaces are there.
+    /// Whether all its namespaces exist.
     pub whole: bool,
-    /// Rate of each host's link; `None` where nothing limits it.
+    /// Rate of each host's link; `None` if unlimited.
     pub rate_bits_per_second: Option<u64>,
     pub hosts: Vec<HostStatus>,
 }
@@ -35,26 +34,26 @@ pub struct LabStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
     pub host: LabHost,
-    /// Its namespace is there.
+    /// Whether its namespace exists.
     pub alive: bool,
-    /// Its device; `None` when it is gone, or this process may not look.
+    /// Its device; `None` if it is missing or this process may not query it.
     pub link: Option<LinkStatus>,
 }
 
 /// Device of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// It can carry packets.
+    /// Whether it can carry packets.
     pub running: bool,
     pub mtu: Option<u32>,
 }
 
-/// Looks at all labs. Anyone may; without rights the state of the devices is not known.
+/// Reads the state of all labs. Without privileges the state of the devices is unknown.
 ///
 /// # Errors
 /// [`LabError`] when a state file or /run/netns cannot be read.
 pub fn status() -> Result<Status, LabError> {
-    let states = state::look()?;
+    let states = state::load_all_unlocked()?;
     let present = netns::list().map_err(|source| LabError::List { source })?;
     let known = |namespace: &String| {
         states.iter().any(|state| state.namespaces().any(|name| name == *namespace))

@@ -18,7 +18,7 @@ use crate::{DEFAULT_NAME, Lab, LabError, LabHost, LabSpec, Lifetime, down, remov
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn stay(of: &str) -> LabSpec {
-    LabSpec::to_stay(format!("test-{}-{of}", std::process::id()), 2)
+    LabSpec::persistent(format!("test-{}-{of}", std::process::id()), 2)
 }
 
 fn is_gone(name: &str) -> bool {
@@ -76,7 +76,7 @@ fn two_hosts_talk_over_a_wire() {
     if skip_without_namespaces("lab::two_hosts_talk_over_a_wire") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let [first, second] = lab.hosts() else { panic!("{:?}", lab.hosts()) };
     assert_eq!(first.ipv4.to_string(), "198.18.0.1");
     exchange(first, second);
@@ -91,7 +91,7 @@ fn four_hosts_talk_over_a_switch() {
     if skip_without_namespaces("lab::four_hosts_talk_over_a_switch") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(4)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(4)).unwrap();
     for from in lab.hosts() {
         for to in lab.hosts().iter().filter(|to| *to != from) {
             exchange(from, to);
@@ -103,11 +103,11 @@ fn four_hosts_talk_over_a_switch() {
 }
 
 #[test]
-fn links_of_a_rate_are_limited_in_the_switch() {
-    if skip_without_namespaces("lab::links_of_a_rate_are_limited_in_the_switch") {
+fn the_switch_limits_the_rate_of_links() {
+    if skip_without_namespaces("lab::the_switch_limits_the_rate_of_links") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2).with_rate(100_000_000)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2).with_rate(100_000_000)).unwrap();
     let [first, second] = lab.hosts() else { panic!("{:?}", lab.hosts()) };
     exchange(first, second);
     let name = lab.name().to_owned();
@@ -127,16 +127,16 @@ fn links_of_a_rate_are_limited_in_the_switch() {
     assert_eq!(this.rate_bits_per_second, Some(100_000_000));
     lab.close().unwrap();
     assert!(is_gone(&name));
-    let refused = Lab::up(&LabSpec::for_this_run(2).with_rate(1)).unwrap_err();
+    let refused = Lab::up(&LabSpec::temporary(2).with_rate(1)).unwrap_err();
     assert!(matches!(refused, LabError::Rate { asked: 1 }), "{refused}");
 }
 
 #[test]
-fn nothing_leads_out_and_settings_are_made() {
-    if skip_without_namespaces("lab::nothing_leads_out_and_settings_are_made") {
+fn a_lab_has_no_route_out_and_its_settings_apply() {
+    if skip_without_namespaces("lab::a_lab_has_no_route_out_and_its_settings_apply") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let error = in_host(&lab.hosts()[0], || {
         assert_eq!(sysctl::read("net.ipv4.tcp_tw_reuse").unwrap(), "1");
         assert_eq!(sysctl::read("net.ipv4.ip_local_port_range").unwrap(), "16384 65535");
@@ -156,7 +156,7 @@ fn receive_work_is_steered_to_a_hosts_own_cpus() {
     }
     let allowed = allowed_cpus().unwrap();
     for hosts in [2, allowed.len().max(2) + 1] {
-        let lab = Lab::up(&LabSpec::for_this_run(hosts)).unwrap();
+        let lab = Lab::up(&LabSpec::temporary(hosts)).unwrap();
         let owned = allowed.len() >= hosts;
         for host in lab.hosts() {
             assert_eq!(host.owns_cpus, owned);
@@ -173,7 +173,7 @@ fn a_placed_process_is_on_its_host() {
     if skip_without_namespaces("lab::a_placed_process_is_on_its_host") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let host = &lab.hosts()[1];
     let mut command = Command::new("cat");
     command.args(["/proc/self/net/fib_trie", "/proc/self/status"]);
@@ -186,12 +186,12 @@ fn a_placed_process_is_on_its_host() {
 }
 
 #[test]
-fn labs_with_the_same_addresses_do_not_meet() {
-    if skip_without_namespaces("lab::labs_with_the_same_addresses_do_not_meet") {
+fn labs_with_the_same_addresses_are_isolated() {
+    if skip_without_namespaces("lab::labs_with_the_same_addresses_are_isolated") {
         return;
     }
-    let one = Lab::up(&LabSpec::for_this_run(2)).unwrap();
-    let other = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let one = Lab::up(&LabSpec::temporary(2)).unwrap();
+    let other = Lab::up(&LabSpec::temporary(2)).unwrap();
     assert_ne!(one.name(), other.name());
     let ip = one.hosts()[1].ipv4;
     let _listener = in_host(&one.hosts()[1], move || TcpListener::bind((ip, 7000)).unwrap());
@@ -204,8 +204,8 @@ fn labs_with_the_same_addresses_do_not_meet() {
 }
 
 #[test]
-fn a_lab_that_stays_is_there_until_down() {
-    if skip_without_namespaces("lab::a_lab_that_stays_is_there_until_down") {
+fn a_persistent_lab_exists_until_down() {
+    if skip_without_namespaces("lab::a_persistent_lab_exists_until_down") {
         return;
     }
     let spec = stay("stays");
@@ -233,8 +233,8 @@ fn a_lab_that_stays_is_there_until_down() {
 }
 
 #[test]
-fn a_lab_that_lost_a_namespace_is_told_and_removed() {
-    if skip_without_namespaces("lab::a_lab_that_lost_a_namespace_is_told_and_removed") {
+fn an_incomplete_lab_is_reported_and_removed() {
+    if skip_without_namespaces("lab::an_incomplete_lab_is_reported_and_removed") {
         return;
     }
     let spec = stay("broken");
@@ -261,11 +261,11 @@ fn namespaces_without_a_state_file_are_removed_by_their_name() {
 }
 
 #[test]
-fn the_lab_of_a_run_that_goes_on_is_not_taken_from_it() {
-    if skip_without_namespaces("lab::the_lab_of_a_run_that_goes_on_is_not_taken_from_it") {
+fn the_lab_of_a_run_in_progress_is_not_removed() {
+    if skip_without_namespaces("lab::the_lab_of_a_run_in_progress_is_not_removed") {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     assert!(matches!(down(lab.name()), Err(LabError::InUse { .. })));
     assert!(!remove_stale().unwrap().iter().any(|removed| removed.name == lab.name()));
     exchange(&lab.hosts()[0], &lab.hosts()[1]);
@@ -273,20 +273,20 @@ fn the_lab_of_a_run_that_goes_on_is_not_taken_from_it() {
 
 /// The test starts itself a second time, as the run to be killed.
 #[test]
-fn what_a_killed_run_leaves_is_stale() {
+fn the_lab_of_a_killed_run_is_stale() {
     const CHILD: &str = "WIRECOST_TEST_LAB_CHILD";
     const UP: &str = "lab is up: ";
-    if skip_without_namespaces("lab::what_a_killed_run_leaves_is_stale") {
+    if skip_without_namespaces("lab::the_lab_of_a_killed_run_is_stale") {
         return;
     }
     if std::env::var_os(CHILD).is_some() {
-        let lab = Lab::up(&LabSpec::for_this_run(3)).unwrap();
+        let lab = Lab::up(&LabSpec::temporary(3)).unwrap();
         println!("\n{UP}{}", lab.name());
         std::thread::sleep(6 * PATIENCE);
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "tests::what_a_killed_run_leaves_is_stale", "--nocapture"])
+        .args(["--exact", "tests::the_lab_of_a_killed_run_is_stale", "--nocapture"])
         .env(CHILD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -305,14 +305,14 @@ fn what_a_killed_run_leaves_is_stale() {
 }
 
 #[test]
-fn without_rights_the_error_says_which() {
+fn without_privileges_the_error_names_the_missing_capabilities() {
     let error = std::thread::spawn(|| {
         let mut sets = rustix::thread::capabilities(None).unwrap();
         sets.effective = rustix::thread::CapabilitySet::empty();
         rustix::thread::set_capabilities(None, sets).unwrap();
         // Looking is allowed to all.
         status().unwrap();
-        Lab::up(&LabSpec::for_this_run(2)).unwrap_err()
+        Lab::up(&LabSpec::temporary(2)).unwrap_err()
     })
     .join()
     .unwrap();
@@ -321,13 +321,13 @@ fn without_rights_the_error_says_which() {
 }
 
 #[test]
-fn impossible_labs_are_refused() {
+fn labs_with_invalid_parameters_are_refused() {
     for hosts in [0, 1, 251] {
-        let error = Lab::up(&LabSpec::to_stay(DEFAULT_NAME, hosts)).unwrap_err();
+        let error = Lab::up(&LabSpec::persistent(DEFAULT_NAME, hosts)).unwrap_err();
         assert!(matches!(error, LabError::HostCount { .. }));
     }
     for name in ["", "-x", "a/b", "a b"] {
-        let error = Lab::up(&LabSpec::to_stay(name, 2)).unwrap_err();
+        let error = Lab::up(&LabSpec::persistent(name, 2)).unwrap_err();
         assert!(matches!(error, LabError::BadName { .. }));
     }
 }

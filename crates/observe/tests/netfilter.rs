@@ -105,7 +105,7 @@ fn rules_raise_netfilter_alone() {
         let _ = writeln!(std::io::stderr(), "SKIP: rules_raise_netfilter_alone: needs nft");
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let [one, two] = lab.hosts() else { panic!("two hosts") };
     let (here, there) = (one.open().unwrap(), two.open().unwrap());
     // Whoever sends delivers too: all is the work of one thread.

@@ -8,14 +8,14 @@ use super::contender::{Line, Plan};
 use super::contenders::{iperf, iperf3, neper, netperf, qperf, sockperf, wirecost};
 use crate::paired::{Median, median, ratios};
 
-/// What both tell.
+/// The figure that both report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Figure {
-    /// Bytes a second that arrived.
+    /// Received bytes per second.
     Throughput,
     /// Mean round trip, microseconds.
     RoundTrip,
-    /// Transactions a second.
+    /// Transactions per second.
     Transactions,
 }
 
@@ -45,18 +45,18 @@ pub(crate) struct Pair {
     pub(crate) of: &'static str,
     pub(crate) programs: &'static [&'static str],
     pub(crate) figure: Figure,
-    /// Whether `make bench` takes it.
+    /// Whether `make bench` includes it.
     pub(crate) quick: bool,
-    /// Options of ours beside the port's own defaults, and those that make the engine work as the
-    /// original does.
+    /// Options in addition to the port's defaults, including those that make the engine work like the
+    /// original.
     options: &'static str,
-    /// The original from a port on, for so many seconds.
+    /// The plan of the original, with the first port and the number of seconds.
     plan: fn(u16, u32) -> Plan,
     read: fn(&str) -> Result<f64, String>,
 }
 
 impl Pair {
-    /// As `--points` matches it.
+    /// Name for `--points`.
     pub(crate) fn name(&self) -> String {
         format!("port-{}-of-{}", self.port, self.of)
     }
@@ -83,9 +83,9 @@ impl Pair {
     }
 }
 
-/// As a program with one thread at each end.
+/// Options for an original with one thread per end.
 const ONE_THREAD: &str = "--engine epoll --workers 1";
-/// As a program with a thread or process for each connection.
+/// Options for an original with one thread or process per connection.
 const THREADS: &str = "--engine threads";
 
 pub(crate) static ALL: &[Pair] = &[
@@ -286,12 +286,12 @@ pub(crate) struct Agreement {
     /// Lowest and highest of the original's runs: its own spread.
     pub(crate) lowest: f64,
     pub(crate) highest: f64,
-    /// Of each round, ours over theirs.
+    /// Ratio of port to original in each round.
     pub(crate) ratio: Option<Median>,
 }
 
 impl Agreement {
-    /// Of rounds in which both went well; none without any.
+    /// Over rounds in which both succeeded; none without such a round.
     pub(crate) fn of(rounds: &[(Option<f64>, Option<f64>)]) -> Option<Self> {
         let both: Vec<(f64, f64)> =
             rounds.iter().filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?))).collect();
@@ -305,7 +305,7 @@ impl Agreement {
         Some(Self { ours, theirs, lowest, highest, ratio })
     }
 
-    /// Whether ours is where runs of the original are.
+    /// Whether the port's median is within the original's runs.
     pub(crate) fn verdict(&self) -> &'static str {
         match (self.ratio.is_some(), (self.lowest..=self.highest).contains(&self.ours)) {
             (false, _) => "not resolved",
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_being_where_the_original_is() {
+    fn a_port_agrees_if_its_median_is_within_the_original_runs() {
         let theirs = [8.0, 9.0, 10.0, 10.0, 11.0, 12.0];
         let rounds = |ours: f64| theirs.map(|theirs| (Some(ours), Some(theirs)));
         let of = |ours: f64| Agreement::of(&rounds(ours)).unwrap();

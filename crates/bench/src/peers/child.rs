@@ -14,12 +14,12 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
 
 use super::contender::{Line, Port};
 
-/// How often what takes its time is looked at.
+/// Polling interval.
 const GLANCE: Nanos = 5 * MILLISECOND;
-/// Time to end by itself, once asked to.
+/// Grace time after a request to end.
 const PATIENCE: Nanos = 2 * SECOND;
 
-/// A program under way. It ends with this value, and with the calling thread.
+/// A running program. It ends with this value, and with the calling thread.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: String,
@@ -30,10 +30,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it; what it writes goes to files beginning with `role` in `directory`.
+    /// Starts it; its output goes to files in `directory` with the prefix `role`.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub(crate) fn start(line: &Line, directory: &Path, role: &str) -> Result<Self, String> {
         let (stdout, stderr) =
             (directory.join(format!("{role}.out")), directory.join(format!("{role}.err")));
@@ -49,10 +49,10 @@ impl Running {
         Ok(Self { name: line.program.clone(), cpu: line.cpu, child, stdout, stderr })
     }
 
-    /// Sees that it is where it was placed: a program may choose its CPUs itself.
+    /// Checks that it is on its CPUs: a program may change them itself.
     ///
     /// # Errors
-    /// When a thread of it, or of what it has started, may run elsewhere.
+    /// One of its threads, or of its children's, may run elsewhere.
     pub(crate) fn is_in_place(&self) -> Result<(), String> {
         let Some(cpu) = self.cpu else { return Ok(()) };
         let all = std::iter::once(self.child.id()).chain(descendants(self.child.id()));
@@ -62,15 +62,15 @@ impl Running {
         })
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits until `done`, looking again and again.
+    /// Polls until `done`.
     ///
     /// # Errors
-    /// When this program ends before, or the time is up.
+    /// This program ends earlier, or the time limit is reached.
     pub(crate) fn until(
         &mut self,
         deadline: Nanos,
@@ -89,10 +89,10 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until it has ended well, and returns what it wrote.
+    /// Waits for its successful end, and returns its output.
     ///
     /// # Errors
-    /// When it fails, or is not done by then.
+    /// It fails, or exceeds the time limit.
     pub(crate) fn finish(&mut self, deadline: Nanos) -> Result<String, String> {
         loop {
             match self.ended() {
@@ -110,8 +110,7 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
-    /// The line of its errors that says what went wrong: one that begins as such lines do, or else
-    /// the last one.
+    /// The line of its errors that describes the failure: one with a usual prefix, or the last.
     fn complaint(&self) -> String {
         let text = fs::read(&self.stderr).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -125,7 +124,7 @@ impl Running {
         error.or_else(|| lines.next_back()).map_or_else(String::new, |line| format!(": {line}"))
     }
 
-    /// Ends it and all that it started, and waits until it is gone.
+    /// Ends it and everything that it started, and waits for the end.
     fn end(&mut self) {
         let started: Vec<ProcessId> =
             descendants(self.child.id()).into_iter().filter_map(ProcessId::of).collect();
@@ -173,8 +172,8 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Whether somebody listens there, in the namespace of the calling thread (proc_net_tcp(5)). To
-/// connect would use up a server that serves one client.
+/// Whether a socket listens on the port, in the namespace of the calling thread (proc_net_tcp(5)).
+/// Connecting would use up a server that serves one client.
 pub(crate) fn listens(port: Port) -> bool {
     let (tables, state, port) = match port {
         Port::Tcp(port) => (["tcp", "tcp6"], "0A", port),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_its_cpu_is_told() {
+    fn a_program_that_leaves_its_cpu_is_reported() {
         let allowed = wirecost_linux::thread::allowed_cpus().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let started = |script: &str| {
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_seen() {
+    fn a_listening_socket_is_found() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("[::1]:0").unwrap();
         let (of_tcp, of_udp) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_writes_and_how_it_fails_is_told() {
+    fn output_and_failure_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let far = Monotonic.now() + 60 * SECOND;
         assert_eq!(start(directory.path(), "echo 17").finish(far).unwrap(), "17\n");
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_end_is_ended_with_all_it_started() {
+    fn a_program_over_its_time_limit_is_ended_with_its_children() {
         let directory = tempfile::tempdir().unwrap();
         let marker = directory.path().join("test.out");
         let mut running = start(directory.path(), "trap '' TERM; sleep 1000 & echo; wait");

@@ -1,4 +1,4 @@
-//! Who is compared, and how each is called.
+//! The contenders and their command lines.
 
 use std::fmt;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::point::{Cpus, Point};
 pub(crate) struct Line {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
-    /// The only CPU that it may run on; none for any.
+    /// The CPU that it may run on; none for any.
     pub(crate) cpu: Option<u32>,
 }
 
 impl Line {
-    /// Of words with blanks between them; none of them holds one.
+    /// Splits words at spaces.
     pub(crate) fn of(words: &str) -> Self {
         let mut words = words.split_ascii_whitespace().map(str::to_owned);
         Self { program: words.next().unwrap_or_default(), args: words.collect(), cpu: None }
@@ -39,14 +39,14 @@ impl fmt::Display for Line {
     }
 }
 
-/// Where a server shows that it is ready.
+/// How a server shows that it is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Port {
     Tcp(u16),
     Udp(u16),
 }
 
-/// A server, and the client that makes the traffic. A program that is both has no server.
+/// A server, and the client that generates the traffic. A program that is both has no server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) server: Option<(Line, Port)>,
@@ -54,7 +54,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The same with each end on its CPU.
+    /// Places each end on its CPU.
     pub(crate) fn on(mut self, cpus: Cpus) -> Self {
         if let Some((server, _)) = &mut self.server {
             server.cpu = cpus.server;
@@ -64,15 +64,15 @@ impl Plan {
     }
 }
 
-/// What is asked of a contender.
+/// The parameters of a contender's run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct RunRequest<'a> {
     pub(crate) point: Point,
-    /// This one and the hundred and ninety-nine that follow are free.
+    /// This port and the following 199 are free.
     pub(crate) port: u16,
-    /// How long traffic is to go on after it began, whole seconds as most programs want it.
+    /// Duration of the traffic in whole seconds, which most programs require.
     pub(crate) seconds: u32,
-    /// Ends of connections that are open while nobody runs.
+    /// Open ends of connections while no contender runs.
     pub(crate) open_ends: u64,
     /// A directory for files of this run.
     pub(crate) scratch: &'a Path,
@@ -80,19 +80,19 @@ pub(crate) struct Ask<'a> {
     pub(crate) wirecost: &'a Path,
 }
 
-impl Ask<'_> {
-    /// How long, for a client whose clock runs while it still connects.
+impl RunRequest<'_> {
+    /// Duration for a client whose clock starts before it connects.
     pub(crate) fn seconds_from_start(&self) -> u32 {
         self.seconds + self.point.seconds_to_connect()
     }
 }
 
-/// What a contender says of itself.
+/// The figures that a contender reports.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Own {
-    /// Bytes or transactions a second, as the point counts; none where it does not say.
+    /// Bytes or transactions per second, as the point counts; none if it does not report them.
     pub(crate) rate: Option<f64>,
-    /// Of round trips, microseconds.
+    /// Round trips, microseconds.
     pub(crate) p50: Option<f64>,
     pub(crate) p99: Option<f64>,
 }
@@ -103,21 +103,21 @@ impl Own {
     }
 }
 
-/// What part a contender has in the comparison.
+/// The role of a contender in the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// An engine of ours that the targets are of.
+    /// A wirecost engine to which the targets apply.
     Ours,
-    /// Ours with several datagrams in a call, which those in the default setting do not have.
+    /// wirecost with several datagrams per call, unlike the default settings.
     Joined,
-    /// Our model of a thread for each connection, which stands in where no peer runs a point.
+    /// wirecost's `threads` engine, the reference where no peer runs a point.
     Reference,
     Peer,
-    /// A peer with another server behind it: shown, not compared with.
+    /// A peer with a different server: shown but not compared.
     OtherServer,
 }
 
-/// One program in one setting.
+/// One program with one setting.
 pub(crate) trait Contender: Sync {
     fn name(&self) -> &str;
 
@@ -125,37 +125,37 @@ pub(crate) trait Contender: Sync {
         Part::Peer
     }
 
-    /// Programs that have to be on PATH.
+    /// Programs that must be on PATH.
     fn programs(&self) -> &'static [&'static str];
 
-    /// Its line that tells the version, and the arguments that ask for it.
+    /// The command line that prints its version.
     fn version(&self) -> Line;
 
     /// How it runs a point.
     ///
     /// # Errors
-    /// Why it cannot, in a few words.
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal>;
+    /// Why it cannot.
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal>;
 
-    /// What it said of itself.
+    /// Parses the figures that it reported.
     ///
     /// # Errors
-    /// What is missing of what it should have written.
+    /// A figure is missing in its output.
     fn own(&self, point: &Point, written: &str) -> Result<Own, String>;
 }
 
 /// Why a point has no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The program does nothing of the kind.
+    /// The program does not support this kind of traffic.
     NoSuchTest,
-    /// It does, but not so.
+    /// It supports the kind, but not these parameters.
     Limit(&'static str),
-    /// Something could not be got ready.
+    /// Preparation failed.
     Failed(String),
 }
 
-/// All of them, ours first: each engine that there is.
+/// All contenders; wirecost's engines first.
 pub(crate) fn all() -> Vec<Box<dyn Contender>> {
     let engines = EngineKind::ALL.into_iter().map(Wirecost::new);
     let joined = [Joins::Gso, Joins::Batch].map(Wirecost::joined);
@@ -190,7 +190,7 @@ mod tests {
     use crate::peers::point::{self, Placement};
 
     #[test]
-    fn a_line_can_be_typed_again() {
+    fn a_command_line_is_quoted_for_a_shell() {
         let mut line = Line { cpu: Some(3), ..Line::of("wirecost run @stream --var size=1k") };
         assert_eq!(line.to_string(), "taskset -c 3 wirecost run @stream --var size=1k");
         line.args.push("options=gso=4 gro".to_owned());
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn every_point_has_one_of_ours() {
+    fn wirecost_runs_every_point() {
         let directory = tempfile::tempdir().unwrap();
         let wirecost = PathBuf::from("wirecost");
         for point in point::ALL {
-            let ask = Ask {
+            let ask = RunRequest {
                 point: *point,
                 port: 10_000,
                 seconds: 2,
@@ -227,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn where_an_end_can_be_placed_all_have_two() {
+    fn placed_points_place_both_ends() {
         let directory = tempfile::tempdir().unwrap();
         let wirecost = PathBuf::from("wirecost");
         let placed = point::ALL.iter().filter(|point| point.placement != Placement::Shared);
         for point in placed {
-            let ask = Ask {
+            let ask = RunRequest {
                 point: *point,
                 port: 10_000,
                 seconds: 2,

@@ -1,12 +1,12 @@
-//! `peers`: wirecost beside the programs that others use, on loopback, in one go. What it measures
-//! and how is told in docs/bench.md.
+//! `peers`: wirecost beside other programs, on loopback, in one execution. docs/bench.md describes what
+//! it measures and how.
 
 mod agreement;
 mod child;
 pub(crate) mod contender;
 pub(crate) mod contenders;
+pub(crate) mod meter;
 mod point;
-pub(crate) mod ruler;
 pub(crate) mod session;
 pub(crate) mod table;
 mod verdict;
@@ -22,9 +22,9 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
-use contender::{Ask, Contender, Plan, Refusal, is_installed};
+use contender::{Contender, Plan, Refusal, RunRequest, is_installed};
+use meter::WindowMeter;
 use point::{Cpus, Placement, Point};
-use ruler::Ruler;
 use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
@@ -33,26 +33,26 @@ use crate::namespace::enter_own_namespace;
 use crate::program::Program;
 use crate::rounds::Order;
 
-/// wirecost beside the programs that others use, and its ports of them beside their originals.
+/// Compare wirecost with other programs, and its ports of them with their originals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Peers {
-    /// The whole matrix, in place of the part that takes a quarter of an hour.
+    /// Measure the full matrix, not only the part that takes a quarter of an hour.
     #[arg(long)]
     full: bool,
 
-    /// Only points and ports whose name matches; of all that there are.
+    /// Measure only points and ports with a matching name, of the full matrix.
     #[arg(long, value_name = "REGEX")]
     points: Option<Regex>,
 
-    /// Rounds: in each, every contender has its turn at every point. Fewer than six have no interval.
+    /// Number of rounds; each runs every contender at every point. Fewer than six give no interval.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Length of a window, seconds.
+    /// Length of a window in seconds.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     window: u32,
 
-    /// Begin no round that would not be over by then, minutes.
+    /// Time budget in minutes; a round that would exceed it does not begin.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
 
@@ -60,11 +60,11 @@ pub(crate) struct Peers {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Keep the tables in this file too, as Markdown.
+    /// Also save the tables to this file, as Markdown.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// List points and ports, and end.
+    /// List points and ports, then exit.
     #[arg(long)]
     list: bool,
 
@@ -72,7 +72,7 @@ pub(crate) struct Peers {
     program: Program,
 }
 
-/// One turn of a round.
+/// What a round runs in one turn.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     Point(usize),
@@ -126,11 +126,11 @@ impl Peers {
             ));
         }
         let mut bench = Bench::open(self, wirecost)?;
-        let lacks = bench.ruler.lacks();
+        let lacks = bench.meter.lacks();
         notes.extend(
             lacks.map(|lacks| format!("CPU time by the probe `cpu` is not whole: {lacks}")),
         );
-        let rounds = bench.go_round();
+        let rounds = bench.run_rounds();
         if rounds < 6 {
             notes.push(format!("{rounds} rounds: intervals take six, so nothing is resolved"));
         }
@@ -138,12 +138,12 @@ impl Peers {
     }
 }
 
-/// The measurement under way.
+/// The running measurement.
 struct Bench<'a> {
     settings: &'a Peers,
     wirecost: PathBuf,
     contenders: Vec<Box<dyn Contender>>,
-    ruler: Ruler,
+    meter: WindowMeter,
     ports: Ports,
     scratch: tempfile::TempDir,
     open_ends: u64,
@@ -158,10 +158,10 @@ impl<'a> Bench<'a> {
             settings,
             wirecost,
             contenders: contender::all(),
-            ruler: Ruler::open(),
+            meter: WindowMeter::open(),
             ports: Ports::default(),
             scratch,
-            open_ends: ruler::Counters::read().map_err(|error| error.to_string())?.open_ends(),
+            open_ends: meter::Counters::read().map_err(|error| error.to_string())?.open_ends(),
             points: Vec::new(),
             pairs: Vec::new(),
         };
@@ -179,7 +179,7 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Who takes part at a point.
+    /// The contenders that take part at a point.
     fn prepare(&self, point: Point) -> PointResult {
         let mut result = PointResult { point, rows: Vec::new(), absent: Vec::new() };
         for contender in &self.contenders {
@@ -201,16 +201,16 @@ impl<'a> Bench<'a> {
         result
     }
 
-    fn ask(&self, point: Point, port: u16) -> Ask<'_> {
+    fn ask(&self, point: Point, port: u16) -> RunRequest<'_> {
         let window = Nanos::from(self.settings.window) * SECOND;
         let seconds = (LEAD + window + TAIL).div_ceil(SECOND) as u32;
         let scratch = self.scratch.path();
         let open_ends = self.open_ends;
-        Ask { point, port, seconds, open_ends, scratch, wirecost: &self.wirecost }
+        RunRequest { point, port, seconds, open_ends, scratch, wirecost: &self.wirecost }
     }
 
-    /// All rounds that there is time for; returns how many.
-    fn go_round(&mut self) -> u32 {
+    /// Runs rounds until the number or the time budget is reached; returns their number.
+    fn run_rounds(&mut self) -> u32 {
         let begun = Monotonic.now();
         let mut order = Order::of(self.settings.seed);
         for round in 0..self.settings.rounds {
@@ -225,8 +225,8 @@ impl<'a> Bench<'a> {
             order.shuffle(&mut turns);
             for turn in turns {
                 match turn {
-                    Turn::Point(index) => self.take_point(index, &mut order),
-                    Turn::Pair(index) => self.take_pair(index, &mut order),
+                    Turn::Point(index) => self.run_point(index, &mut order),
+                    Turn::Pair(index) => self.run_pair(index, &mut order),
                 }
             }
             tell(&format!("round {} of {}", round + 1, self.settings.rounds), begun);
@@ -234,8 +234,8 @@ impl<'a> Bench<'a> {
         self.settings.rounds
     }
 
-    /// Every contender at a point, one after the other.
-    fn take_point(&mut self, index: usize, order: &mut Order) {
+    /// Runs every contender at a point, one after the other.
+    fn run_point(&mut self, index: usize, order: &mut Order) {
         let window = Nanos::from(self.settings.window) * SECOND;
         let point = self.points[index].point;
         let mut turns: Vec<usize> = (0..self.points[index].rows.len()).collect();
@@ -251,10 +251,11 @@ impl<'a> Bench<'a> {
             };
             let scratch = self.scratch.path().to_owned();
             let wirecost = self.wirecost.clone();
-            let ask = Ask { scratch: &scratch, wirecost: &wirecost, ..self.ask(point, port) };
+            let ask =
+                RunRequest { scratch: &scratch, wirecost: &wirecost, ..self.ask(point, port) };
             let contender = self.contenders[place].as_ref();
             let sample = plan_of(contender, &ask).and_then(|plan| {
-                let sample = session::measure(contender, &plan, &ask, &mut self.ruler, window);
+                let sample = session::measure(contender, &plan, &ask, &mut self.meter, window);
                 self.points[index].rows[turn].plan.get_or_insert(plan);
                 sample
             });
@@ -267,8 +268,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// A port and its original, one after the other.
-    fn take_pair(&mut self, index: usize, order: &mut Order) {
+    /// Runs a port and its original, one after the other.
+    fn run_pair(&mut self, index: usize, order: &mut Order) {
         let result = &mut self.pairs[index];
         if !result.installed {
             return;
@@ -331,7 +332,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn plan_of(contender: &dyn Contender, ask: &Ask) -> Result<Plan, String> {
+fn plan_of(contender: &dyn Contender, ask: &RunRequest) -> Result<Plan, String> {
     let plan = contender.plan(ask).map_err(|refusal| match refusal {
         Refusal::NoSuchTest => "it has no such test".to_owned(),
         Refusal::Limit(why) => why.to_owned(),
@@ -341,12 +342,12 @@ fn plan_of(contender: &dyn Contender, ask: &Ask) -> Result<Plan, String> {
     Ok(plan.on(cpus))
 }
 
-/// Those of a placement on this machine.
+/// The CPUs of a placement on this machine.
 fn cpus(placement: Placement) -> Option<Cpus> {
     placement.cpus(&wirecost_linux::thread::allowed_cpus().unwrap_or_default())
 }
 
-/// Progress, for whoever waits. Who does not listen any more needs none.
+/// Prints progress; errors of the output are ignored.
 pub(crate) fn say(what: &str) {
     let _ = writeln!(io::stderr(), "{what}");
 }
@@ -355,7 +356,7 @@ pub(crate) fn tell(what: &str, begun: Nanos) {
     say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
 }
 
-/// What the machine is, of what the table is to say.
+/// The machine's properties for the table.
 pub(crate) fn machine() -> Vec<(String, String)> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = read("/proc/cpuinfo");
@@ -371,7 +372,7 @@ pub(crate) fn machine() -> Vec<(String, String)> {
     ]
 }
 
-/// The first line with a digit of what it says of its version; some say it among their errors.
+/// The first line with a digit of a program's version output, which some print to standard error.
 fn version(line: &contender::Line) -> String {
     let said = Command::new(&line.program).args(&line.args).output();
     let Ok(said) = said else { return "version not told".to_owned() };
@@ -381,14 +382,14 @@ fn version(line: &contender::Line) -> String {
     first.map_or("version not told".to_owned(), |line| line.trim().to_owned())
 }
 
-/// Ports that are free, two hundred at a time.
+/// Free ports, two hundred at a time.
 #[derive(Debug, Default)]
 struct Ports {
     used: u16,
 }
 
 impl Ports {
-    /// Below those that the kernel gives to clients.
+    /// Below the kernel's range for clients.
     const FIRST: u16 = 10_000;
     const STEP: u16 = 200;
     const STEPS: u16 = 100;
@@ -410,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_do_not_come_twice_in_a_row() {
+    fn consecutive_port_ranges_differ() {
         let mut ports = Ports::default();
         let first = ports.next();
         assert_ne!(first, ports.next());

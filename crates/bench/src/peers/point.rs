@@ -17,14 +17,14 @@ pub(crate) enum Kind {
     Http,
 }
 
-/// Which CPUs the two ends have.
+/// Placement of the two ends on CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// All, both, as the scheduler and the programs like it.
+    /// Both ends on all CPUs, placed by scheduler and programs.
     Shared,
-    /// One each, so that what a single connection carries passes from CPU to CPU, as between hosts.
+    /// Each end on its own CPU, so that data passes between CPUs, as between hosts.
     Apart,
-    /// The same one, where what was written is still in the cache when it is read.
+    /// Both ends on one CPU, where data is still in the cache when it is read.
     OneCpu,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct Cpus {
 }
 
 impl Placement {
-    /// Of those that are allowed, as `wirecost run` shares them out to two hosts of a machine; none
-    /// where there are too few.
+    /// Allowed CPUs, as `wirecost run` assigns them to two hosts of a machine; none if there are too
+    /// few.
     pub(crate) fn cpus(self, allowed: &[u32]) -> Option<Cpus> {
         let first = allowed.first().copied();
         match self {
@@ -59,7 +59,7 @@ pub(crate) struct Point {
     /// Bytes of one write, request, response, datagram or file.
     pub(crate) size: u32,
     pub(crate) placement: Placement,
-    /// Whether `make bench` takes it, which has a quarter of an hour.
+    /// Whether `make bench` includes it, which takes a quarter of an hour.
     pub(crate) quick: bool,
 }
 
@@ -71,8 +71,7 @@ const fn full(kind: Kind, connections: u32, size: u32) -> Point {
     Point { quick: false, ..quick(kind, connections, size) }
 }
 
-/// What a single connection is measured as: the scheduler would place one contender so and the next
-/// one otherwise.
+/// Placement of a point with one connection: the scheduler would place contenders differently.
 const fn apart(point: Point) -> Point {
     Point { placement: Placement::Apart, ..point }
 }
@@ -118,7 +117,7 @@ pub(crate) static ALL: &[Point] = &[
 ];
 
 impl Point {
-    /// As `--points` matches it: `stream-32x1k`, `rr-1000`, `rr-1-one-cpu`.
+    /// Name for `--points`: `stream-32x1k`, `rr-1000`, `rr-1-one-cpu`.
     pub(crate) fn name(&self) -> String {
         let connections = self.connections;
         let size = binary(u64::from(self.size));
@@ -135,7 +134,7 @@ impl Point {
         }
     }
 
-    /// One line for a person.
+    /// One-line description.
     pub(crate) fn title(&self) -> String {
         let size = binary(u64::from(self.size));
         let connections = match self.connections {
@@ -158,12 +157,12 @@ impl Point {
         }
     }
 
-    /// Whether its merit is bytes a second; otherwise it is transactions or connections a second.
+    /// Whether its work is bytes per second; otherwise transactions or connections per second.
     pub(crate) fn is_bulk(&self) -> bool {
         matches!(self.kind, Kind::Stream | Kind::Udp | Kind::Http)
     }
 
-    /// Connections that are there while it runs; none where they come and go.
+    /// Number of connections during the run; none if they open and close.
     pub(crate) fn stays_open(&self) -> Option<u32> {
         match self.kind {
             Kind::Stream | Kind::Rr | Kind::Http => Some(self.connections),
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_points_apart() {
+    fn names_of_points_are_unique() {
         let names: BTreeSet<String> = ALL.iter().map(Point::name).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(names.contains("stream-6000x8k") && names.contains("udp-1x1400"));
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_connection_has_its_place_in_both_ways() {
+    fn a_single_connection_is_placed_in_both_ways() {
         for point in ALL.iter().filter(|point| point.connections == 1) {
             let other = match point.placement {
                 Placement::Apart => Placement::OneCpu,
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_matrix_has_each_kind_that_is_compared() {
+    fn the_quick_matrix_has_every_compared_kind() {
         let kinds = |quick: bool| -> BTreeSet<Kind> {
             ALL.iter().filter(|point| point.quick || !quick).map(|point| point.kind).collect()
         };

@@ -6,8 +6,8 @@ use wirecost_linux::clock::{Monotonic, sleep};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, seconds};
 
 use super::child::{Running, listens};
-use super::contender::{Ask, Contender, Own, Plan};
-use super::ruler::{Counters, Ruler, Seen};
+use super::contender::{Contender, Own, Plan, RunRequest};
+use super::meter::{Counters, WindowFigures, WindowMeter};
 
 /// Time between the first traffic and the window.
 pub(crate) const LEAD: Nanos = 500 * MILLISECOND;
@@ -21,7 +21,7 @@ const MOVING: u64 = 100;
 /// What one run gave.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
-    pub(crate) seen: Seen,
+    pub(crate) seen: WindowFigures,
     /// Seconds from the start of the client to when all connections were open; none where they
     /// come and go, and of a single one, which many programs open beside one that controls.
     pub(crate) set_up: Option<f64>,
@@ -57,8 +57,8 @@ fn start(plan: &Plan, scratch: &Path) -> Result<(Option<Running>, Running), Stri
 pub(crate) fn measure(
     contender: &dyn Contender,
     plan: &Plan,
-    ask: &Ask,
-    ruler: &mut Ruler,
+    ask: &RunRequest,
+    meter: &mut WindowMeter,
     window: Nanos,
 ) -> Result<Sample, String> {
     let point = &ask.point;
@@ -80,9 +80,9 @@ pub(crate) fn measure(
         Counters::read().is_ok_and(|now| now.packets > before.packets + MOVING)
     })?;
     let begun = Monotonic.now();
-    ruler.attach();
+    meter.attach();
     sleep((begun + LEAD).saturating_sub(Monotonic.now()));
-    let seen = ruler.look(point, window, || client.ended().is_none())?;
+    let seen = meter.measure_window(point, window, || client.ended().is_none())?;
     client.is_in_place()?;
     server.as_ref().map_or(Ok(()), Running::is_in_place)?;
     let time = Nanos::from(ask.seconds_from_start()) * SECOND;

@@ -13,7 +13,7 @@ use super::verdict::{Claim, Series, claims};
 use crate::paired::{Median, center, median};
 use crate::rounds::{failures, is_given_up};
 
-/// From here on others on the machine have shown in a row.
+/// CPU use of other processes from which a row has a remark.
 const OTHERS: f64 = 0.05;
 /// A window whose halves differ by more was not steady.
 const STEADY: f64 = 0.8;
@@ -21,9 +21,9 @@ const STEADY: f64 = 0.8;
 /// All that was measured.
 #[derive(Debug)]
 pub(crate) struct Results {
-    /// What there is to know of the machine, name and value.
+    /// Properties of the machine: name and value.
     pub(crate) machine: Vec<(String, String)>,
-    /// Versions of the programs, and who is not installed.
+    /// Versions of the programs, and which are not installed.
     pub(crate) programs: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
     pub(crate) points: Vec<PointResult>,
@@ -34,7 +34,7 @@ pub(crate) struct Results {
 pub(crate) struct PointResult {
     pub(crate) point: Point,
     pub(crate) rows: Vec<Row>,
-    /// Who does not take part, and why.
+    /// Contenders that do not take part, with the reason.
     pub(crate) absent: Vec<(String, String)>,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct PointResult {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) series: Series,
-    /// The last message of a run that failed.
+    /// Message of the last failed run.
     pub(crate) failed: Option<String>,
-    /// As it was called in the first round.
+    /// Its command line in the first round.
     pub(crate) plan: Option<Plan>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Row {
 pub(crate) struct PairResult {
     pub(crate) pair: &'static Pair,
     pub(crate) installed: bool,
-    /// Of each round, ours and the original's.
+    /// Port and original, by round.
     pub(crate) rounds: Vec<(Option<f64>, Option<f64>)>,
     pub(crate) failed: Option<String>,
     pub(crate) lines: Option<(String, Plan)>,
@@ -192,21 +192,21 @@ impl Row {
 
     fn write(&self, out: &mut String, point: &Point) -> std::fmt::Result {
         let series = &self.series;
-        let merits = series.values(|sample| Some(sample.seen.merit));
+        let merits = series.values(|sample| Some(sample.seen.work_rate));
         let spread = median(&merits);
         let middle = |of: fn(&Sample) -> Option<f64>| center(&series.values(of));
         let number = |value: Option<f64>| value.map_or("-".to_owned(), three_digits);
         let micro = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1} us"));
         // Of each run against the kernel's count of it.
-        let own = middle(|sample| Some(sample.own.rate? / sample.seen.merit));
+        let own = middle(|sample| Some(sample.own.rate? / sample.seen.work_rate));
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             series.name,
             merits.len(),
-            center(&merits).map_or("-".to_owned(), |merit| merit_text(point, merit)),
+            center(&merits).map_or("-".to_owned(), |work_rate| work_rate_text(point, work_rate)),
             spread.map_or("-".to_owned(), |of| {
-                format!("{} to {}", merit_text(point, of.low), merit_text(point, of.high))
+                format!("{} to {}", work_rate_text(point, of.low), work_rate_text(point, of.high))
             }),
             number(middle(|sample| sample.seen.cost)),
             number(middle(|sample| sample.seen.cost_by_clocks)),
@@ -267,8 +267,8 @@ pub(crate) fn interval_text(of: &Median) -> String {
     format!("{:.3} to {:.3}", of.low, of.high)
 }
 
-fn merit_text(point: &Point, merit: f64) -> String {
-    if point.is_bulk() { decimal(merit * 8.0, "b/s") } else { decimal(merit, "/s") }
+fn work_rate_text(point: &Point, work_rate: f64) -> String {
+    if point.is_bulk() { decimal(work_rate * 8.0, "b/s") } else { decimal(work_rate, "/s") }
 }
 
 fn figure_text(figure: Figure, value: f64) -> String {
@@ -286,7 +286,7 @@ fn text_of(plan: &Plan) -> String {
     }
 }
 
-/// What may stand in a cell of a table.
+/// Escapes the text of a table cell.
 pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "/").replace(['\n', '\r'], " ")
 }

@@ -7,7 +7,7 @@ use super::point::{Kind, Point};
 use super::session::Sample;
 use crate::paired::{Median, median, ratios};
 
-/// A contender's runs at a point, by round; none where one failed.
+/// A contender's runs at a point, by round; none for a failed run.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) name: String,
@@ -24,9 +24,9 @@ impl Series {
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// Throughput, transactions or connections a second.
+    /// Throughput, transactions or connections per second.
     Speed,
-    /// Cycles of busy CPUs for a unit of work.
+    /// Cycles of busy CPUs per unit of work.
     Cost,
     /// 99th percentile of the round trip.
     P99,
@@ -46,7 +46,7 @@ impl Measure {
 
     pub(crate) fn of(self, sample: &Sample) -> Option<f64> {
         match self {
-            Measure::Speed => Some(sample.seen.merit),
+            Measure::Speed => Some(sample.seen.work_rate),
             Measure::Cost => sample.seen.cost,
             Measure::P99 => sample.own.p99,
             Measure::SetUp => sample.set_up,
@@ -62,13 +62,13 @@ impl Measure {
     }
 }
 
-/// What a ratio should be.
+/// Target of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Target {
-    /// The same, as far as the interval tells.
+    /// Equality within the interval.
     NotBelow(f64),
     NotAbove(f64),
-    /// More, all of the interval.
+    /// The entire interval is at least this.
     AtLeast(f64),
     AtMost(f64),
 }
@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    /// A wider interval than this does not tell that two are the same.
+    /// A wider interval does not show equality.
     const RESOLVED: f64 = 0.1;
 
     pub(crate) fn verdict(self, ratio: Option<&Median>) -> Verdict {
@@ -134,7 +134,7 @@ pub(crate) struct Claim {
     pub(crate) target: Target,
 }
 
-/// All claims at a point, of those that took part.
+/// All claims at a point, for the contenders that took part.
 pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
     let peers: Vec<&Series> = ran(all, Part::Peer);
     let reference: Vec<&Series> = ran(all, Part::Reference);
@@ -180,12 +180,12 @@ pub(crate) fn claims(point: &Point, all: &[Series]) -> Vec<Claim> {
     claims
 }
 
-/// Where ours is to be half as fast again as a thread for each connection.
+/// Points where the target is 1.5 times the speed of `threads`.
 fn per_thread(point: &Point) -> bool {
     point.kind == Kind::Stream && point.connections >= 6000 && point.size <= 8192
 }
 
-/// What is asked of us at a point, against the best peer.
+/// Targets at a point, relative to the best peer.
 fn targets(point: &Point) -> Vec<(Measure, Target)> {
     match (point.kind, point.connections) {
         (Kind::Udp, _) | (Kind::Stream | Kind::Rr | Kind::Crr, 1) => {
@@ -206,8 +206,7 @@ fn ran(all: &[Series], part: Part) -> Vec<&Series> {
     all.iter().filter(ran).collect()
 }
 
-/// Median of the ratios of each round to the best of the others in that round, and who that was
-/// most often.
+/// Median ratio to the best of the others in each round, and the contender that was the best most often.
 fn against_best(
     ours: &Series,
     others: &[&Series],
@@ -235,8 +234,8 @@ fn against_best(
 mod tests {
     use super::*;
     use crate::peers::contender::Own;
+    use crate::peers::meter::WindowFigures;
     use crate::peers::point::Placement;
-    use crate::peers::ruler::Seen;
 
     fn stream(connections: u32) -> Point {
         let placement = if connections == 1 { Placement::Apart } else { Placement::Shared };
@@ -244,16 +243,16 @@ mod tests {
     }
 
     fn series(name: &str, part: Part, merits: &[f64]) -> Series {
-        let sample = |merit: &f64| {
+        let sample = |work_rate: &f64| {
             Some(Sample {
-                seen: Seen {
-                    merit: *merit,
-                    cost: Some(1000.0 / merit),
+                seen: WindowFigures {
+                    work_rate: *work_rate,
+                    cost: Some(1000.0 / work_rate),
                     cost_by_clocks: None,
                     others: 0.0,
                     steady: 1.0,
                 },
-                set_up: Some(100.0 / merit),
+                set_up: Some(100.0 / work_rate),
                 own: Own { p99: Some(10.0), ..Own::default() },
             })
         };
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_tells_nothing_is_not_resolved() {
+    fn a_wide_interval_is_not_resolved() {
         let of =
             |target: Target, low, high| target.verdict(Some(&ratio(low, (low + high) / 2.0, high)));
         assert_eq!(of(Target::AtLeast(1.05), 1.06, 1.2), Verdict::Met);
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_is_against_its_best() {
+    fn each_round_is_compared_with_its_best_peer() {
         let ours = series("ours", Part::Ours, &[20.0; 8]);
         let a = series("a", Part::Peer, &[10.0, 10.0, 10.0, 10.0, 10.0, 5.0, 5.0, 5.0]);
         let b = series("b", Part::Peer, &[5.0, 5.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0]);
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_the_threads_stand_in() {
+    fn without_a_peer_threads_is_the_reference() {
         let point = stream(6000);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_datagrams_are_to_be_twice_as_many() {
+    fn the_target_of_joined_datagrams_is_twice_the_peer() {
         let placement = Placement::Apart;
         let point = Point { kind: Kind::Udp, connections: 1, size: 1400, placement, quick: true };
         let all = [
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_held_against_iperf() {
+    fn threads_is_compared_with_iperf() {
         let point = stream(32);
         let all = [
             series("wirecost epoll", Part::Ours, &[16.0; 8]),

@@ -13,38 +13,40 @@ use wirecost_model::run::Run;
 use crate::namespace::enter_own_namespace;
 use crate::peers::contender::{Line, Plan};
 use crate::peers::contenders::wirecost;
-use crate::peers::{machine, ruler, say, session, tell};
+use crate::peers::{machine, meter, say, session, tell};
 use crate::program::Program;
 use crate::rounds::{Order, is_given_up};
 use table::Table;
 
 /// Time before the window, milliseconds.
 const RAMP: u32 = 500;
-/// What the other phases of a profile may take together.
+/// Maximum time of a profile's other phases.
 const OTHER_PHASES: Nanos = 60 * SECOND;
 
-/// One profile in several settings, interleaved: throughput or transactions, CPU time and latency of
-/// each, and their ratios to the first.
+/// Compare settings of one profile.
+///
+/// Runs are interleaved. Shows throughput or transactions, CPU time and latency of each setting, and
+/// their ratios to the first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Variants {
-    /// A file, or a built-in profile of `wirecost list`.
+    /// Profile: a file, or a built-in profile (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     profile: String,
 
-    /// A setting and the arguments of `wirecost run` that make it, as a shell reads them; at least two,
-    /// of which the first is the base.
+    /// Name of a setting and its arguments of `wirecost run`, as in a shell; at least two. The first is
+    /// the base.
     #[arg(long = "variant", value_name = "NAME='ARGS'", required = true, value_parser = parse)]
     variants: Vec<Variant>,
 
-    /// Arguments of `wirecost run` that all have.
+    /// Arguments of `wirecost run` for all settings.
     #[arg(last = true, value_name = "ARGS")]
     common: Vec<String>,
 
-    /// Rounds: in each, every variant has its turn. Fewer than six have no interval.
+    /// Number of rounds; each runs every setting. Fewer than six give no interval.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Length of a window, seconds.
+    /// Length of a window in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     window: u32,
 
@@ -52,7 +54,7 @@ pub(crate) struct Variants {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Keep the tables in this file too, as Markdown.
+    /// Also save the tables to this file, as Markdown.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -77,15 +79,15 @@ fn parse(text: &str) -> Result<Variant, String> {
     Ok(Variant { name: name.to_owned(), args })
 }
 
-/// What one run came to, a second of its window.
+/// The result of one run, per second of its window.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sample {
     /// Bytes of payload, received.
     payload: f64,
     transactions: f64,
-    /// Whether all payload goes the same way.
+    /// Whether all payload goes in the same direction.
     one_way: bool,
-    /// CPUs that were not halted, traced; of all machines of the run.
+    /// Traced number of CPUs that were not halted, on all machines of the run.
     busy: Option<f64>,
     /// Cycles of the TSC in a second of a CPU.
     hertz: Option<f64>,
@@ -100,7 +102,7 @@ impl Sample {
         let rates = run.throughput.as_ref();
         let observed = || run.observe.iter().flat_map(|observe| &observe.hosts);
         let cpus = || observed().filter_map(|host| host.cpu.as_ref());
-        let busy: Option<Vec<f64>> = cpus().map(ruler::busy_cpus).collect();
+        let busy: Option<Vec<f64>> = cpus().map(meter::busy_cpus).collect();
         Self {
             payload: rates.map_or(0.0, |rates| rates.bits_per_second / 8.0),
             transactions: run.transactions.as_ref().map_or(0.0, |done| done.per_second),
@@ -116,13 +118,13 @@ impl Sample {
     }
 }
 
-/// A variant's runs, by round; none where one failed.
+/// A variant's runs, by round; none for a failed run.
 #[derive(Debug, Clone)]
 struct Series {
     name: String,
     line: String,
     samples: Vec<Option<Sample>>,
-    /// The last message of a run that failed.
+    /// Message of the last failed run.
     failed: Option<String>,
 }
 
@@ -148,7 +150,7 @@ impl Variants {
         if self.rounds < 6 {
             notes.push(format!("{} rounds: an interval takes six", self.rounds));
         }
-        let series = self.go_round(&wirecost)?;
+        let series = self.run_rounds(&wirecost)?;
         let mut facts = machine();
         facts.push(("measured".to_owned(), self.measured()));
         let table = Table { facts, notes, series };
@@ -176,7 +178,7 @@ impl Variants {
         format!("{} rounds, windows of {} s, seed {}", self.rounds, self.window, self.seed)
     }
 
-    fn go_round(&self, wirecost: &Path) -> Result<Vec<Series>, String> {
+    fn run_rounds(&self, wirecost: &Path) -> Result<Vec<Series>, String> {
         let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
         let begun = Monotonic.now();
         let lines: Vec<Line> = self.variants.iter().map(|v| self.line(wirecost, v)).collect();
@@ -212,7 +214,7 @@ impl Variants {
         Ok(all)
     }
 
-    /// As a user would call it, with the probe that traces CPU time.
+    /// The command line of a user, with the probe that traces CPU time.
     fn line(&self, wirecost: &Path, variant: &Variant) -> Line {
         let ours =
             format!("--ramp {RAMP}ms --duration {}s --observe cpu --quiet --json -", self.window);
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_a_name_and_words_of_a_shell() {
+    fn a_variant_is_a_name_and_shell_words() {
         let variant =
             parse("single reads=--var options='single_reads nodelay' --workers 1").unwrap();
         assert_eq!(variant.name, "single reads");

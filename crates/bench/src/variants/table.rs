@@ -12,14 +12,14 @@ use crate::rounds::failures;
 
 /// All that was measured.
 pub(super) struct Table {
-    /// What there is to know of the machine, name and value.
+    /// Properties of the machine: name and value.
     pub(super) facts: Vec<(String, String)>,
     pub(super) notes: Vec<String>,
     /// The base first.
     pub(super) series: Vec<Series>,
 }
 
-/// What work is counted in.
+/// The unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     KByte,
@@ -27,7 +27,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// Bulk data goes one way; what goes both ways is asked and answered.
+    /// Bulk data goes one way; requests and responses go both ways.
     fn of(series: &[Series]) -> Self {
         let samples = series.iter().flat_map(|series| series.samples.iter().flatten());
         match samples.into_iter().all(|sample| sample.one_way) {
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// Units a second; none where nothing was done.
+    /// Units per second; none if nothing was done.
     fn rate(self, sample: &Sample) -> Option<f64> {
         let rate = match self {
             Unit::KByte => sample.payload / 1024.0,
@@ -59,7 +59,7 @@ impl Unit {
         }
     }
 
-    /// Seconds of CPUs for one.
+    /// CPU seconds per unit.
     fn cpu_time(self, sample: &Sample) -> Option<f64> {
         Some(sample.busy? / self.rate(sample)?)
     }
@@ -168,7 +168,7 @@ fn write_figures(out: &mut String, unit: Unit, series: &Series) -> std::fmt::Res
     )
 }
 
-/// Their median and its interval, as far as there are enough.
+/// Their median, with its interval if there are enough values.
 fn ratio_text(ratios: &[f64]) -> String {
     match (center(ratios), median(ratios)) {
         (None, _) => "-".to_owned(),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_both_ways_is_counted_in_transactions() {
+    fn traffic_in_both_directions_is_counted_in_transactions() {
         let text = table(vec![series("a", &[128e3; 2], false), series("b", &[64e3; 2], false)]);
         assert!(text.contains("| CPU time/transaction |"), "{text}");
         // Of two rounds there is a ratio and no interval.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_failed_is_in_no_ratio() {
+    fn a_failed_round_has_no_ratio() {
         let mut base = series("base", &[1024e6; 7], true);
         base.samples[2] = None;
         base.failed = Some("no luck".to_owned());

@@ -64,7 +64,7 @@ impl Lab {
         let mut out = std::io::stdout().lock();
         match self.act {
             Act::Up { hosts, name, rate } => {
-                let mut spec = LabSpec::to_stay(name, hosts);
+                let mut spec = LabSpec::persistent(name, hosts);
                 spec.rate_bits_per_second = rate;
                 let lab = lab::Lab::up(&spec).map_err(|e| failure(&e))?;
                 let links = links(lab.rate_bits_per_second());

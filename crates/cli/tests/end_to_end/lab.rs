@@ -210,7 +210,7 @@ fn tcp_counts_the_same_bytes() {
         return;
     }
     for engine in EngineKind::ALL {
-        let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+        let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
         let address = lab.hosts()[1].ipv4.to_string();
         let text = fixed("tcp_nodelay", false);
         let profile = language::parse(&text, &|_: &str| Some(address.clone())).unwrap().profile;

@@ -159,7 +159,7 @@ fn mptcp_between_two_hosts_is_no_tcp() {
     if skip_without_namespaces(test) || without_mptcp(test) {
         return;
     }
-    let lab = Lab::up(&LabSpec::for_this_run(2)).unwrap();
+    let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let namespaces: Vec<NetNs> =
         lab.hosts().iter().map(|host| NetNs::open(&host.namespace).unwrap()).collect();
     for engine in ENGINES {

@@ -116,7 +116,7 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        let lab = Lab::up(&LabSpec::for_this_run(2)).expect("a lab");
+        let lab = Lab::up(&LabSpec::temporary(2)).expect("a lab");
         let hosts: Vec<Host> = lab
             .hosts()
             .iter()

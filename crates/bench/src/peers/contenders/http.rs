@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::number_before;
-use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Part, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Contender for Wrk {
         Line::of("wrk -v")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let connections = ask.point.connections;
         let options = format!(
@@ -64,7 +64,7 @@ impl Contender for Ab {
         Line::of("ab -V")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         // -t alone ends after 50,000 requests; -n takes memory for each.
         let options = format!(
             "-k -c {} -t {} -n 2000000 -q",
@@ -86,7 +86,7 @@ fn after(written: &str, key: &str) -> Option<f64> {
 }
 
 /// nginx in the foreground, with all that it writes in a directory of its own.
-fn plan(ask: &Ask, client: &str) -> Result<Plan, Refusal> {
+fn plan(ask: &RunRequest, client: &str) -> Result<Plan, Refusal> {
     if ask.point.kind != Kind::Http {
         return Err(Refusal::NoSuchTest);
     }

@@ -1,7 +1,7 @@
 //! iperf 2: a thread for each stream, at both ends.
 
 use super::number_before;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Contender for Iperf {
         Line::of("iperf -v")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         // Sizes without a suffix: its -l 64k is 64,000 bytes.
         let options = match kind {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_datagrams_those_count_that_arrived() {
+    fn only_received_datagrams_count() {
         let rate = received(include_str!("fixtures/iperf-udp.txt")).unwrap();
         assert_eq!(rate, (1_261_135_576.0 + 1_062_874_329.0) / 8.0);
         assert!(received(include_str!("fixtures/iperf.txt")).is_err());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Contender for Iperf3 {
         Line::of("iperf3 --version")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let protocol = match kind {
             Kind::Stream => "",
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told() {
+    fn an_error_is_reported() {
         assert_eq!(
             received(r#"{"error": "the server is busy"}"#).unwrap_err(),
             "the server is busy"

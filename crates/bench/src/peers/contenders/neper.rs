@@ -2,7 +2,7 @@
 //! for each test. Its lines are as its documentation has them, and have not been run.
 
 use super::number;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Contender for Neper {
         Line::of("tcp_stream --version")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, options) = match kind {
             Kind::Stream => ("tcp_stream", format!("-B {size}")),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_keys_are_read() {
+    fn its_keys_are_parsed() {
         let stream = "throughput=22460.23\nthroughput_units=Mbit/s\n";
         assert_eq!(rate(stream, true).unwrap(), 22_460.23e6 / 8.0);
         assert_eq!(rate("remote_throughput=8e9\n", true).unwrap(), 1e9);

@@ -2,7 +2,7 @@
 //! lines are as its manual has them, and have not been run.
 
 use super::number;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Contender for Netperf {
         Line::of("netperf -V")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, options) = match kind {
             Kind::Stream => ("TCP_STREAM", format!("-m {size}")),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_keys_are_read() {
+    fn its_keys_are_parsed() {
         assert_eq!(rate("THROUGHPUT=8000.00\n", true).unwrap(), 1e9);
         assert_eq!(rate("THROUGHPUT=51234.56\n", false).unwrap(), 51_234.56);
         assert_eq!(rate("REMOTE_RECV_THROUGHPUT=80\n", true).unwrap(), 1e7);

@@ -1,7 +1,7 @@
 //! nuttcp: one process at each end that goes round its streams.
 
 use super::number;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Contender for Nuttcp {
         Line::of("nuttcp -V")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let protocol = match kind {
             Kind::Stream if connections > MAX_STREAMS => {

@@ -1,7 +1,7 @@
 //! qperf: one process at each end, one connection.
 
 use super::number;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Contender for Qperf {
         Line::of("qperf --version")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let test = match kind {
             Kind::Stream => "tcp_bw",
@@ -55,7 +55,7 @@ pub(crate) fn plan(port: u16, test: &str, options: &str) -> Plan {
     }
 }
 
-/// Bytes a second that arrived.
+/// Received bytes per second.
 pub(crate) fn received(written: &str) -> Result<f64, String> {
     number(written, "recv_bw").or_else(|_| number(written, "bw"))
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_writes_is_read() {
+    fn its_output_is_parsed() {
         let of = |text: &str| received(text).unwrap();
         assert_eq!(of(include_str!("fixtures/qperf-tcp_bw.txt")), 2_648_244_224.0);
         assert_eq!(of(include_str!("fixtures/qperf-udp_bw.txt")), 223_628_864.0);

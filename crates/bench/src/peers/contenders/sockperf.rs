@@ -2,7 +2,7 @@
 //! nothing is used: they keep one message under way.
 
 use super::number;
-use crate::peers::contender::{Ask, Contender, Line, Own, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Contender for Sockperf {
         Line::of("sockperf --version")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, tcp) = match kind {
             Kind::Stream => ("throughput", true),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_writes_is_read_through_its_colours() {
+    fn its_coloured_output_is_parsed() {
         let text = include_str!("fixtures/sockperf-pp.txt");
         assert_eq!(exchanged(text).unwrap(), 102_090.0 / 0.546);
         assert_eq!(round_trip(text).unwrap(), 5.329);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn a_missing_figure_is_an_error() {
         let text = "sockperf: ERROR: A connection was forcibly closed by a peer";
         assert!(exchanged(text).is_err() && sent(text).is_err());
         assert!(round_trip(text).unwrap_err().contains("avg-rtt"));

@@ -5,7 +5,7 @@ use wirecost_model::plan::EngineKind;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
-use crate::peers::contender::{Ask, Contender, Line, Own, Part, Plan, Port, Refusal};
+use crate::peers::contender::{Contender, Line, Own, Part, Plan, Port, Refusal, RunRequest};
 use crate::peers::point::{Kind, Placement, Point};
 
 /// One of its engines.
@@ -76,7 +76,7 @@ impl Contender for Wirecost {
         Line::of("wirecost --version")
     }
 
-    fn plan(&self, ask: &Ask) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
         let Point { kind, connections, size, placement, .. } = ask.point;
         if self.joins.is_some() && kind != Kind::Udp {
             return Err(Refusal::NoSuchTest);
@@ -152,7 +152,7 @@ mod tests {
         let point = points.find(|point| point.size == size).unwrap();
         let wirecost = Path::new("wirecost");
         let (port, seconds, open_ends, scratch) = (10_000, 2, 0, Path::new("."));
-        let ask = Ask { point: *point, port, seconds, open_ends, scratch, wirecost };
+        let ask = RunRequest { point: *point, port, seconds, open_ends, scratch, wirecost };
         let args = Wirecost::joined(joins).plan(&ask).unwrap().client.args;
         args.into_iter().find(|arg| arg.starts_with("options="))
     }
@@ -170,7 +170,7 @@ mod tests {
         for point in point::ALL.iter().filter(|point| point.kind != Kind::Udp) {
             let (port, seconds, open_ends) = (10_000, 2, 0);
             let (scratch, wirecost) = (directory, Path::new("wirecost"));
-            let ask = Ask { point: *point, port, seconds, open_ends, scratch, wirecost };
+            let ask = RunRequest { point: *point, port, seconds, open_ends, scratch, wirecost };
             let plan = Wirecost::joined(Joins::Gso).plan(&ask);
             assert_eq!(plan, Err(Refusal::NoSuchTest), "{}", point.name());
         }

@@ -165,7 +165,7 @@ impl Place {
         let lab = match (lab, kept) {
             (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
             ("", _) => {
-                let mut spec = LabSpec::for_this_run(wanted);
+                let mut spec = LabSpec::temporary(wanted);
                 spec.rate_bits_per_second = rate;
                 Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
             }

@@ -787,6 +787,9 @@ mod tests {
             std::fs::write(path, document()).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == document(), "docs/layers.md differs from the table: see its first lines");
+        assert!(
+            written == document(),
+            "docs/layers.md differs from the table: see its first lines"
+        );
     }
 }

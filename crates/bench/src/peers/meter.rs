@@ -1,5 +1,4 @@
-//! One ruler for all: what the kernel counted in a window in the middle of a run, whoever made the
-//! traffic.
+//! One measurement method for all programs: what the kernel counted in a window in the middle of a run.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,11 +13,11 @@ use wirecost_observe::Observer;
 
 use super::point::{Kind, Point};
 
-/// What `lo` counts of each packet beside the payload: IPv4, TCP with timestamps. It counts after
-/// the Ethernet header was taken off:
+/// Header bytes that `lo` counts per packet: IPv4, TCP with timestamps. It counts after the Ethernet
+/// header was removed:
 /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/loopback.c#L67>.
 const TCP_HEADERS: u64 = 20 + 32;
-/// The same of a message of datagrams, which passes `lo` in one piece however many it is cut into.
+/// The same for a message of datagrams, which passes `lo` in one piece.
 const UDP_HEADERS: u64 = 20 + 8;
 
 /// Counters of this namespace.
@@ -45,7 +44,7 @@ impl Counters {
         })
     }
 
-    /// Ends of TCP connections that are open.
+    /// Open ends of TCP connections.
     pub(crate) fn open_ends(&self) -> u64 {
         self.protocols.get("Tcp.CurrEstab").unwrap_or(0)
     }
@@ -56,8 +55,8 @@ impl Counters {
         let packets = self.packets.saturating_sub(before.packets);
         let bytes = self.bytes.saturating_sub(before.bytes);
         let without = |headers: u64| bytes.saturating_sub(packets * headers) as f64 / time;
-        // The kernel counts as one what the receiver lets it join, among those that were received
-        // and those that were dropped alike; so these tell the part, and `lo` how much it is of.
+        // The kernel counts joined datagrams as one, both received and dropped. Their ratio is the
+        // fraction received; `lo` gives the total.
         let received = grown("Udp.InDatagrams");
         let dropped = grown("Udp.InErrors") + grown("Udp.NoPorts");
         let part = received / (received + dropped).max(1.0);
@@ -69,20 +68,20 @@ impl Counters {
     }
 }
 
-/// A second of it.
+/// Traffic per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Traffic {
     /// Bytes over TCP, without headers.
     payload: f64,
     /// Connections accepted.
     opened: f64,
-    /// Bytes of datagrams that somebody received, without headers.
+    /// Bytes of datagrams that were received, without headers.
     in_datagrams: f64,
 }
 
 impl Traffic {
-    /// What a point counts: bytes, transactions or connections a second.
-    fn merit(&self, point: &Point) -> f64 {
+    /// The work of a point: bytes, transactions or connections per second.
+    fn work_rate(&self, point: &Point) -> f64 {
         match point.kind {
             Kind::Stream | Kind::Http => self.payload,
             Kind::Rr => self.payload / (2.0 * f64::from(point.size)),
@@ -92,22 +91,22 @@ impl Traffic {
     }
 }
 
-/// What was seen of one run.
+/// The figures of one run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
-    /// As the point counts: bytes, transactions or connections a second.
-    pub(crate) merit: f64,
-    /// Cycles of all busy CPUs for a KByte or a transaction; none where the time was not traced.
+pub(crate) struct WindowFigures {
+    /// The work of the point: bytes, transactions or connections per second.
+    pub(crate) work_rate: f64,
+    /// Cycles of all busy CPUs per KByte or transaction; none if the time was not traced.
     pub(crate) cost: Option<f64>,
-    /// The same by the CPU clocks of both ends and of the kernel's threads that work for them.
+    /// The same by the CPU clocks of both ends and of the kernel threads that work for them.
     pub(crate) cost_by_clocks: Option<f64>,
-    /// CPUs that others had, who have no part in the run.
+    /// CPUs that unrelated processes used.
     pub(crate) others: f64,
-    /// The smaller half of the window over the larger one, as the point counts.
+    /// Work of the smaller half of the window over that of the larger half.
     pub(crate) steady: f64,
 }
 
-/// CPU time since a reading, seconds, by who used it.
+/// CPU time since a reading, in seconds, by user.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Clocks {
     /// Processes of both ends, ksoftirqd and kworkers.
@@ -115,41 +114,41 @@ struct Clocks {
     others: f64,
 }
 
-/// Measures windows. The probe `cpu` is there in each of them, so its cost is the same for all.
+/// Measures windows. Each includes the probe `cpu`, so its cost is the same for all programs.
 #[derive(Debug)]
-pub(crate) struct Ruler {
+pub(crate) struct WindowMeter {
     observer: Observer,
 }
 
-impl Ruler {
+impl WindowMeter {
     pub(crate) fn open() -> Self {
         let request =
             ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![Part::default()] };
         Self { observer: Observer::open(request) }
     }
 
-    /// Why CPU time is not exact here, where it is not.
+    /// Why CPU time is not exact on this machine, if it is not.
     pub(crate) fn lacks(&mut self) -> Option<String> {
         let report = self.observer.reports().into_iter().next()?;
         (report.status != ProbeStatus::Ready).then_some(report.reason).flatten()
     }
 
-    /// Puts its hooks in place, so that a window can begin at once.
+    /// Attaches the hooks, so that a window can begin immediately.
     pub(crate) fn attach(&mut self) {
         self.observer.attach();
     }
 
-    /// Looks at what goes on for so long, and takes the hooks away. `goes_on` tells whether it still
-    /// does at the end.
+    /// Measures for this time, then detaches the hooks. `goes_on` returns whether the run still goes on
+    /// at the end.
     ///
     /// # Errors
-    /// When it does not, or the kernel does not tell.
-    pub(crate) fn look(
+    /// The run ended early, or the kernel's counters cannot be read.
+    pub(crate) fn measure_window(
         &mut self,
         point: &Point,
         window: Nanos,
         goes_on: impl FnOnce() -> bool,
-    ) -> Result<Seen, String> {
+    ) -> Result<WindowFigures, String> {
         let read = || Counters::read().map_err(|error| format!("/proc/net: {error}"));
         self.observer.begin();
         let before = process_time::cpu_times();
@@ -168,17 +167,17 @@ impl Ruler {
         }
 
         let (begin, middle, end) = (begin?, middle?, end?);
-        let merit = end.since(&begin).merit(point);
-        let halves = (middle.since(&begin).merit(point), end.since(&middle).merit(point));
+        let work_rate = end.since(&begin).work_rate(point);
+        let halves = (middle.since(&begin).work_rate(point), end.since(&middle).work_rate(point));
         let cpu = observed.parts.first().and_then(|part| part.cpu.as_ref());
         let hertz = cpu.and_then(|cpu| cpu.tsc_hz);
-        // Of one CPU each, in both.
+        // Both are fractions of one CPU.
         let length = seconds(end.at.saturating_sub(begin.at)).max(f64::MIN_POSITIVE);
         let traced = cpu.and_then(busy_cpus);
-        let units = if point.is_bulk() { merit / 1024.0 } else { merit };
+        let units = if point.is_bulk() { work_rate / 1024.0 } else { work_rate };
         let cost = |busy: f64| hertz.filter(|_| units > 0.0).map(|hertz| busy * hertz / units);
-        Ok(Seen {
-            merit,
+        Ok(WindowFigures {
+            work_rate,
             cost: traced.and_then(cost),
             cost_by_clocks: cost(clocks.run / length),
             others: clocks.others / length,
@@ -187,13 +186,13 @@ impl Ruler {
     }
 }
 
-/// CPUs that were not halted; none where that was not traced.
+/// Number of CPUs that were not halted; none if that was not traced.
 pub(crate) fn busy_cpus(cpu: &CpuSection) -> Option<f64> {
     let each = cpu.total.wall / cpu.per_cpu.len().max(1) as f64;
     (cpu.source == "bpf").then(|| (cpu.total.wall - cpu.total.idle) / each.max(f64::MIN_POSITIVE))
 }
 
-/// Both ends are whatever this process has started.
+/// Both ends are the processes that this process started.
 fn clocks(before: &std::collections::BTreeMap<u32, Nanos>) -> Clocks {
     let after = process_time::cpu_times();
     let this = std::process::id();
@@ -236,16 +235,16 @@ mod tests {
             quick: false,
         };
         let traffic = Traffic { payload: 12_800.0, opened: 7.0, in_datagrams: 4200.0 };
-        assert_eq!(traffic.merit(&point(Kind::Stream, 1024)), 12_800.0);
-        assert_eq!(traffic.merit(&point(Kind::Rr, 64)), 100.0);
-        assert_eq!(traffic.merit(&point(Kind::Crr, 64)), 7.0);
-        assert_eq!(traffic.merit(&point(Kind::Udp, 1400)), 4200.0);
+        assert_eq!(traffic.work_rate(&point(Kind::Stream, 1024)), 12_800.0);
+        assert_eq!(traffic.work_rate(&point(Kind::Rr, 64)), 100.0);
+        assert_eq!(traffic.work_rate(&point(Kind::Crr, 64)), 7.0);
+        assert_eq!(traffic.work_rate(&point(Kind::Udp, 1400)), 4200.0);
     }
 
     #[test]
     fn the_kernel_counts_what_was_written() {
         const BYTES: usize = 1 << 20;
-        let test = "ruler::the_kernel_counts_what_was_written";
+        let test = "meter::the_kernel_counts_what_was_written";
         if wirecost_linux::privilege::skip_without_namespaces(test) {
             return;
         }
@@ -270,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn joined_datagrams_count_as_what_they_hold() {
+    fn joined_datagrams_count_with_their_full_size() {
         const MESSAGES: u64 = 100;
         const DATAGRAMS: u64 = 40;
         const SIZE: u64 = 1000;
-        let test = "ruler::joined_datagrams_count_as_what_they_hold";
+        let test = "meter::joined_datagrams_count_with_their_full_size";
         if wirecost_linux::privilege::skip_without_namespaces(test) {
             return;
         }
