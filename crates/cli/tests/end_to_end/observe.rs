@@ -198,7 +198,7 @@ fn a_host_is_observed_while_others_make_the_traffic() {
 #[test]
 fn what_cannot_be_observed_is_refused() {
     for (arguments, words) in [
-        (["observe", "--dev", "eth-none"], "there is no network device `eth-none`"),
+        (["observe", "--dev", "eth-none"], "no network device is named `eth-none`"),
         (["observe", "--pid", "8388608"], "process 8388608"),
         (["observe", "--cpu", "one"], "0-3,8"),
     ] {
