@@ -1,7 +1,7 @@
-//! Documents on disk, of this version and of all before it.
+//! Documents on disk, of this and all earlier versions.
 //!
-//! Keys have only ever been added to `wirecost.run/1` and `wirecost.observe/1`: one that an older
-//! document lacks is read as null. tests/fixtures keeps records as older versions wrote them.
+//! Versions only added keys to `wirecost.run/1` and `wirecost.observe/1`. A key that an older document
+//! lacks is read as null. tests/fixtures contains records of older versions.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use crate::schema::FORMAT;
 use crate::version::is_newer;
 use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks};
 
-/// What was measured, and how.
+/// The result of a run or an observation.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Document {
@@ -26,10 +26,10 @@ pub enum Document {
     Watched(Watched),
 }
 
-/// Reads a document whole, its stacks too: of a record, or a JSON file.
+/// Reads the document of a record, or a JSON file, with its stacks.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
+/// It does not exist, or cannot be read.
 pub fn document(path: &Path) -> Result<Document, StoreError> {
     let file = file_of(path)?;
     let text = text(&file)?;
@@ -48,10 +48,10 @@ pub fn document(path: &Path) -> Result<Document, StoreError> {
     Ok(document)
 }
 
-/// Reads the document of a run without its stacks: of a record, or a JSON file.
+/// Reads the document of a run from a record or a JSON file, without its stacks.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
+/// It does not exist, or cannot be read.
 pub fn run(path: &Path) -> Result<Run, StoreError> {
     let file = file_of(path)?;
     if path != file {
@@ -60,7 +60,7 @@ pub fn run(path: &Path) -> Result<Run, StoreError> {
     parse(&file, &text(&file)?, run::SCHEMA, |run: &Run| &run.schema)
 }
 
-/// Whether the samples of a record are there as they should be. A version that kept none has none.
+/// Checks the samples of a record. Early versions wrote none.
 fn check_samples(record: &Path) -> Result<(), StoreError> {
     let path = record.join(SAMPLES);
     let file = match File::open(&path) {
@@ -80,7 +80,7 @@ pub(crate) fn file_of(path: &Path) -> Result<PathBuf, StoreError> {
     let is_directory = match fs::metadata(path) {
         Ok(metadata) => metadata.is_dir(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(StoreError::NotThere(path.to_owned()));
+            return Err(StoreError::DoesNotExist(path.to_owned()));
         }
         Err(error) => return Err(cannot("read", path)(error)),
     };
@@ -89,7 +89,7 @@ pub(crate) fn file_of(path: &Path) -> Result<PathBuf, StoreError> {
     }
     let files = [RUN, OBSERVATION].map(|name| path.join(name));
     let found = files.into_iter().find(|file| file.exists());
-    found.ok_or_else(|| StoreError::NoRecord(path.to_owned()))
+    found.ok_or_else(|| StoreError::NotARecord(path.to_owned()))
 }
 
 fn text(path: &Path) -> Result<Vec<u8>, StoreError> {
@@ -106,25 +106,25 @@ fn hosts_of(document: &mut Document) -> &mut [Observed] {
     }
 }
 
-/// Puts the stacks of a record into what was observed.
+/// Restores the stacks of a record into its document.
 pub(crate) fn put_back_stacks(hosts: &mut [Observed], record: &Path) -> Result<(), StoreError> {
     let path = record.join(STACKS);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        // Nothing was sampled, or the stacks are in the document, as they once were.
+        // Nothing was sampled, or the stacks are in the document, as in early versions.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &path)(error)),
     };
     stacks::put_back(hosts, &text).map_err(|why| StoreError::Damaged { path, why })
 }
 
-/// What every document begins with.
+/// The key that every document has.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<String>,
 }
 
-/// Reads a document once; only where that fails is it looked at again, for what is wrong with it.
+/// Parses a document. Only after a failure it is parsed again, to find the reason.
 fn parse<T: DeserializeOwned>(
     path: &Path,
     text: &[u8],
@@ -161,7 +161,7 @@ fn parse<T: DeserializeOwned>(
     })
 }
 
-/// Reads a file of JSON that has no version of its own.
+/// Reads a JSON file without a version.
 pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, StoreError> {
     serde_json::from_slice(&text(path)?)
         .map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })

@@ -1,9 +1,9 @@
-//! Why a record or a study cannot be made, saved or read.
+//! Errors of records and studies.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One message each, which names the file or directory and what to do.
+/// Why a record or a study cannot be created, saved or read. Messages name the path and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{} already contains a record: choose another directory or remove it", .0.display())]
@@ -20,32 +20,32 @@ pub enum StoreError {
     #[error("{} is not a directory: choose an empty directory or a new one", .0.display())]
     NotADirectory(PathBuf),
     #[error("{} does not exist: check the path", .0.display())]
-    NotThere(PathBuf),
+    DoesNotExist(PathBuf),
     #[error(
         "{} is not a record: it lacks run.json and observe.json. Choose a directory that `--out` of \
          `wirecost run` or `wirecost observe` created",
         .0.display()
     )]
-    NoRecord(PathBuf),
+    NotARecord(PathBuf),
     #[error(
         "{} is not a study: it lacks study.toml. Choose a directory that `wirecost study run --out` \
          created",
         .0.display()
     )]
-    NoStudy(PathBuf),
+    NotAStudy(PathBuf),
     #[error(
         "{} is neither a study nor a record: it lacks study.toml and run.json. Choose a directory \
          that `--out` of `wirecost study run` or `wirecost run` created",
         .0.display()
     )]
-    NoResult(PathBuf),
+    NeitherStudyNorRecord(PathBuf),
     #[error(
         "{} is in use by another wirecost{}: wait until it ends, or stop it",
         path.display(),
         process.map(|pid| format!(", process {pid}")).unwrap_or_default()
     )]
     Busy { path: PathBuf, process: Option<u32> },
-    /// Of a file that was whole once: saving leaves none behind that is not.
+    /// The file was damaged after it was saved: saving leaves only complete files.
     #[error(
         "{} is damaged ({why}): copy it again from its source, or remove its directory and repeat \
          the run",
@@ -64,7 +64,7 @@ pub enum StoreError {
     Io { act: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// Says of an error of the kernel what was tried, and with which file.
+/// Adds the action and the path to an I/O error.
 pub(crate) fn cannot(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError::Io { act, path, source }

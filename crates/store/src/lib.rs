@@ -1,16 +1,15 @@
-//! Records of runs, and studies made of them, on disk.
+//! Records of runs, and studies of records, on disk.
 //!
-//! A record is a directory with `run.json`, the document of the run (or `observe.json`, of a host that
-//! was only observed), `hosts.json`, the environment of each host by its name, `samples.parquet`,
-//! what the document holds over time, and where functions were sampled `stacks.folded`.
-//! docs/records.md describes them.
+//! A record is a directory with these files: `run.json`, the document of the run (or `observe.json`, of an
+//! observation); `hosts.json`, the environment of each host by name; `samples.parquet`, the document's
+//! values over time; and `stacks.folded`, if functions were sampled. docs/records.md describes them.
 //!
-//! A [`Recorder`] makes the record of one run. It is made before the run, so that a directory that
-//! cannot take it is refused before anything moves. A [`study::Writer`] keeps those of a study. What is
-//! there is whole, also after a crash at any instant (ADR 0018).
+//! A [`Recorder`] writes the record of one run. It is created before the run, so that an unsuitable
+//! directory is refused early. A [`study::Writer`] writes the records of a study. An existing record is
+//! complete, also after a crash at any instant (ADR 0018).
 
 mod document;
-mod draft;
+mod staged_dir;
 mod error;
 mod parquet_file;
 mod record;

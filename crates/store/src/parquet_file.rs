@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
+    fn samples_survive_writing_and_reading() {
         for count in [0, 1, 5, 10_000] {
             let samples = samples(count);
             let bytes = write(&samples).unwrap();
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_repeat_take_no_room() {
+    fn repeated_names_take_no_space() {
         let bytes = write(&samples(10_000)).unwrap().len();
         // Two numbers of eight bytes differ from row to row; five texts do not.
         assert!(bytes < 10_000 * 2 * 8, "{bytes}");
     }
 
     #[test]
-    fn a_file_that_is_cut_anywhere_is_damaged() {
+    fn a_truncated_file_is_damaged() {
         let bytes = write(&samples(50)).unwrap();
         for length in 0..bytes.len() {
             let result = check(&file(&bytes[..length]));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_others_and_a_newer_one_are_told() {
+    fn foreign_and_newer_files_are_distinguished() {
         let written = |key: &str, format: &str| {
             let pair = KeyValue::new(key.to_owned(), format.to_owned());
             file(&with_metadata(&samples(3), vec![pair]).unwrap())

@@ -13,22 +13,22 @@ use wirecost_model::run::Run;
 use wirecost_model::sample::Sample;
 
 use crate::document;
-use crate::draft::{Draft, sync};
+use crate::staged_dir::{StagedDir, sync};
 use crate::error::{StoreError, cannot};
 use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, parquet_file, samples, stacks};
 
-/// What a record of a run holds.
+/// The contents of a record of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     pub run: Run,
-    /// By name of the host. One that could not tell has an environment in which nothing is known.
+    /// By host name. The environment of a host that could not report it is empty.
     pub hosts: BTreeMap<String, Environment>,
 }
 
 /// Reads a record.
 ///
 /// # Errors
-/// There is none, or one of its files cannot be read.
+/// It does not exist, or one of its files cannot be read.
 pub fn read(directory: &Path) -> Result<Record, StoreError> {
     let mut run = document::run(directory)?;
     if let Some(observe) = &mut run.observe {
@@ -37,7 +37,7 @@ pub fn read(directory: &Path) -> Result<Record, StoreError> {
     Ok(Record { run, hosts: hosts(directory)? })
 }
 
-/// What the hosts of a record were like, by their names.
+/// The environments of a record's hosts, by host name.
 ///
 /// # Errors
 /// It cannot be read.
@@ -46,51 +46,51 @@ pub fn hosts(directory: &Path) -> Result<BTreeMap<String, Environment>, StoreErr
     Ok(hosts.into_iter().map(|(name, host)| (name, host.unwrap_or_default())).collect())
 }
 
-/// A directory that is to hold a record.
+/// The directory for a new record.
 #[derive(Debug)]
 pub struct Recorder {
     directory: PathBuf,
 }
 
 impl Recorder {
-    /// Makes the directory, or takes an empty one. Tries whether something can be made in it.
+    /// Creates the directory, or uses an empty one. Tests whether it is writable.
     ///
     /// # Errors
-    /// Something else is there, or nothing can be written there.
+    /// The directory is not empty or not writable.
     pub fn create(directory: &Path) -> Result<Self, StoreError> {
         if [RUN, OBSERVATION].iter().any(|name| directory.join(name).exists()) {
             return Err(StoreError::AlreadyRecorded(directory.to_owned()));
         }
         make_directory(directory, |_| false)?;
-        Draft::new(directory, RUN, directory)?;
+        StagedDir::new(directory, RUN, directory)?;
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// Writes a record; its document last, so that where there is one there is all of the record.
+    /// Writes a record; its document last, so that a record with a document is complete.
     ///
     /// # Errors
-    /// A file could not be written; then there is no document.
+    /// A file could not be written. Then the document does not exist.
     pub fn save(&self, run: &Run, hosts: &Map<String, Value>) -> Result<(), StoreError> {
-        let mut draft = Draft::new(&self.directory, RUN, &self.directory)?;
-        write_run(&mut draft, run, hosts)?;
-        draft.pour()
+        let mut staged = StagedDir::new(&self.directory, RUN, &self.directory)?;
+        write_run(&mut staged, run, hosts)?;
+        staged.install()
     }
 
-    /// The same of a host that was only observed.
+    /// Writes the record of an observation.
     ///
     /// # Errors
-    /// As of [`Recorder::save`].
+    /// As [`Recorder::save`].
     pub fn save_observation(
         &self,
         watched: &Watched,
         hosts: &Map<String, Value>,
     ) -> Result<(), StoreError> {
-        let mut draft = Draft::new(&self.directory, OBSERVATION, &self.directory)?;
+        let mut staged = StagedDir::new(&self.directory, OBSERVATION, &self.directory)?;
         let mut watched = watched.clone();
         let samples = samples::of_watched(&watched);
-        write_others(&mut draft, &samples, &mut watched.hosts, hosts)?;
-        add_json(&mut draft, OBSERVATION, &watched)?;
-        draft.pour()
+        write_others(&mut staged, &samples, &mut watched.hosts, hosts)?;
+        add_json(&mut staged, OBSERVATION, &watched)?;
+        staged.install()
     }
 
     #[must_use]
@@ -101,46 +101,46 @@ impl Recorder {
 
 /// Writes the files of a record, the document last.
 pub(crate) fn write_run(
-    draft: &mut Draft,
+    staged: &mut StagedDir,
     run: &Run,
     hosts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
     let mut run = run.clone();
     let samples = samples::of_run(&run);
     let observed = run.observe.as_mut().map(|observe| observe.hosts.as_mut_slice());
-    write_others(draft, &samples, observed.unwrap_or_default(), hosts)?;
-    add_json(draft, RUN, &run)
+    write_others(staged, &samples, observed.unwrap_or_default(), hosts)?;
+    add_json(staged, RUN, &run)
 }
 
-/// What is beside the document; takes the stacks out of it.
+/// Writes the other files; moves the stacks out of the document.
 fn write_others(
-    draft: &mut Draft,
+    staged: &mut StagedDir,
     samples: &[Sample],
     observed: &mut [Observed],
     hosts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
-    add_json(draft, HOSTS, hosts)?;
+    add_json(staged, HOSTS, hosts)?;
     let samples = parquet_file::write(samples).map_err(io::Error::other);
-    draft.add(SAMPLES, &samples.map_err(cannot("make", Path::new(SAMPLES)))?)?;
+    staged.add(SAMPLES, &samples.map_err(cannot("make", Path::new(SAMPLES)))?)?;
     let stacks = stacks::take(observed);
     if !stacks.is_empty() {
-        draft.add(STACKS, stacks.as_bytes())?;
+        staged.add(STACKS, stacks.as_bytes())?;
     }
     Ok(())
 }
 
 fn add_json(
-    draft: &mut Draft,
+    staged: &mut StagedDir,
     name: &str,
     document: &impl serde::Serialize,
 ) -> Result<(), StoreError> {
     let text = serde_json::to_vec_pretty(document).map_err(io::Error::from);
     let mut text = text.map_err(cannot("make", Path::new(name)))?;
     text.push(b'\n');
-    draft.add(name, &text)
+    staged.add(name, &text)
 }
 
-/// Makes a directory, or takes one in which there is nothing but what is `allowed`.
+/// Creates a directory, or uses one that contains only `allowed` names.
 pub(crate) fn make_directory(
     directory: &Path,
     allowed: impl Fn(&OsStr) -> bool,

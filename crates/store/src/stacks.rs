@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_come_back_to_their_hosts() {
+    fn stacks_are_restored_to_their_hosts() {
         let full = [
             host("h1", &[("wirecost;read_[k]", 3), ("a b;<T as U>::f", 1)]),
             Observed { host: "h2".to_owned(), ..Observed::default() },
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_these_hosts_is_told() {
+    fn stacks_of_unknown_hosts_are_refused() {
         let mut hosts = [host("h1", &[])];
         let mut refused = |text| put_back(&mut hosts, text).unwrap_err();
         assert_eq!(refused("h2;main 1\n"), "h2 was not sampled in this run");

@@ -1,7 +1,7 @@
 //! A study on disk: docs/studies.md, "On disk".
 //!
-//! [`Study`] reads, whoever writes meanwhile: a record is there whole, or not there. [`Writer`] is the
-//! one that may write, as long as it lives.
+//! [`Study`] reads, also during writes: a record is complete or absent. [`Writer`] holds the right to
+//! write.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Write as _};
@@ -12,17 +12,17 @@ use serde_json::{Map, Value};
 use wirecost_model::run::Run;
 
 use crate::document;
-use crate::draft::{Draft, is_draft, remove_drafts, sync};
+use crate::staged_dir::{StagedDir, is_staged, remove_abandoned, sync};
 use crate::error::{StoreError, cannot};
 use crate::record::{self, Record, make_directory};
 
-/// The study as it is run.
+/// The definition, with the changes of the command line.
 pub const DEFINITION: &str = "study.toml";
-/// Profiles that are files of their own.
+/// Profile files.
 pub const PROFILES: &str = "profiles";
-/// A record for each run, by its name.
+/// One record per run, by name.
 pub const RUNS: &str = "runs";
-/// Who holds the lock of this file writes; it holds the writer's number.
+/// The writer holds the lock of this file, which contains the writer's process ID.
 const LOCK: &str = ".lock";
 
 /// A study that can be read.
@@ -33,13 +33,13 @@ pub struct Study {
 
 impl Study {
     /// # Errors
-    /// The directory is no study.
+    /// The directory is not a study.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         if !directory.exists() {
-            return Err(StoreError::NotThere(directory.to_owned()));
+            return Err(StoreError::DoesNotExist(directory.to_owned()));
         }
         if !directory.join(DEFINITION).exists() {
-            return Err(StoreError::NoStudy(directory.to_owned()));
+            return Err(StoreError::NotAStudy(directory.to_owned()));
         }
         Ok(Self { directory: directory.to_owned() })
     }
@@ -49,13 +49,13 @@ impl Study {
         &self.directory
     }
 
-    /// Where the profiles are.
+    /// Directory of the profiles.
     #[must_use]
     pub fn profiles(&self) -> PathBuf {
         self.directory.join(PROFILES)
     }
 
-    /// Where the record of a run is, or will be.
+    /// Directory of a run's record.
     #[must_use]
     pub fn record(&self, id: &str) -> PathBuf {
         self.directory.join(RUNS).join(id)
@@ -70,7 +70,7 @@ impl Study {
         fs::read_to_string(&path).map_err(cannot("read", &path))
     }
 
-    /// Names of the records that are there, in the order of the names.
+    /// Names of the existing records, sorted.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -80,7 +80,7 @@ impl Study {
         for entry in fs::read_dir(&runs).map_err(cannot("read", &runs))? {
             let entry = entry.map_err(cannot("read", &runs))?;
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_directory && !is_draft(&entry.file_name()) {
+            if is_directory && !is_staged(&entry.file_name()) {
                 ids.push(entry.file_name().to_string_lossy().into_owned());
             }
         }
@@ -88,23 +88,23 @@ impl Study {
         Ok(ids)
     }
 
-    /// All runs that are there, with their names, in the order of these. Stacks are left out.
+    /// All existing runs with their names, sorted by name, without stacks.
     ///
     /// # Errors
-    /// The first record, by its name, that cannot be read.
+    /// The first record, by name, that cannot be read.
     pub fn runs(&self) -> Result<Vec<(String, Run)>, StoreError> {
         self.each(document::run)
     }
 
-    /// The same with their stacks.
+    /// All existing runs with their stacks.
     ///
     /// # Errors
-    /// As of [`runs`](Study::runs).
+    /// As [`runs`](Study::runs).
     pub fn runs_with_stacks(&self) -> Result<Vec<(String, Run)>, StoreError> {
         self.each(|record| Ok(record::read(record)?.run))
     }
 
-    /// What is read of each record, on all CPUs.
+    /// Reads each record, on all CPUs.
     fn each(
         &self,
         read: impl Fn(&Path) -> Result<Run, StoreError> + Sync,
@@ -129,7 +129,7 @@ impl Study {
         })
     }
 
-    /// One record, whole.
+    /// One record with its stacks.
     ///
     /// # Errors
     /// It is not there, or cannot be read.
@@ -148,7 +148,7 @@ pub fn runs(path: &Path) -> Result<Vec<(String, Run)>, StoreError> {
     }
     match document::run(path) {
         Ok(run) => Ok(vec![(path.display().to_string(), run)]),
-        Err(StoreError::NoRecord(path)) => Err(StoreError::NoResult(path)),
+        Err(StoreError::NotARecord(path)) => Err(StoreError::NeitherStudyNorRecord(path)),
         Err(error) => Err(error),
     }
 }
@@ -157,7 +157,7 @@ pub fn runs(path: &Path) -> Result<Vec<(String, Run)>, StoreError> {
 #[derive(Debug)]
 pub struct Writer {
     study: Study,
-    /// Closed, by whatever ends the process, it is free again.
+    /// The kernel releases the lock when the process ends.
     _lock: File,
 }
 
@@ -179,22 +179,22 @@ impl Writer {
         // What one that died while it did this has left is no obstacle.
         let begun = directory.join(LOCK).exists();
         make_directory(directory, |name| {
-            begun && (is_draft(name) || [LOCK, PROFILES, RUNS].iter().any(|own| name == *own))
+            begun && (is_staged(name) || [LOCK, PROFILES, RUNS].iter().any(|own| name == *own))
         })?;
         let lock = lock(directory)?;
         refuse_second()?;
         make_directory(&directory.join(RUNS), |_| false)?;
-        remove_drafts(directory)?;
+        remove_abandoned(directory)?;
         let _ = fs::remove_dir_all(directory.join(PROFILES));
-        let mut draft = Draft::new(directory, PROFILES, &directory.join(PROFILES))?;
+        let mut staged = StagedDir::new(directory, PROFILES, &directory.join(PROFILES))?;
         for (name, text) in profiles {
-            draft.add(name, text.as_bytes())?;
+            staged.add(name, text.as_bytes())?;
         }
-        draft.publish()?;
+        staged.publish()?;
         // Last: with this it is a study.
-        let mut draft = Draft::new(directory, DEFINITION, directory)?;
-        draft.add(DEFINITION, definition.as_bytes())?;
-        draft.pour()?;
+        let mut staged = StagedDir::new(directory, DEFINITION, directory)?;
+        staged.add(DEFINITION, definition.as_bytes())?;
+        staged.install()?;
         Ok(Self { study: Study { directory: directory.to_owned() }, _lock: lock })
     }
 
@@ -205,8 +205,8 @@ impl Writer {
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let study = Study::open(directory)?;
         let lock = lock(directory)?;
-        remove_drafts(directory)?;
-        remove_drafts(&directory.join(RUNS))?;
+        remove_abandoned(directory)?;
+        remove_abandoned(&directory.join(RUNS))?;
         Ok(Self { study, _lock: lock })
     }
 
@@ -215,7 +215,7 @@ impl Writer {
         &self.study
     }
 
-    /// Keeps a run. When this returns it is on the disk; before, there is nothing of it to be seen.
+    /// Saves a run. It becomes visible when it is complete, and is on disk when this returns.
     ///
     /// # Errors
     /// There is one of this name, or it cannot be written. All other records are as they were.
@@ -224,9 +224,9 @@ impl Writer {
         if to.exists() {
             return Err(StoreError::AlreadyRecorded(to));
         }
-        let mut draft = Draft::new(&self.study.directory.join(RUNS), id, &to)?;
-        record::write_run(&mut draft, run, hosts)?;
-        draft.publish()
+        let mut staged = StagedDir::new(&self.study.directory.join(RUNS), id, &to)?;
+        record::write_run(&mut staged, run, hosts)?;
+        staged.publish()
     }
 }
 

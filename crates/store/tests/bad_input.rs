@@ -40,7 +40,7 @@ const AGAIN: &str = "copy it again from its source, or remove its directory and 
 const OWN: &str = "restore the original, or remove it";
 
 #[test]
-fn a_document_that_is_cut_or_of_others() {
+fn truncated_and_foreign_documents_are_refused() {
     let message = refusal(cut(RUN));
     assert!(
         message.starts_with("/record/run.json is damaged (it is truncated at line "),
@@ -74,7 +74,7 @@ fn a_document_that_is_cut_or_of_others() {
 }
 
 #[test]
-fn a_document_of_a_newer_version() {
+fn a_document_of_a_newer_version_is_refused() {
     let expected = "/record/run.json was written by a newer wirecost (wirecost.run/2; this version \
                     reads up to wirecost.run/1): upgrade wirecost to read it";
     let newer = |text: String| text.replacen("wirecost.run/1", "wirecost.run/2", 1);
@@ -85,7 +85,7 @@ fn a_document_of_a_newer_version() {
 }
 
 #[test]
-fn samples_that_are_cut_or_of_others() {
+fn truncated_and_foreign_samples_are_refused() {
     let damaged = |message: &str| {
         assert!(message.starts_with("/record/samples.parquet is damaged ("), "{message}");
         assert!(message.ends_with(&format!("): {AGAIN}")), "{message}");
@@ -97,7 +97,7 @@ fn samples_that_are_cut_or_of_others() {
 }
 
 #[test]
-fn files_beside_it_that_are_cut_or_missing() {
+fn truncated_and_missing_other_files_are_refused() {
     let message = refusal(cut(HOSTS));
     assert!(message.starts_with("/record/hosts.json is damaged ("), "{message}");
     let message = refusal(|directory| fs::remove_file(directory.join(HOSTS)).unwrap());
@@ -110,7 +110,7 @@ fn files_beside_it_that_are_cut_or_missing() {
 }
 
 #[test]
-fn a_directory_that_is_no_record_or_is_not_there() {
+fn a_directory_that_is_not_a_record_or_is_missing_is_refused() {
     let message = refusal(|directory| fs::remove_file(directory.join(RUN)).unwrap());
     let expected = "/record is not a record: it lacks run.json and observe.json. Choose a \
                     directory that `--out` of `wirecost run` or `wirecost observe` created";

@@ -61,7 +61,7 @@ fn check_records(study: &Study) -> usize {
 }
 
 #[test]
-fn a_writer_that_is_killed_at_any_instant_leaves_whole_records() {
+fn a_killed_writer_leaves_only_complete_records() {
     const KILLS: usize = 20;
     if let Some(directory) = given() {
         write_for_ever(&directory);
@@ -74,7 +74,7 @@ fn a_writer_that_is_killed_at_any_instant_leaves_whole_records() {
     let mut seen = 0;
     for _ in 0..KILLS {
         let [program, arguments @ ..] =
-            &again("a_writer_that_is_killed_at_any_instant_leaves_whole_records")[..]
+            &again("a_killed_writer_leaves_only_complete_records")[..]
         else {
             unreachable!()
         };
@@ -105,8 +105,8 @@ fn a_writer_that_is_killed_at_any_instant_leaves_whole_records() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_takes_no_record_with_it() {
-    const NAME: &str = "a_full_disk_is_an_error_and_takes_no_record_with_it";
+fn a_full_disk_is_an_error_and_damages_no_record() {
+    const NAME: &str = "a_full_disk_is_an_error_and_damages_no_record";
     if let Some(directory) = given() {
         return fill_the_disk(&directory);
     }

@@ -104,8 +104,8 @@ fn every_library_reads_every_row() {
 }
 
 #[test]
-fn the_examples_of_the_documentation_say_what_the_run_says() {
-    let test = "the_examples_of_the_documentation_say_what_the_run_says";
+fn the_examples_of_the_documentation_print_the_mean_throughput() {
+    let test = "the_examples_of_the_documentation_print_the_mean_throughput";
     let Some(python) = python(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let writer = Writer::create(directory.path(), "", []).unwrap();
@@ -180,7 +180,7 @@ fn the_samples_of_a_run_are_what_it_holds_over_time() {
 }
 
 #[test]
-fn of_a_window_watched_in_slices_only_means_are_told() {
+fn a_window_observed_in_slices_has_only_means() {
     let mut run = full_run();
     for host in &mut run.observe.as_mut().unwrap().hosts {
         let segments = host.segments.as_mut().unwrap();

@@ -15,7 +15,7 @@ use wirecost_store::{
 };
 
 #[test]
-fn what_is_saved_is_what_was_measured_and_nothing_else_stays() {
+fn a_saved_record_is_complete_and_leaves_no_other_files() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("runs/one");
     let recorder = Recorder::create(&directory).unwrap();
@@ -33,7 +33,7 @@ fn what_is_saved_is_what_was_measured_and_nothing_else_stays() {
 }
 
 #[test]
-fn a_run_that_measured_nothing_has_a_record() {
+fn a_run_without_measurements_has_a_record() {
     let parent = tempfile::tempdir().unwrap();
     let refused = wirecost_model::run::Run::empty("@stream", "epoll", "0.1.0", 0);
     Recorder::create(parent.path()).unwrap().save(&refused, &hosts()).unwrap();
@@ -54,7 +54,7 @@ fn an_observation_has_a_record_too() {
 }
 
 #[test]
-fn a_second_record_is_refused_and_the_first_stays() {
+fn an_existing_record_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     Recorder::create(directory.path()).unwrap().save(&run(), &hosts()).unwrap();
     let before = recorded::contents(directory.path());
@@ -65,7 +65,7 @@ fn a_second_record_is_refused_and_the_first_stays() {
 }
 
 #[test]
-fn other_peoples_files_are_left_alone() {
+fn unrelated_files_are_not_touched() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes");
     fs::write(&file, "mine").unwrap();
@@ -77,7 +77,7 @@ fn other_peoples_files_are_left_alone() {
 }
 
 #[test]
-fn a_directory_that_is_gone_is_an_error_with_its_name() {
+fn a_removed_directory_is_an_error_with_its_path() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("record");
     let recorder = Recorder::create(&directory).unwrap();

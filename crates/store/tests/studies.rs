@@ -26,7 +26,7 @@ fn run_of(place: u32, repeat: u32) -> Run {
 }
 
 #[test]
-fn a_study_is_its_text_its_profiles_and_its_runs() {
+fn a_study_contains_its_definition_profiles_and_runs() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("new/study");
     let writer = create(&directory);
@@ -48,7 +48,7 @@ fn a_study_is_its_text_its_profiles_and_its_runs() {
 }
 
 #[test]
-fn a_record_or_a_study_that_is_there_is_not_written_over() {
+fn an_existing_record_or_study_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let writer = create(directory.path());
     writer.save("0001-01", &run_of(1, 1), &hosts()).unwrap();
@@ -68,7 +68,7 @@ fn a_record_or_a_study_that_is_there_is_not_written_over() {
 }
 
 #[test]
-fn one_writes_at_a_time() {
+fn only_one_writer_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let writer = create(directory.path());
     for refused in [Writer::open(directory.path()), Writer::open(directory.path())] {
@@ -85,7 +85,7 @@ fn one_writes_at_a_time() {
 }
 
 #[test]
-fn what_a_dead_writer_left_is_not_seen_and_then_removed() {
+fn directories_of_a_dead_writer_are_ignored_and_then_removed() {
     let directory = tempfile::tempdir().unwrap();
     drop(create(directory.path()));
     let left = directory.path().join("runs/.0001-01.4711.tmp");
@@ -98,14 +98,14 @@ fn what_a_dead_writer_left_is_not_seen_and_then_removed() {
 }
 
 #[test]
-fn a_study_whose_making_was_cut_short_can_be_made_again() {
+fn a_study_whose_creation_was_interrupted_can_be_created_again() {
     let directory = tempfile::tempdir().unwrap();
     drop(create(directory.path()));
     // As after a kill before the last step.
     fs::remove_file(directory.path().join("study.toml")).unwrap();
     fs::create_dir(directory.path().join(".study.toml.4711.tmp")).unwrap();
     let error = Study::open(directory.path()).unwrap_err();
-    assert!(matches!(error, StoreError::NoStudy(_)), "{error}");
+    assert!(matches!(error, StoreError::NotAStudy(_)), "{error}");
     let writer = Writer::create(directory.path(), "title = \"Two\"\n", []).unwrap();
     assert_eq!(names(directory.path()), [".lock", "profiles", "runs", "study.toml"]);
     assert_eq!(writer.study().definition().unwrap(), "title = \"Two\"\n");
@@ -113,7 +113,7 @@ fn a_study_whose_making_was_cut_short_can_be_made_again() {
 }
 
 #[test]
-fn a_directory_that_is_no_study_is_told_and_left_alone() {
+fn a_directory_that_is_not_a_study_is_refused_and_not_changed() {
     let parent = tempfile::tempdir().unwrap();
     let message = Study::open(parent.path()).unwrap_err().to_string();
     assert!(message.contains("is not a study: it lacks study.toml. Choose a"), "{message}");
@@ -126,7 +126,7 @@ fn a_directory_that_is_no_study_is_told_and_left_alone() {
 }
 
 #[test]
-fn a_record_that_is_damaged_is_told_by_its_name() {
+fn a_damaged_record_is_reported_with_its_path() {
     let directory = tempfile::tempdir().unwrap();
     let writer = create(directory.path());
     for id in ["0001-01", "0002-01", "0003-01"] {
@@ -142,7 +142,7 @@ fn a_record_that_is_damaged_is_told_by_its_name() {
 }
 
 #[test]
-fn runs_are_those_of_a_study_of_a_record_or_of_a_file() {
+fn runs_are_read_from_a_study_a_record_or_a_file() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("study");
     create(&directory).save("0001-01", &run_of(1, 1), &hosts()).unwrap();
@@ -157,7 +157,7 @@ fn runs_are_those_of_a_study_of_a_record_or_of_a_file() {
 }
 
 #[test]
-fn a_study_that_vanishes_is_an_error_with_its_name() {
+fn a_vanished_study_is_an_error_with_its_path() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("study");
     let writer = create(&directory);

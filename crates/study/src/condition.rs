@@ -1,4 +1,4 @@
-//! Which points something holds at.
+//! Conditions that select points.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use wirecost_model::study::{Point, number};
 
 use crate::scalar::{Scalar, Wanted};
 
-/// Holds where all its entries do. One without entries holds everywhere.
+/// Holds at points where all entries hold. Without entries it holds everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Condition {
@@ -15,7 +15,7 @@ pub struct Condition {
 
 type Compare = fn(f64, f64) -> bool;
 
-/// Two letters before one: `<=` begins with `<`.
+/// Longer operators first: `<=` begins with `<`.
 const COMPARISONS: [(&str, Compare); 5] = [
     ("<=", |a, b| a <= b),
     (">=", |a, b| a >= b),
@@ -37,19 +37,19 @@ impl Condition {
         })
     }
 
-    /// Names of the axes and settings that it asks for.
+    /// Names of the axes and settings that it uses.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// A comparison that is none, as text.
-    pub(crate) fn mistake(&self) -> Option<&str> {
+    /// The text of an invalid comparison, if there is one.
+    pub(crate) fn invalid_comparison(&self) -> Option<&str> {
         let all = self.entries.values().flat_map(|wanted| match wanted {
             Wanted::One(scalar) => std::slice::from_ref(scalar),
             Wanted::OneOf(scalars) => scalars.as_slice(),
         });
         let bad = |scalar: &&Scalar| match comparison(&scalar.0) {
-            // Anything may be unlike anything; only numbers have an order.
+            // Any value can differ from any other; only numbers have an order.
             Some(("!=", _, _)) => false,
             Some((_, _, operand)) => number(operand).is_none(),
             None => false,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_values_lists_and_comparisons_and_all_must_hold() {
+    fn a_condition_holds_if_all_entries_hold() {
         let at = condition("connections = \"> 100\"\nsize = [\"64k\", \"8k\"]");
         assert!(at.holds(&point("1000", "65536")));
         assert!(!at.holds(&point("100", "64k")));
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_have_an_order() {
-        assert_eq!(condition("engine = \"> epoll\"").mistake(), Some("> epoll"));
-        assert_eq!(condition("engine = \"!= epoll\"\nsize = \">= 64k\"").mistake(), None);
+    fn only_numbers_can_be_compared() {
+        assert_eq!(condition("engine = \"> epoll\"").invalid_comparison(), Some("> epoll"));
+        assert_eq!(condition("engine = \"!= epoll\"\nsize = \">= 64k\"").invalid_comparison(), None);
     }
 }

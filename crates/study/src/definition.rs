@@ -21,7 +21,7 @@ pub struct Definition {
     pub order: Order,
     pub warm_up: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tables: Vec<TableWanted>,
+    pub tables: Vec<TableChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -129,7 +129,7 @@ pub enum Baseline {
 /// A table of the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum TableWanted {
+pub enum TableChoice {
     /// One of those that have a name.
     Named(String),
     Columns {
@@ -251,7 +251,7 @@ mod tests {
     "#;
 
     #[test]
-    fn what_is_read_is_written_and_read_again() {
+    fn a_definition_survives_writing_and_reading() {
         let study = Definition::parse(ALL).unwrap();
         assert_eq!(study.axes.keys().collect::<Vec<_>>(), ["size", "example"]);
         assert_eq!(Definition::parse(&study.to_text()), Ok(study));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_puts_its_values_in_place() {
+    fn quick_replaces_values() {
         let study = Definition::parse(ALL).unwrap().quickly();
         assert_eq!((study.warm_up, study.repeat.times, study.repeat.most), (0, 1, None));
         assert_eq!(study.set["duration"], Scalar("100ms".to_owned()));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_told_the_nearest() {
+    fn an_unknown_key_suggests_the_nearest() {
         let error = Definition::parse("profil = \"@rr\"").unwrap_err();
         assert_eq!(error.help().as_deref(), Some("did you mean profile?"));
         let StudyError::Text { at, .. } = error else { panic!("{error}") };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_told_what_could_stand_there() {
+    fn invalid_values_name_the_expected_type() {
         for (text, wanted) in [
             ("axes = { size = [[1]] }", "expected a number, a string or a boolean"),
             ("set = { size = [1] }", "expected a number, a string or a boolean"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_gives_axes_values() {
+    fn the_command_line_sets_values_of_axes() {
         let mut study = Definition::parse(ALL).unwrap();
         study.set_axis("size", &["1k", "2k"]).unwrap();
         study.set_axis("engine", &["epoll"]).unwrap();

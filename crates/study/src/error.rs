@@ -1,9 +1,9 @@
-//! Why a study cannot be run.
+//! Errors of studies.
 
-/// One message each; `help` of [`StudyError::help`] says what to do.
+/// Why a study cannot run; [`StudyError::help`] says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StudyError {
-    /// TOML that is none, or not a study's. `at` is where, in bytes.
+    /// Invalid TOML, or not a study. `at` is the position in bytes.
     #[error("{message}")]
     Text { message: String, at: Option<std::ops::Range<usize>>, nearest: Option<String> },
     #[error("the study has no profile")]
@@ -11,19 +11,19 @@ pub enum StudyError {
     #[error("axis {0} has no values")]
     EmptyAxis(String),
     #[error("axis {axis} lists the value {value} twice")]
-    Twice { axis: String, value: String },
+    DuplicateValue { axis: String, value: String },
     #[error("a value of axis {axis} sets {name}, which is an axis itself")]
     Collision { axis: String, name: String },
     #[error("at = {{ {name} = ... }}: neither an axis nor a setting is named {name}")]
-    NobodySets { name: String, nearest: Option<String> },
+    UnknownName { name: String, nearest: Option<String> },
     #[error("{text:?} compares with something that is not a number")]
-    NoNumber { text: String },
+    NotANumber { text: String },
     #[error("skip excludes every point")]
-    NothingLeft,
-    #[error("skip[{index}] matches no point{}", because(.why))]
-    SkipsNothing { index: usize, why: String },
+    NoPointsLeft,
+    #[error("skip[{index}] matches no point{}", in_parentheses(.why))]
+    UnusedSkip { index: usize, why: String },
     #[error("when[{index}] matches no point")]
-    ChangesNothing { index: usize },
+    UnusedWhen { index: usize },
     #[error("{key} = {value:?}: {message}")]
     Value { key: String, value: String, message: String },
     #[error("{0}")]
@@ -36,7 +36,7 @@ pub enum StudyError {
     NoBuiltin { name: String, nearest: Option<String> },
 }
 
-fn because(why: &str) -> String {
+fn in_parentheses(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
 
@@ -48,7 +48,7 @@ impl StudyError {
             |nearest: &Option<String>| nearest.as_ref().map(|n| format!("did you mean {n}?"));
         match self {
             StudyError::Text { nearest: near, .. }
-            | StudyError::NobodySets { nearest: near, .. } => nearest(near),
+            | StudyError::UnknownName { nearest: near, .. } => nearest(near),
             StudyError::NoBuiltin { nearest: near, .. } => {
                 let near = near.as_ref().map(|near| format!("did you mean @{near}?"));
                 near.or_else(|| Some("`wirecost study list` lists them".to_owned()))
@@ -58,7 +58,7 @@ impl StudyError {
                     .to_owned(),
             ),
             StudyError::EmptyAxis(axis) => Some(format!("add values, or remove {axis}")),
-            StudyError::SkipsNothing { .. } | StudyError::ChangesNothing { .. } => Some(
+            StudyError::UnusedSkip { .. } | StudyError::UnusedWhen { .. } => Some(
                 "its conditions contradict each other or the axes: fix or remove it".to_owned(),
             ),
             _ => None,
@@ -66,7 +66,7 @@ impl StudyError {
     }
 }
 
-/// The name that was meant, if one is near.
+/// The nearest known name, if one is similar.
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let distances =
         names.into_iter().map(|known| (strsim::damerau_levenshtein(name, known), known));

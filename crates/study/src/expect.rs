@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_bound_every_point_that_is_meant() {
+    fn a_bound_applies_to_every_selected_point() {
         let text = "expect = [{ that = \"transactions >= 0.05 k/s\", at = { size = 2 } }]";
         assert_eq!(
             verdicts(text),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_the_point_that_is_else_the_same() {
+    fn the_baseline_is_the_point_that_differs_only_in_its_axes() {
         let text = "baseline = { engine = \"epoll\" }\n\
                     expect = [{ that = \"transactions >= 0.95 * baseline\" }]";
         assert_eq!(
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_does_not_hold() {
+    fn an_expectation_without_a_measurement_fails() {
         let all = verdicts("expect = [{ that = \"latency.p99 <= 100 us\" }]");
         assert_eq!(all.len(), 4);
         assert!(all.iter().all(|(_, holds)| !holds));
     }
 
     #[test]
-    fn what_is_no_expectation_is_refused() {
+    fn invalid_expectations_are_refused() {
         for (text, wanted) in [
             ("transactions", "write METRIC"),
             ("transactions <= many", "write METRIC"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_as_they_are_shown() {
+    fn quantities_are_parsed_as_they_are_printed() {
         assert_eq!(quantity("9.5 Gb/s", Unit::BitsPerSecond), Some(9.5e9));
         assert_eq!(quantity("1e3", Unit::Microseconds), Some(1000.0));
         assert_eq!(quantity("100us", Unit::Microseconds), Some(100.0));

@@ -10,10 +10,10 @@ use crate::definition::Definition;
 use crate::error::{StudyError, nearest};
 use crate::scalar::{AxisValue, Scalar};
 
-/// What a table of an axis calls itself.
+/// The key that names a table of an axis.
 const LABEL: &str = "label";
 
-/// All points, and what was left out.
+/// The points of a study, and the skipped ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix {
     /// The last axis varies fastest.
@@ -21,7 +21,7 @@ pub struct Matrix {
     pub skipped: Vec<Skipped>,
 }
 
-/// A point that is left out.
+/// A skipped point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     pub point: Point,
@@ -29,11 +29,11 @@ pub struct Skipped {
 }
 
 impl Matrix {
-    /// The points that a study is of.
+    /// The points of a study.
     ///
     /// # Errors
-    /// Axes without values or with one twice, conditions that ask for what nobody sets or hold nowhere,
-    /// a matrix of which nothing is left.
+    /// Axes without values or with duplicates, conditions with unknown names or without a matching point,
+    /// a matrix without points.
     pub fn of(study: &Definition) -> Result<Self, StudyError> {
         check_axes(study)?;
         let all = product(study);
@@ -64,26 +64,26 @@ impl Matrix {
                     point.settings = values(&settings);
                 }
             }
-            let mut leave_out = None;
+            let mut skip_reason = None;
             for (rule, holds) in study.skip.iter().zip(&mut holds.1) {
                 if rule.at.holds(&point) {
                     *holds = true;
-                    leave_out = leave_out.or(Some(rule.why.clone()));
+                    skip_reason = skip_reason.or(Some(rule.why.clone()));
                 }
             }
-            match leave_out {
+            match skip_reason {
                 Some(why) => skipped.push(Skipped { point, why }),
                 None => points.push(point),
             }
         }
         if let Some(index) = holds.0.iter().position(|holds| !holds) {
-            return Err(StudyError::ChangesNothing { index });
+            return Err(StudyError::UnusedWhen { index });
         }
         if let Some(index) = holds.1.iter().position(|holds| !holds) {
-            return Err(StudyError::SkipsNothing { index, why: study.skip[index].why.clone() });
+            return Err(StudyError::UnusedSkip { index, why: study.skip[index].why.clone() });
         }
         if points.is_empty() {
-            return Err(StudyError::NothingLeft);
+            return Err(StudyError::NoPointsLeft);
         }
         if points.iter().any(|point| point.get("profile").is_none()) {
             return Err(StudyError::NoProfile);
@@ -105,7 +105,7 @@ fn check_axes(study: &Definition) -> Result<(), StudyError> {
         for value in values {
             let label = label(value);
             if !seen.insert(label.clone()) {
-                return Err(StudyError::Twice { axis: axis.clone(), value: label });
+                return Err(StudyError::DuplicateValue { axis: axis.clone(), value: label });
             }
             let AxisValue::Several(set) = value else { continue };
             let other = |name: &&String| *name != LABEL && study.axes.contains_key(*name);
@@ -117,7 +117,7 @@ fn check_axes(study: &Definition) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// A table without a label is called by all that it sets.
+/// A table without a label is named by all its values.
 fn label(value: &AxisValue) -> String {
     match value {
         AxisValue::One(Scalar(value)) => value.clone(),
@@ -151,7 +151,7 @@ fn product(study: &Definition) -> Vec<Point> {
     points
 }
 
-/// All names that anything is set by.
+/// All names that the study sets.
 fn names(study: &Definition) -> BTreeSet<String> {
     let in_tables = study.axes.values().flatten().filter_map(|value| match value {
         AxisValue::Several(set) => Some(set.keys().filter(|name| *name != LABEL)),
@@ -175,10 +175,10 @@ fn conditions(study: &Definition) -> impl Iterator<Item = &Condition> {
 fn check_condition(at: &Condition, names: &BTreeSet<String>) -> Result<(), StudyError> {
     if let Some(name) = at.names().find(|name| !names.contains(*name)) {
         let nearest = nearest(name, names.iter().map(String::as_str));
-        return Err(StudyError::NobodySets { name: name.to_owned(), nearest });
+        return Err(StudyError::UnknownName { name: name.to_owned(), nearest });
     }
-    match at.mistake() {
-        Some(text) => Err(StudyError::NoNumber { text: text.to_owned() }),
+    match at.invalid_comparison() {
+        Some(text) => Err(StudyError::NotANumber { text: text.to_owned() }),
         None => Ok(()),
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_sets_several_things_that_do_not_multiply() {
+    fn a_table_value_sets_several_names_of_one_point() {
         let text = r#"
             set = { engine = "threads", workers = 3 }
             [axes]
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_hold_where_they_say_and_later_ones_beat_earlier_ones() {
+    fn rules_apply_to_matching_points_and_later_rules_override() {
         let text = r#"
             axes = { connections = [1, 100, 400] }
             when = [
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn contradictory_definitions_are_refused() {
         for (text, wanted) in [
             ("axes = { size = [] }", "axis size has no values"),
             ("axes = { size = [1, \"1\"] }", "the value 1 twice"),

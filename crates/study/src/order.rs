@@ -1,18 +1,18 @@
-//! Which run comes when.
+//! The order of runs.
 
 use wirecost_model::study::Point;
 
 use crate::definition::Order;
 
-/// One run that is to be made.
+/// A run to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     pub point: Point,
-    /// Place of the point in the list of all points, from 1.
+    /// Number of the point in the list of all points, from 1.
     pub place: u32,
-    /// From 1; 0 warms up.
+    /// From 1; 0 is the warm-up.
     pub repeat: u32,
-    /// Its place among all runs, from 1.
+    /// Its number among all runs, from 1.
     pub order: u32,
 }
 
@@ -27,12 +27,12 @@ impl Task {
     }
 }
 
-/// The points, by index, in the order in which this round of repeats goes through them. Each round has
-/// one of its own, and the same study always the same.
+/// Indices of the points, in the order of this round. Each round has a different order, which depends only
+/// on the seed.
 pub(crate) fn round(order: Order, seed: u64, repeat: u32, points: usize) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..points).collect();
     if order == Order::Shuffled {
-        // Seeds that are neighbours give sequences that are not.
+        // Neighbouring seeds give unrelated sequences.
         let mut random = fastrand::Rng::with_seed(seed ^ (u64::from(repeat) << 32));
         random.shuffle(&mut indices);
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_round_holds_all_points_in_an_order_of_its_own_that_the_seed_gives() {
+    fn each_round_shuffles_all_points_by_the_seed() {
         let first = round(Order::Shuffled, 1, 1, 50);
         assert_eq!(first, round(Order::Shuffled, 1, 1, 50));
         assert_ne!(first, round(Order::Shuffled, 1, 2, 50));

@@ -12,33 +12,32 @@ use crate::matrix::Matrix;
 use crate::order::{self, Task};
 use crate::stop::StopRule;
 
-/// Who makes a run, and knows the time.
-pub trait Bench {
-    /// Makes a run and keeps it, whatever its status.
+/// Makes runs, and knows the time.
+pub trait PointRunner {
+    /// Makes a run and saves it, whatever its status.
     ///
     /// # Errors
-    /// It could not be made or kept, and no other could.
+    /// It could not be made or saved, and no further run can be.
     fn run(&mut self, task: &Task) -> Result<Run, Refusal>;
 
-    /// Time that was spent on the study.
+    /// Time spent on the study.
     fn spent(&self) -> Duration;
 
-    /// Whether the user wants no further run.
+    /// Whether the user stopped the study.
     fn stopped(&self) -> bool;
 }
 
-/// Why a study cannot go on.
+/// Why a study cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub status: Status,
     pub message: String,
 }
 
-/// What happens while a study is under way.
+/// Events of a running study.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// `least` runs are to be made, of which `done` are there already; a stop rule may ask for more, up
-    /// to `most`.
+    /// `least` runs are planned, `done` of them are finished. A stop rule may add runs, up to `most`.
     Started {
         points: usize,
         least: usize,
@@ -54,7 +53,7 @@ pub enum Event<'a> {
         number: usize,
         run: &'a Run,
     },
-    /// A round that only some points are still run in.
+    /// An additional round that contains only some points.
     Wants {
         points: usize,
         repeat: u32,
@@ -62,7 +61,7 @@ pub enum Event<'a> {
     Ended(&'a Summary),
 }
 
-/// Receives events in the order in which they happen.
+/// Receives events in their order.
 pub trait Listener {
     fn event(&mut self, event: &Event<'_>);
 }
@@ -81,17 +80,17 @@ impl Listener for () {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     pub ended: Ended,
-    /// Runs that were made now, those to warm up included.
+    /// Runs made by this call, including warm-up runs.
     pub made: usize,
-    /// Of all runs that count, those whose figures are not valid.
+    /// Number of invalid runs, without warm-up runs.
     pub invalid: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// All runs are there.
+    /// All runs are finished.
     Complete,
-    /// Those that are there at least, and the budget is spent.
+    /// The minimum of runs is finished, and the time budget is exhausted.
     BudgetSpent,
     Interrupted,
     Refused(Refusal),
@@ -109,8 +108,8 @@ impl Summary {
     }
 }
 
-/// What is known of the runs that are there.
-struct Known<'a> {
+/// The finished runs of a study.
+struct FinishedRuns<'a> {
     rule: &'a StopRule,
     done: BTreeSet<(u32, u32)>,
     /// By place of the point, in the order of `rule.until`.
@@ -118,7 +117,7 @@ struct Known<'a> {
     invalid: usize,
 }
 
-impl Known<'_> {
+impl FinishedRuns<'_> {
     fn add(&mut self, place: u32, repeat: u32, run: &Run) {
         self.done.insert((place, repeat));
         if repeat == 0 {
@@ -143,20 +142,20 @@ impl Known<'_> {
 /// Makes the runs of a study that are not `done`.
 ///
 /// # Errors
-/// The study's stop rule is none; nothing was run.
+/// The study's stop rule is invalid. Nothing was run.
 pub fn run(
     study: &Definition,
     matrix: &Matrix,
     done: impl IntoIterator<Item = Run>,
-    bench: &mut dyn Bench,
+    runner: &mut dyn PointRunner,
     listener: &mut dyn Listener,
 ) -> Result<Summary, StudyError> {
     let rule = StopRule::of(&study.repeat)?;
-    let mut known =
-        Known { rule: &rule, done: BTreeSet::new(), figures: BTreeMap::new(), invalid: 0 };
+    let mut finished =
+        FinishedRuns { rule: &rule, done: BTreeSet::new(), figures: BTreeMap::new(), invalid: 0 };
     for run in done {
         if let Some(at) = &run.study {
-            known.add(at.place, at.repeat, &run);
+            finished.add(at.place, at.repeat, &run);
         }
     }
     let points = matrix.points.len();
@@ -165,11 +164,11 @@ pub fn run(
         points,
         least: points * rule.times as usize + warm_up,
         most: points * rule.most as usize + warm_up,
-        done: known.done.len(),
+        done: finished.done.len(),
     });
     let mut made = 0;
-    let ended = all_rounds(study, matrix, &mut known, warm_up, bench, listener, &mut made);
-    let summary = Summary { ended, made, invalid: known.invalid };
+    let ended = all_rounds(study, matrix, &mut finished, warm_up, runner, listener, &mut made);
+    let summary = Summary { ended, made, invalid: finished.invalid };
     listener.event(&Event::Ended(&summary));
     Ok(summary)
 }
@@ -177,21 +176,21 @@ pub fn run(
 fn all_rounds(
     study: &Definition,
     matrix: &Matrix,
-    known: &mut Known<'_>,
+    finished: &mut FinishedRuns<'_>,
     warm_up: usize,
-    bench: &mut dyn Bench,
+    runner: &mut dyn PointRunner,
     listener: &mut dyn Listener,
     made: &mut usize,
 ) -> Ended {
     let mut number = 0;
-    for repeat in 0..=known.rule.most {
+    for repeat in 0..=finished.rule.most {
         let indices = order::round(study.order, study.seed, repeat.max(1), matrix.points.len());
         let place = |index: &usize| *index as u32 + 1;
         let wanted: Vec<usize> = match repeat {
             0 => indices.into_iter().take(warm_up).collect(),
-            _ => indices.into_iter().filter(|i| known.wants_more(place(i), repeat - 1)).collect(),
+            _ => indices.into_iter().filter(|i| finished.wants_more(place(i), repeat - 1)).collect(),
         };
-        let further = repeat > known.rule.times;
+        let further = repeat > finished.rule.times;
         if further && wanted.is_empty() {
             break;
         }
@@ -206,17 +205,17 @@ fn all_rounds(
                 repeat,
                 order: number as u32,
             };
-            if known.done.contains(&(task.place, task.repeat)) {
+            if finished.done.contains(&(task.place, task.repeat)) {
                 continue;
             }
-            if bench.stopped() {
+            if runner.stopped() {
                 return Ended::Interrupted;
             }
-            if further && known.rule.budget.is_some_and(|budget| bench.spent() >= budget) {
+            if further && finished.rule.budget.is_some_and(|budget| runner.spent() >= budget) {
                 return Ended::BudgetSpent;
             }
             listener.event(&Event::RunStarted { task: &task, number });
-            let run = match bench.run(&task) {
+            let run = match runner.run(&task) {
                 Ok(run) => run,
                 Err(refusal) => return Ended::Refused(refusal),
             };
@@ -229,7 +228,7 @@ fn all_rounds(
                     return Ended::Refused(Refusal { status, message });
                 }
             }
-            known.add(task.place, task.repeat, &run);
+            finished.add(task.place, task.repeat, &run);
             listener.event(&Event::RunEnded { task: &task, number, run: &run });
         }
     }
@@ -257,7 +256,7 @@ mod tests {
         spent: Duration,
     }
 
-    impl Bench for Fake {
+    impl PointRunner for Fake {
         fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
             let number = self.made.len();
             if self.refuse_at == Some(number) {
@@ -301,7 +300,7 @@ mod tests {
     const STUDY: &str = "warm_up = 2\naxes = { size = [1, 2, 3] }\nrepeat = { times = 2 }";
 
     #[test]
-    fn all_points_are_run_as_often_as_said_after_those_to_warm_up() {
+    fn all_points_run_times_after_the_warm_up() {
         let mut fake = Fake::default();
         let summary = go(STUDY, Vec::new(), &mut fake);
         assert_eq!((summary.ended, summary.made, summary.invalid), (Ended::Complete, 8, 0));
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_broken_off_goes_on_where_it_was() {
+    fn an_interrupted_study_resumes_where_it_stopped() {
         let mut whole = Fake::default();
         go(STUDY, Vec::new(), &mut whole);
         for stop_at in 0..8 {
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_lost_ends_the_study_and_a_run_that_is_not_valid_does_not() {
+    fn a_lost_host_ends_the_study_and_an_invalid_run_does_not() {
         let mut fake = Fake { status: vec![(4, Status::Invalid)], ..Fake::default() };
         let summary = go(STUDY, Vec::new(), &mut fake);
         assert_eq!((summary.status(), summary.made, summary.invalid), (Status::Invalid, 8, 1));
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_vary_are_run_again_until_they_are_sure() {
+    fn varying_points_repeat_until_their_intervals_are_narrow() {
         let text = "axes = { size = [1, 2] }\n\
                     repeat = { times = 2, most = 6, until = { transactions = \"10%\" } }";
         // The first varies, and more so than any number of runs mends; the second does not.
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_ends_further_runs_but_not_those_that_are_asked_for() {
+    fn the_budget_ends_additional_runs_but_not_the_minimum() {
         let text = "axes = { size = [1, 2] }\n\
                     repeat = { times = 3, until = { transactions = \"1%\" }, budget = \"8s\" }";
         let rate = |_, repeat: u32| f64::from(repeat);

@@ -1,4 +1,4 @@
-//! When a point has been run often enough.
+//! When a point has enough runs.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use wirecost_analyze::metrics::{self, Asked};
 use crate::definition::Repeat;
 use crate::error::StudyError;
 
-/// `repeat` of a study, read.
+/// The parsed `repeat` of a study.
 #[derive(Debug)]
 pub(crate) struct StopRule {
     pub(crate) times: u32,
     pub(crate) most: u32,
     pub(crate) budget: Option<Duration>,
-    /// Figures, and the width that the interval of each may have, relative to its mean.
+    /// Figures, with the maximum width of each interval relative to its mean.
     pub(crate) until: Vec<(Asked, f64)>,
 }
 
-/// Without `most` nothing goes on for ever.
-const MOST: u32 = 30;
+/// Default of `most`, so that a study always ends.
+const DEFAULT_MOST: u32 = 30;
 
 impl StopRule {
     pub(crate) fn of(repeat: &Repeat) -> Result<Self, StudyError> {
@@ -46,7 +46,7 @@ impl StopRule {
         if repeat.times == 0 {
             return Err(wrong("times", "0", "must be at least 1"));
         }
-        let more = if until.is_empty() { repeat.times } else { MOST.max(repeat.times) };
+        let more = if until.is_empty() { repeat.times } else { DEFAULT_MOST.max(repeat.times) };
         let most = repeat.most.unwrap_or(more);
         if most < repeat.times {
             return Err(wrong("most", &most.to_string(), "must not be less than repeat.times"));
@@ -58,14 +58,13 @@ impl StopRule {
         Ok(Self { times: repeat.times, most, budget, until })
     }
 
-    /// Whether another run of a point is wanted, of which these figures (in the order of `until`) are
-    /// known.
+    /// Whether a point with these figures (in the order of `until`) needs another run.
     pub(crate) fn wants_more(&self, runs: u32, figures: &[Vec<f64>]) -> bool {
         if runs < self.times {
             return true;
         }
         let wide = |(values, (_, most)): (&Vec<f64>, &(Asked, f64))| {
-            // What was never measured gets no narrower.
+            // Further runs do not help a figure that was never measured.
             Estimate::of(values)
                 .is_some_and(|estimate| estimate.relative_width().is_none_or(|width| width > *most))
         };
@@ -82,17 +81,17 @@ mod tests {
     }
 
     #[test]
-    fn without_a_width_there_are_as_many_runs_as_said() {
+    fn without_until_each_point_runs_times() {
         let rule = rule("times = 3").unwrap();
         assert!(rule.wants_more(2, &[]));
         assert!(!rule.wants_more(3, &[]));
     }
 
     #[test]
-    fn runs_go_on_until_the_interval_is_narrow_or_there_are_enough() {
+    fn runs_repeat_until_the_interval_is_narrow_or_most_is_reached() {
         let rule = rule("times = 2\nmost = 4\nuntil = { throughput = \"5%\" }").unwrap();
         assert!(rule.wants_more(1, &[vec![10.0]]));
-        // Twice the same is as narrow as can be.
+        // DuplicateValue the same is as narrow as can be.
         assert!(!rule.wants_more(2, &[vec![10.0, 10.0]]));
         assert!(rule.wants_more(2, &[vec![10.0, 12.0]]));
         assert!(!rule.wants_more(4, &[vec![10.0, 12.0, 9.0, 14.0]]));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn invalid_stop_rules_are_refused() {
         for (text, wanted) in [
             ("until = { throughput = \"5\" }", "a percentage"),
             ("until = { throughput = \"0%\" }", "a percentage"),

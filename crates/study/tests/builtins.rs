@@ -13,7 +13,7 @@ use std::time::Duration;
 use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::study::Point;
 use wirecost_observe::Set;
-use wirecost_study::{Definition, Matrix, TableWanted, builtins};
+use wirecost_study::{Definition, Matrix, TableChoice, builtins};
 
 /// The longest that all runs of a quick study may take, and what a run takes beside its window and ramp
 /// where hosts are made, connected and taken down.
@@ -47,7 +47,7 @@ fn check(study: &str, point: &Point) {
 }
 
 #[test]
-fn each_parses_expands_and_sets_what_there_is() {
+fn each_builtin_parses_and_sets_existing_names() {
     for builtin in builtins::ALL {
         let study = builtin.definition().unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
         assert!(!study.title.is_empty());
@@ -55,7 +55,7 @@ fn each_parses_expands_and_sets_what_there_is() {
             let matrix = Matrix::of(&study).unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
             matrix.points.iter().for_each(|point| check(builtin.name, point));
             for table in &study.tables {
-                if let TableWanted::Named(name) = table {
+                if let TableChoice::Named(name) = table {
                     assert!(wirecost_report::tables::find(name).is_ok(), "{name}");
                 }
             }
@@ -64,7 +64,7 @@ fn each_parses_expands_and_sets_what_there_is() {
 }
 
 #[test]
-fn quick_ones_are_quick() {
+fn quick_variants_are_short() {
     for builtin in builtins::ALL {
         let study = builtin.definition().unwrap();
         assert!(study.quick.is_some(), "{} has no [quick]", builtin.name);
@@ -89,7 +89,7 @@ fn every_file_of_the_folder_is_listed_once() {
 }
 
 #[test]
-fn a_slip_of_the_pen_is_told_the_nearest() {
+fn a_misspelled_name_suggests_the_nearest() {
     let error = builtins::find("patern").unwrap_err();
     assert_eq!(error.help().as_deref(), Some("did you mean @patterns?"));
     let _: Definition = builtins::find("lso").unwrap().definition().unwrap();

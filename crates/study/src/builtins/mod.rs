@@ -57,7 +57,7 @@ mod tests {
     use crate::definition::Place;
 
     #[test]
-    fn each_is_a_study_in_the_lab_with_a_quick_one_in_it() {
+    fn each_builtin_runs_in_a_lab_and_has_a_quick_variant() {
         let mut names = BTreeSet::new();
         for builtin in ALL {
             assert!(names.insert(builtin.name), "{} is there twice", builtin.name);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_told_the_nearest_name() {
+    fn a_misspelled_name_suggests_the_nearest() {
         let error = find("tcp-trasmit").unwrap_err();
         assert_eq!(error.help().as_deref(), Some("did you mean @tcp-transmit?"));
         assert!(find("xyzzy").unwrap_err().help().unwrap().contains("study list"));

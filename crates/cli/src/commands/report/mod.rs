@@ -13,7 +13,7 @@ use wirecost_report::documents::{self, findings};
 use wirecost_report::outputs::{self, Output, TerminalStyle};
 use wirecost_report::tables::{self, Wanted};
 use wirecost_report::whole_file;
-use wirecost_study::{Definition, Matrix, TableWanted};
+use wirecost_study::{Definition, Matrix, TableChoice};
 
 use crate::Failure;
 use read::Kept;
@@ -150,7 +150,7 @@ impl Report {
         let each = self.tables.iter().map(|name| {
             let own = of_study
                 .iter()
-                .find(|table| matches!(table, TableWanted::Columns { title, .. } if title == name));
+                .find(|table| matches!(table, TableChoice::Columns { title, .. } if title == name));
             own.map_or_else(|| find(name), table)
         });
         each.collect()
@@ -175,10 +175,10 @@ fn find(name: &str) -> Result<Wanted, Failure> {
         .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` lists them"))
 }
 
-fn table(table: &TableWanted) -> Result<Wanted, Failure> {
+fn table(table: &TableChoice) -> Result<Wanted, Failure> {
     match table {
-        TableWanted::Named(name) => find(name),
-        TableWanted::Columns { title, columns } => {
+        TableChoice::Named(name) => find(name),
+        TableChoice::Columns { title, columns } => {
             Ok(Wanted::Columns { title: title.clone(), columns: columns.clone() })
         }
     }

@@ -1,6 +1,6 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
-mod bench;
+mod point_runner;
 mod plan;
 mod settings;
 mod show;
@@ -24,7 +24,7 @@ use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict,
 use crate::Failure;
 use crate::commands::run::interruptible;
 use crate::commands::{output, report};
-use bench::Hosts;
+use point_runner::Hosts;
 use plan::Step;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
@@ -233,7 +233,7 @@ fn drive(
     let left = whole_time(loaded, steps).saturating_sub(there);
     let tables = report::wanted(Some(&loaded.definition))?;
     let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
-    let mut bench = Hosts {
+    let mut runner = Hosts {
         title: &loaded.definition.title,
         at: loaded.at.clone(),
         steps,
@@ -247,9 +247,9 @@ fn drive(
         wirecost_study::Listener::event(&mut *show.borrow_mut(), event);
     };
     let summary =
-        wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut bench, &mut listener)
+        wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut runner, &mut listener)
             .map_err(failure)?;
-    drop(bench);
+    drop(runner);
     conclude(loaded, writer.study(), &summary, &tables, output)
 }
 

@@ -1,10 +1,9 @@
-//! Files that nobody sees until all of them are on the disk.
+//! Files that become visible only when all of them are on disk.
 //!
-//! They are written into a directory with a hidden name. [`Draft::publish`] then gives the directory
-//! its own name, which is one step: after a crash at any instant there is all of it, or none.
-//! [`Draft::pour`] moves the files into a directory that is there already, which may be one that
-//! cannot be renamed (a mount point, somebody's working directory); the last file is the one
-//! that makes the others count.
+//! They are written to a directory with a hidden name. [`StagedDir::publish`] renames the directory, which
+//! is atomic: after a crash all files exist, or none. [`StagedDir::install`] moves the files into an
+//! existing directory, which may be one that cannot be replaced (a mount point, a working directory). The
+//! last file makes the record valid.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,48 +13,48 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{StoreError, cannot};
 
-/// How the name of a draft ends.
+/// Suffix of a staged directory's name.
 const SUFFIX: &str = ".tmp";
 
-/// A directory that is being filled. Dropped, it is removed.
+/// A hidden directory that receives files. Dropping it removes it.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct StagedDir {
     path: PathBuf,
-    /// Where its files are to be.
+    /// Final directory of its files.
     to: PathBuf,
     files: Vec<OsString>,
 }
 
-impl Draft {
-    /// Begins one in `parent`, of what is to be called `name`, and whose files are to be in `to`.
+impl StagedDir {
+    /// Creates the hidden directory for `name` in `parent`. The files' final directory is `to`.
     pub(crate) fn new(parent: &Path, name: &str, to: &Path) -> Result<Self, StoreError> {
         let path = parent.join(format!(".{name}.{}{SUFFIX}", std::process::id()));
         fs::create_dir(&path).map_err(cannot("write to", parent))?;
         Ok(Self { path, to: to.to_owned(), files: Vec::new() })
     }
 
-    /// Writes a file, and sees it onto the disk.
+    /// Writes a file and syncs it to disk.
     pub(crate) fn add(&mut self, name: &str, content: &[u8]) -> Result<(), StoreError> {
         let path = self.path.join(name);
         let written = File::create_new(&path).and_then(|mut file| {
             file.write_all(content)?;
             file.sync_all()
         });
-        // The name that it was to have says more than the hidden one.
+        // The final name says more than the hidden one.
         written.map_err(cannot("write", &self.to.join(name)))?;
         self.files.push(name.into());
         Ok(())
     }
 
-    /// Gives the directory its name, under which nothing may be but an empty directory.
+    /// Renames the directory to its final name, which must not exist or be an empty directory.
     pub(crate) fn publish(self) -> Result<(), StoreError> {
         sync(&self.path)?;
         fs::rename(&self.path, &self.to).map_err(cannot("write", &self.to))?;
         sync(self.to.parent().unwrap_or(&self.to))
     }
 
-    /// Moves the files to where they are to be, in the order in which they were added.
-    pub(crate) fn pour(self) -> Result<(), StoreError> {
+    /// Moves the files to their final directory, in the order in which they were added.
+    pub(crate) fn install(self) -> Result<(), StoreError> {
         let Some((last, others)) = self.files.split_last() else { return Ok(()) };
         let rename = |name: &OsStr| {
             let to = self.to.join(name);
@@ -70,30 +69,30 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for StagedDir {
     fn drop(&mut self) {
-        // Where it has got its name, there is nothing left; where not, an error came before this one.
+        // After the rename nothing is left to remove. Otherwise an earlier error was already reported.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Sees the names in a directory onto the disk.
+/// Syncs the names of a directory to disk.
 pub(crate) fn sync(directory: &Path) -> Result<(), StoreError> {
     let synced = File::open(directory).and_then(|opened| opened.sync_all());
     synced.map_err(cannot("write to", directory))
 }
 
-/// Whether a name is that of a draft.
-pub(crate) fn is_draft(name: &OsStr) -> bool {
+/// Whether a name is that of a staged directory.
+pub(crate) fn is_staged(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".") && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// Removes the drafts in a directory, of which the writers are dead.
-pub(crate) fn remove_drafts(directory: &Path) -> Result<(), StoreError> {
+/// Removes the staged directories of dead writers.
+pub(crate) fn remove_abandoned(directory: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(directory).map_err(cannot("read", directory))? {
         let entry = entry.map_err(cannot("read", directory))?;
-        if is_draft(&entry.file_name()) {
+        if is_staged(&entry.file_name()) {
             fs::remove_dir_all(entry.path()).map_err(cannot("remove", &entry.path()))?;
         }
     }

@@ -11,7 +11,7 @@ use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::InStudy;
 use wirecost_store::study::Writer;
-use wirecost_study::{Bench, Refusal, Task};
+use wirecost_study::{PointRunner, Refusal, Task};
 
 use super::plan::Step;
 use super::show::Show;
@@ -31,7 +31,7 @@ pub(super) struct Hosts<'a> {
     pub(super) lab: Option<Rc<Lab>>,
 }
 
-impl Bench for Hosts<'_> {
+impl PointRunner for Hosts<'_> {
     fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
         let (run, hosts) = self.make(task).map_err(refusal)?;
         // What was broken off is made again by `resume`.
