@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_counts_once_for_each_of_its_functions_and_for_the_innermost_itself() {
+    fn a_stack_counts_once_per_function_and_as_self_for_the_innermost() {
         let folded = |stack: &str, count| FoldedStack { stack: stack.to_owned(), count };
         let stacks = FoldedStacks {
             stacks: vec![

@@ -1,51 +1,51 @@
-//! How far something scales: the load from which more of it brings no more.
+//! How far something scales: the knee is the load beyond which throughput does not grow.
 
 use crate::statistics::Estimate;
 
-/// What differs from the best by no more than this part of it is as good.
-pub const AS_GOOD: f64 = 0.05;
+/// A value within this fraction of the best is not distinguished from it.
+pub const INDISTINGUISHABLE: f64 = 0.05;
 
-/// An interval that reaches further than this part of the best to either side tells too little.
-const TOO_WIDE: f64 = 0.25;
+/// A half-width of the best's interval above this fraction is too uncertain.
+const MAX_HALF_WIDTH: f64 = 0.25;
 
-/// The least load at which as much is done as at any, and what comes after it.
+/// The smallest load with the best throughput, and the course beyond it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
     pub load: f64,
-    /// What is done there.
+    /// Throughput at the knee.
     pub there: f64,
-    /// The most that is done at any load.
+    /// Maximum throughput at any load.
     pub best: f64,
     pub after: After,
 }
 
-/// How it goes on beyond a knee, as far as was measured.
+/// The course beyond a knee, as far as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum After {
-    /// As much is done at all greater loads.
+    /// Throughput stays at the best.
     Level,
-    /// From this load on it is less: `least` at worst.
+    /// From this load on it falls, to `least` at worst.
     Falls { load: f64, least: f64 },
-    /// There is no greater load.
+    /// No larger load was measured.
     Nothing,
 }
 
 /// Why there is no knee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoKnee {
-    #[error("it takes three loads to see how something scales")]
-    TooFew,
+    #[error("a knee needs at least three loads")]
+    TooFewLoads,
     #[error("nothing was done at any load")]
     Nothing,
-    #[error("the best is not known well enough: more repeats narrow its interval")]
-    Unsure,
+    #[error("the interval of the best is too wide; add repeats")]
+    TooUncertain,
 }
 
-/// The knee of what is done at each load, in any order of loads.
+/// The knee of the throughput at each load; loads are in any order.
 ///
-/// As good as the best is what is at most 5% below it, or, where that is wider, what the 95% interval
-/// of the best holds. Of the loads that lie side by side around the best and are all as good, the least
-/// is the knee; so a single good run among bad ones is none.
+/// A value is as good as the best if it is at most 5% below it, or within the best's 95% interval if that
+/// is wider. The knee is the smallest of the adjacent loads around the best that are all as good. A
+/// single good run among bad ones is therefore not a knee.
 ///
 /// # Errors
 /// Why there is none.
@@ -54,15 +54,15 @@ pub fn knee(points: &[(f64, Estimate)]) -> Result<Knee, NoKnee> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let done = |place: usize| points[place].1.mean;
     let best = (0..points.len()).max_by(|a, b| done(*a).total_cmp(&done(*b)));
-    let best = best.filter(|_| points.len() >= 3).ok_or(NoKnee::TooFew)?;
+    let best = best.filter(|_| points.len() >= 3).ok_or(NoKnee::TooFewLoads)?;
     if done(best) <= 0.0 {
         return Err(NoKnee::Nothing);
     }
     let reach = points[best].1.interval.map_or(0.0, |(low, _)| done(best) - low);
-    if reach > TOO_WIDE * done(best) {
-        return Err(NoKnee::Unsure);
+    if reach > MAX_HALF_WIDTH * done(best) {
+        return Err(NoKnee::TooUncertain);
     }
-    let enough = done(best) - reach.max(AS_GOOD * done(best));
+    let enough = done(best) - reach.max(INDISTINGUISHABLE * done(best));
     let good = |place: &usize| done(*place) >= enough;
     let first = (0..=best).rev().take_while(good).last().unwrap_or(best);
     let last = (best..points.len()).take_while(good).last().unwrap_or(best);
@@ -91,7 +91,7 @@ mod tests {
     /// "So I can easily know that for the HTTP GET workload, my SUT will scale to about 100
     /// simultaneous network connections": measured by hand and read by eye.
     #[test]
-    fn a_table_that_was_read_by_eye_is_read_alike() {
+    fn the_knee_agrees_with_a_table_read_by_eye() {
         let table = [
             (1.0, 1585.10),
             (10.0, 3631.86),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_again_says_where_and_how_far() {
+    fn a_fall_beyond_the_knee_has_its_load_and_depth() {
         let table =
             [(1.0, 0.9), (4.0, 3.7), (8.0, 7.4), (32.0, 9.22), (100.0, 9.24), (400.0, 8.93)];
         let falling: Vec<_> = table.into_iter().chain([(1000.0, 8.0), (2000.0, 7.01)]).collect();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_grows_has_its_knee_at_the_end() {
+    fn growth_to_the_end_has_its_knee_at_the_last_load() {
         let growing = once(&[(1.0, 1.0), (2.0, 2.0), (4.0, 4.0)]);
         let found = knee(&growing).unwrap();
         assert_eq!((found.load, found.after), (4.0, After::Nothing));
@@ -133,14 +133,14 @@ mod tests {
         points[2].1.interval = Some((88.0, 112.0));
         assert_eq!(knee(&points).unwrap().load, 2.0);
         points[2].1.interval = Some((70.0, 130.0));
-        assert_eq!(knee(&points), Err(NoKnee::Unsure));
+        assert_eq!(knee(&points), Err(NoKnee::TooUncertain));
     }
 
     #[test]
-    fn of_too_little_there_is_none() {
-        assert_eq!(knee(&once(&[(1.0, 1.0), (2.0, 1.0)])), Err(NoKnee::TooFew));
+    fn knee_needs_three_points() {
+        assert_eq!(knee(&once(&[(1.0, 1.0), (2.0, 1.0)])), Err(NoKnee::TooFewLoads));
         assert_eq!(knee(&once(&[(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)])), Err(NoKnee::Nothing));
-        assert_eq!(knee(&[]), Err(NoKnee::TooFew));
+        assert_eq!(knee(&[]), Err(NoKnee::TooFewLoads));
     }
 
     proptest! {

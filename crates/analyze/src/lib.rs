@@ -1,9 +1,8 @@
 //! Numbers from counters: makes the document of a run ([`Run`]) of what its hosts reported
-//! ([`Outcome`]). Pure: no I/O and no clock, so a kept outcome gives the same document again.
+//! ([`Outcome`]). Pure: no I/O and no clock, so a saved outcome gives the same document again.
 //!
-//! The figures are those that DESIGN.md defines. What was not measured is `None`, never 0; what makes
-//! the figures untrue (lost counters, an unexplained difference of sent and received) makes the run
-//! invalid, and what only spoils them is a warning.
+//! A value that was not measured is `None`, never 0. Lost counters or an unexplained difference of sent
+//! and received make the run invalid. Anything else that can invalidate its figures is a warning.
 
 pub mod compare;
 mod conservation;
@@ -22,7 +21,7 @@ pub mod knee;
 pub mod measured;
 pub mod metrics;
 mod observed;
-mod spoilers;
+mod run_warnings;
 pub mod statistics;
 mod watched;
 mod window;
@@ -38,7 +37,7 @@ use crate::window::HostWindow;
 pub use statistics::Estimate;
 pub use watched::watched;
 
-/// What the document says of a run that its hosts do not know.
+/// Properties of a run that its hosts do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunMeta {
     /// As named on the command line: a path or `@builtin`.
@@ -48,18 +47,18 @@ pub struct RunMeta {
     pub version: String,
     /// Wall-clock start, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Names of the probes that watched.
+    /// Names of the probes.
     pub probes: Vec<String>,
 }
 
-/// Adds to a document what a further run of the same profile, under these probes, saw. The figures
-/// stay those of the first.
+/// Adds the observations of another run of the same profile, with these probes, to a document. The
+/// figures stay those of the first run.
 pub fn add_pass(document: &mut Run, pass: Run, probes: &[String]) {
     observed::add_pass(document, pass, probes);
     document.crypto = document.crypto.is_some().then(|| crypto::of(document));
 }
 
-/// The document of a run, of whatever its hosts got to report.
+/// The document of a run, from everything that its hosts reported.
 pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     let mut run = Run::empty(&meta.profile, &meta.engine, &meta.version, meta.started_unix_ms);
     let mut errors = Vec::new();
@@ -92,9 +91,9 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 
-    let spoilers = spoilers::of(outcome, headline, &windows, &run);
-    errors.extend(spoilers.errors);
-    run.warnings = spoilers.warnings.iter().map(Entry::from).collect();
+    let problems = run_warnings::of(outcome, headline, &windows, &run);
+    errors.extend(problems.errors);
+    run.warnings = problems.warnings.iter().map(Entry::from).collect();
     run.warnings.dedup();
 
     set_status(&mut run, outcome, errors);
@@ -106,7 +105,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
 }
 
 fn set_status(run: &mut Run, outcome: &Outcome, errors: Vec<String>) {
-    // A run that ended badly says how it ended; that its figures are incomplete follows from it.
+    // A failed run reports how it ended; incomplete figures follow from that.
     if outcome.status != Status::Ok {
         run.status = outcome.status;
         run.error = outcome.error.clone().or_else(|| errors.into_iter().next());

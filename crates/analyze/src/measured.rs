@@ -1,5 +1,4 @@
-//! The runs of a study, sorted by what they are runs of: what tables, findings, comparisons and the
-//! cost model are made of.
+//! The runs of a study by point: the input of tables, findings, comparisons and the cost model.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +9,23 @@ use wirecost_model::study::{Point, Value};
 use crate::metrics::Asked;
 use crate::statistics::Estimate;
 
-/// The axis of runs that are of no study: the name of each.
+/// The axis of runs outside a study: their names.
 pub const RUN: &str = "run";
 
-/// All that was measured of a study, or some runs beside one another.
+/// The measurements of a study, or of several runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Measured {
-    /// In the order of the study.
+    /// Points in the order of the study.
     pub points: Vec<MeasuredPoint>,
 }
 
-/// What was measured at one point.
+/// The measurements of one point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredPoint {
     pub point: Point,
-    /// The runs that count, in the order of their repeats.
+    /// Valid runs, in the order of their repeats.
     pub runs: Vec<Run>,
-    /// Those that failed, or whose figures are not valid.
+    /// Failed and invalid runs.
     pub failed: Vec<Run>,
 }
 
@@ -77,7 +76,7 @@ impl Measured {
 }
 
 impl MeasuredPoint {
-    /// A point of which there is no run (yet).
+    /// A point without a run.
     #[must_use]
     pub fn not_measured(point: &Point) -> Self {
         Self { point: point.clone(), runs: Vec::new(), failed: Vec::new() }
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_sorted_by_point_and_those_to_warm_up_left_out() {
+    fn runs_are_grouped_by_point_without_warm_up() {
         let mut failed = run(1, 3, 99.0);
         failed.1.status = Status::Invalid;
         let runs = [run(2, 1, 7.0), run(1, 2, 12.0), run(1, 0, 1000.0), run(1, 1, 10.0), failed];
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_no_study_are_points_of_their_own() {
+    fn each_run_outside_a_study_is_a_point() {
         let run = || Run::empty("@rr", "epoll", "0.1.0", 0);
         let measured = Measured::of([("a".to_owned(), run()), ("b".to_owned(), run())]);
         assert_eq!(measured.values(RUN), ["a", "b"]);

@@ -251,7 +251,7 @@ fn http_get_says_where_it_falls_that_it_grows_and_that_it_cannot_tell() {
     assert!(falls.ends_with("From 4 connections on it falls, to 2.00 Gb/s at worst."), "{falls}");
     assert!(said(&[1.0, 2.0, 3.0]).starts_with("Throughput still grows at 3 connections"));
     assert!(said(&[3.0, 3.0, 3.0]).starts_with("1 connection moves as much as more do"));
-    assert!(said(&[3.0, 3.0]).contains("cannot be told: it takes three loads"));
+    assert!(said(&[3.0, 3.0]).contains("cannot be told: a knee needs at least three loads"));
 }
 
 #[test]

@@ -9,11 +9,11 @@
 //! complete, also after a crash at any instant (ADR 0018).
 
 mod document;
-mod staged_dir;
 mod error;
 mod parquet_file;
 mod record;
 mod stacks;
+mod staged_dir;
 mod version;
 
 pub mod samples;

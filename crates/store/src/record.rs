@@ -13,8 +13,8 @@ use wirecost_model::run::Run;
 use wirecost_model::sample::Sample;
 
 use crate::document;
-use crate::staged_dir::{StagedDir, sync};
 use crate::error::{StoreError, cannot};
+use crate::staged_dir::{StagedDir, sync};
 use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, parquet_file, samples, stacks};
 
 /// The contents of a record of a run.

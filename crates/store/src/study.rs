@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use wirecost_model::run::Run;
 
 use crate::document;
-use crate::staged_dir::{StagedDir, is_staged, remove_abandoned, sync};
 use crate::error::{StoreError, cannot};
 use crate::record::{self, Record, make_directory};
+use crate::staged_dir::{StagedDir, is_staged, remove_abandoned, sync};
 
 /// The definition, with the changes of the command line.
 pub const DEFINITION: &str = "study.toml";

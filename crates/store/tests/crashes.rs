@@ -73,8 +73,7 @@ fn a_killed_writer_leaves_only_complete_records() {
     let mut inside = 0;
     let mut seen = 0;
     for _ in 0..KILLS {
-        let [program, arguments @ ..] =
-            &again("a_killed_writer_leaves_only_complete_records")[..]
+        let [program, arguments @ ..] = &again("a_killed_writer_leaves_only_complete_records")[..]
         else {
             unreachable!()
         };

@@ -112,6 +112,9 @@ mod tests {
     #[test]
     fn only_numbers_can_be_compared() {
         assert_eq!(condition("engine = \"> epoll\"").invalid_comparison(), Some("> epoll"));
-        assert_eq!(condition("engine = \"!= epoll\"\nsize = \">= 64k\"").invalid_comparison(), None);
+        assert_eq!(
+            condition("engine = \"!= epoll\"\nsize = \">= 64k\"").invalid_comparison(),
+            None
+        );
     }
 }

@@ -188,7 +188,9 @@ fn all_rounds(
         let place = |index: &usize| *index as u32 + 1;
         let wanted: Vec<usize> = match repeat {
             0 => indices.into_iter().take(warm_up).collect(),
-            _ => indices.into_iter().filter(|i| finished.wants_more(place(i), repeat - 1)).collect(),
+            _ => {
+                indices.into_iter().filter(|i| finished.wants_more(place(i), repeat - 1)).collect()
+            }
         };
         let further = repeat > finished.rule.times;
         if further && wanted.is_empty() {

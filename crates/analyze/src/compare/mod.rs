@@ -1,5 +1,5 @@
-//! Two studies, or two runs, point by point: what is worse, what is better, and what cannot be told.
-//! docs/compare.md says how; ADR 0019 why.
+//! Comparison of two studies or runs, point by point. docs/compare.md describes the method, ADR 0019 the
+//! reasons.
 
 mod surroundings;
 #[cfg(test)]
@@ -19,10 +19,10 @@ use crate::statistics::{Estimate, bootstrap, holm, welch};
 
 pub use surroundings::Hosts;
 
-/// The level below which a corrected p-value is called significant.
+/// Significance level of corrected p-values.
 pub const LEVEL: f64 = 0.05;
 
-/// Enough to see cost, rate and latency, and few enough to keep the correction for their number small.
+/// Enough figures to show cost, rate and latency, and few enough to keep the correction small.
 const USUAL: [&str; 6] = [
     "throughput",
     "transactions",
@@ -32,12 +32,12 @@ const USUAL: [&str; 6] = [
     "cycles_per_kbyte",
 ];
 
-/// One of the two that are compared.
+/// One side of the comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
-    /// As a person named it.
+    /// Its name on the command line.
     pub name: String,
-    /// A single run that is meant by itself, whatever point of a study it is of.
+    /// Whether this is a single run, compared regardless of its point.
     pub single: bool,
     pub measured: Measured,
     /// Of each run whose record has it, what its hosts were like.
@@ -46,16 +46,16 @@ pub struct Subject {
     pub profiles: Vec<(String, String)>,
 }
 
-/// What is asked of a comparison.
+/// Options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A difference of at most this part is none that counts: 0.05 is 5%.
+    /// Differences up to this fraction do not count: 0.05 is 5%.
     pub threshold: f64,
-    /// Of none, the usual ones.
+    /// The metrics to compare; if empty, the usual ones.
     pub metrics: Vec<Asked>,
 }
 
-/// Why two things cannot be compared at all.
+/// Why the two sides cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotComparable {
     #[error("{0} has no run that counts{reason}", reason = .1.as_ref().map(|r| format!(": {r}")).unwrap_or_default())]
@@ -66,10 +66,10 @@ pub enum NotComparable {
     Nowhere { a: String, b: String, reason: String },
 }
 
-/// What became of `b`, seen from `a`.
+/// Compares `b` with `a`.
 ///
 /// # Errors
-/// Nothing of the two can be compared, and why.
+/// No figure of the two can be compared.
 pub fn compare(
     a: &Subject,
     b: &Subject,
@@ -150,7 +150,7 @@ fn empty(a: &Subject, b: &Subject, options: &Options, version: &str) -> Comparis
     }
 }
 
-/// The document of a comparison that was refused.
+/// The document of a refused comparison.
 #[must_use]
 pub fn refused(
     a: &Subject,
@@ -177,12 +177,12 @@ fn side(subject: &Subject) -> Side {
 
 type Pair<'a> = (Point, &'a MeasuredPoint, &'a MeasuredPoint);
 
-/// Points of both, in the order of `a`; what one alone has is noted.
+/// Common points, in the order of `a`. Points of one side only are noted.
 fn pairs<'a>(a: &'a Subject, b: &'a Subject, comparison: &mut Comparison) -> Vec<Pair<'a>> {
     if let (true, [of_a]) = (a.single && b.single, a.measured.points.as_slice())
         && let [of_b] = b.measured.points.as_slice()
     {
-        // Who names two runs means these two. Where they are of one point it is told.
+        // Two named runs are compared as they are. Different points are reported.
         let same = place(&of_a.point) == place(&of_b.point);
         let point = if same { of_a.point.clone() } else { Point::default() };
         return vec![(point, of_a, of_b)];
@@ -202,7 +202,7 @@ fn pairs<'a>(a: &'a Subject, b: &'a Subject, comparison: &mut Comparison) -> Vec
     pairs
 }
 
-/// What tells a point from others, in whatever order its axes are written.
+/// Identity of a point, independent of the order of its axes.
 fn place(point: &Point) -> Vec<&Value> {
     let mut axes: Vec<&Value> = point.axes.iter().collect();
     axes.sort();
@@ -218,7 +218,7 @@ fn some_points(measured: &Measured) -> String {
     }
 }
 
-/// Why a point of both cannot be compared.
+/// Why a common point cannot be compared.
 fn obstacle(
     a: &Subject,
     of_a: &MeasuredPoint,
@@ -254,7 +254,7 @@ fn obstacle(
     None
 }
 
-/// Those of the usual figures that were measured somewhere on both sides.
+/// The usual figures that both sides measured at some point.
 fn usual(pairs: &[Pair<'_>]) -> Vec<Asked> {
     let found = USUAL.iter().filter_map(|name| metrics::find(name).ok());
     let seen = |asked: &Asked| {
@@ -267,8 +267,8 @@ fn usual(pairs: &[Pair<'_>]) -> Vec<Asked> {
     };
     let mut asked: Vec<Asked> = found.filter(seen).collect();
     let has = |asked: &[Asked], name: &str| asked.iter().any(|asked| asked.name == name);
-    // Transactions are a second time what bytes say, and the machine's cost what its hosts' do: each
-    // comparison more makes all of them less sure.
+    // Transactions repeat what bytes show, and the machine's cost repeats its hosts': each further
+    // comparison makes all of them less sensitive.
     if has(&asked, "throughput") {
         asked.retain(|asked| asked.name != "transactions");
     }
@@ -341,7 +341,7 @@ fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure
     figure
 }
 
-/// Decides on all figures together.
+/// Decides on all figures together, with the correction for their number.
 fn judge(comparison: &mut Comparison, asked: &[Asked], threshold: f64) {
     let mut tested: Vec<(&mut ComparedFigure, Better)> = Vec::new();
     for point in &mut comparison.points {
@@ -363,7 +363,7 @@ fn verdict(figure: &ComparedFigure, better: Better, significant: bool, threshold
     if !significant {
         return Verdict::Same;
     }
-    // What came out of nothing is more than any threshold.
+    // A change from zero exceeds every threshold.
     let change = figure.ratio.map_or(f64::INFINITY, |ratio| ratio - 1.0);
     let worse = match better {
         Better::Higher => change < 0.0,

@@ -1,4 +1,4 @@
-//! In what hosts and runs differ beside what is compared.
+//! Differences of hosts and runs other than the compared figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use wirecost_model::run::Run;
 
 use super::Subject;
 
-/// What the hosts of a run were like, by name.
+/// The environments of a run's hosts, by name.
 pub type Hosts = BTreeMap<String, Environment>;
 
-/// Values seen of each thing, by what it is and the host.
+/// Values of each property, by property and host.
 type Facts = BTreeMap<(DifferenceKind, String), BTreeMap<String, BTreeSet<String>>>;
 
 use DifferenceKind::{
     Cpu, Device, Frequency, Kernel, Memory, Mitigation, Offload, Path, Process, Sysctl, Wirecost,
 };
 
-/// What changes by itself from run to run, or follows from something else that is compared.
+/// Properties that change from run to run by themselves, or follow from another compared property.
 const PASSING: [&str; 10] = [
     "cpu.load",
     "cpu.steal_percent",
@@ -38,7 +38,7 @@ const PASSING: [&str; 10] = [
 const PASSING_OF_DEVICES: [&str; 6] =
     ["bus", "changeable_features", "name", "rx_missed", "up", "vectors"];
 
-/// Where the values of `hosts.json` belong, the longest prefix first.
+/// Section of each value of `hosts.json`, longest prefix first.
 const KINDS: [(&str, DifferenceKind); 11] = [
     ("cpu.mitigations.", Mitigation),
     ("cpu.frequency_driver", Frequency),
@@ -53,7 +53,7 @@ const KINDS: [(&str, DifferenceKind); 11] = [
     ("sysctls.", Sysctl),
 ];
 
-/// Notes all differences, and what is not known.
+/// Collects all differences and unknown values.
 pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
     let known = |subject: &Subject| !subject.hosts.is_empty();
     for (name, subject) in [("A", a), ("B", b)] {
@@ -76,7 +76,7 @@ pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
     }
 }
 
-/// A difference that is the same on several hosts is told once.
+/// Merges differences that are equal on several hosts.
 fn note(
     (kind, what): &(DifferenceKind, String),
     a: &BTreeMap<String, BTreeSet<String>>,
@@ -109,7 +109,7 @@ fn note(
     differences.extend(told);
 }
 
-/// The hosts of all runs, and whether each drives.
+/// The hosts of all runs, with whether each is the master.
 fn hosts(subject: &Subject) -> BTreeMap<&str, Side> {
     let runs = subject.measured.points.iter().flat_map(|point| &point.runs);
     runs.flat_map(|run| &run.hosts).map(|host| (host.name.as_str(), host.role)).collect()
@@ -152,7 +152,7 @@ fn of_run(run: &Run, add: Add<'_>) {
     let hosts: Vec<&str> = run.hosts.iter().map(|host| host.name.as_str()).collect();
     add(DifferenceKind::Run, "hosts", "", hosts.join(", "));
     if let Some(window) = &run.window {
-        // The clock of each run is a little off what was asked for.
+        // The window of each run differs slightly from the requested length.
         add(DifferenceKind::Run, "window", "", format!("{:.1} s", window.seconds));
     }
     let watching = |probe: &&wirecost_model::observe::ProbeReport| probe.reason.is_none();
@@ -202,7 +202,7 @@ fn within(name: &str, part: &str) -> bool {
     name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Every value that is known, by its path; a list is one value.
+/// Every known value, by its path; a list is one value.
 fn leaves(value: &Value, path: &str, found: &mut dyn FnMut(&str, String)) {
     match value {
         Value::Null => {}

@@ -90,7 +90,7 @@ fn a_study_is_not_different_from_itself() {
 }
 
 #[test]
-fn of_studies_of_the_same_thing_hardly_any_differ_anywhere() {
+fn equal_studies_differ_at_the_nominal_rate() {
     let mut alarms = 0;
     for seed in 0..400 {
         let (a, b) = (study(2 * seed + 1, 8, 3, 1.0), study(2 * seed + 2, 8, 3, 1.0));
@@ -102,7 +102,7 @@ fn of_studies_of_the_same_thing_hardly_any_differ_anywhere() {
 }
 
 #[test]
-fn intervals_hold_the_ratio() {
+fn intervals_cover_the_ratio() {
     let (mut held, mut all) = (0, 0);
     for seed in 0..100 {
         let comparison = compared(&study(2 * seed + 1, 8, 3, 1.0), &study(2 * seed + 2, 8, 3, 1.1));
@@ -118,7 +118,7 @@ fn intervals_hold_the_ratio() {
 }
 
 #[test]
-fn the_threshold_itself_is_not_beyond_it() {
+fn a_difference_equal_to_the_threshold_does_not_count() {
     for (b, verdict) in [
         (95.0, Verdict::Different),
         (94.9, Verdict::Worse),
@@ -135,14 +135,14 @@ fn the_threshold_itself_is_not_beyond_it() {
 }
 
 #[test]
-fn a_large_difference_among_as_large_ones_is_not_significant() {
+fn a_difference_within_the_noise_is_not_significant() {
     let comparison = compared(&exactly(&[60.0, 140.0, 100.0]), &exactly(&[40.0, 120.0, 80.0]));
     let figure = &comparison.points[0].figures[0];
     assert_eq!((figure.verdict, figure.ratio), (Verdict::Same, Some(0.8)));
 }
 
 #[test]
-fn one_run_says_nothing_of_chance() {
+fn one_run_per_side_has_no_verdict() {
     for (a, b, wanted) in [
         (&[100.0][..], &[50.0][..], "each side has one run"),
         (&[100.0], &[50.0, 50.1], "B"),
@@ -162,7 +162,7 @@ fn one_run_says_nothing_of_chance() {
 }
 
 #[test]
-fn which_way_is_better_is_the_figures_own() {
+fn the_metric_decides_which_direction_is_better() {
     let cost = |values: [f64; 2]| {
         let mut all = Vec::new();
         for (value, repeat) in values.into_iter().zip(1..) {
@@ -201,7 +201,7 @@ fn host() -> HostRow {
 }
 
 #[test]
-fn points_of_one_side_are_named() {
+fn points_of_one_side_only_are_named() {
     let a = subject("a", [run(1, 1, 1.0), run(1, 2, 1.0), run(2, 1, 1.0)]);
     let b = subject("b", [run(1, 1, 1.0), run(1, 2, 1.0), run(3, 1, 1.0)]);
     let comparison = compared(&a, &b);
@@ -212,7 +212,7 @@ fn points_of_one_side_are_named() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_with_the_reason() {
+fn incomparable_sides_are_refused_with_the_reason() {
     let a = exactly(&[1.0, 1.0]);
     let other_point = subject("b", [run(7, 1, 1.0)]);
     assert_eq!(
@@ -249,7 +249,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_point_that_is_not_valid_on_one_side_is_left_out_and_named() {
+fn a_point_invalid_on_one_side_is_left_out_and_named() {
     let mut bad = run(2, 1, 1.0);
     bad.status = Status::Invalid;
     bad.error = Some("counters were lost".to_owned());
@@ -262,7 +262,7 @@ fn a_point_that_is_not_valid_on_one_side_is_left_out_and_named() {
 }
 
 #[test]
-fn two_runs_that_are_named_are_compared_whatever_they_are_of() {
+fn two_named_runs_are_compared_whatever_their_points() {
     let single = |run| Subject { single: true, ..subject("r", [run]) };
     let comparison = compared(&single(run(1, 1, 1.0)), &single(run(7, 1, 2.0)));
     assert_eq!(comparison.points[0].point.to_string(), "all");
@@ -270,7 +270,7 @@ fn two_runs_that_are_named_are_compared_whatever_they_are_of() {
 }
 
 #[test]
-fn what_the_hosts_differ_in_is_told_by_kind_and_once_for_all_hosts() {
+fn host_differences_are_grouped_and_merged_over_hosts() {
     let hosts = |change: fn(&mut Environment)| {
         let mut environment = Environment::default();
         environment.kernel.release = Some("6.18".to_owned());
@@ -341,7 +341,7 @@ fn versions_and_engines_are_differences() {
 }
 
 #[test]
-fn what_came_of_nothing_is_worse() {
+fn a_cost_from_zero_is_worse() {
     let counts = |values: [u64; 2]| {
         let mut all = Vec::new();
         for (value, repeat) in values.into_iter().zip(1..) {
@@ -366,7 +366,7 @@ fn what_came_of_nothing_is_worse() {
 }
 
 #[test]
-fn hosts_of_other_names_are_put_beside_one_another_by_what_they_do() {
+fn hosts_with_different_names_are_matched_by_role() {
     let named = |name: &str, kernel: &str| {
         let mut subject = exactly(&[1.0, 1.0]);
         for run in &mut subject.measured.points[0].runs {

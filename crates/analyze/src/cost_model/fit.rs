@@ -1,5 +1,4 @@
-//! The costs that are nearest to what was measured, how sure they are, and how well they do for points
-//! that they have not seen.
+//! The fit of the costs, their intervals, and their error at held-out points.
 
 use fastrand::Rng;
 use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Share, Term};
@@ -10,7 +9,7 @@ use super::least_squares::{inflation, nonnegative};
 use super::selection::{means, range};
 use crate::statistics::bootstrap;
 
-/// The same data have the same intervals.
+/// Fixed seed: the same data give the same intervals.
 const SEED: u64 = 0x00c0_57ed;
 
 #[derive(Debug, Clone)]
@@ -47,7 +46,7 @@ impl Row {
         row
     }
 
-    /// Each point counts alike, by its relative error: else the busiest would decide alone.
+    /// Relative errors give each point the same weight; otherwise the busiest would dominate.
     fn weighted(&self) -> Vec<f64> {
         self.values.iter().map(|value| value / self.cycles).collect()
     }
@@ -149,7 +148,7 @@ impl Fit {
     }
 }
 
-/// What was measured at a point over what the others say of it, less 1.
+/// Measured value of a point over its prediction from the others, less 1.
 fn held_out(rows: &[Row], place: usize) -> f64 {
     let others: Vec<Row> = rows[..place].iter().chain(&rows[place + 1..]).cloned().collect();
     let modelled = product(&costs(&others), &rows[place].values);

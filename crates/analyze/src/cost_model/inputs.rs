@@ -1,4 +1,4 @@
-//! What a run did each second, and the cycles that it took.
+//! The inputs of the model: work per second of a run, and its cycles.
 
 use wirecost_model::cost::Input;
 use wirecost_model::observe::Observed;
@@ -10,13 +10,13 @@ use crate::metrics::host::Scope;
 /// One run.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
-    /// Busy cycles a second.
+    /// Busy cycles per second.
     pub(crate) cycles: f64,
-    /// Payload a second, as the cost per byte counts it.
+    /// Payload per second, as the cost per byte counts it.
     pub(crate) bytes: f64,
-    /// CPUs that were busy, in the mean.
+    /// Mean number of busy CPUs.
     pub(crate) busy_cpus: Option<f64>,
-    /// In the order of [`Input::ALL`]; why, where it was not measured.
+    /// In the order of [`Input::ALL`]; the reason if it was not measured.
     values: Vec<Result<f64, String>>,
 }
 
@@ -29,7 +29,7 @@ impl Sample {
     /// Of a run, of one host or of all machines.
     ///
     /// # Errors
-    /// Why the run's cycles are not known.
+    /// Why the run's cycles are unknown.
     pub(crate) fn of(run: &Run, host: Option<&str>, packets: Packets) -> Result<Self, String> {
         let figure = |name: &str| {
             let name = match host {
@@ -73,7 +73,7 @@ fn row<'a>(run: &'a Run, host: &str) -> Result<Option<&'a wirecost_model::run::H
     }
 }
 
-/// What it sent and received, which is what its cost per byte is of.
+/// Bytes that it sent and received, the base of its cost per byte.
 fn bytes_of_host(run: &Run, name: &str) -> Result<f64, String> {
     let Some(row) = row(run, name)? else {
         return Ok(metrics::find("throughput").map_err(|e| e.to_string())?.of(run)? / 8.0);

@@ -147,7 +147,7 @@ mod tests {
 
     /// By scipy.optimize.nnls.
     #[test]
-    fn solutions_are_those_of_scipy() {
+    fn solutions_match_scipy() {
         for (rows, b, expected) in [
             (
                 vec![vec![9.7, 5.5], vec![9.7, 7.1], vec![7.0, 2.2], vec![9.8, 0.1]],
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_depends_on_others_gets_nothing() {
+    fn a_dependent_column_has_no_cost() {
         let rows = [vec![1.0, 2.0, 0.0], vec![2.0, 4.0, 0.0], vec![3.0, 6.0, 0.0]];
         let x = nonnegative(&rows, &[2.0, 4.0, 6.0]);
         assert!((x[0] + 2.0 * x[1] - 2.0).abs() < 1e-9 && x[2] == 0.0, "{x:?}");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn inflation_is_of_what_columns_share() {
+    fn variance_inflation_measures_shared_columns() {
         let rows = [vec![1.0, 0.0, 1.0], vec![0.0, 1.0, 1.0], vec![0.0, 0.0, 1.0]];
         assert!((inflation(&rows, 0, &[1]) - 1.0).abs() < 1e-12);
         // The third column lies with 2 of its squared length of 3 in the plane of the others.

@@ -22,7 +22,7 @@ pub use predict::{Load, Refusal, predict};
 /// With fewer points there is nothing to fit.
 const LEAST_POINTS: usize = 3;
 
-/// What is asked of a model.
+/// Options of a model.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The host whose cycles are meant, by a name that [`crate::metrics`] takes; of none, all machines.
@@ -31,7 +31,7 @@ pub struct Options {
     pub at: Vec<Value>,
 }
 
-/// Why there is no model.
+/// Why no model can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoModel {
     #[error("no point has {0}")]
@@ -48,7 +48,7 @@ pub enum NoModel {
     Sources(String),
 }
 
-/// A model, and what predictions need of the study that it was made of.
+/// A model, with the data of its study that predictions need.
 #[derive(Debug, Clone)]
 pub struct Explained {
     pub document: CostModel,
@@ -56,14 +56,14 @@ pub struct Explained {
     points: Vec<Observed>,
 }
 
-/// The runs of one point that count.
+/// The valid runs of one point.
 #[derive(Debug, Clone)]
 pub(crate) struct Observed {
     pub(crate) point: Point,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// A document that explains nothing.
+/// The document of a refusal.
 #[must_use]
 pub fn empty(name: &str, options: &Options, version: &str) -> CostModel {
     CostModel {
@@ -92,7 +92,7 @@ pub fn empty(name: &str, options: &Options, version: &str) -> CostModel {
 /// The model of a study, or of a part of its points.
 ///
 /// # Errors
-/// Too little was measured for one.
+/// The study has too few measurements.
 pub fn explain(
     name: &str,
     measured: &Measured,

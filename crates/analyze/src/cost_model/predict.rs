@@ -1,4 +1,4 @@
-//! What a load would cost that the study did not run.
+//! Predicted cost of a load that the study did not run.
 
 use wirecost_model::cost::{Input, PredictedInput, Prediction};
 use wirecost_model::study::number;
@@ -7,14 +7,14 @@ use wirecost_model::units::decimal;
 use super::selection::{means, range};
 use super::{Explained, Observed};
 
-/// What is asked for.
+/// The load to predict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
     pub bits_per_second: f64,
     pub connections: u64,
     /// Value of the study's axis or setting `size`, as it is written there.
     pub size: Option<String>,
-    /// Whether more or less than the study covered may be asked for.
+    /// Whether to predict outside the studied range.
     pub extrapolate: bool,
 }
 
@@ -33,10 +33,10 @@ pub enum Refusal {
     Outside(String),
 }
 
-/// Puts a prediction into the document.
+/// Adds a prediction to the document.
 ///
 /// # Errors
-/// What is asked for is not clear, or outside of what the study covered and nobody said that it may be.
+/// The load is ambiguous, or outside the studied range without permission.
 pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
     let points = &explained.points;
     let size = size(points, load)?;
@@ -171,7 +171,7 @@ fn unambiguous(points: &[Observed]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where among the points a load is.
+/// Position of a load among the points.
 struct Place {
     connections: f64,
     size: Option<f64>,

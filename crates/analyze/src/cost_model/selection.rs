@@ -1,4 +1,4 @@
-//! Which inputs a study can tell apart. What is left out is named, with the reason.
+//! Selection of the inputs that a study can separate. Others are named with the reason.
 
 use wirecost_model::cost::{CostModel, Input, LeftOut, PointLeftOut};
 use wirecost_model::units::decimal;

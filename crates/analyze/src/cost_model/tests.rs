@@ -165,7 +165,7 @@ fn is(value: f64, expected: f64, relative: f64) {
 }
 
 #[test]
-fn without_noise_the_costs_are_found_as_they_are() {
+fn without_noise_the_true_costs_are_found() {
     let document = explained(&study(&TRUTH, 0.0, 1)).document;
     is(cost(&document, Input::Bytes), TRUTH.byte, 1e-3);
     is(cost(&document, Input::Operations), TRUTH.operation, 1e-3);
@@ -204,7 +204,7 @@ fn the_true_costs_are_within_their_intervals() {
 }
 
 #[test]
-fn the_held_out_error_is_that_of_the_noise() {
+fn the_held_out_error_matches_the_noise() {
     let mut medians = Vec::new();
     for seed in 0..9 {
         let document = explained(&study(&TRUTH, 0.10, seed)).document;
@@ -219,7 +219,7 @@ fn the_held_out_error_is_that_of_the_noise() {
 }
 
 #[test]
-fn what_a_study_does_not_vary_is_left_out_and_named() {
+fn a_constant_input_is_left_out_and_named() {
     let mut random = Rng::with_seed(3);
     let mut loads = loads(&mut random);
     loads.retain(|does| does.connections == 8.0 || does.connections == 32.0);
@@ -242,7 +242,7 @@ fn what_a_study_does_not_vary_is_left_out_and_named() {
 }
 
 #[test]
-fn what_goes_along_with_something_else_is_left_out_and_named() {
+fn a_collinear_input_is_left_out_and_named() {
     let mut random = Rng::with_seed(3);
     let mut loads = loads(&mut random);
     // A packet for each operation.
@@ -253,7 +253,7 @@ fn what_goes_along_with_something_else_is_left_out_and_named() {
 }
 
 #[test]
-fn a_constant_is_found_where_some_load_is_light_and_left_out_where_none_is() {
+fn the_constant_is_fitted_only_with_a_light_load() {
     let mut random = Rng::with_seed(5);
     let mut light = loads(&mut random);
     for (number, does) in light.iter_mut().enumerate() {
@@ -277,7 +277,7 @@ fn a_constant_is_found_where_some_load_is_light_and_left_out_where_none_is() {
 }
 
 #[test]
-fn an_input_that_was_not_measured_is_left_out_and_one_point_without_it_too() {
+fn an_unmeasured_input_and_a_single_point_without_it_are_left_out() {
     let strip = |measured: &mut Measured, count: usize| {
         for point in measured.points.iter_mut().take(count) {
             for run in &mut point.runs {
@@ -303,7 +303,7 @@ fn an_input_that_was_not_measured_is_left_out_and_one_point_without_it_too() {
 }
 
 #[test]
-fn too_little_makes_no_model() {
+fn too_few_points_make_no_model() {
     let none = explain("s", &Measured::default(), &Options::default(), "0.1.0").unwrap_err();
     assert!(none.to_string().contains("there are 0"), "{none}");
     let mut mixed = study(&TRUTH, 0.0, 1);
@@ -324,7 +324,7 @@ fn load(bits_per_second: f64, connections: u64, size: &str) -> Load {
 }
 
 #[test]
-fn what_the_study_covers_is_predicted() {
+fn loads_within_the_study_are_predicted() {
     let mut explained = explained(&study(&TRUTH, 0.03, 1));
     predict(&mut explained, &load(4e9, 100, "8k")).unwrap();
     let prediction = explained.document.prediction.unwrap();
@@ -367,7 +367,7 @@ fn between_points_inputs_are_interpolated() {
 }
 
 #[test]
-fn beyond_the_study_nothing_is_predicted_unless_asked_for() {
+fn loads_outside_the_study_need_extrapolate() {
     let mut explained = explained(&study(&TRUTH, 0.03, 1));
     let refused = predict(&mut explained, &load(100e9, 100, "8k")).unwrap_err().to_string();
     assert!(refused.contains("bytes 100 Gb/s (it has "), "{refused}");
@@ -388,7 +388,7 @@ fn beyond_the_study_nothing_is_predicted_unless_asked_for() {
 }
 
 #[test]
-fn what_is_not_clear_is_asked_back() {
+fn an_ambiguous_load_is_refused() {
     let mut sizes = explained(&study(&TRUTH, 0.0, 1));
     let error = predict(&mut sizes, &load(4e9, 100, "")).unwrap_err().to_string();
     assert!(error.contains("64k, 8k, 1k bytes: say which is meant with --size"), "{error}");

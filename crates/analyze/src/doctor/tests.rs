@@ -572,7 +572,7 @@ fn a_prepared_host_has_nothing_wrong() {
 }
 
 #[test]
-fn each_harm_is_found_by_its_check_alone() {
+fn each_problem_is_found_by_its_check_alone() {
     for (name, harm, severity, command) in CASES {
         let mut environment = prepared();
         harm(&mut environment);
@@ -591,7 +591,7 @@ fn each_harm_is_found_by_its_check_alone() {
 }
 
 #[test]
-fn what_is_not_known_is_neither_good_nor_bad() {
+fn unknown_values_are_neither_good_nor_bad() {
     let examination = examined(&Environment::default());
     assert_eq!(examination.findings, []);
     // These are there only where something is set.
@@ -616,7 +616,7 @@ fn what_is_not_known_is_neither_good_nor_bad() {
 }
 
 #[test]
-fn a_plain_virtual_machine_is_not_accused() {
+fn a_plain_virtual_machine_has_no_false_findings() {
     let examination = examined(&plain_vm());
     let notes: Vec<_> = examination.findings.iter().map(|f| (&*f.check, f.severity)).collect();
     // Small buffers are what it has, and are no more than worth a note.
@@ -712,7 +712,7 @@ fn cycles_are_counted_or_made_of_the_tsc() {
 }
 
 #[test]
-fn numbers_for_people() {
+fn numbers_are_rounded_for_display() {
     assert_eq!(list(&[3, 0, 1, 2, 8]), "0-3,8");
     assert_eq!(bytes(212_992), "208 KiB");
     assert_eq!(bytes(6_291_456), "6.00 MiB");
@@ -738,7 +738,7 @@ fn a_prepared_server_takes_many_connections() {
 }
 
 #[test]
-fn what_a_million_connections_lack_comes_with_its_command() {
+fn missing_resources_for_a_million_connections_have_a_command() {
     let mut environment = prepared();
     environment.process.descriptors = Some(20_000);
     environment.sysctls.insert("net.ipv4.tcp_mem".to_owned(), Some("1000 2000 3000".to_owned()));

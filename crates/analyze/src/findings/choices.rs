@@ -1,7 +1,7 @@
-//! What an engine or an option does: the best value of an axis beside the others.
+//! The effect of an engine or option: the best value of an axis, compared with the others.
 
 use super::line;
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
 use crate::metrics::{self, Asked};
 use crate::statistics::contrast::{Contrast, contrast};
@@ -13,7 +13,7 @@ pub(super) const KIND: Kind = Kind {
     find,
 };
 
-/// Less than this is no difference worth a sentence.
+/// Smaller differences are not reported.
 const DIFFERENCE: f64 = 1.03;
 
 /// One value beside another.
@@ -26,8 +26,8 @@ struct Pair<'a> {
     places: usize,
 }
 
-/// A value that another is better than.
-struct Beaten<'a> {
+/// A value that is worse than the best.
+struct WorseValue<'a> {
     p_value: f64,
     other: &'a str,
     ratio: f64,
@@ -56,12 +56,12 @@ fn find(measured: &Measured) -> Vec<Finding> {
             }
         }
     }
-    let sure = sure(tests);
+    let significant = significant(tests);
     let mut findings = Vec::new();
     for axis in measured.axes() {
         for (metric, asked) in metrics.iter().enumerate() {
             let here: Vec<&(f64, Pair<'_>)> =
-                sure.iter().filter(|(_, p)| p.axis == axis && p.metric == metric).collect();
+                significant.iter().filter(|(_, p)| p.axis == axis && p.metric == metric).collect();
             findings.extend(best(measured, axis, asked, &here));
         }
     }
@@ -100,7 +100,7 @@ fn best(
         Better::Lower => false,
         Better::Neither => return None,
     };
-    let mut champion: Option<(&str, Vec<Beaten<'_>>)> = None;
+    let mut champion: Option<(&str, Vec<WorseValue<'_>>)> = None;
     for value in measured.values(axis) {
         let mut beaten = Vec::new();
         let mut loses = false;
@@ -117,7 +117,7 @@ fn best(
             let worse = if higher { ratio <= 1.0 / DIFFERENCE } else { ratio >= DIFFERENCE };
             loses |= worse;
             if better {
-                beaten.push(Beaten {
+                beaten.push(WorseValue {
                     p_value: *p_value,
                     other,
                     ratio,
@@ -134,14 +134,14 @@ fn best(
     let name = asked.metric().name;
     let parts: Vec<String> = beaten
         .iter()
-        .map(|Beaten { other, ratio, interval: (low, high), .. }| {
+        .map(|WorseValue { other, ratio, interval: (low, high), .. }| {
             let (near, far) = if higher { (*low, *high) } else { (*high, *low) };
             format!("{} with {other}", than(*ratio, (near, far)))
         })
         .collect();
     let text = format!("with {axis} {value}, {name} is {}", words::list(&parts));
     let worst = beaten.iter().map(|beaten| beaten.p_value).fold(0.0, f64::max);
-    let Beaten { interval, places, .. } = *beaten.first()?;
+    let WorseValue { interval, places, .. } = *beaten.first()?;
     let mut evidence =
         vec![format!("compared at {places} points that are the same but for {axis}")];
     for (fixed, points) in line::groups(measured, axis) {

@@ -1,7 +1,7 @@
 //! How the cost of a byte changes along an axis.
 
 use super::line::{self, Line, Stop};
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
 use crate::metrics::{self, Asked};
 use crate::statistics::bootstrap;
@@ -11,7 +11,7 @@ use crate::statistics::umbrella::{Shape, Turn, umbrella};
 pub(super) const KIND: Kind =
     Kind { name: "cost", help: "how cycles/KByte change along an axis, and where they turn", find };
 
-/// Less than this is no change worth a sentence.
+/// Smaller changes are not reported.
 const CHANGE: f64 = 1.1;
 
 /// Of each end where it is known, else of all machines together.
@@ -36,12 +36,15 @@ fn find(measured: &Measured) -> Vec<Finding> {
                 let line = Line { axis: line.axis, fixed, stops };
                 tests.push((
                     turn.p_value,
-                    Course { line, whose, asked, figures, turn, confounders },
+                    CostLine { line, whose, asked, figures, turn, confounders },
                 ));
             }
         }
     }
-    sure(tests).into_iter().filter_map(|(p_value, course)| course.tell(p_value)).collect()
+    significant(tests)
+        .into_iter()
+        .filter_map(|(p_value, course)| course.finding_of(p_value))
+        .collect()
 }
 
 type Known<'a> = (&'static str, Asked, Vec<Stop<'a>>, Vec<Vec<f64>>);
@@ -53,7 +56,7 @@ fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>>
 }
 
 /// A cost along a line.
-struct Course<'a> {
+struct CostLine<'a> {
     line: Line<'a>,
     whose: &'static str,
     asked: Asked,
@@ -62,12 +65,12 @@ struct Course<'a> {
     confounders: Vec<String>,
 }
 
-impl Course<'_> {
-    fn tell(&self, p_value: f64) -> Option<Finding> {
+impl CostLine<'_> {
+    fn finding_of(&self, p_value: f64) -> Option<Finding> {
         let last = self.figures.len() - 1;
         let legs: Vec<(String, (f64, f64))> = [(0, self.turn.at), (self.turn.at, last)]
             .into_iter()
-            .filter_map(|(first, last)| self.leg(first, last))
+            .filter_map(|(first, last)| self.change_between(first, last))
             .collect();
         let (_, interval) = legs.last()?;
         let words: Vec<String> = legs.iter().map(|(words, _)| words.clone()).collect();
@@ -86,8 +89,8 @@ impl Course<'_> {
         })
     }
 
-    /// What happens between two stops, where it is sure and worth a word.
-    fn leg(&self, first: usize, last: usize) -> Option<(String, (f64, f64))> {
+    /// The change between two stops, if it is significant and large enough.
+    fn change_between(&self, first: usize, last: usize) -> Option<(String, (f64, f64))> {
         if first == last {
             return None;
         }

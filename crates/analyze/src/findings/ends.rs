@@ -2,7 +2,7 @@
 
 use super::limits::{busy, whose};
 use super::line::mean;
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
 use crate::metrics;
 use crate::statistics::{Estimate, permutation};
@@ -41,7 +41,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
         let flipped = differences.iter().map(|d| if random.bool() { *d } else { -d });
         (flipped.sum::<f64>() / differences.len() as f64).abs()
     });
-    let told = sure(vec![(p_value, ())]).into_iter();
+    let told = significant(vec![(p_value, ())]).into_iter();
     told.filter_map(|(p_value, ())| {
         let sender_limits = seen > 0.0;
         let here: Vec<_> = one_is_full

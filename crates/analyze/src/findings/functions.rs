@@ -1,10 +1,10 @@
-//! Which functions cost more for each byte at one end of an axis than at the other.
+//! Functions that cost more per byte at one end of an axis than at the other.
 
 use std::collections::BTreeSet;
 
 use super::limits::has_own_cpus;
 use super::line;
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::{Measured, MeasuredPoint};
 use crate::metrics;
 use crate::statistics::contrast::{Contrast, contrast};
@@ -21,7 +21,7 @@ pub(super) const KIND: Kind = Kind {
 /// Of the cost, at the end where it is larger; what is less changes nothing.
 const SHARE: f64 = 0.01;
 const GROWTH: f64 = 1.5;
-/// More make no short sentence.
+/// Maximum number of functions in a sentence.
 const TOLD: usize = 3;
 
 /// Two points that are compared, of one host.
@@ -43,12 +43,12 @@ fn find(measured: &Measured) -> Vec<Finding> {
             }
         }
     }
-    let sure = sure(tests);
+    let significant = significant(tests);
     let of = |place: usize| {
-        let here = sure.iter().filter(move |(_, (at, ..))| *at == place);
+        let here = significant.iter().filter(move |(_, (at, ..))| *at == place);
         here.map(|(p, (_, name, growth))| (*p, name.as_str(), *growth)).collect::<Vec<_>>()
     };
-    pairs.iter().enumerate().filter_map(|(place, pair)| pair.tell(of(place))).collect()
+    pairs.iter().enumerate().filter_map(|(place, pair)| pair.finding_of(of(place))).collect()
 }
 
 /// The ends of each axis of numbers, and the two values of others that have two.
@@ -85,7 +85,7 @@ fn functions<'a>(run: &'a Run, whose: &str) -> &'a [FunctionShare] {
 }
 
 impl Pair<'_> {
-    /// Functions that are worth a look.
+    /// Functions that are tested.
     fn names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for run in self.to.1.runs.iter().chain(&self.from.1.runs) {
@@ -108,7 +108,7 @@ impl Pair<'_> {
         contrast(&[(costs(self.to.1)?, costs(self.from.1)?)])
     }
 
-    fn tell(&self, mut grown: Vec<(f64, &str, Contrast)>) -> Option<Finding> {
+    fn finding_of(&self, mut grown: Vec<(f64, &str, Contrast)>) -> Option<Finding> {
         grown.retain(|(_, _, growth)| growth.ratio >= GROWTH);
         grown.sort_by(|a, b| b.2.ratio.total_cmp(&a.2.ratio));
         grown.truncate(TOLD);

@@ -1,4 +1,4 @@
-//! Which resource was full.
+//! Which resource was saturated.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::metrics;
 /// Kinds of resources; where several are full, the first is the one that nothing else explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Resource {
-    /// Payload over the rate, so that headers are in the rest.
+    /// Payload over the rate; the rest includes headers.
     Link,
     Cpus,
     OneCpu,
@@ -25,7 +25,7 @@ enum Resource {
 }
 
 impl Resource {
-    /// From this share on it is full.
+    /// Share at which it is saturated.
     fn full(self) -> f64 {
         match self {
             Resource::Link => 0.90,
@@ -48,7 +48,7 @@ struct Seen {
     unit: String,
 }
 
-/// What was full at some points.
+/// Saturated resources at some points.
 #[derive(Debug)]
 pub(super) struct Limits {
     /// For the sentence, after "there": `the link of h2 was full (96% of 100 Mb/s)`.
@@ -56,7 +56,7 @@ pub(super) struct Limits {
     pub(super) evidence: Vec<String>,
 }
 
-/// What was full in the runs of these points, on the mean.
+/// Resources saturated in the runs of these points, by the mean.
 pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     let mut seen: BTreeMap<(Resource, String, String), Vec<f64>> = BTreeMap::new();
     let runs: Vec<&Run> = points.iter().flat_map(|point| &point.runs).collect();
@@ -66,7 +66,7 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     let shares: Vec<(Resource, String, f64, String)> = seen
         .into_iter()
         .map(|((resource, name, unit), shares)| {
-            // A run that says nothing of it had none of it.
+            // A run without this figure had none of it.
             let share = shares.iter().sum::<f64>() / runs.len() as f64;
             (resource, name, share, unit)
         })

@@ -1,9 +1,9 @@
-//! Short sentences that a study's runs support. Each kind is a file; one that is not supported stays
-//! silent.
+//! Findings: short sentences that a study's runs support. Each kind has a file. A kind without support
+//! reports nothing.
 //!
-//! Whatever a kind looks at is a test with a p-value, whether it comes to a sentence or not, and all
-//! tests count: Holm's correction within a kind, and Bonferroni's between kinds. So of 100 studies in
-//! which nothing has an effect no more than 5 have any finding.
+//! Each check of a kind is a test with a p-value, whether or not it becomes a sentence. All tests are
+//! corrected: by Holm within a kind, by Bonferroni between kinds. Of 100 studies in which nothing has an
+//! effect, at most 5 are expected to have any finding.
 
 mod choices;
 mod cost;
@@ -20,21 +20,21 @@ use serde::Serialize;
 use crate::measured::Measured;
 use crate::statistics::holm;
 
-/// How likely a study without any effect is to have a finding.
+/// Probability that a study without any effect has a finding.
 const LEVEL: f64 = 0.05;
 
-/// Something that a study shows.
+/// A finding of a study.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// Name of its kind.
     pub kind: &'static str,
     pub sentence: String,
-    /// The figures that it rests on, and of which points they are.
+    /// Its evidence: figures, and their points.
     pub evidence: Vec<String>,
     pub confidence: Confidence,
 }
 
-/// How sure a finding is.
+/// The strength of a finding's evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Confidence {
     /// How likely chance shows as much, among all that was looked at.
@@ -54,18 +54,18 @@ pub struct Kind {
     find: fn(&Measured) -> Vec<Finding>,
 }
 
-/// All of them, in the order in which they are told.
+/// All kinds, in the order of the report.
 pub static ALL: &[Kind] =
     &[saturation::KIND, scalability::KIND, ends::KIND, cost::KIND, functions::KIND, choices::KIND];
 
-/// All that a study shows.
+/// All findings of a study.
 #[must_use]
 pub fn findings(measured: &Measured) -> Vec<Finding> {
     ALL.iter().flat_map(|kind| (kind.find)(measured)).collect()
 }
 
-/// Of all tests of a kind those that are no accident, with their p-values corrected.
-fn sure<T>(tests: Vec<(f64, T)>) -> Vec<(f64, T)> {
+/// The significant tests of a kind, with corrected p-values.
+fn significant<T>(tests: Vec<(f64, T)>) -> Vec<(f64, T)> {
     let p_values: Vec<f64> = tests.iter().map(|(p_value, _)| *p_value).collect();
     let corrected = holm(&p_values).into_iter().map(|p| (p * ALL.len() as f64).min(1.0));
     let all = corrected.zip(tests).map(|(p_value, (_, test))| (p_value, test));

@@ -1,8 +1,8 @@
-//! Where throughput stops growing, and which resource was full there.
+//! Where throughput stops growing, and which resource was saturated there.
 
 use super::limits::limits;
 use super::line::{self, Line, Stop};
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::knee::{After, Knee, knee};
 use crate::measured::Measured;
 use crate::metrics::Asked;
@@ -15,7 +15,7 @@ pub(super) const KIND: Kind = Kind {
     find,
 };
 
-/// Less than this is no growth worth a sentence.
+/// Smaller growth is not reported.
 const GROWTH: f64 = 1.1;
 
 fn find(measured: &Measured) -> Vec<Finding> {
@@ -27,8 +27,9 @@ fn find(measured: &Measured) -> Vec<Finding> {
             tests.push((turn.p_value, (line, stops, figures)));
         }
     }
-    let told = sure(tests).into_iter();
-    told.filter_map(|(p, (line, stops, figures))| tell(&work, &line, &stops, &figures, p)).collect()
+    let told = significant(tests).into_iter();
+    told.filter_map(|(p, (line, stops, figures))| finding_of(&work, &line, &stops, &figures, p))
+        .collect()
 }
 
 /// The knee of means alone: how sure they are is what many draws of them show.
@@ -38,7 +39,7 @@ fn knee_of(stops: &[Stop<'_>], means: &[f64]) -> Option<Knee> {
     knee(&points.collect::<Vec<_>>()).ok()
 }
 
-fn tell(
+fn finding_of(
     work: &Asked,
     line: &Line<'_>,
     stops: &[Stop<'_>],

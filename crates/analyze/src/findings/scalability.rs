@@ -1,7 +1,7 @@
 //! The law that throughput follows over the number of connections or workers.
 
 use super::line;
-use super::{Confidence, Finding, Kind, sure, words};
+use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
 use crate::statistics::scalability::{Fit, fit};
 use wirecost_model::units::three_digits;
@@ -31,7 +31,8 @@ fn find(measured: &Measured) -> Vec<Finding> {
             tests.push((fit.p_value, (line, fit, stops.len(), points.len())));
         }
     }
-    let told = sure(tests).into_iter().filter(|(_, (_, fit, ..))| fit.explained >= EXPLAINED);
+    let told =
+        significant(tests).into_iter().filter(|(_, (_, fit, ..))| fit.explained >= EXPLAINED);
     told.map(|(p_value, (line, fit, stops, runs))| {
         let unit = work.metric().unit;
         let (law, percent) = (&fit.law, |share: f64| format!("{}%", small(share * 100.0)));

@@ -1,4 +1,4 @@
-//! How findings say things.
+//! Wording of findings.
 
 use wirecost_model::study::Value;
 use wirecost_model::units::three_digits;

@@ -1,29 +1,29 @@
-//! Intervals by drawing again (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993).
-//! The seed is fixed, so the same data have the same interval.
+//! Bootstrap intervals (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993). The seed is
+//! fixed, so the same data give the same interval.
 
 use fastrand::Rng;
 
-/// How often is drawn for an interval.
+/// Number of resamples per interval.
 pub const DRAWS: usize = 2000;
 
 const SEED: u64 = 0x0057_1ec0;
 
-/// With fewer values than this, too few different samples can be drawn of them.
+/// Below this number of values there are too few different resamples.
 const ENOUGH: usize = 10;
 
-/// 95% interval of what `draw` gives: the middle 95 of 100 draws. `None` where it gives nothing so often
-/// that an end of the interval would rest on what is missing.
+/// 95% percentile interval of the values of `draw`. `None` if so many draws give no value that an end of
+/// the interval would depend on them.
 pub fn interval(draw: impl FnMut(&mut Rng) -> Option<f64>) -> Option<(f64, f64)> {
     middle(&draws(draw), |value| Some(*value))
 }
 
-/// What `draw` gives, [`DRAWS`] times; for intervals of several figures of each.
+/// The values of [`DRAWS`] draws, for intervals of several figures.
 pub fn draws<T>(mut draw: impl FnMut(&mut Rng) -> Option<T>) -> Vec<T> {
     let mut random = Rng::with_seed(SEED);
     (0..DRAWS).filter_map(|_| draw(&mut random)).collect()
 }
 
-/// The middle 95 of 100 of a figure of what was drawn; as [`interval`].
+/// 95% percentile interval of a figure of the draws, as [`interval`].
 pub fn middle<T>(drawn: &[T], of: impl Fn(&T) -> Option<f64>) -> Option<(f64, f64)> {
     let mut drawn: Vec<f64> = drawn.iter().filter_map(of).filter(|v| v.is_finite()).collect();
     if drawn.len() * 100 < DRAWS * 99 {
@@ -34,7 +34,7 @@ pub fn middle<T>(drawn: &[T], of: impl Fn(&T) -> Option<f64>) -> Option<(f64, f6
     Some((drawn[(0.025 * last).round() as usize], drawn[(0.975 * last).round() as usize]))
 }
 
-/// As many values as there are, each one of them.
+/// A resample with replacement, of the same size.
 pub fn resample(values: &[f64], random: &mut Rng) -> Vec<f64> {
     (0..values.len()).map(|_| values[random.usize(..values.len())]).collect()
 }
@@ -45,12 +45,12 @@ pub fn normal(random: &mut Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-/// 95% interval of the mean of `a` over the mean of `b`; `None` where either has fewer than two values,
-/// or where `b` may as well be 0.
+/// 95% interval of the mean of `a` over the mean of `b`. `None` if either has fewer than two values, or if
+/// `b` may be 0.
 ///
-/// It is the bootstrap-t: what is drawn is how far a mean is from the truth in units of its own standard
-/// error. Of few values it is drawn as if they were normal, which holds 95% also with three repeats,
-/// where the percentiles of resampled means hold some 75%.
+/// This is the bootstrap-t: it resamples the error of a mean in units of its own standard error. For few
+/// values it samples a normal distribution. This covers 95% also with three repeats, where percentiles of
+/// resampled means cover about 75%.
 #[must_use]
 pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if a.len() < 2 || b.len() < 2 {
@@ -62,7 +62,7 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     })
 }
 
-/// What the true mean may be.
+/// A plausible value of the true mean.
 fn plausible_mean(values: &[f64], random: &mut Rng) -> Option<f64> {
     let (mean, error) = mean_and_error(values)?;
     let drawn: Vec<f64> = match values.len() >= ENOUGH {
@@ -91,7 +91,7 @@ fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// How many of 400 intervals hold the true ratio.
+    /// Number of 400 intervals that contain the true ratio.
     fn held(n: usize, seed: u64, draw: fn(&mut Rng) -> f64, ratio: f64) -> usize {
         let mut random = Rng::with_seed(seed);
         let mut holds = 0;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_what_they_say() {
+    fn intervals_cover_95_percent() {
         let normal = |random: &mut Rng| 100.0 + 3.0 * normal(random);
         let skewed = |random: &mut Rng| 100.0 - 5.0 * (1.0 - random.f64()).ln();
         // 380 of 400 would be 95%; with few values they are rather too wide than too narrow.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn no_interval_without_enough_values() {
         assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(ratio_of_means(&[1.0, 1.1], &[-1.0, 1.0]), None);
         assert_eq!(ratio_of_means(&[3.0, 3.0], &[2.0, 2.0]), Some((1.5, 1.5)));

@@ -1,14 +1,14 @@
-//! One choice beside another, at several places at once.
+//! Comparison of two choices at several points together.
 
 use super::{Estimate, student, two_sided_p};
 
-/// How many times the one is the other.
+/// The ratio of two choices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Contrast {
     pub ratio: f64,
     /// 95% interval.
     pub interval: (f64, f64),
-    /// That it is 1.
+    /// p-value of a ratio of 1.
     pub p_value: f64,
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use crate::statistics::bootstrap::normal;
 
     #[test]
-    fn a_ratio_at_places_of_all_sizes_is_found() {
+    fn a_common_ratio_is_found_at_points_of_all_sizes() {
         let mut random = fastrand::Rng::with_seed(23);
         let (mut holds, mut found, mut alarms) = (0, 0, 0);
         for _ in 0..400 {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn without_repeats_it_takes_several_places() {
+    fn without_repeats_several_points_are_needed() {
         let once = |a: f64, b: f64| (vec![a], vec![b]);
         assert_eq!(contrast(&[once(2.0, 1.0)]), None);
         let several = [once(2.0, 1.0), once(21.0, 10.0), once(390.0, 200.0), once(4.1, 2.0)];

@@ -1,8 +1,8 @@
-//! Many questions of one study: how sure the answers are together.
+//! Holm's correction for several tests of one study.
 
-/// Each p-value as it is when all are asked at once, in the same order: that at least one of those that
-/// are below a level is an accident is no more likely than the level (S. Holm, Scandinavian Journal of
-/// Statistics 6, 1979).
+/// The p-values, corrected for their number, in the same order. The probability that any null hypothesis
+/// is falsely rejected at a level is at most that level (S. Holm, Scandinavian Journal of Statistics 6,
+/// 1979).
 #[must_use]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
@@ -11,7 +11,7 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut least = 0f64;
     for (rank, place) in order.into_iter().enumerate() {
         let left = (p_values.len() - rank) as f64;
-        // What is less sure than its neighbour before the correction is not surer after it.
+        // The correction keeps the order of the p-values.
         least = least.max((p_values[place] * left).min(1.0));
         adjusted[place] = least;
     }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_by_hand_and_as_r_does() {
+    fn corrections_match_r() {
         // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
         let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
         let expected = [0.03, 0.06, 0.06, 0.02];
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn of_twenty_questions_without_an_answer_hardly_ever_one_is_answered() {
+    fn twenty_null_tests_are_rejected_at_the_nominal_rate() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut alarms = 0;
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! Means, and how sure they are.
+//! Means with intervals.
 
 pub mod bootstrap;
 pub mod contrast;
@@ -14,18 +14,18 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub use holm::holm;
 pub use welch::welch;
 
-/// A mean, and how sure it is.
+/// A mean with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
-    /// 95% interval of the mean; `None` for what was seen once.
+    /// 95% interval of the mean; `None` for a single value.
     pub interval: Option<(f64, f64)>,
-    /// How often it was seen.
+    /// Number of values.
     pub times: usize,
 }
 
 impl Estimate {
-    /// Of values that were seen, by Student's distribution; `None` of none.
+    /// Estimate from values, with Student's interval; `None` without values.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sample: Sample = values.iter().copied().collect();
@@ -38,7 +38,7 @@ impl Estimate {
         Some(Self { mean, interval, times: values.len() })
     }
 
-    /// Width of the whole interval over the mean; `None` without an interval, or where the mean is 0.
+    /// Full width of the interval over the mean; `None` without an interval, or if the mean is 0.
     #[must_use]
     pub fn relative_width(&self) -> Option<f64> {
         let (low, high) = self.interval?;
@@ -46,7 +46,7 @@ impl Estimate {
     }
 }
 
-/// Values of one thing, seen several times.
+/// Repeated values of one quantity.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Sample {
     values: Vec<f64>,
@@ -86,8 +86,8 @@ fn average(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// One mean over another with its 95% interval, which is `None` where either has fewer than two
-/// values. `None` where the second is not positive.
+/// Ratio of two means. Its 95% interval is `None` if either has fewer than two values. `None` if the second
+/// mean is not positive.
 ///
 /// The relative variances add up to first order, and the freedom is Welch's (B. L. Welch, Biometrika
 /// 34, 1947).
@@ -117,7 +117,7 @@ fn student(freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
-/// How often Student's distribution is this far from 0, either way.
+/// Two-sided tail probability of Student's distribution.
 fn two_sided_p(t: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| 2.0 * student.sf(t.abs()))
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_ratio_and_shrinks_with_the_spread() {
+    fn the_interval_covers_the_ratio_and_narrows_with_the_spread() {
         let (wide, narrow) = (sample(&[90.0, 100.0, 110.0, 100.0]), sample(&[99.0, 100.0, 101.0]));
         let (value, interval) = ratio(&wide, &sample(&[200.0, 200.0, 200.0])).unwrap();
         let (low, high) = interval.unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_once_has_no_interval() {
+    fn a_single_value_has_no_interval() {
         assert_eq!(ratio(&sample(&[1.0]), &sample(&[2.0, 2.0])), Some((0.5, None)));
         assert_eq!(ratio(&sample(&[1.0]), &sample(&[0.0])), None);
         let known = sample(&[1.0, 3.0]).with_mean(4.0);

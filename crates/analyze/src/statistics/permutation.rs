@@ -1,13 +1,13 @@
-//! How often chance alone would show as much.
+//! Permutation tests.
 
 use fastrand::Rng;
 
 const SEED: u64 = 0x0057_1ec1;
 
-/// Most shuffles that are looked at, and so the least p-value that can be told.
+/// Maximum number of shuffles, which limits the smallest p-value.
 const DRAWS: u32 = 9_999;
 
-/// After so many shuffles that showed as much, chance is a good explanation.
+/// Stop after this number of shuffles with as large a statistic: the p-value is large enough to know.
 const ENOUGH: u32 = 20;
 
 /// The p-value of a statistic: how often it is as large as it was `seen` where labels are shuffled.
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chance_is_told_as_often_as_it_says() {
+    fn p_values_are_uniform_under_chance() {
         let mut random = Rng::with_seed(3);
         let below = (0..2000).filter(|_| p_value(random.f64(), |r| r.f64()) <= 0.05).count();
         // 100, and three standard deviations of that.

@@ -8,15 +8,15 @@ use super::{bootstrap, permutation};
 /// Parameters of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Law {
-    /// Of one alone: lambda.
+    /// Throughput of one: lambda.
     pub rate: f64,
-    /// What is waited for in turn, as a share: sigma.
+    /// Serialized share: sigma.
     pub contention: f64,
-    /// What keeping each up with each other takes: kappa.
+    /// Cost of pairwise coordination: kappa.
     pub coherency: f64,
 }
 
-/// A law as it was fitted.
+/// A fitted law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
     pub law: Law,
@@ -24,11 +24,11 @@ pub struct Fit {
     pub rate: (f64, f64),
     pub contention: (f64, f64),
     pub coherency: (f64, f64),
-    /// Of the number at which it peaks; `None` where it need not peak.
+    /// 95% interval of the peak's position; `None` if it may not have a peak.
     pub peak: Option<(f64, f64)>,
-    /// Share of the logarithms' variance that it explains.
+    /// Share of the variance of the logarithms that it explains.
     pub explained: f64,
-    /// That a constant is as good.
+    /// p-value of a constant in place of the law.
     pub p_value: f64,
 }
 
@@ -39,7 +39,7 @@ impl Law {
         self.rate * n / (1.0 + slower)
     }
 
-    /// Where it is largest; `None` where it grows for ever.
+    /// Position of the maximum; `None` if it grows without limit.
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
         (self.coherency > 0.0).then(|| ((1.0 - self.contention).max(0.0) / self.coherency).sqrt())
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_data_give_the_law_back() {
+    fn exact_data_recover_the_law() {
         for law in [
             Law { rate: 9.5e8, contention: 0.02, coherency: 1e-4 },
             Law { rate: 1e9, contention: 0.05, coherency: 0.0 },
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_law() {
+    fn intervals_cover_the_law() {
         let law = Law { rate: 9.5e8, contention: 0.02, coherency: 1e-4 };
         let peak = law.peak().unwrap();
         assert!((peak - 98.99).abs() < 0.01);

@@ -1,4 +1,4 @@
-//! The slope of a line through points that were seen once each.
+//! The slope of a line through single points.
 
 use wirecost_model::proportion::Z_95;
 
@@ -32,7 +32,7 @@ mod tests {
     use crate::statistics::bootstrap::normal;
 
     #[test]
-    fn one_outlier_moves_nothing() {
+    fn one_outlier_does_not_move_the_slope() {
         let mut points: Vec<(f64, f64)> =
             (0..9).map(|x| (f64::from(x), 2.0 * f64::from(x) + 1.0)).collect();
         points[4].1 = 100.0;
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_slope() {
+    fn the_interval_covers_the_slope() {
         let mut random = fastrand::Rng::with_seed(17);
         for n in [5, 10] {
             let mut holds = 0;

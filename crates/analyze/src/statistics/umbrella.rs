@@ -4,20 +4,20 @@ use fastrand::Rng;
 
 use super::permutation;
 
-/// What is looked for.
+/// The shape to test for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Up to the turn, and down from it on. A turn at an end is a plain rise or fall.
+    /// Rises to the turning point, then falls. At an end it is a plain rise or fall.
     Hill,
-    /// The other way round.
+    /// Falls to the turning point, then rises.
     Valley,
 }
 
-/// What was found.
+/// The best-fitting shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn {
     pub shape: Shape,
-    /// The group at which it turns.
+    /// The group of the turning point.
     pub at: usize,
     pub p_value: f64,
 }
@@ -41,7 +41,7 @@ pub fn umbrella(groups: &[Vec<f64>], shapes: &[Shape]) -> Option<Turn> {
     Some(Turn { shape, at, p_value })
 }
 
-/// The largest standardized statistic of all shapes and turns.
+/// The largest standardized statistic over all shapes and turning points.
 fn best(values: &[f64], sizes: &[usize], shapes: &[Shape]) -> Option<(f64, Shape, usize)> {
     let of_turns = standardized(values, sizes);
     let all = of_turns.iter().enumerate().flat_map(|(at, z)| {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_a_hill_and_a_valley_are_told_apart() {
+    fn rise_hill_and_valley_are_distinguished() {
         let rise = groups(&[&[1.0, 1.1], &[2.0, 2.1], &[3.0, 3.1], &[4.0, 4.1]]);
         let turn = umbrella(&rise, BOTH).unwrap();
         assert_eq!((turn.shape, turn.at), (Shape::Hill, 3));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moments_are_those_of_shuffles() {
+    fn moments_match_those_of_shuffles() {
         let sizes = [2, 3, 1, 4];
         let mut random = Rng::with_seed(5);
         let mut values: Vec<f64> = (0..10).map(f64::from).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_shape() {
+    fn noise_has_no_shape() {
         let mut random = Rng::with_seed(11);
         let mut alarms = 0;
         for _ in 0..400 {

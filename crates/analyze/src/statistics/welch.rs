@@ -1,17 +1,16 @@
-//! Whether two means differ.
+//! Welch's test of two means.
 
 use super::two_sided_p;
 
-/// How likely means of samples of one distribution differ as much as these or more, by Welch's test
-/// (Biometrika 34, 1947), which does not ask for equal variances. `None` where either has fewer than
-/// two values.
+/// p-value of the difference of two means by Welch's test (Biometrika 34, 1947), which does not assume
+/// equal variances. `None` if either has fewer than two values.
 #[must_use]
 pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     let (mean_a, variance_a, freedom_a) = of(a)?;
     let (mean_b, variance_b, freedom_b) = of(b)?;
     let spread = variance_a + variance_b;
     if spread <= 0.0 {
-        // What never varies differs or does not.
+        // Without any variance, two means are equal or different.
         return Some(if mean_a == mean_b { 1.0 } else { 0.0 });
     }
     let freedom =
@@ -38,7 +37,7 @@ mod tests {
     use crate::statistics::bootstrap::normal;
 
     #[test]
-    fn the_tails_are_those_of_the_tables() {
+    fn tail_probabilities_match_published_tables() {
         // Two-sided 5%, 1% and 0.1% of Student's distribution.
         for (freedom, t, p) in [
             (1.0, 12.706_204_736, 0.05),
@@ -56,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn the_test_is_that_of_scipy() {
+    fn p_values_match_scipy() {
         // scipy.stats.ttest_ind(a, b, equal_var=False).pvalue
         let (a, b) = ([10.1, 9.9, 10.4], [11.0, 11.9, 10.8, 11.3]);
         assert!((welch(&a, &b).unwrap() - 0.012_073_279_250_708).abs() < 1e-12);
     }
 
     #[test]
-    fn what_never_varies_differs_or_not() {
+    fn constant_samples_are_equal_or_different() {
         assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0, 1.0]), Some(1.0));
         assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0]), Some(0.0));
         assert_eq!(welch(&[1.0], &[2.0, 2.0]), None);
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_means_are_hardly_ever_called_different() {
+    fn equal_means_are_rejected_at_the_nominal_rate() {
         let mut random = Rng::with_seed(3);
         for (n, m) in [(2, 2), (3, 3), (3, 10)] {
             let mut alarms = 0;

@@ -1,7 +1,7 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
-mod point_runner;
 mod plan;
+mod point_runner;
 mod settings;
 mod show;
 mod source;
@@ -24,8 +24,8 @@ use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict,
 use crate::Failure;
 use crate::commands::run::interruptible;
 use crate::commands::{output, report};
-use point_runner::Hosts;
 use plan::Step;
+use point_runner::Hosts;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
 

@@ -1,4 +1,4 @@
-//! What spoils a run, and what makes its figures untrue beside the check of sent and received.
+//! Warnings and errors of a run, other than the check of sent against received.
 
 use wirecost_model::measure::{Edge, Setting};
 use wirecost_model::outcome::Outcome;
@@ -11,32 +11,32 @@ use crate::intervals;
 use crate::observed;
 use crate::window::{self, HostWindow};
 
-/// A worker this busy has nothing left to wait with.
+/// A worker this busy is saturated.
 const SATURATED: f64 = 0.95;
 const STEAL_PERCENT: f64 = 1.0;
 const UNACCOUNTED_PERCENT: f64 = 2.0;
-/// Less than this of the busy time changes no conclusion.
+/// A smaller share of the busy time changes no conclusion.
 const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
-/// From this share of copies on zero-copy is not what the figures are of.
+/// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
 
 #[derive(Debug, Default)]
-pub(crate) struct Spoilers {
+pub(crate) struct RunProblems {
     pub(crate) warnings: Vec<Warning>,
     pub(crate) errors: Vec<String>,
 }
 
-/// Those of the hosts and the controller come first; `run` has its figures already.
+/// Finds all problems; those of hosts and controller come first. `run` has its figures already.
 pub(crate) fn of(
     outcome: &Outcome,
     headline: Option<usize>,
     windows: &[HostWindow<'_>],
     run: &Run,
-) -> Spoilers {
-    let mut spoilers = Spoilers::default();
-    let warnings = &mut spoilers.warnings;
+) -> RunProblems {
+    let mut problems = RunProblems::default();
+    let warnings = &mut problems.warnings;
     warnings.extend(outcome.warnings.iter().cloned());
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
@@ -50,10 +50,10 @@ pub(crate) fn of(
     datagrams(outcome, headline, warnings);
     io_options(run, windows, warnings);
     failed(outcome, warnings);
-    unfinished(outcome, &mut spoilers);
-    unverified(outcome, &mut spoilers.errors);
-    nothing_moved(run, &mut spoilers);
-    spoilers
+    unfinished(outcome, &mut problems);
+    unverified(outcome, &mut problems.errors);
+    nothing_moved(run, &mut problems);
+    problems
 }
 
 fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
@@ -306,7 +306,7 @@ fn failed(outcome: &Outcome, warnings: &mut Vec<Warning>) {
     }
 }
 
-fn unfinished(outcome: &Outcome, spoilers: &mut Spoilers) {
+fn unfinished(outcome: &Outcome, problems: &mut RunProblems) {
     for host in &outcome.hosts {
         for result in host.phases.iter().filter(|r| r.unfinished_strands > 0) {
             let warning = Warning::UnfinishedStrands {
@@ -314,8 +314,8 @@ fn unfinished(outcome: &Outcome, spoilers: &mut Spoilers) {
                 phase: result.phase,
                 strands: result.unfinished_strands,
             };
-            spoilers.errors.push(warning.to_string());
-            spoilers.warnings.push(warning);
+            problems.errors.push(warning.to_string());
+            problems.warnings.push(warning);
         }
     }
 }
@@ -333,12 +333,12 @@ fn unverified(outcome: &Outcome, errors: &mut Vec<String>) {
 }
 
 /// A window in which bytes moved is measured even where no long transaction came to its end.
-fn nothing_moved(run: &Run, spoilers: &mut Spoilers) {
+fn nothing_moved(run: &Run, problems: &mut RunProblems) {
     let (Some(throughput), Some(transactions)) = (&run.throughput, &run.transactions) else {
         return;
     };
     if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
-        spoilers.errors.push(Warning::NothingMoved.to_string());
-        spoilers.warnings.push(Warning::NothingMoved);
+        problems.errors.push(Warning::NothingMoved.to_string());
+        problems.warnings.push(Warning::NothingMoved);
     }
 }
