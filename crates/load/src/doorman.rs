@@ -512,7 +512,13 @@ mod tests {
         ) {
             let mut sum = 0;
             let before: Vec<u32> =
-                counts.iter().map(|count| std::mem::replace(&mut sum, sum + count)).collect();
+                counts
+                    .iter()
+                    .map(|count| {
+                        sum += count;
+                        sum - count
+                    })
+                    .collect();
             let of = WorkerOf { before: Arc::from(before), workers: number, turns };
             let mut load = vec![0u32; number as usize];
             for (group, &count) in (0..).zip(&counts) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::clock::Nanos;
 use crate::host::HostFacts;
 use crate::measure::{Cut, PhaseResult, Setting};
-use crate::observe::{ObserverReport, ObserveRequest, ObserveTimes, ProbeReport};
+use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
 use crate::plan::{Endpoints, Extent, LimitError, Plan, Prepared, at_least, at_most, text};
 use crate::status::Status;

@@ -113,7 +113,10 @@ fn profiles_are_converted_either_way() {
 
     let lost = Program::new(["check", "@rpc-mix", "--to", "xml"]).finish();
     assert_eq!((lost.code, lost.stdout.as_str()), (2, ""), "{lost}");
-    assert!(lost.stderr.contains("a Poisson process cannot be expressed in uperf's language"), "{lost}");
+    assert!(
+        lost.stderr.contains("a Poisson process cannot be expressed in uperf's language"),
+        "{lost}"
+    );
 }
 
 #[test]

@@ -248,5 +248,9 @@ fn workers_of_a_host_that_is_not_there() {
 #[test]
 fn several_peers_of_a_profile_that_names_its_own() {
     let arguments = ["--var", "h=127.0.0.1", "--peers", "2", "--json", "run.json"];
-    fails(&Program::short_run("@stream", &arguments).finish(), 2, &["--peers", "host without an address"]);
+    fails(
+        &Program::short_run("@stream", &arguments).finish(),
+        2,
+        &["--peers", "host without an address"],
+    );
 }

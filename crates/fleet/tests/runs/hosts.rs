@@ -12,7 +12,7 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Counters, Cut, Edge, FairnessSums, IoCounts, PhaseResult, Setting};
-use wirecost_model::observe::Observation;
+use wirecost_model::observe::ObserverReport;
 use wirecost_model::plan::Prepared;
 
 /// What an order asks for: the stages of a run.
@@ -212,7 +212,7 @@ impl FakeHost {
                 if times.observe.is_some() {
                     notices.push(Notice::Observed {
                         phase: times.phase,
-                        observation: Box::new(Observation::default()),
+                        observation: Box::new(ObserverReport::default()),
                     });
                 }
                 let started = BTreeMap::from([(0, vec![1])]);
