@@ -348,7 +348,7 @@ mod tests {
     fn varying_points_repeat_until_their_intervals_are_narrow() {
         let text = "axes = { size = [1, 2] }\n\
                     repeat = { times = 2, most = 6, until = { transactions = \"10%\" } }";
-        // The first varies, and more so than any number of runs mends; the second does not.
+        // The first varies too much for any number of runs; the second does not vary.
         let rate = |place, repeat: u32| match place {
             1 => f64::from(100 + 50 * (repeat % 2)),
             _ => 100.0,

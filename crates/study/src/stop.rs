@@ -91,7 +91,7 @@ mod tests {
     fn runs_repeat_until_the_interval_is_narrow_or_most_is_reached() {
         let rule = rule("times = 2\nmost = 4\nuntil = { throughput = \"5%\" }").unwrap();
         assert!(rule.wants_more(1, &[vec![10.0]]));
-        // DuplicateValue the same is as narrow as can be.
+        // Two equal values have an interval of width 0.
         assert!(!rule.wants_more(2, &[vec![10.0, 10.0]]));
         assert!(rule.wants_more(2, &[vec![10.0, 12.0]]));
         assert!(!rule.wants_more(4, &[vec![10.0, 12.0, 9.0, 14.0]]));

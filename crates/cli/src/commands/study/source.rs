@@ -175,7 +175,7 @@ pub(super) fn failure(error: StudyError) -> Failure {
     }
 }
 
-/// A invalid_comparison in the text, with its position.
+/// A mistake in the text, with its position.
 pub(super) fn draw(name: &str, text: &str, error: StudyError) -> Failure {
     let StudyError::Text { message, at: Some(at), .. } = &error else { return failure(error) };
     let line = text[..at.start.min(text.len())].lines().count().max(1);
