@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn nothing_outside_is_opened() {
         let (all, open, secret) = tree();
-        let files = Files::below(&[open.clone()]).unwrap();
+        let files = Files::below(std::slice::from_ref(&open)).unwrap();
         let read = |path: PathBuf| files.payload(path.to_str().unwrap(), 100);
         assert_eq!(read(open.join("a")).unwrap(), b"open");
         assert_eq!(read(open.join("inner/../a")).unwrap(), b"open");
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_sink_is_made_below_and_written_anew() {
         let (_all, open, _) = tree();
-        let files = Files::below(&[open.clone()]).unwrap();
+        let files = Files::below(std::slice::from_ref(&open)).unwrap();
         files.sink(&open.join("inner/new"), false).unwrap();
         assert_eq!(fs::read(open.join("inner/new")).unwrap(), b"");
         files.sink(&open.join("a"), false).unwrap();
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn sources_are_found_without_following_links() {
         let (_all, open, secret) = tree();
-        for files in [Files::all(), Files::below(&[open.clone()]).unwrap()] {
+        for files in [Files::all(), Files::below(std::slice::from_ref(&open)).unwrap()] {
             let mut found = files.sources(&open).unwrap();
             found.sort();
             assert_eq!(found, [(open.join("a"), 4), (open.join("inner/b"), 5)]);
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn another_descriptor_does_as_well() {
         let (_all, open, secret) = tree();
-        let files = Files::below(&[open.clone()]).unwrap();
+        let files = Files::below(std::slice::from_ref(&open)).unwrap();
         let copies = files.directories().iter().map(|d| d.descriptor.try_clone().unwrap());
         let copy = files.with(copies.collect::<Vec<_>>());
         drop(files);

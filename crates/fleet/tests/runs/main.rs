@@ -165,13 +165,13 @@ fn stages(host: usize) -> impl Iterator<Item = Stage> {
 /// Whatever it was in, the run ends, says whose fault it was, and keeps what was measured before.
 #[test]
 fn a_host_that_dies_ends_the_run_in_every_stage() {
-    for host in 0..NAMES.len() {
+    for (host, name) in NAMES.iter().enumerate() {
         for stage in stages(host) {
             for fault in [Fault::RefusesOrder, Fault::Dies] {
                 let (outcome, _) = run(|_| 0, Some((host, stage, fault)), LONG);
                 assert_eq!(outcome.status, Status::Peer, "{stage:?} {fault:?}");
                 let error = outcome.error.unwrap();
-                let expected = format!("{}: lost the agent", NAMES[host]);
+                let expected = format!("{name}: lost the agent");
                 assert!(error.starts_with(&expected), "{stage:?} {fault:?}: {error}");
                 assert_eq!(outcome.hosts.len(), NAMES.len());
                 let complete = if stage == Stage::Summarize { PHASES as usize } else { 0 };
