@@ -1,53 +1,60 @@
-//! Another kernel: User-Mode Linux, by `scripts/uml`.
+//! Another kernel: a virtual machine, by `scripts/vm`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tempfile::TempDir;
-use wirecost_linux::privilege::skip;
+
+/// Exit code of `scripts/vm` where this machine lacks what it takes.
+const LACKS: i32 = 126;
 
 /// A guest that has come to its end, and the files that it left.
 pub(crate) struct Guest {
-    directory: TempDir,
+    files: BTreeMap<String, String>,
 }
 
 impl Guest {
-    /// Runs a script of bash, which must end well. `None` where User-Mode Linux is not installed.
+    /// Runs a script of bash, which must succeed, beside files. The error says what this machine
+    /// lacks.
     pub(crate) fn run(
-        test: &str,
         modules: &str,
-        files: &[(&str, &str)],
+        files: &[(String, Vec<u8>)],
         script: &str,
-    ) -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let installed = |name: &str| std::env::split_paths(&path).any(|d| d.join(name).is_file());
-        if !["linux.uml", "modprobe", "ip"].into_iter().all(installed) {
-            skip(test, "needs packages user-mode-linux, kmod and iproute2");
-            return None;
+    ) -> Result<Self, String> {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            fs::write(directory.path().join(name), content).unwrap();
         }
-        let guest = Self { directory: tempfile::tempdir().unwrap() };
-        for (name, text) in files {
-            fs::write(guest.directory.path().join(name), text).unwrap();
-        }
-        let uml = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/uml");
-        let done = Command::new(uml)
-            .arg(guest.directory.path())
+        let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/vm");
+        let done = Command::new(vm)
+            .arg(directory.path())
             .args([modules, "bash", "-c", script])
             .output()
             .unwrap();
+        if done.status.code() == Some(LACKS) {
+            return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
+        }
+        let left = fs::read_dir(directory.path()).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let text = String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned();
+            (entry.file_name().into_string().unwrap(), text)
+        });
+        let guest = Self { files: left.collect() };
         let said = ["console", "stdout", "stderr"].map(|name| guest.read(name));
         assert!(done.status.success(), "{}: {done:?}\n{}", done.status, said.join("\n"));
-        Some(guest)
+        Ok(guest)
     }
 
     /// Empty where there is no such file.
-    pub(crate) fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.directory.path().join(name)).unwrap_or_default()
+    pub(crate) fn read(&self, name: &str) -> &str {
+        self.files.get(name).map_or("", String::as_str)
     }
 
+    #[track_caller]
     pub(crate) fn json(&self, name: &str) -> Value {
-        serde_json::from_str(&self.read(name)).unwrap()
+        let text = self.read(name);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
     }
 }
