@@ -39,6 +39,11 @@ impl Agent {
         let running = self.running.as_ref().unwrap();
         running.children().into_iter().chain([running.pid]).collect()
     }
+
+    /// The process that listens.
+    pub(crate) fn pid(&self) -> u32 {
+        self.running.as_ref().unwrap().pid
+    }
 }
 
 impl Drop for Agent {

@@ -33,6 +33,7 @@ mod protocols;
 mod refusals;
 mod report;
 mod scale;
+mod soak;
 mod studies;
 mod threads;
 mod timing;
