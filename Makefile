@@ -4,31 +4,45 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fmt docs fuzz bench bench-full bench-observe bench-recording bench-report bench-scale clean
+.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme bench bench-full bench-observe bench-recording bench-report bench-scale clean
 
-help: ## List what there is.
+help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Build, then run a real profile between two hosts on this machine.
 	@scripts/demo
 
+install: ## Build, and install the program wirecost for this user.
+	@scripts/need-to-build
+	cargo install --locked --path crates/cli
+
 # The cheapest first; the tests last, so that their results are the last lines.
-test: lint docs fuzz ## Everything that CI runs.
+test: lint docs fuzz ## Everything that CI runs. Installs what is missing.
 	@scripts/test
 
-lint: ## Formatting, licences and sources of dependencies, clippy.
-	cargo fmt --all --check
-	cargo deny --log-level error check licenses bans sources
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+test-long: need-to-test ## Tests that take minutes each, of which `make test` runs short ones.
+	@scripts/test --long
+
+need-to-test:
+	@scripts/need-to-test
+
+lint: need-to-test ## Formatting, licences, sources and advisories of dependencies, clippy.
+	@scripts/lint
 
 fmt: ## Format the code.
 	cargo fmt --all
 
-docs: ## Build the documentation of all crates; a warning is an error.
+docs: need-to-test ## Build the documentation of all crates; a warning is an error.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-fuzz: ## Run every fuzz target for a short time.
+fuzz: need-to-test ## Run every fuzz target for a short time.
 	@scripts/fuzz
+
+fuzz-long: need-to-test ## Run every fuzz target for ten minutes.
+	@scripts/fuzz 600
+
+readme: ## Run the examples in README.md again, and put what they print there.
+	@scripts/readme
 
 bench: ## wirecost beside its peers, and its ports of them: a quarter of an hour at most.
 	@scripts/bench --budget 15
