@@ -70,7 +70,8 @@ fn refused(
     let denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
     // To the verifier a helper that is locked away is one that does not exist:
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/trace/bpf_trace.c#L1440
-    let locked = denied || log.contains("probe_read_kernel");
+    // libbpf then takes the helper of older kernels, bpf_probe_read, which is locked away as well.
+    let locked = denied || log.contains("bpf_probe_read");
     match lockdown {
         _ if denied && !may => BpfError::NotPermitted,
         Some("confidentiality") if locked => BpfError::LockedDown,
@@ -409,6 +410,7 @@ mod tests {
             libbpf_rs::Error::from(std::io::Error::from_raw_os_error(Errno::INVAL.raw_os_error()))
         };
         let helper = "program of this type cannot use helper bpf_probe_read_kernel#113";
+        let older_helper = "unknown func bpf_probe_read#4";
         let told = |error: &libbpf_rs::Error, log: &str, may, lockdown| {
             refused("segments", error, log.to_owned(), may, lockdown).to_string()
         };
@@ -416,9 +418,11 @@ mod tests {
             // Who has no rights needs them first.
             assert!(told(&denied(), "", false, lockdown).contains("run as root"));
             let closed = lockdown == Some("confidentiality");
-            for text in
-                [told(&denied(), "", true, lockdown), told(&invalid(), helper, true, lockdown)]
-            {
+            for text in [
+                told(&denied(), "", true, lockdown),
+                told(&invalid(), helper, true, lockdown),
+                told(&invalid(), older_helper, true, lockdown),
+            ] {
                 assert_eq!(text.contains("lockdown=integrity"), closed, "{text}");
                 assert_eq!(text.contains("segments was not loaded"), !closed, "{text}");
             }
