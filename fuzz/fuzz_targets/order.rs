@@ -42,12 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn compile(plan: &Plan, files: &[FileSizes]) {
     let program = &plan.program;
     let phases = program.groups.iter().map(|group| group.phases.len()).max().unwrap_or(0);
-    let (payloads, sinks) = (step::payloads(program), calls::sinks(program));
-    let mut rows = vec![0; phases];
-    for group in &program.groups {
-        let side = program.side;
-        let _ = step::compile(group, side, plan.seed, files, &payloads, &sinks, &mut rows);
-    }
+    let _ = step::compile(program, plan.seed, files);
     let _ = calls::settings(program);
     for phase in 0..phases as u32 {
         let _ = limits::may_wait(program, phase);

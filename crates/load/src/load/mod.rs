@@ -21,7 +21,8 @@ use wirecost_linux::uring::{self, Ring};
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
-use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared};
+use wirecost_model::plan::limits::FILES;
+use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Options, Payload, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::Warning;
@@ -758,7 +759,7 @@ impl Sources {
         let sources = files::sources(&plan.program).into_iter();
         let mut sources: Vec<SourceFiles> =
             sources.map(|source| SourceFiles { source, paths: Vec::new() }).collect();
-        let mut sizes = Vec::new();
+        let (mut sizes, mut count) = (Vec::new(), 0);
         for group in &plan.program.groups {
             for (number, phase) in group.phases.iter().enumerate() {
                 for act in phase.iter().flat_map(|phase| &phase.acts) {
@@ -779,6 +780,9 @@ impl Sources {
                             allowed.source(path, true).map_err(here())?;
                         }
                     }
+                    count += found.len();
+                    at_most("the number of files of all sendfile flowops", count, FILES)
+                        .map_err(|error| LoadError::Plan(error.to_string()))?;
                     if found.is_empty() {
                         let message = format!("{}: {dir} has no file to send", act.at);
                         return Err(LoadError::Plan(message));

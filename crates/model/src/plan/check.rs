@@ -285,7 +285,7 @@ impl PhaseProgram {
             let each = [options.count.max(1), options.repeat.max(1), options.io.datagrams()];
             let executed = each.into_iter().map(u128::from).fold(turns, u128::saturating_mul);
             executions = executions.saturating_add(executed);
-            bytes = bytes.saturating_add(executed.saturating_mul(longest(options).into()));
+            bytes = bytes.saturating_add(executed.saturating_mul(moved(options).into()));
         }
         at_most("executions in a transaction", executions, IN_A_TRANSACTION)?;
         at_most("bytes of a transaction", bytes, IN_A_TRANSACTION)
@@ -348,6 +348,12 @@ fn count(conns: Conns) -> u64 {
 /// Bytes of the longest message.
 fn longest(options: &Options) -> u64 {
     options.size.as_ref().map_or(0, Quantity::max).max(options.rsize.unwrap_or(0))
+}
+
+/// The most bytes that one execution moves.
+fn moved(options: &Options) -> u64 {
+    let whole_files = options.dir.is_some() && options.size.is_none();
+    longest(options).max(if whole_files { FILE_BYTES } else { 0 })
 }
 
 fn check_options(options: &Options) -> Result<(), LimitError> {
@@ -526,6 +532,10 @@ mod tests {
             let options = &mut phase(p).acts[1].options;
             (options.count, options.repeat) = (i32::MAX as u64, i32::MAX as u64);
             options.io.batch = Some(1024);
+        });
+        // Sizes of files come with a later order.
+        refused_option("bytes of a transaction is", |o| {
+            (o.dir, o.count) = (Some("files".to_owned()), i32::MAX as u64);
         });
         refused_option("timeout in nanoseconds is", |o| o.timeout = Some(Duration::MAX));
         refused_option("busy_poll is", |o| o.busy_poll = Some(u32::MAX));

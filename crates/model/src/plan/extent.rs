@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::limits::{
-    ADDRESSES, CONSENTS, CUT_NUMBERS, FILES, HOSTS, SERIES, SERVICES, STRANDS, TEXT,
+    ADDRESSES, CONSENTS, CUT_NUMBERS, FILE_BYTES, FILES, HOSTS, SERIES, SERVICES, STRANDS, TEXT,
 };
 use super::{Address, Endpoints, LimitError, Plan, Prepared, at_most};
 use crate::clock::Nanos;
@@ -103,6 +103,9 @@ impl Prepared {
         }
         let files: usize = self.files.iter().map(|files| files.sizes.len()).sum();
         at_most("the number of files", files, FILES)?;
+        for &size in self.files.iter().flat_map(|files| &files.sizes) {
+            at_most("the size of a file", size, FILE_BYTES)?;
+        }
         at_most("the length of a certificate", self.certificate.as_ref().map_or(0, Vec::len), TEXT)
     }
 }
@@ -111,6 +114,7 @@ impl Prepared {
 mod tests {
     use super::*;
     use crate::clock::SECOND;
+    use crate::plan::FileSizes;
 
     fn extent() -> Extent {
         Extent { interval: SECOND, phases: vec![2, 92], strands: BTreeMap::from([(3, 2)]) }
@@ -150,6 +154,11 @@ mod tests {
             "host 1: the number of places that agree is 4, and the limit is 3"
         );
         assert!(check(|host| host.connects_from = vec![unix(); 4]).is_err());
+        let file = |host: &mut Prepared| {
+            let sizes = vec![u64::MAX];
+            host.files = vec![FileSizes { group: 0, phase: 0, flowop: 0, sizes }];
+        };
+        assert!(check(file).unwrap_err().contains("the size of a file is"));
         assert!(check(|host| host.certificate = Some(vec![0; 1 << 20])).is_err());
         assert!(check(|host| host.consent = vec![Address::Unix("x".repeat(5000).into())]).is_err());
         assert!(Endpoints { hosts: vec![Prepared::default(); 5000] }.check().is_err());

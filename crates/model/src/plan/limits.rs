@@ -64,6 +64,9 @@ pub const PAYLOAD_BYTES: u64 = 16 << 20;
 /// Files of one `sendfile`. Their names are kept in memory and their sizes are sent to all hosts.
 pub const FILES: usize = 100_000;
 
+/// Bytes of a file that a `sendfile` sends. Its receiver adds up as many of them as it executes.
+pub const FILE_BYTES: u64 = 1 << 40;
+
 /// Bytes of a message. A phase's sum of these fits 64 bits.
 pub const MESSAGE: u64 = 1 << 56;
 
