@@ -117,7 +117,10 @@ mod tests {
         let runs = Cell::new(0);
         let reasons: Vec<String> = disturbances.iter().map(|&reason| reason.to_owned()).collect();
         let run = || runs.set(runs.get() + 1);
-        let test = || undisturbed(run, |()| reasons.clone(), |()| panic!("as ever"));
+        fn fails(_: &()) {
+            panic!("as ever");
+        }
+        let test = || undisturbed(run, |()| reasons.clone(), fails);
         let failure = catch_unwind(AssertUnwindSafe(test)).unwrap_err();
         (runs.get(), text_of(&*failure))
     }

@@ -9,9 +9,8 @@ use wirecost_fleet::controller::Member;
 use wirecost_fleet::host::{Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::Nanos;
-use wirecost_model::histogram::Histogram;
 use wirecost_model::host::HostFacts;
-use wirecost_model::measure::{Counters, Cut, Edge, FairnessSums, IoCounts, PhaseResult, Setting};
+use wirecost_model::measure::{Counters, Cut, Edge, PhaseResult, Setting};
 use wirecost_model::observe::ObserverReport;
 use wirecost_model::plan::Prepared;
 
@@ -159,21 +158,9 @@ fn cut(edge: Edge, at: Nanos, transactions: u64) -> Cut {
 pub fn result(host: usize, phase: u32) -> PhaseResult {
     PhaseResult {
         phase,
-        flowops: Vec::new(),
         cuts: vec![cut(Edge::WindowStart, 1, 0), cut(Edge::WindowEnd, 2, tag(host, phase))],
-        transactions: Histogram::new(),
-        latencies: Vec::new(),
         connections_open: tag(host, phase),
-        connections_failed: 0,
-        retransmits: None,
-        tcp_samples: Vec::new(),
-        workers: Vec::new(),
-        fairness: FairnessSums::default(),
-        receive_buffer_drops: 0,
-        io: IoCounts::default(),
-        verify_failures: 0,
-        unfinished_strands: 0,
-        buffer_bytes: 0,
+        ..PhaseResult::default()
     }
 }
 
