@@ -213,6 +213,7 @@ const OF_LOCKDOWN: &Expected = &[
     ("interrupts", "partial", "lockdown=integrity"),
     ("segments", "no", "lockdown=integrity"),
     ("tcp", "partial", "lockdown=integrity"),
+    ("memory", "ready", ""),
     ("functions", "ready", ""),
 ];
 
