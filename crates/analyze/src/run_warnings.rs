@@ -4,7 +4,7 @@ use wirecost_model::measure::{Edge, Setting};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::Run;
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{self, Warning};
 
 use crate::hosts;
 use crate::intervals;
@@ -63,12 +63,12 @@ fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
             if busy < SATURATED {
                 continue;
             }
-            warnings.push(Warning::SaturatedWorker {
+            warnings.push(Warning::from(warning::SaturatedWorker {
                 host: window.host.name.clone(),
                 worker: worker.worker,
                 cpu: worker.cpu,
                 busy,
-            });
+            }));
         }
     }
 }
@@ -80,14 +80,15 @@ fn intervals_and_edges(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) 
         if let Some((lost, of)) = length.map(|length| intervals::lost(window, length))
             && lost > 0
         {
-            warnings.push(Warning::LostIntervals { host: host.clone(), lost, of });
+            warnings.push(Warning::from(warning::LostIntervals { host: host.clone(), lost, of }));
         }
         let off = [window.span.start, window.span.end]
             .map(|cut| cut.at.abs_diff(cut.due) as f64 / 1e6)
             .into_iter()
             .fold(0.0, f64::max);
         if off > SKEW_MILLISECONDS {
-            warnings.push(Warning::WindowSkew { host: host.clone(), milliseconds: off });
+            warnings
+                .push(Warning::from(warning::WindowSkew { host: host.clone(), milliseconds: off }));
         }
     }
 }
@@ -107,19 +108,22 @@ fn cpus(outcome: &Outcome, run: &Run, warnings: &mut Vec<Warning>) {
     for (name, cpu) in of_hosts.chain(of_machines) {
         let Some(cpu) = cpu else { continue };
         if cpu.steal > STEAL_PERCENT {
-            warnings.push(Warning::Steal { host: name.clone(), percent: cpu.steal });
+            warnings.push(Warning::from(warning::Steal { host: name.clone(), percent: cpu.steal }));
         }
         if cpu.unaccounted.abs() > UNACCOUNTED_PERCENT {
-            warnings.push(Warning::UnaccountedCpu { host: name.clone(), percent: cpu.unaccounted });
+            warnings.push(Warning::from(warning::UnaccountedCpu {
+                host: name.clone(),
+                percent: cpu.unaccounted,
+            }));
         }
     }
     for (hosts, row) in hosts::by_machine(outcome).iter().zip(&run.machines) {
         if hosts.len() > 1 && hosts.iter().any(|host| !host.owns_cpus) {
-            warnings.push(Warning::SharedCpus {
+            warnings.push(Warning::from(warning::SharedCpus {
                 machine: row.name.clone(),
                 hosts: hosts.len() as u32,
                 cpus: row.cpus,
-            });
+            }));
         }
     }
 }
@@ -144,11 +148,11 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
                 .iter()
                 .take(3)
                 .map(|process| format!("{} {:.1}%", process.name, process.seconds * 100.0 / busy));
-            warnings.push(Warning::ForeignCpu {
+            warnings.push(Warning::from(warning::ForeignCpu {
                 host: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
                 percent,
                 programs: programs.collect(),
-            });
+            }));
         }
     }
 }
@@ -158,12 +162,14 @@ fn clipped(setting: &Setting) -> Option<Warning> {
     if name == "mss" && is_less_timestamps(asked, granted) {
         return None;
     }
-    (asked != granted).then(|| Warning::ClippedSetting {
-        host: host.clone(),
-        name: name.clone(),
-        asked: asked.clone(),
-        granted: granted.clone(),
-        remedy: remedy(setting),
+    (asked != granted).then(|| {
+        Warning::from(warning::ClippedSetting {
+            host: host.clone(),
+            name: name.clone(),
+            asked: asked.clone(),
+            granted: granted.clone(),
+            remedy: remedy(setting),
+        })
     })
 }
 
@@ -215,10 +221,10 @@ fn remedy(setting: &Setting) -> String {
 fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
     for host in &outcome.hosts {
         if host.clock_error > CLOCK_ERROR_NANOS {
-            warnings.push(Warning::ClockOffset {
+            warnings.push(Warning::from(warning::ClockOffset {
                 host: host.name.clone(),
                 error_us: host.clock_error as f64 / 1e3,
-            });
+            }));
         }
     }
 }
@@ -241,7 +247,12 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
             .iter()
             .filter_map(|host| window::result(host, phase))
             .any(|r| r.io.received_datagrams > r.io.received_messages);
-        warnings.push(Warning::DatagramsLost { lost, sent, receive_buffer_drops, joined });
+        warnings.push(Warning::from(warning::DatagramsLost {
+            lost,
+            sent,
+            receive_buffer_drops,
+            joined,
+        }));
     }
 }
 
@@ -252,7 +263,11 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
         let counts = &window.phase.io;
         let mut no_effect = |option: &str, reason: &str| {
             let (host, option) = (window.host.name.clone(), option.to_owned());
-            warnings.push(Warning::NoEffect { host, option, reason: reason.to_owned() });
+            warnings.push(Warning::from(warning::NoEffect {
+                host,
+                option,
+                reason: reason.to_owned(),
+            }));
         };
         if counts.polling > 0 && counts.polled == 0 {
             no_effect(
@@ -276,18 +291,18 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
     if let Some(share) = io.zerocopy.as_ref().and_then(|zerocopy| zerocopy.copied_share)
         && share >= COPIED
     {
-        warnings.push(Warning::ZeroCopyCopied { percent: share * 100.0 });
+        warnings.push(Warning::from(warning::ZeroCopyCopied { percent: share * 100.0 }));
     }
     for window in windows.iter().filter(|window| window.phase.io.zerocopy_refused > 0) {
         let counts = &window.phase.io;
-        warnings.push(Warning::ZeroCopyRefused {
+        warnings.push(Warning::from(warning::ZeroCopyRefused {
             host: window.host.name.clone(),
             refused: counts.zerocopy_refused,
             of: counts.zerocopy_calls + counts.zerocopy_refused,
-        });
+        }));
     }
     if io.discarded_bytes.is_some() {
-        warnings.push(Warning::Discarded);
+        warnings.push(Warning::from(warning::Discarded {}));
     }
 }
 
@@ -302,18 +317,18 @@ fn failed(outcome: &Outcome, warnings: &mut Vec<Warning>) {
         }
     }
     if failed > 0 {
-        warnings.push(Warning::FailedOperations { failed, timeouts });
+        warnings.push(Warning::from(warning::FailedOperations { failed, timeouts }));
     }
 }
 
 fn unfinished(outcome: &Outcome, problems: &mut RunProblems) {
     for host in &outcome.hosts {
         for result in host.phases.iter().filter(|r| r.unfinished_strands > 0) {
-            let warning = Warning::UnfinishedStrands {
+            let warning = Warning::from(warning::UnfinishedStrands {
                 host: host.name.clone(),
                 phase: result.phase,
                 strands: result.unfinished_strands,
-            };
+            });
             problems.errors.push(warning.to_string());
             problems.warnings.push(warning);
         }
@@ -338,7 +353,7 @@ fn nothing_moved(run: &Run, problems: &mut RunProblems) {
         return;
     };
     if throughput.tx_bytes + throughput.rx_bytes + transactions.count == 0 {
-        problems.errors.push(Warning::NothingMoved.to_string());
-        problems.warnings.push(Warning::NothingMoved);
+        problems.errors.push(Warning::from(warning::NothingMoved {}).to_string());
+        problems.warnings.push(Warning::from(warning::NothingMoved {}));
     }
 }

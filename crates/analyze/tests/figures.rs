@@ -12,7 +12,7 @@ use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
 use wirecost_model::run::{Run, WindowKind};
 use wirecost_model::status::Status;
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{self, Warning};
 
 fn close(a: f64, b: f64, relative: f64) -> bool {
     (a - b).abs() <= b.abs() * relative + 1e-9
@@ -312,7 +312,10 @@ fn warnings_name_what_spoils_the_run() {
     let host = &mut outcome.hosts[0];
     host.clock_error = 250_000;
     host.settings[0].granted = "32768".to_owned();
-    host.warnings.push(Warning::StrangersRefused { host: "client".to_owned(), connections: 1 });
+    host.warnings.push(Warning::from(warning::StrangersRefused {
+        host: "client".to_owned(),
+        connections: 1,
+    }));
     host.phases[0].workers.push(WorkerUse { worker: 1, cpu: Some(1), busy: Some(0.97) });
     for cut in &mut host.phases[0].cuts {
         if let Some(cpu) = &mut cut.cpu {

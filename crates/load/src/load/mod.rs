@@ -25,7 +25,7 @@ use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Options, Payload, Size};
 use wirecost_model::program::{Program, Service};
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{self, Warning};
 use wirecost_profile::protocols;
 use wirecost_program::calls::{self, Granted};
 use wirecost_program::files;
@@ -201,12 +201,12 @@ impl Load {
                 let used = EngineKind::Epoll;
                 let (mut load, prepared) =
                     Self::start_workers(Plan { engine: used, ..plan }, files, notify)?;
-                load.warnings.push(Warning::Fallback {
+                load.warnings.push(Warning::from(warning::Fallback {
                     host: String::new(),
                     wanted: format!("engine {}", EngineKind::IoUring.name()),
                     used: format!("engine {}", used.name()),
                     reason: reason.to_string(),
-                });
+                }));
                 Ok((load, prepared))
             }
             done => done,
@@ -499,10 +499,11 @@ impl Load {
             .any(|(transport, _)| transport.protocol().has_tcp_info());
         result.retransmits = has_tcp.then_some(retransmits);
         strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
-        self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused { .. }));
+        self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused(_)));
         if strangers > 0 {
             let host = String::new();
-            self.warnings.push(Warning::StrangersRefused { host, connections: strangers });
+            self.warnings
+                .push(Warning::from(warning::StrangersRefused { host, connections: strangers }));
         }
         Some(result)
     }
@@ -687,11 +688,14 @@ fn beside_the_ring(program: &Program) -> impl Iterator<Item = Warning> {
         .filter(|(transport, _)| transport.by_calls())
         .map(|(transport, _)| transport.protocol().name())
         .collect();
-    names.into_iter().map(|name| Warning::Fallback {
-        host: String::new(),
-        wanted: "engine io_uring".to_owned(),
-        used: format!("a system call for each read and write of {name}"),
-        reason: "the ring only tells when; compare it with epoll, whose calls they are".to_owned(),
+    names.into_iter().map(|name| {
+        Warning::from(warning::Fallback {
+            host: String::new(),
+            wanted: "engine io_uring".to_owned(),
+            used: format!("a system call for each read and write of {name}"),
+            reason: "the ring only tells when; compare it with epoll, whose calls they are"
+                .to_owned(),
+        })
     })
 }
 

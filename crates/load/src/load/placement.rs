@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wirecost_model::plan::limits::WORKERS;
 use wirecost_model::plan::{EngineKind, Plan, at_most};
 use wirecost_model::program::{GroupProgram, Side};
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{self, Warning};
 
 use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
@@ -106,11 +106,11 @@ impl Placement {
         if !self.forced {
             return Vec::new();
         }
-        vec![Warning::MoreWorkersThanCpus {
+        vec![Warning::from(warning::MoreWorkersThanCpus {
             host: String::new(),
             workers: self.workers,
             cpus: self.cpus.len() as u32,
-        }]
+        })]
     }
 }
 

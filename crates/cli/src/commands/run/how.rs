@@ -15,7 +15,7 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::plan::{EngineKind, Workers};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
 
 use super::adjust::{Adjust, connect_to_each};
@@ -202,11 +202,11 @@ impl How {
         let members: Vec<Member> = place.members()?;
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
         for note in &loaded.notes {
-            outcome.warnings.push(Warning::Profile {
+            outcome.warnings.push(Warning::from(warning::Profile {
                 line: note.at.line,
                 column: note.at.column,
                 text: note.to_string(),
-            });
+            }));
         }
         let meta = RunMeta {
             profile: self.profile.clone(),

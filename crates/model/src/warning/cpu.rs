@@ -1,0 +1,163 @@
+//! What took the CPUs, or left too few of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+
+/// A worker's thread used (nearly) all of its CPU time: the load generator may be the limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SaturatedWorker {
+    pub host: String,
+    pub worker: u32,
+    pub cpu: Option<u32>,
+    pub busy: f64,
+}
+
+impl Problem for SaturatedWorker {
+    fn code(&self) -> &'static str {
+        "saturated-worker"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, worker, cpu, busy } = self;
+        let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
+        format!(
+            "worker {worker} of {host}{on} was busy {:.0}% of the window: one CPU of the load \
+             generator is the limit, not the path; spread the load over more strands and workers \
+             (--connections, --workers)",
+            busy * 100.0
+        )
+    }
+}
+
+/// The hypervisor took CPU time away.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Steal {
+    pub host: String,
+    pub percent: f64,
+}
+
+impl Problem for Steal {
+    fn code(&self) -> &'static str {
+        "steal"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, percent } = self;
+        format!(
+            "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests are part of this \
+             result; repeat it on a quiet machine"
+        )
+    }
+}
+
+/// CPU time that /proc/stat shows nowhere; below 0, what it shows too much.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnaccountedCpu {
+    pub host: String,
+    pub percent: f64,
+}
+
+impl Problem for UnaccountedCpu {
+    fn code(&self) -> &'static str {
+        "unaccounted-cpu"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, percent } = self;
+        let coarse = "its ticks are too coarse for this load; take a longer --duration";
+        if *percent < 0.0 {
+            let more = -percent;
+            format!("/proc/stat shows {more:.1}% more of {host}'s CPU time than passed: {coarse}")
+        } else {
+            format!("{percent:.1}% of {host}'s CPU time is in no column of /proc/stat: {coarse}")
+        }
+    }
+}
+
+/// Programs that are not part of the run used CPU time, which is in its cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForeignCpu {
+    pub host: String,
+    pub percent: f64,
+    pub programs: Vec<String>,
+}
+
+impl Problem for ForeignCpu {
+    fn code(&self) -> &'static str {
+        "foreign-cpu"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, percent, programs } = self;
+        format!(
+            "other programs used {percent:.1}% of the busy CPU time of {host} ({}), and the cost \
+             includes it: end them, or give the run CPUs of its own",
+            programs.join(", ")
+        )
+    }
+}
+
+/// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharedCpus {
+    pub machine: String,
+    pub hosts: u32,
+    pub cpus: u32,
+}
+
+impl Problem for SharedCpus {
+    fn code(&self) -> &'static str {
+        "shared-cpus"
+    }
+
+    fn message(&self) -> String {
+        let Self { machine, hosts, cpus } = self;
+        format!(
+            "{hosts} hosts share the {cpus} CPUs of {machine}: the cost is known for the machine, not \
+             for each host"
+        )
+    }
+}
+
+/// Workers beyond the CPUs were needed for descriptors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoreWorkersThanCpus {
+    pub host: String,
+    pub workers: u32,
+    pub cpus: u32,
+}
+
+impl Problem for MoreWorkersThanCpus {
+    fn code(&self) -> &'static str {
+        "more-workers-than-cpus"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, workers, cpus } = self;
+        format!(
+            "{host} runs {workers} workers on {cpus} CPUs because a process may hold no more \
+             descriptors for each"
+        )
+    }
+}

@@ -1,0 +1,157 @@
+//! What can invalidate a run, said on the result itself: each with data, a stable code and what to do next.
+//! A new one is a type that is a [`Problem`], and its name in the list below.
+
+mod cpu;
+mod settings;
+mod time;
+mod traffic;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cpu::*;
+pub use settings::*;
+pub use time::*;
+pub use traffic::*;
+
+/// One kind of warning.
+trait Problem {
+    /// Stable, for programs.
+    fn code(&self) -> &'static str;
+
+    /// The host that it is said of, where it is said of one.
+    fn host(&mut self) -> Option<&mut String> {
+        None
+    }
+
+    /// What happened, where, and what to do.
+    fn message(&self) -> String;
+}
+
+/// An enum of types that are problems.
+macro_rules! warnings {
+    ($($name:ident),+ $(,)?) => {
+        /// Any of them.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "code", rename_all = "kebab-case")]
+        pub enum Warning {
+            $($name($name),)+
+        }
+
+        impl Warning {
+            fn problem(&self) -> &dyn Problem {
+                match self {
+                    $(Warning::$name(problem) => problem,)+
+                }
+            }
+
+            fn problem_mut(&mut self) -> &mut dyn Problem {
+                match self {
+                    $(Warning::$name(problem) => problem,)+
+                }
+            }
+        }
+
+        $(impl From<$name> for Warning {
+            fn from(problem: $name) -> Self {
+                Warning::$name(problem)
+            }
+        })+
+    };
+}
+
+warnings! {
+    ClippedSetting,
+    ClockOffset,
+    DatagramsLost,
+    Discarded,
+    FailedOperations,
+    Fallback,
+    ForeignCpu,
+    LostIntervals,
+    MoreWorkersThanCpus,
+    NoEffect,
+    NothingMoved,
+    Profile,
+    SaturatedWorker,
+    SharedCpus,
+    Steal,
+    StrangersRefused,
+    UnaccountedCpu,
+    UnfinishedStrands,
+    WindowSkew,
+    ZeroCopyCopied,
+    ZeroCopyRefused,
+}
+
+impl Warning {
+    /// Stable, for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.problem().code()
+    }
+
+    /// The same warning, said of this host where it was left open.
+    #[must_use]
+    pub fn of_host(mut self, name: &str) -> Self {
+        if let Some(host) = self.problem_mut().host() {
+            name.clone_into(host);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem().message())
+    }
+}
+
+/// A warning as JSON documents carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Entry {
+    pub code: String,
+    pub message: String,
+}
+
+impl From<&Warning> for Entry {
+    fn from(warning: &Warning) -> Self {
+        Self { code: warning.code().to_owned(), message: warning.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As an agent tells it to the controller, which knows what the host is called.
+    #[test]
+    fn a_warning_survives_the_wire_and_gets_its_host() {
+        let refused = StrangersRefused { host: String::new(), connections: 3 };
+        for warning in [refused.into(), Discarded {}.into()] {
+            let text = serde_json::to_string::<Warning>(&warning).unwrap();
+            let told: Warning = serde_json::from_str(&text).unwrap();
+            assert_eq!(told, warning, "{text}");
+        }
+        let told = Warning::from(StrangersRefused { host: String::new(), connections: 3 });
+        let told = told.of_host("server");
+        assert_eq!(told.code(), "strangers-refused");
+        assert!(told.to_string().starts_with("server turned away 3 connections"), "{told}");
+        // One that is of no host stays as it is.
+        let lost = Warning::from(FailedOperations { failed: 3, timeouts: 1 });
+        assert_eq!(lost.clone().of_host("server"), lost);
+    }
+
+    #[test]
+    fn drops_are_told_where_there_were_any() {
+        let told = |receive_buffer_drops, joined| {
+            let (lost, sent) = (5, 1000);
+            Warning::from(DatagramsLost { lost, sent, receive_buffer_drops, joined }).to_string()
+        };
+        assert_eq!(told(0, true), "5 of 1000 datagrams were lost (0.50%)");
+        assert!(told(4, false).contains("(0.50%), 4 of them dropped by full receive buffers"));
+        assert!(told(4, true).contains(", at least 4 of them dropped"));
+    }
+}

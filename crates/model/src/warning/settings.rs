@@ -1,0 +1,158 @@
+//! Settings that were not granted, did nothing, or do not do what a reader may think.
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+
+/// The file says something whose effect on a number a reader may not expect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    pub line: u32,
+    pub column: u32,
+    pub text: String,
+}
+
+impl Problem for Profile {
+    fn code(&self) -> &'static str {
+        "profile"
+    }
+
+    fn message(&self) -> String {
+        format!("{}:{}: {}", self.line, self.column, self.text)
+    }
+}
+
+/// The kernel granted another value than the profile asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClippedSetting {
+    pub host: String,
+    pub name: String,
+    pub asked: String,
+    pub granted: String,
+    pub remedy: String,
+}
+
+impl Problem for ClippedSetting {
+    fn code(&self) -> &'static str {
+        "clipped-setting"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, name, asked, granted, remedy } = self;
+        format!("{host} granted {name}={granted} where {asked} was asked; {remedy}")
+    }
+}
+
+/// An engine or option could not be used and another was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fallback {
+    pub host: String,
+    pub wanted: String,
+    pub used: String,
+    pub reason: String,
+}
+
+impl Problem for Fallback {
+    fn code(&self) -> &'static str {
+        "fallback"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, wanted, used, reason } = self;
+        format!("{host} used {used} instead of {wanted}: {reason}")
+    }
+}
+
+/// An option that was set changed nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoEffect {
+    pub host: String,
+    pub option: String,
+    pub reason: String,
+}
+
+impl Problem for NoEffect {
+    fn code(&self) -> &'static str {
+        "no-effect"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, option, reason } = self;
+        format!("{option} had no effect at {host}: {reason}")
+    }
+}
+
+/// Zero-copy that the kernel made copies for all the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ZeroCopyCopied {
+    pub percent: f64,
+}
+
+impl Problem for ZeroCopyCopied {
+    fn code(&self) -> &'static str {
+        "zerocopy-copied"
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "the kernel copied {:.0}% of what zerocopy sent: it does so on loopback, and for devices \
+             without scatter-gather",
+            self.percent
+        )
+    }
+}
+
+/// Sends that were to be without a copy and for which the kernel had no means left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ZeroCopyRefused {
+    pub host: String,
+    pub refused: u64,
+    pub of: u64,
+}
+
+impl Problem for ZeroCopyRefused {
+    fn code(&self) -> &'static str {
+        "zerocopy-refused"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, refused, of } = self;
+        format!(
+            "the kernel of {host} refused {refused} of {of} zerocopy sends, which were made with a \
+             copy: on {host} raise net.core.optmem_max, or as an ordinary user the limit of locked \
+             memory (ulimit -l)"
+        )
+    }
+}
+
+/// Received bytes never came to the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Discarded {}
+
+impl Problem for Discarded {
+    fn code(&self) -> &'static str {
+        "discarded"
+    }
+
+    fn message(&self) -> String {
+        "discard: received bytes were dropped in the kernel and never copied to the receiver, as no \
+         program that uses its data can do"
+            .to_owned()
+    }
+}

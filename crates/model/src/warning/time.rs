@@ -1,0 +1,80 @@
+//! Windows, intervals and clocks that were off.
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+
+/// Intervals whose cut was late by more than half an interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LostIntervals {
+    pub host: String,
+    pub lost: u64,
+    pub of: u64,
+}
+
+impl Problem for LostIntervals {
+    fn code(&self) -> &'static str {
+        "lost-intervals"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, lost, of } = self;
+        format!(
+            "{lost} of {of} intervals of {host} were cut late: use a longer --interval or leave the \
+             host a free CPU"
+        )
+    }
+}
+
+/// The window of a host began or ended at another instant than planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowSkew {
+    pub host: String,
+    pub milliseconds: f64,
+}
+
+impl Problem for WindowSkew {
+    fn code(&self) -> &'static str {
+        "window-skew"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, milliseconds } = self;
+        format!(
+            "the window of {host} was off by {milliseconds:.1} ms: the host was too busy to cut its \
+             counters on time"
+        )
+    }
+}
+
+/// Clocks of two machines could only be matched this well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    pub host: String,
+    pub error_us: f64,
+}
+
+impl Problem for ClockOffset {
+    fn code(&self) -> &'static str {
+        "clock-offset"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, error_us } = self;
+        format!(
+            "the clock of {host} is known only to {error_us:.0} us: window edges differ by as much"
+        )
+    }
+}

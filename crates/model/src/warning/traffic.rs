@@ -1,0 +1,114 @@
+//! What became of the traffic.
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+
+/// Datagrams were lost; where, as far as the hosts can tell. Where datagrams came `joined`, a drop may
+/// be of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatagramsLost {
+    pub lost: u64,
+    pub sent: u64,
+    pub receive_buffer_drops: u64,
+    pub joined: bool,
+}
+
+impl Problem for DatagramsLost {
+    fn code(&self) -> &'static str {
+        "datagrams-lost"
+    }
+
+    fn message(&self) -> String {
+        let Self { lost, sent, receive_buffer_drops, joined } = self;
+        let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
+        let dropped = match receive_buffer_drops {
+            0 => String::new(),
+            drops => format!(
+                ", {}{drops} of them dropped by full receive buffers: raise wndsz or lower the rate",
+                if *joined { "at least " } else { "" }
+            ),
+        };
+        format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}")
+    }
+}
+
+/// Operations failed and `canfail` let the strand go on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedOperations {
+    pub failed: u64,
+    pub timeouts: u64,
+}
+
+impl Problem for FailedOperations {
+    fn code(&self) -> &'static str {
+        "failed-operations"
+    }
+
+    fn message(&self) -> String {
+        let Self { failed, timeouts } = self;
+        format!(
+            "{failed} operations failed ({timeouts} of them timed out) and were not counted as done"
+        )
+    }
+}
+
+/// Strands had to be cut off at the end of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnfinishedStrands {
+    pub host: String,
+    pub phase: u32,
+    pub strands: u64,
+}
+
+impl Problem for UnfinishedStrands {
+    fn code(&self) -> &'static str {
+        "unfinished-strands"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, phase, strands } = self;
+        let phase = phase + 1;
+        format!("{strands} strands of {host} did not finish phase {phase} in time and were cut off")
+    }
+}
+
+/// Nothing moved in the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NothingMoved {}
+
+impl Problem for NothingMoved {
+    fn code(&self) -> &'static str {
+        "nothing-moved"
+    }
+
+    fn message(&self) -> String {
+        "nothing moved in the window".to_owned()
+    }
+}
+
+/// Connections that did not belong to the run were turned away.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StrangersRefused {
+    pub host: String,
+    pub connections: u64,
+}
+
+impl Problem for StrangersRefused {
+    fn code(&self) -> &'static str {
+        "strangers-refused"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, connections } = self;
+        format!("{host} turned away {connections} connections that are not part of this run")
+    }
+}
