@@ -169,7 +169,7 @@ fn parse_slabs(text: &str) -> Vec<Slab> {
         let name = columns.next().filter(|name| CACHES.contains(name))?;
         let numbers: Vec<u64> = columns.map_while(|column| column.parse().ok()).collect();
         let (_, slabs) = line.split_once("slabdata")?;
-        let slabs: u64 = slabs.split_ascii_whitespace().nth(1 + 1)?.parse().ok()?;
+        let slabs: u64 = slabs.split_ascii_whitespace().nth(1)?.parse().ok()?;
         let pages = slabs.saturating_mul(*numbers.get(4)?);
         Some(Slab {
             name: name.to_owned(),

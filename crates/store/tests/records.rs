@@ -60,7 +60,7 @@ fn an_existing_record_is_not_overwritten() {
     let before = recorded::contents(directory.path());
     let error = Recorder::create(directory.path()).unwrap_err();
     assert!(matches!(error, StoreError::AlreadyRecorded(_)));
-    assert!(error.to_string().contains("name another directory"));
+    assert!(error.to_string().contains("choose another directory"));
     assert_eq!(recorded::contents(directory.path()), before);
 }
 
