@@ -44,7 +44,10 @@ impl Histogram {
 
     /// Counts a latency this number of times.
     pub fn record_many(&mut self, nanos: u64, times: u64) {
-        let _ = self.0.record_n(nanos.min(MAX), times);
+        // Recorded no times a value would still move the maximum.
+        if times > 0 {
+            let _ = self.0.record_n(nanos.min(MAX), times);
+        }
     }
 
     /// Adds all counts of the other.
