@@ -40,7 +40,7 @@ pub(crate) struct Report {
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// Record to copy [default: a new run of `@stream`].
+    /// Record to copy; by default a new run of `@stream`.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 

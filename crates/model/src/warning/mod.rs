@@ -1,5 +1,5 @@
 //! What can invalidate a run, said on the result itself: each with data, a stable code and what to do next.
-//! A new one is a type that is a [`Problem`], and its name in the list below.
+//! A new one is a type that is a `Problem`, and its name in the list below.
 
 mod cpu;
 mod settings;
