@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use wirecost_linux::link::Links;
@@ -16,6 +17,9 @@ use wirecost_linux::{facts, rps, sysctl};
 use crate::{DEFAULT_NAME, Lab, LabError, LabHost, LabSpec, Lifetime, down, remove_stale, status};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Held by tests that remove stale labs, so that none removes the one that another has just made stale.
+static STALE: Mutex<()> = Mutex::new(());
 
 fn stay(of: &str) -> LabSpec {
     LabSpec::persistent(format!("test-{}-{of}", std::process::id()), 2)
@@ -265,6 +269,7 @@ fn the_lab_of_a_run_in_progress_is_not_removed() {
     if skip_without_namespaces("lab::the_lab_of_a_run_in_progress_is_not_removed") {
         return;
     }
+    let _alone = STALE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     assert!(matches!(down(lab.name()), Err(LabError::InUse { .. })));
     assert!(!remove_stale().unwrap().iter().any(|removed| removed.name == lab.name()));
@@ -285,6 +290,7 @@ fn the_lab_of_a_killed_run_is_stale() {
         std::thread::sleep(6 * PATIENCE);
         return;
     }
+    let _alone = STALE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::the_lab_of_a_killed_run_is_stale", "--nocapture"])
         .env(CHILD, "1")

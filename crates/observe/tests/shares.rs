@@ -50,7 +50,7 @@ fn check(section: &FunctionsSection, user: u64, kernel: u64) {
     let application =
         section.layers.iter().find(|layer| layer.layer == "application").expect("user space");
     let in_user = (application.share * section.samples as f64).round() as u64;
-    assert!(in_user <= section.user_samples);
+    assert!(in_user <= section.user_samples, "{in_user} of {}: {section:#?}", section.user_samples);
     // Neither is what others make of it: being switched to and from, and interrupts.
     let all = in_read + in_user;
     assert!(all as f64 > 0.5 * section.samples as f64, "{all} of {}", section.samples);

@@ -146,7 +146,7 @@ fn parse<T: DeserializeOwned>(
             StoreError::Damaged { path, why }
         }
         Ok(Head { schema: Some(found) }) => {
-            StoreError::Foreign { path, why: format!("it is a document {found}, not {known}") }
+            StoreError::OtherDocument { path, found, expected: known }
         }
         Ok(Head { schema: None }) => {
             StoreError::Foreign { path, why: "it is not a document of wirecost".to_owned() }

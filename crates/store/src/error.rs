@@ -55,6 +55,12 @@ pub enum StoreError {
     #[error("{} is not a file of wirecost ({why}): restore the original, or remove it", path.display())]
     Foreign { path: PathBuf, why: String },
     #[error(
+        "{} is a document {found}, and {expected} is needed here: give the path of a document of \
+         that kind",
+        path.display()
+    )]
+    OtherDocument { path: PathBuf, found: String, expected: &'static str },
+    #[error(
         "{} was written by a newer wirecost ({found}; this version reads up to {known}): upgrade \
          wirecost to read it",
         path.display()

@@ -66,10 +66,8 @@ fn truncated_and_foreign_documents_are_refused() {
     let doctor = |text: String| text.replacen("wirecost.run/1", "wirecost.doctor/1", 1);
     assert_eq!(
         refusal(edit(RUN, doctor)),
-        format!(
-            "/record/run.json is not a file of wirecost (it is a document wirecost.doctor/1, \
-             not wirecost.run/1): {OWN}"
-        )
+        "/record/run.json is a document wirecost.doctor/1, and wirecost.run/1 is needed here: give \
+         the path of a document of that kind"
     );
 }
 

@@ -201,7 +201,7 @@ fn without_btf_the_other_sources_are_left_and_named() {
     for (name, status, _) in OF_FULL {
         let probe = probes.iter().find(|probe| probe["name"] == *name).unwrap();
         assert_eq!(probe["status"], *status, "{probe:#}");
-        assert!(probe["reason"].is_string(), "{probe:#}");
+        assert!(probe["reason"].is_string() || *status == "ready", "{probe:#}");
     }
 }
 

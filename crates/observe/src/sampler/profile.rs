@@ -213,7 +213,11 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn of(&mut self, stack: &Stack) -> Vec<FrameId> {
-        let mut ids = Vec::with_capacity(stack.kernel.len() + stack.user.len());
+        let mut ids = Vec::with_capacity(stack.kernel.len() + stack.user.len() + 1);
+        // Where the kernel could not walk its own stack, it was in the kernel all the same.
+        if stack.in_kernel && stack.kernel.is_empty() {
+            ids.push(self.id(UNKNOWN, "kernel", true));
+        }
         for (place, &address) in stack.kernel.iter().enumerate() {
             let found = self.kernel.find(called_at(place, address));
             let (name, module) = match found {
@@ -243,7 +247,7 @@ impl Names<'_> {
             }
         }
         if ids.is_empty() {
-            ids.push(self.id(UNKNOWN, UNKNOWN, stack.in_kernel));
+            ids.push(self.id(UNKNOWN, UNKNOWN, false));
         }
         ids
     }
@@ -317,6 +321,15 @@ ffffffff81007000 T end
         ] {
             assert_eq!(resolved(vec![(stack.clone(), 1)]).taken[0].context, context, "{stack:?}");
         }
+    }
+
+    #[test]
+    fn a_sample_in_the_kernel_without_its_stack_is_in_the_kernel() {
+        let unwalked = Stack { in_kernel: true, ..stack(7, &[], &[0x5000]) };
+        let profile = resolved(vec![(unwalked, 1)]);
+        let frame = profile.frame(profile.taken[0].frames[0]);
+        assert_eq!((frame.name.as_str(), frame.module.as_str()), (UNKNOWN, "kernel"));
+        assert!(frame.kernel);
     }
 
     #[test]

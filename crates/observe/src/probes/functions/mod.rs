@@ -126,7 +126,7 @@ fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection 
     for taken in profile.taken.iter().filter(|taken| is_of(taken, part)) {
         all += taken.count;
         kernel += if taken.in_kernel { taken.count } else { 0 };
-        let layer = layer(taken, &verdicts);
+        let layer = layer(profile, taken, &verdicts);
         let innermost = taken.frames.first().copied().unwrap_or_default();
         match layer {
             Some(layer) => by_layer[layer] += taken.count,
@@ -179,11 +179,13 @@ fn is_of(taken: &Taken, part: &Part) -> bool {
         && part.pid.is_none_or(|pid| pid == taken.process)
 }
 
-fn layer(taken: &Taken, verdicts: &[(Verdict, bool)]) -> Option<usize> {
+fn layer(profile: &Profile, taken: &Taken, verdicts: &[(Verdict, bool)]) -> Option<usize> {
     if taken.own {
         return Some(layers::index(layers::OBSERVER));
     }
-    layers::layer_of(taken.frames.iter().map(|&id| verdicts[id as usize]))
+    // Time in the kernel is not the application's, also where no function of the kernel has a layer.
+    let frames = taken.frames.iter().filter(|id| !taken.in_kernel || profile.frame(**id).kernel);
+    layers::layer_of(frames.map(|&id| verdicts[id as usize]))
 }
 
 /// Ids by how often, most first; of equal ones the lower.
@@ -312,6 +314,24 @@ mod tests {
         assert_eq!(section.layers[0].layer, "TCP/UDP");
         let sum: f64 = section.layers.iter().map(|layer| layer.share).sum();
         assert!((sum + section.unmapped.unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn time_in_the_kernel_is_not_of_the_application() {
+        let helper = "memcmp";
+        assert_eq!(
+            layers::classify(&Frame {
+                name: helper.to_owned(),
+                module: "kernel".to_owned(),
+                kernel: true
+            })
+            .0,
+            Verdict::Caller
+        );
+        let profile = profile(&[(0, 7, 1, &[helper, "user_main"]), (0, 7, 3, &["user_main"])]);
+        let section = section(&profile, 99, &Part::default());
+        let application = section.layers.iter().find(|l| l.layer == "application").unwrap();
+        assert_eq!((application.share, section.unmapped), (0.75, Some(0.25)));
     }
 
     #[test]
