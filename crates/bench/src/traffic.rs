@@ -75,6 +75,7 @@ impl Traffic {
                 address: None,
                 cpus: Vec::new(),
                 owns_cpus: false,
+                claim: None,
             })
         };
         let settings = Settings {

@@ -7,5 +7,6 @@ fn transcripts() {
         // Widths and characters do not depend on who runs the tests.
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100")
+        .env("WIRECOST_RUNTIME_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/transcripts"))
         .case("tests/transcripts/*.md");
 }

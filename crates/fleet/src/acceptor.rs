@@ -1,12 +1,12 @@
-//! Who connects to an agent, until it has said hello. One thread holds all of them: a connection that
-//! says nothing costs a descriptor for a few seconds, and no thread.
+//! Who connects to an agent, until it has said hello. The thread of the listener holds all of them: a
+//! connection that says nothing costs a descriptor for a few seconds, no thread and no process.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::wire::{self, LONGEST_HELLO, Order};
 
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// kept out by silent ones for longer than a few round trips.
 const WAITING: usize = 256;
 
-/// How long the agent waits when it can take no connection, for want of descriptors.
-const EXHAUSTED: Duration = Duration::from_millis(50);
+/// How long the agent waits when it can take no connection, for want of descriptors or memory.
+pub(crate) const EXHAUSTED: Duration = Duration::from_millis(50);
 
 /// The listening socket of an agent, and those who have not said hello.
 #[derive(Debug)]
@@ -26,11 +26,14 @@ pub(crate) struct Acceptor {
     listener: TcpListener,
     waiting: VecDeque<Waiting>,
     patience: Duration,
+    /// Out of descriptors until then.
+    rests_until: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     stream: TcpStream,
+    from: SocketAddr,
     until: Instant,
     /// The message so far: its length, and what has come of it.
     length: [u8; 4],
@@ -38,9 +41,18 @@ struct Waiting {
     body: Vec<u8>,
 }
 
+/// Somebody who has said hello. Nothing behind that has been read.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) stream: TcpStream,
+    pub(crate) from: SocketAddr,
+    /// Of the protocol.
+    pub(crate) version: u32,
+}
+
 /// What has become of a connection.
 enum Heard {
-    Hello(Order),
+    Hello(u32),
     /// There is more to come.
     Part,
     /// It has ended, or what it said is no hello.
@@ -52,62 +64,59 @@ impl Acceptor {
     /// When the socket cannot be made non-blocking.
     pub(crate) fn new(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, waiting: VecDeque::new(), patience: PATIENCE })
+        Ok(Self { listener, waiting: VecDeque::new(), patience: PATIENCE, rests_until: None })
     }
 
-    /// Waits for the next connection that says hello. Nothing behind its hello has been read.
-    ///
-    /// # Errors
-    /// Those of poll(2).
-    pub(crate) fn next(&mut self) -> io::Result<(TcpStream, Order)> {
-        loop {
-            let (called, ready) = self.wait()?;
-            // The last first, so that places before it stay what they are.
-            for place in ready.into_iter().rev() {
-                match self.waiting[place].hear() {
-                    Heard::Part => {}
-                    Heard::Stranger => drop(self.waiting.remove(place)),
-                    Heard::Hello(hello) => {
-                        let Some(waiting) = self.waiting.remove(place) else { continue };
-                        if waiting.stream.set_nonblocking(false).is_ok() {
-                            return Ok((waiting.stream, hello));
-                        }
+    /// What is waited for: the listening socket first, then those who have not said hello.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let accepts = match self.rests_until {
+            None => PollFlags::IN,
+            Some(_) => PollFlags::empty(),
+        };
+        let waiting = self.waiting.iter().map(|w| PollFd::new(&w.stream, PollFlags::IN));
+        std::iter::once(PollFd::new(&self.listener, accepts)).chain(waiting)
+    }
+
+    /// When somebody's time is up.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.waiting.front().map(|oldest| oldest.until).into_iter().chain(self.rests_until).min()
+    }
+
+    /// Goes on after a wait; `ready`: events of what was [wanted](Self::wanted). Returns who has said
+    /// hello.
+    pub(crate) fn go_on(&mut self, ready: &[PollFlags], now: Instant) -> Vec<Caller> {
+        let Some((called, ready)) = ready.split_first() else { return Vec::new() };
+        let mut callers = Vec::new();
+        // The last first, so that places before it stay what they are.
+        for (place, _) in ready.iter().enumerate().rev().filter(|(_, events)| !events.is_empty()) {
+            match self.waiting[place].hear() {
+                Heard::Part => {}
+                Heard::Stranger => drop(self.waiting.remove(place)),
+                Heard::Hello(version) => {
+                    let Some(Waiting { stream, from, .. }) = self.waiting.remove(place) else {
+                        continue;
+                    };
+                    if stream.set_nonblocking(false).is_ok() {
+                        callers.push(Caller { stream, from, version });
                     }
                 }
             }
-            let now = Instant::now();
-            self.waiting.retain(|waiting| waiting.until > now);
-            if called {
-                self.accept();
-            }
         }
+        callers.reverse();
+        self.waiting.retain(|waiting| waiting.until > now);
+        let rested = self.rests_until.is_some_and(|until| now >= until);
+        if rested {
+            self.rests_until = None;
+        }
+        if rested || !called.is_empty() {
+            self.accept(now);
+        }
+        callers
     }
 
-    /// Waits until something comes, or somebody's time is up. Returns whether somebody connects, and
-    /// who has said something.
-    fn wait(&self) -> io::Result<(bool, Vec<usize>)> {
-        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        fds.extend(self.waiting.iter().map(|w| PollFd::new(&w.stream, PollFlags::IN)));
-        let now = Instant::now();
-        let left = self.waiting.front().map(|oldest| oldest.until.saturating_duration_since(now));
-        // Not before the time is up: a millisecond more.
-        let left = left.map(|left| left + Duration::from_millis(1));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        let called = ready.next().unwrap_or(false);
-        Ok((
-            called,
-            ready.enumerate().filter_map(|(place, ready)| ready.then_some(place)).collect(),
-        ))
-    }
-
-    fn accept(&mut self) {
+    fn accept(&mut self, now: Instant) {
         match self.listener.accept() {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let _ = stream.set_nodelay(true);
                 if stream.set_nonblocking(true).is_err() {
                     return;
@@ -115,9 +124,9 @@ impl Acceptor {
                 if self.waiting.len() >= WAITING {
                     self.waiting.pop_front();
                 }
-                let until = Instant::now() + self.patience;
-                let waiting = Waiting { stream, until, length: [0; 4], got: 0, body: Vec::new() };
-                self.waiting.push_back(waiting);
+                let until = now + self.patience;
+                let (length, got, body) = ([0; 4], 0, Vec::new());
+                self.waiting.push_back(Waiting { stream, from, until, length, got, body });
             }
             // Somebody who has given up.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -125,7 +134,7 @@ impl Acceptor {
             // Out of descriptors, of which the oldest has one to give.
             Err(_) => {
                 if self.waiting.pop_front().is_none() {
-                    std::thread::sleep(EXHAUSTED);
+                    self.rests_until = Some(now + EXHAUSTED);
                 }
             }
         }
@@ -164,7 +173,7 @@ impl Waiting {
     fn hello(&self) -> Heard {
         let mut message = self.length.as_slice().chain(self.body.as_slice());
         match wire::read_within(&mut message, LONGEST_HELLO) {
-            Ok(hello @ Order::Hello { .. }) => Heard::Hello(hello),
+            Ok(Order::Hello { version }) => Heard::Hello(version),
             _ => Heard::Stranger,
         }
     }
@@ -173,21 +182,34 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::SocketAddr;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use rustix::event::{Timespec, poll};
 
     use super::*;
 
+    fn wait(acceptor: &Acceptor) -> Vec<PollFlags> {
+        let mut wanted: Vec<PollFd<'_>> = acceptor.wanted().collect();
+        let left = acceptor.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec::try_from(left + Duration::from_millis(1)).unwrap());
+        poll(&mut wanted, left.as_ref()).unwrap();
+        wanted.iter().map(PollFd::revents).collect()
+    }
+
     /// An acceptor in a thread of its own, which tells of each hello by its version.
-    fn acceptor(patience: Duration) -> (SocketAddr, std::sync::mpsc::Receiver<(TcpStream, u32)>) {
+    fn acceptor(patience: Duration) -> (SocketAddr, Receiver<(TcpStream, u32)>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let mut acceptor = Acceptor::new(listener).unwrap();
         acceptor.patience = patience;
-        let (sender, hellos) = std::sync::mpsc::channel();
+        let (sender, hellos) = channel();
         std::thread::spawn(move || {
-            while let Ok((stream, Order::Hello { version })) = acceptor.next() {
-                if sender.send((stream, version)).is_err() {
-                    return;
+            loop {
+                let ready = wait(&acceptor);
+                for Caller { stream, version, .. } in acceptor.go_on(&ready, Instant::now()) {
+                    if sender.send((stream, version)).is_err() {
+                        return;
+                    }
                 }
             }
         });

@@ -1,146 +1,73 @@
-//! The agent: carries out the orders of one controller at a time for each session, and ends what it
-//! runs when the controller is gone.
+//! One session of an agent, in a process of its own: carries out the orders of one controller, and ends
+//! what it runs when the controller is gone.
 
-use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io::{self, BufReader, Read};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, getrlimit};
+use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::{environment, facts};
+use wirecost_linux::privilege::LOAD;
+use wirecost_linux::{confine, environment, facts};
 pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::holder::Holder;
 use wirecost_model::measure::{Cut, Edge, Setting};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::plan::Extent;
-use wirecost_model::plan::limits::SHORTEST_INTERVAL;
+use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
 use wirecost_model::status::Status;
+use wirecost_model::warning::Warning;
 
-use crate::acceptor::Acceptor;
+use crate::listener::GRACE;
+use crate::machine::{self, Claim, ClaimError, Conflict, Waiting};
 use crate::observing::{Observing, Said};
-use crate::wire::{self, Known, LONGEST_HELLO, Notice, Order};
+use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
 
 /// A controller that has said nothing for this long is gone: it asks for the time every other second.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Counters of intervals are passed on no more often; all of them come with the phase's result.
 const LIVE: Duration = Duration::from_millis(90);
 
-/// Sessions at a time. A run has one for each of its hosts that this agent plays.
-const SESSIONS: usize = 64;
-
 /// Inputs of a session that wait to be dealt with. Of orders there is one: the next is read when it has
 /// been obeyed. The writes of a controller that does not read its answers then block, so it cannot fill
 /// memory with orders.
 const INPUTS: usize = 64;
 
-/// Why an agent ends.
+/// Why a session could not go on.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    #[error("cannot listen at {address}: {source}")]
-    Listen {
-        address: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("session: {0}")]
-    Session(#[source] io::Error),
+#[error("session: {0}")]
+pub struct SessionError(#[source] io::Error);
+
+/// What a session may do, and what has been said of it already.
+#[derive(Debug)]
+pub struct Terms {
+    /// Files that orders may name.
+    pub files: Files,
+    /// A run is prepared only after it has claimed this host.
+    pub must_claim: bool,
+    /// Version of the protocol in the controller's hello, where that has been read.
+    pub hello: Option<u32>,
 }
 
-/// A stream that can be read and written at once.
-trait Duplex: Read + Write + Send + Sized + 'static {
-    /// The same stream for another thread. No write blocks for longer than a lease.
-    fn second(&self) -> io::Result<Self>;
-
-    /// Ends the stream for all who hold it.
-    fn end(&self);
-}
-
-impl Duplex for TcpStream {
-    fn second(&self) -> io::Result<Self> {
-        self.set_write_timeout(Some(LEASE))?;
-        self.try_clone()
-    }
-
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-}
-
-impl Duplex for UnixStream {
-    fn second(&self) -> io::Result<Self> {
-        self.set_write_timeout(Some(LEASE))?;
-        self.try_clone()
-    }
-
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-}
-
-/// Serves controllers that connect to `address`, each in a session of its own, until the process is
-/// ended. Their orders may name `files`. `listening` is told where.
-///
-/// # Errors
-/// When it cannot listen.
-pub fn listen(
-    address: &str,
-    files: &Files,
-    listening: impl FnOnce(std::net::SocketAddr),
-) -> Result<(), AgentError> {
-    let failed = |source| AgentError::Listen { address: address.to_owned(), source };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listening(listener.local_addr().map_err(failed)?);
-    let mut acceptor = Acceptor::new(listener).map_err(failed)?;
-    let sessions = Arc::new(AtomicUsize::new(0));
-    loop {
-        let Ok((mut stream, hello)) = acceptor.next() else {
-            // The kernel is out of memory, and may not be for long.
-            std::thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        let Some(place) = Place::take(&sessions) else {
-            let message = format!("this agent has {SESSIONS} sessions already, its limit");
-            // Fits the empty buffer of a new connection.
-            let _ = wire::write(&mut stream, &Notice::Failed { status: Status::Peer, message });
-            continue;
-        };
-        // A session changes its threads' CPUs and descriptors: it has threads of its own.
-        let session = std::thread::Builder::new().name("wirecost-session".to_owned());
-        let files = files.clone();
-        let _ = session.spawn(move || {
-            let _ = serve(stream, Some(hello), files);
-            drop(place);
-        });
-    }
-}
-
-/// One of an agent's sessions, which is over when this is dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(sessions: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count: usize| (count < SESSIONS).then_some(count + 1);
-        sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self(sessions.clone()))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Serves the one session whose stream is given. Its orders may name `files`.
+/// Serves the one session whose stream is given, of the domain Unix or over TCP. When the controller
+/// has gone and what the session has started does not end by itself, `hangs` is called, which ends the
+/// process.
 ///
 /// # Errors
 /// When the stream fails other than by its end.
-pub fn session(stream: UnixStream, files: Files) -> Result<(), AgentError> {
-    serve(stream, None, files).map_err(AgentError::Session)
+pub fn session(
+    stream: OwnedFd,
+    terms: Terms,
+    hangs: impl FnOnce() + Send + 'static,
+) -> Result<(), SessionError> {
+    serve(Socket::from(stream), terms, hangs).map_err(SessionError)
 }
 
 enum Input {
@@ -152,21 +79,38 @@ enum Input {
     Gone,
 }
 
-/// `hello`: the first order, where it has been read.
-fn serve<S: Duplex>(stream: S, hello: Option<Order>, files: Files) -> io::Result<()> {
+fn serve(stream: Socket, terms: Terms, hangs: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let Terms { files, must_claim, hello } = terms;
+    // A listener starts it by a link that has another name; what is observed names programs.
+    let _ = rustix::thread::set_name(c"wirecost");
+    // No write blocks for longer than a lease.
+    stream.set_write_timeout(Some(LEASE))?;
     let (inputs_to, inputs) = sync_channel(INPUTS);
     let (obeyed, next) = sync_channel(1);
-    let reader = stream.second()?;
+    let reader = stream.try_clone()?;
     let orders = inputs_to.clone();
-    std::thread::Builder::new()
-        .name("wirecost-orders".to_owned())
-        .spawn(move || read_orders(reader, hello, &orders, &next))?;
+    std::thread::Builder::new().name("wirecost-orders".to_owned()).spawn(move || {
+        // It reads, and needs no rights for that.
+        let _ = confine::keep_only(&[]);
+        read_orders(reader, hello, &orders, &next);
+    })?;
+    let (ended_to, ended) = channel::<()>();
+    let watched = stream.try_clone()?;
+    // The thread that reads orders does not read on while one of them is carried out.
+    std::thread::Builder::new().name("wirecost-gone".to_owned()).spawn(move || {
+        let _ = confine::keep_only(&[]);
+        while !is_gone(&watched, None) {}
+        if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+            hangs();
+        }
+    })?;
     let mut session = Session {
         stream,
         inputs,
         inputs_to,
         obeyed,
         files,
+        must_claim,
         load: None,
         observing: None,
         observes: None,
@@ -175,22 +119,28 @@ fn serve<S: Duplex>(stream: S, hello: Option<Order>, files: Files) -> io::Result
         stage: Stage::Unknown,
         last_live: Instant::now(),
         phase: 0,
+        claim: None,
     };
     let result = session.run();
     // The thread that reads orders blocks until then, however silent the other side is.
-    session.stream.end();
+    let stream = session.stream.try_clone()?;
+    let _ = stream.shutdown(Shutdown::Read);
+    // The load ends first, then the claim, and then the controller is told.
+    drop(session);
+    let _ = stream.shutdown(Shutdown::Both);
+    drop(ended_to);
     result
 }
 
 fn read_orders(
     stream: impl Read,
-    hello: Option<Order>,
+    hello: Option<u32>,
     inputs: &SyncSender<Input>,
     obeyed: &Receiver<()>,
 ) {
     let mut stream = BufReader::new(stream);
     let first = match hello {
-        Some(hello) => Ok(hello),
+        Some(version) => Ok(Order::Hello { version }),
         None => wire::read_within(&mut stream, LONGEST_HELLO),
     };
     let mut next = first;
@@ -213,13 +163,14 @@ enum Stage {
     Running,
 }
 
-struct Session<S> {
-    stream: S,
+struct Session {
+    stream: Socket,
     inputs: Receiver<Input>,
     inputs_to: SyncSender<Input>,
     /// Lets the next order be read.
     obeyed: SyncSender<()>,
     files: Files,
+    must_claim: bool,
     load: Option<Load>,
     observing: Option<Observing>,
     /// Of the phase under way, where this host observes.
@@ -230,9 +181,11 @@ struct Session<S> {
     stage: Stage,
     last_live: Instant,
     phase: u32,
+    /// Since when this host is claimed for the run. Dropped last: what measures has ended then.
+    claim: Option<(Claim, Instant)>,
 }
 
-impl<S: Duplex> Session<S> {
+impl Session {
     fn run(&mut self) -> io::Result<()> {
         let mut heard = Instant::now();
         loop {
@@ -289,6 +242,7 @@ impl<S: Duplex> Session<S> {
             Order::Hello { .. } => self.stage == Stage::Unknown,
             Order::Ping { .. } | Order::Environment => self.stage >= Stage::Greeted,
             Order::Observe(_) => self.stage >= Stage::Greeted && self.observing.is_none(),
+            Order::Claim(_) => self.stage == Stage::Greeted && self.claim.is_none(),
             Order::Prepare(_) => self.stage == Stage::Greeted,
             Order::Connect(_) => self.stage == Stage::Prepared,
             Order::Start(_) => self.stage == Stage::Connected,
@@ -318,6 +272,11 @@ impl<S: Duplex> Session<S> {
                 Err(error) => self.fail(Status::Peer, error),
             },
             Order::Ping { number } => self.say(&Notice::Pong { number, now: Monotonic.now() }),
+            Order::Claim(request) => self.claim(request),
+            Order::Prepare(_) if self.must_claim && self.claim.is_none() => self.fail(
+                Status::Peer,
+                "the controller prepares a run before it has claimed this host",
+            ),
             Order::Prepare(plan) => {
                 self.interval = plan.interval;
                 self.extent = Some(Extent::of(&plan));
@@ -412,10 +371,36 @@ impl<S: Duplex> Session<S> {
                         granted: granted.granted.clone(),
                     })
                     .collect();
-                let warnings = load.warnings().to_vec();
+                let mut warnings = load.warnings().to_vec();
+                warnings.extend(self.shared());
                 self.say(&Notice::Summary { settings, warnings })
             }
         }
+    }
+
+    /// Claims this host for the run of the controller.
+    fn claim(&mut self, request: ClaimRequest) -> io::Result<()> {
+        let cpus = wirecost_linux::thread::allowed_cpus()?;
+        let began = Instant::now();
+        let conflict = Conflict { wait: request.wait, share: request.share };
+        let run = request.run.printable();
+        let mut waiting = Asker { stream: self.stream.try_clone()? };
+        match Claim::take(&run, &cpus, conflict, &mut waiting) {
+            Ok(claim) => self.claim = Some((claim, began)),
+            Err(ClaimError::Busy { holders }) => return self.say(&Notice::Busy { holders }),
+            Err(error) => return self.fail(Status::Peer, error),
+        }
+        if self.must_claim && !request.observes {
+            // What starts from now on may do no more than that.
+            confine::keep_only(LOAD)?;
+        }
+        self.say(&Notice::Claimed)
+    }
+
+    /// That other runs have used the same CPUs.
+    fn shared(&self) -> Option<Warning> {
+        let (claim, began) = self.claim.as_ref()?;
+        machine::shared("", &claim.others_since(*began))
     }
 
     fn out_of_turn(&mut self) -> io::Result<()> {
@@ -468,10 +453,34 @@ impl<S: Duplex> Session<S> {
     }
 }
 
-/// Bytes that this machine has.
+/// Bytes that this machine has, or of which this process may use a plan's share.
 fn memory() -> u64 {
     let machine = rustix::system::sysinfo();
-    machine.totalram.saturating_mul(machine.mem_unit.into())
+    let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
+    let limit = getrlimit(Resource::Data).current.unwrap_or(u64::MAX);
+    machine.min(limit.saturating_mul(MEMORY_SHARE))
+}
+
+/// Whether the controller has hung up; waits for it as long as `patience`, for ever without.
+fn is_gone(stream: &Socket, patience: Option<Timespec>) -> bool {
+    match poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], patience.as_ref()) {
+        Ok(events) => events > 0,
+        Err(rustix::io::Errno::INTR) => false,
+        Err(_) => true,
+    }
+}
+
+/// Who waits for a claim.
+struct Asker {
+    stream: Socket,
+}
+
+impl Waiting for Asker {
+    fn is_over(&self) -> bool {
+        is_gone(&self.stream, Some(Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
+    fn waits_for(&mut self, _: &[Holder]) {}
 }
 
 fn status_of(error: &LoadError) -> Status {

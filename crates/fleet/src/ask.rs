@@ -73,7 +73,7 @@ pub fn about(address: &str) -> Result<Answer, AskError> {
                 let environment = described.ok_or_else(silent)?;
                 return Ok(Answer { facts, environment, probes });
             }
-            Notice::Failed { message, .. } => {
+            Notice::Failed { message, .. } | Notice::SessionEnded { reason: message } => {
                 return Err(AskError::Refused { address: named(), message });
             }
             // Nothing else was asked for.

@@ -4,9 +4,13 @@ use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Sender;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::wire::{self, Notice, Order};
 
@@ -14,6 +18,10 @@ use crate::wire::{self, Notice, Order};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that an order may wait to be taken.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that the end of a session may take.
+const END_OF_SESSION: Duration = Duration::from_secs(5);
+/// Longest time between the end of a process' stream and its own.
+const END_OF_PROCESS: Duration = Duration::from_secs(1);
 
 /// Why a host cannot be used (any more).
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +43,8 @@ pub enum HostError {
         #[source]
         source: io::Error,
     },
+    #[error("{name}: the process of the session ended or was killed during the run ({status})")]
+    Ended { name: String, status: ExitStatus },
     #[error("{name}: lost the agent: {source}")]
     Lost {
         name: String,
@@ -67,7 +77,9 @@ pub trait Host: Send {
 pub struct AgentHost {
     name: String,
     stream: Stream,
-    child: Option<Child>,
+    child: Option<Arc<Mutex<Child>>>,
+    /// Disconnected when the agent has ended the session; none before notices are read.
+    ended: Option<Receiver<()>>,
 }
 
 #[derive(Debug)]
@@ -126,7 +138,12 @@ impl AgentHost {
             .process_group(0)
             .spawn()
             .map_err(start)?;
-        Ok(Self { name: name.to_owned(), stream: Stream::Unix(ours), child: Some(child) })
+        Ok(Self {
+            name: name.to_owned(),
+            stream: Stream::Unix(ours),
+            child: Some(Arc::new(Mutex::new(child))),
+            ended: None,
+        })
     }
 
     /// Connects to an agent that listens at `address`, HOST:PORT.
@@ -152,8 +169,12 @@ impl AgentHost {
                     if let Err(source) = set {
                         return Err(HostError::Lost { name: name.to_owned(), source });
                     }
-                    let host =
-                        Self { name: name.to_owned(), stream: Stream::Tcp(stream), child: None };
+                    let host = Self {
+                        name: name.to_owned(),
+                        stream: Stream::Tcp(stream),
+                        child: None,
+                        ended: None,
+                    };
                     return Ok((host, candidate));
                 }
                 Err(error) => last = error,
@@ -178,8 +199,15 @@ impl Host for AgentHost {
     }
 
     fn attach(&mut self, number: usize, notices: Notices) {
-        let name = self.name.clone();
-        let lost = move |source| HostError::Lost { name: name.clone(), source };
+        let (name, child) = (self.name.clone(), self.child.clone());
+        let lost = move |source: io::Error| {
+            let name = name.clone();
+            let ended = source.kind() == io::ErrorKind::UnexpectedEof;
+            match child.as_deref().filter(|_| ended).and_then(failure_of) {
+                Some(status) => HostError::Ended { name, status },
+                None => HostError::Lost { name, source },
+            }
+        };
         let stream = match self.stream.try_clone() {
             Ok(stream) => stream,
             Err(error) => {
@@ -188,16 +216,16 @@ impl Host for AgentHost {
             }
         };
         let reader = std::thread::Builder::new().name(format!("wirecost-{number}"));
+        let (ended_to, ended) = channel();
+        self.ended = Some(ended);
         // The thread ends with the stream, which the drop of this host ends.
         let _ = reader.spawn(move || {
+            let _ended = ended_to;
             let mut stream = BufReader::new(stream);
+            // Also when nobody wants them any more: the end of the stream is waited for.
             loop {
                 match wire::read(&mut stream) {
-                    Ok(notice) => {
-                        if notices.send((number, Ok(notice))).is_err() {
-                            return;
-                        }
-                    }
+                    Ok(notice) => drop(notices.send((number, Ok(notice)))),
                     Err(error) => {
                         let _ = notices.send((number, Err(lost(error))));
                         return;
@@ -215,12 +243,18 @@ impl Drop for AgentHost {
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
             Stream::Tcp(stream) => {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                // Until then the next run would find the agent's machine in use.
+                if let Some(ended) = &self.ended {
+                    let _ = ended.recv_timeout(END_OF_SESSION);
+                }
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         }
         // An agent ends with its session; one that hangs is ended.
-        if let Some(child) = &mut self.child {
-            let patience = Instant::now() + Duration::from_secs(5);
+        if let Some(child) = &self.child {
+            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+            let patience = Instant::now() + END_OF_SESSION;
             while Instant::now() < patience {
                 match child.try_wait() {
                     Ok(None) => std::thread::sleep(Duration::from_millis(2)),
@@ -231,4 +265,15 @@ impl Drop for AgentHost {
             let _ = child.wait();
         }
     }
+}
+
+/// How the process of a session ended whose stream has ended, where it did not end well.
+fn failure_of(child: &Mutex<Child>) -> Option<ExitStatus> {
+    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
+    // Descriptors of a process are closed before it has ended.
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let patience = Timespec::try_from(END_OF_PROCESS).ok();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], patience.as_ref()).ok()?;
+    child.try_wait().ok()?.filter(|status| !status.success())
 }

@@ -32,6 +32,7 @@ impl Elsewhere {
             address: None,
             cpus: Vec::new(),
             owns_cpus: false,
+            claim: None,
         }
     }
 }

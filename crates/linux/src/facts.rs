@@ -11,6 +11,12 @@ use crate::environment::devices;
 use crate::environment::files::{field, kibibytes};
 use crate::thread::allowed_cpus;
 
+/// Name of this host, as `uname -n` prints it.
+#[must_use]
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Facts of this host, for the process that asks.
 ///
 /// # Errors
@@ -21,7 +27,7 @@ pub fn read() -> Result<HostFacts, FactsError> {
     let memory = kibibytes(&meminfo, "MemTotal");
     let online = text("/sys/devices/system/cpu/online")?;
     Ok(HostFacts {
-        hostname: uname.nodename().to_string_lossy().into_owned(),
+        hostname: hostname(),
         boot_id: text("/proc/sys/kernel/random/boot_id")?.trim().to_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         architecture: uname.machine().to_string_lossy().into_owned(),

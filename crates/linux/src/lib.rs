@@ -2,6 +2,7 @@
 //! is decided elsewhere.
 
 pub mod clock;
+pub mod confine;
 pub mod cpu_list;
 pub mod datagrams;
 pub mod descriptors;

@@ -24,16 +24,37 @@ pub enum Capability {
     Bpf,
     /// Performance events, and BPF programs that trace.
     Perfmon,
+    /// Ports below 1024.
+    NetBindService,
+    /// Real-time scheduling.
+    SysNice,
+    /// Locked memory beyond the limit.
+    IpcLock,
+    /// Files in /proc of processes that may do more than the caller.
+    SysPtrace,
+    /// Addresses in /proc/kallsyms.
+    Syslog,
 }
 
 impl Capability {
-    fn bit(self) -> CapabilitySet {
+    pub(crate) fn bit(self) -> CapabilitySet {
         match self {
             Self::NetAdmin => CapabilitySet::NET_ADMIN,
             Self::SysAdmin => CapabilitySet::SYS_ADMIN,
             Self::Bpf => CapabilitySet::BPF,
             Self::Perfmon => CapabilitySet::PERFMON,
+            Self::NetBindService => CapabilitySet::NET_BIND_SERVICE,
+            Self::SysNice => CapabilitySet::SYS_NICE,
+            Self::IpcLock => CapabilitySet::IPC_LOCK,
+            Self::SysPtrace => CapabilitySet::SYS_PTRACE,
+            Self::Syslog => CapabilitySet::SYSLOG,
         }
+    }
+
+    /// As `CapEff` of /proc/PID/status counts it.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.bit().bits()
     }
 
     /// Name as capabilities(7) writes it.
@@ -44,12 +65,30 @@ impl Capability {
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::Bpf => "CAP_BPF",
             Self::Perfmon => "CAP_PERFMON",
+            Self::NetBindService => "CAP_NET_BIND_SERVICE",
+            Self::SysNice => "CAP_SYS_NICE",
+            Self::IpcLock => "CAP_IPC_LOCK",
+            Self::SysPtrace => "CAP_SYS_PTRACE",
+            Self::Syslog => "CAP_SYSLOG",
         }
     }
 }
 
 /// What making namespaces and devices takes.
 pub const NAMESPACES: &[Capability] = &[Capability::NetAdmin, Capability::SysAdmin];
+
+/// What generating load can use.
+pub const LOAD: &[Capability] =
+    &[Capability::NetAdmin, Capability::NetBindService, Capability::SysNice, Capability::IpcLock];
+
+/// What observing a host can use beyond that.
+pub const OBSERVING: &[Capability] = &[
+    Capability::Bpf,
+    Capability::Perfmon,
+    Capability::SysAdmin,
+    Capability::SysPtrace,
+    Capability::Syslog,
+];
 
 /// What tracing by BPF takes.
 pub const TRACING: &[Capability] = &[Capability::Bpf, Capability::Perfmon];

@@ -52,6 +52,22 @@ pub fn descendants(of: u32) -> Vec<u32> {
     found
 }
 
+/// What /etc/passwd calls a user; `uid N` where it does not know the number.
+#[must_use]
+pub fn user_name(uid: u32) -> String {
+    let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    parse_user(&known, uid).unwrap_or_else(|| format!("uid {uid}"))
+}
+
+/// Fields of a line: name, password, number, and more (passwd(5)).
+fn parse_user(known: &str, uid: u32) -> Option<String> {
+    known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -85,6 +101,14 @@ mod tests {
         assert_eq!(parse_start(&format!("17 (a ) b) {fields}")), Some(22));
         assert_eq!(parse_start("17 (cat) Z 1 2"), None);
         assert_eq!(parse_start(""), None);
+    }
+
+    #[test]
+    fn a_user_is_found_by_number() {
+        let known = "root:x:0:0:root:/root:/bin/bash\n+::::::\nada:x:1000:0::/:\n";
+        assert_eq!(parse_user(known, 1000).as_deref(), Some("ada"));
+        assert_eq!(parse_user(known, 1), None);
+        assert_eq!(user_name(u32::MAX - 1), "uid 4294967294");
     }
 
     #[test]

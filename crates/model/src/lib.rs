@@ -10,6 +10,7 @@ pub mod document;
 pub mod environment;
 pub mod event;
 pub mod histogram;
+pub mod holder;
 pub mod host;
 pub mod measure;
 pub mod metric;

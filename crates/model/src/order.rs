@@ -1,11 +1,13 @@
 //! What controller and agent say to each other, and the check of what an agent is told.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::clock::Nanos;
+use crate::clock::{Nanos, nanos};
+use crate::holder::{Holder, RunIdentity};
 use crate::host::HostFacts;
 use crate::measure::{Cut, PhaseResult, Setting};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
@@ -22,6 +24,8 @@ pub enum Order {
     Hello { version: u32 },
     /// What time is it there? Also a sign of life. The answer has the same number.
     Ping { number: u64 },
+    /// Claim the host for a run, for as long as the session lasts.
+    Claim(ClaimRequest),
     /// Put the load up and listen.
     Prepare(Box<Plan>),
     /// Where everybody listens: get ready to connect.
@@ -38,6 +42,18 @@ pub enum Order {
     Environment,
     /// Say what there is to say of the whole run.
     Summarize,
+}
+
+/// Which run wants a host, and what to do where another has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    pub run: RunIdentity,
+    /// How long to wait for others to end.
+    pub wait: Duration,
+    /// Run beside others; the results say so.
+    pub share: bool,
+    /// Whether the session is to observe the host as well.
+    pub observes: bool,
 }
 
 /// Instants of a phase on the agent's own clock, nanoseconds.
@@ -67,6 +83,12 @@ pub enum Notice {
         number: u64,
         now: Nanos,
     },
+    /// The host is this run's.
+    Claimed,
+    /// Other runs have the host.
+    Busy {
+        holders: Vec<Holder>,
+    },
     Prepared(Prepared),
     Ready,
     /// Counters, while a phase runs.
@@ -93,6 +115,10 @@ pub enum Notice {
     Summary {
         settings: Vec<Setting>,
         warnings: Vec<Warning>,
+    },
+    /// There is no process (any more) that serves the session: said by the listener.
+    SessionEnded {
+        reason: String,
     },
     /// The run cannot go on.
     Failed {
@@ -124,6 +150,7 @@ impl Order {
         };
         match self {
             Order::Hello { .. } | Order::Ping { .. } | Order::Environment => Ok(()),
+            Order::Claim(request) => request.check(),
             Order::Prepare(plan) => match known.extent {
                 None => plan.check(known.memory),
                 Some(_) => Err(LimitError::invalid("the plan", "is the second of this session")),
@@ -137,6 +164,22 @@ impl Order {
             Order::Finish { limits } => planned()?.check_limits(limits),
             Order::CutOff | Order::Summarize => planned().map(drop),
         }
+    }
+}
+
+impl ClaimRequest {
+    fn check(&self) -> Result<(), LimitError> {
+        at_most("the time to wait for other runs", nanos(self.wait), LONGEST_PHASE)?;
+        let RunIdentity { id, user, host, pid: _, command } = &self.run;
+        for (field, value) in [
+            ("the identity of the run", id),
+            ("the user of the run", user),
+            ("the host of the run", host),
+            ("the command of the run", command),
+        ] {
+            text(field, value)?;
+        }
+        Ok(())
     }
 }
 
@@ -248,6 +291,27 @@ mod tests {
         assert!(check(|r| r.parts = vec![r.parts[0].clone(); 5000]).is_err());
         assert!(check(|r| r.parts[0].cpus = Some(vec![0; 10_000])).is_err());
         assert!(check(|r| r.parts[0].covers = vec!["h".repeat(5000)]).is_err());
+    }
+
+    #[test]
+    fn claims_have_limits() {
+        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        let refused = |words: &str, edit: fn(&mut ClaimRequest)| {
+            let text = String::new;
+            let run =
+                RunIdentity { id: text(), user: text(), host: text(), pid: 1, command: text() };
+            let (wait, share, observes) = (Duration::from_secs(60), false, false);
+            let mut request = ClaimRequest { run, wait, share, observes };
+            assert_eq!(Order::Claim(request.clone()).check(known), Ok(()));
+            edit(&mut request);
+            let error = Order::Claim(request).check(known).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        refused("the time to wait for other runs is", |r| r.wait = Duration::MAX);
+        refused("the length of the identity of the run is", |r| r.run.id = "i".repeat(5000));
+        refused("the length of the user of the run is", |r| r.run.user = "u".repeat(5000));
+        refused("the length of the host of the run is", |r| r.run.host = "h".repeat(5000));
+        refused("the length of the command of the run", |r| r.run.command = "c".repeat(5000));
     }
 
     #[test]

@@ -151,9 +151,36 @@ pub fn cpus(cpus: &[u32]) -> String {
     runs.join(",")
 }
 
+/// A size in bytes: `512m`, `8g`, `4096`; k, m and g are binary. `None` for what is none.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 10),
+        b'm' => (&text[..text.len() - 1], 20),
+        b'g' => (&text[..text.len() - 1], 30),
+        _ => (text.as_str(), 0),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_binary() {
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size("3k"), Some(3072));
+        assert_eq!(parse_size("512M"), Some(512 << 20));
+        assert_eq!(parse_size("8g"), Some(8 << 30));
+        for none in ["", "g", "1.5g", "-1m", "+1", "1t", "99999999999g", "é"] {
+            assert_eq!(parse_size(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn rates_are_read_as_tc_writes_them() {

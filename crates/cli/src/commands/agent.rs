@@ -1,11 +1,15 @@
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::Args;
-use wirecost_fleet::agent::{self, Files};
+use wirecost_fleet::agent::{self, Files, Terms};
+use wirecost_fleet::listener::{AgentEvent, Listener, SessionLimits};
+use wirecost_linux::facts;
 use wirecost_model::status::Status;
+use wirecost_model::units;
 
 use crate::Failure;
 
@@ -17,7 +21,8 @@ pub(crate) const PORT: u16 = 20_050;
 /// Controllers elsewhere (`wirecost run --host NAME=ADDR`) connect to its port. There is no
 /// authentication: whoever reaches the port can have this host generate load towards hosts whose
 /// agents have agreed to it, and can read the host's environment and observe its kernel. Listen on
-/// networks you trust only.
+/// networks you trust only. Each session is a separate process with limits: if it fails, the agent and
+/// the other sessions continue.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Address to listen on; default port 20050, port 0 for any free port.
@@ -29,6 +34,20 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
 
+    /// Memory that the process of a session may use, such as `512m` or `8g` [default: half of this
+    /// host's memory].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "session")]
+    session_memory: Option<u64>,
+
+    /// Descriptors that the process of a session may have open [default: the limit of the agent].
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(64..),
+        conflicts_with = "session"
+    )]
+    session_descriptors: Option<u64>,
+
     /// Serve a single session over standard input.
     #[arg(long, hide = true)]
     session: bool,
@@ -36,35 +55,77 @@ pub(crate) struct Agent {
     /// Profiles may use every file that this user can use: for agents of the user's own run.
     #[arg(long, hide = true, requires = "session", conflicts_with = "files")]
     all_files: bool,
+
+    /// Prepare no run that has not claimed this host.
+    #[arg(long, hide = true, requires = "session")]
+    must_claim: bool,
+
+    /// The controller has said hello with this version of the protocol.
+    #[arg(long, hide = true, requires = "session", value_name = "VERSION")]
+    hello: Option<u32>,
 }
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::parse_size(text)
+        .filter(|&bytes| bytes >= LEAST_MEMORY)
+        .ok_or_else(|| "write it as a number and k, m or g, as in 8g; at least 64m".to_owned())
+}
+
+/// With less a session cannot even start.
+const LEAST_MEMORY: u64 = 64 << 20;
 
 impl Agent {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let failed = |error: agent::AgentError| Failure::new(Status::Peer, error);
         let files = match self.all_files {
             true => Files::all(),
             false => Files::below(&self.files)
                 .map_err(|error| Failure::new(Status::Usage, format!("--files {error}")))?,
         };
         if !self.session {
-            let address = with_port(&self.listen);
-            agent::listen(&address, &files, |at| {
+            return self.listen(&with_port(&self.listen));
+        }
+        let stream = std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::new(Status::Peer, error))?;
+        let terms = Terms { files, must_claim: self.must_claim, hello: self.hello };
+        let hangs = || std::process::exit(i32::from(Status::Peer.exit_code()));
+        agent::session(stream, terms, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
+        Ok(Status::Ok)
+    }
+
+    fn listen(&self, address: &str) -> Result<Status, Failure> {
+        let facts = facts::read().map_err(|error| Failure::new(Status::Peer, error))?;
+        let limits = SessionLimits {
+            memory: self.session_memory.unwrap_or(facts.memory_bytes / 2).max(LEAST_MEMORY),
+            descriptors: self.session_descriptors.unwrap_or(facts.descriptor_limit),
+        };
+        let session = |hello: u32| {
+            // Also where the file of this program has been replaced meanwhile.
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0("wirecost").args(["agent", "--session", "--must-claim"]);
+            command.args(["--hello", &hello.to_string()]);
+            for directory in &self.files {
+                command.arg("--files").arg(directory);
+            }
+            command
+        };
+        let mut report = |event| match event {
+            AgentEvent::Listening(at) => {
                 let mut out = std::io::stdout().lock();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
                 if !at.ip().is_loopback() {
                     let _ = writeln!(out, "{}", exposed(&self.files));
                 }
                 let _ = out.flush();
-            })
-            .map_err(failed)?;
-            return Ok(Status::Ok);
-        }
-        let stream = std::io::stdin()
-            .as_fd()
-            .try_clone_to_owned()
+            }
+            AgentEvent::SessionEnded { from, reason } => {
+                let _ = writeln!(std::io::stderr(), "wirecost: session of {from}: {reason}");
+            }
+        };
+        let mut listener = Listener::bind(address, &session, limits, &mut report)
             .map_err(|error| Failure::new(Status::Peer, error))?;
-        agent::session(UnixStream::from(stream), files).map_err(failed)?;
-        Ok(Status::Ok)
+        listener.serve()
     }
 }
 

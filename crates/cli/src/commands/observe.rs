@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use wirecost_linux::clock::{Monotonic, sleep, unix_ms};
@@ -11,19 +11,21 @@ use wirecost_linux::{environment, facts, net_dev};
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
 use wirecost_model::observe::{DeviceTraffic, ObserveRequest, ObserverReport, Part, Watched};
 use wirecost_model::status::Status;
+use wirecost_model::warning::Entry;
 use wirecost_observe::{Observer, Set, describe};
 use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_store::Recorder;
 
-use super::run::interruptible;
+use super::run::{Machines, Together, interruptible};
 use super::{output, parse_time_not_zero};
 use crate::Failure;
 
 /// Observe this host while another program generates the traffic.
 ///
 /// Changes nothing and leaves nothing behind. Ctrl-C stops early and shows the results so far. Exit
-/// codes: 0 ok, 2 usage error, 130 interrupted before the window began.
+/// codes: 0 ok, 2 usage error, 3 another run measures on the same CPUs, 130 interrupted before the
+/// window began.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
     /// Time to observe.
@@ -58,6 +60,9 @@ pub(crate) struct Observe {
     /// List the probes: what each shows, needs, costs and cannot see.
     #[arg(long)]
     list: bool,
+
+    #[command(flatten)]
+    together: Together,
 }
 
 /// A list of CPUs is one value on the command line.
@@ -80,6 +85,19 @@ impl Observe {
         }
         let recorder = self.check()?;
         let stop = interruptible();
+        let cpus = self.cpus.as_ref().map(|cpus| cpus.0.as_slice()).unwrap_or_default();
+        let machines = match Machines::to_observe(cpus, self.together, &stop) {
+            Ok(machines) => machines,
+            Err(failure) => {
+                let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+                document.status = failure.status;
+                document.error = Some(failure.message.clone());
+                // Where the document cannot be written either, the first failure is the one to tell.
+                let _ = self.write_json(&document);
+                return Err(failure);
+            }
+        };
+        let began = Instant::now();
         let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
         document.facts = facts::read().ok();
         let host = document.facts.as_ref().map(|facts| facts.hostname.clone()).unwrap_or_default();
@@ -106,6 +124,8 @@ impl Observe {
             .filter(|traffic| self.device.is_some() || traffic.rx_packets + traffic.tx_packets > 0)
             .collect();
         wirecost_analyze::watched(&mut document, observation, self.device.as_deref());
+        document.warnings.extend(machines.shared_since(began).as_ref().map(Entry::from));
+        drop(machines);
         if document.seconds.is_none() && stop.load(Ordering::Relaxed) {
             document.status = Status::Interrupted;
             document.error = Some("interrupted before the window began".to_owned());
@@ -171,6 +191,12 @@ impl Observe {
         all
     }
 
+    fn write_json(&self, document: &Watched) -> Result<(), Failure> {
+        let Some(target) = &self.json else { return Ok(()) };
+        json::write(document, &Target::from(target.as_str()), &mut io::stdout())
+            .map_err(|error| Failure::new(Status::Failed, error))
+    }
+
     fn keep(
         &self,
         document: &Watched,
@@ -178,10 +204,7 @@ impl Observe {
         host: &str,
     ) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::new(Status::Failed, error);
-        if let Some(target) = &self.json {
-            json::write(document, &Target::from(target.as_str()), &mut io::stdout())
-                .map_err(|error| failed(&error))?;
-        }
+        self.write_json(document)?;
         if let Some(recorder) = recorder {
             let environment =
                 serde_json::to_value(environment::read()).map_err(|error| failed(&error))?;

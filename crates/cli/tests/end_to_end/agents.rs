@@ -1,19 +1,24 @@
 //! Agents that listen, as on other machines.
 
+use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use rustix::process::Signal;
-use wirecost_fleet::wire::{self, Notice, Order, PhaseTimes};
+use wirecost_fleet::machine;
+use wirecost_fleet::wire::{self, ClaimRequest, Notice, Order, PhaseTimes};
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::privilege::{Capability, LOAD, OBSERVING, missing};
 use wirecost_model::clock::{Clock, MILLISECOND};
 use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
 use wirecost_model::status::Status;
 use wirecost_program::program;
 
 use crate::honesty::profile;
-use crate::program::{Program, Running};
+use crate::interruption::{is_interrupted, long, moves};
+use crate::program::{Program, Running, processes, signal_to, until};
 
 /// An agent that listens; it ends with this.
 pub(crate) struct Agent {
@@ -43,6 +48,17 @@ impl Agent {
     /// The process that listens.
     pub(crate) fn pid(&self) -> u32 {
         self.running.as_ref().unwrap().pid
+    }
+}
+
+impl Agent {
+    /// Processes of its sessions.
+    fn sessions(&self) -> Vec<u32> {
+        self.running.as_ref().unwrap().children()
+    }
+
+    fn error_line(&mut self, fits: impl Fn(&str) -> bool) -> String {
+        self.running.as_mut().unwrap().error_line(fits)
     }
 }
 
@@ -77,13 +93,103 @@ fn a_run_over_an_agent_that_listens() {
 fn two_controllers_at_once() {
     let agent = Agent::start();
     let host = format!("peer={}", agent.address);
-    let start = || Program::short_run("@rr", &["--host", &host, "--json", "run.json"]).start();
-    let both = [start(), start()];
-    for running in both {
+    let first = moves(long().args(["--host", &host]).start());
+    // Each controller is as if on a machine of its own; the agent's is what both want.
+    let finished = Program::short_run("@rr", &["--host", &host, "--json", "run.json"]).finish();
+    assert_eq!(finished.code, 3, "{finished}");
+    let error = finished.document().text("/error").to_owned();
+    assert!(error.contains("another run measures on peer"), "{error}");
+    assert!(error.contains("run @stream --duration 1h"), "{error}");
+    let document = Program::short_run("@rr", &["--host", &host, "--share"]).measure();
+    assert!(document.count("/transactions/count") > 0);
+    let warning = document.warning("shared-machine");
+    assert!(warning.contains("CPUs of peer") && warning.contains("@stream"), "{warning}");
+    first.signal(Signal::INT);
+    is_interrupted(first);
+    // Its claim ends with it.
+    Program::short_run("@rr", &["--host", &host]).measure();
+}
+
+#[test]
+fn a_session_that_is_killed_ends_its_run_only() {
+    let mut agent = Agent::start();
+    let host = format!("peer={}", agent.address);
+    for (signal, name) in [(Signal::KILL, "SIGKILL"), (Signal::ABORT, "SIGABRT")] {
+        let running = moves(long().args(["--host", &host]).start());
+        for session in agent.sessions() {
+            signal_to(session, signal);
+        }
         let finished = running.wait();
-        assert_eq!(finished.code, 0, "{finished}");
-        assert!(finished.document().count("/transactions/count") > 0);
+        let document = finished.document();
+        assert_eq!((finished.code, document.text("/status")), (3, "peer"), "{finished}");
+        let error = document.text("/error").to_owned();
+        assert!(error.contains("peer: the process of the session (pid "), "{error}");
+        assert!(error.contains(name), "{error}");
+        agent.error_line(|line| {
+            line.contains("wirecost: session of 127.0.0.1") && line.contains(name)
+        });
     }
+    let document = Program::short_run("@rr", &["--host", &host]).measure();
+    assert!(document.count("/transactions/count") > 0);
+    until("all sessions have ended", || agent.sessions().is_empty());
+}
+
+#[test]
+fn a_controller_that_is_killed_takes_its_sessions_along() {
+    let agent = Agent::start();
+    let running = moves(long().args(["--host", &format!("peer={}", agent.address)]).start());
+    assert!(!agent.sessions().is_empty());
+    let mark = running.mark.clone();
+    running.signal(Signal::KILL);
+    running.wait_only();
+    until("all sessions have ended", || agent.sessions().is_empty());
+    until("the controller's own agent has ended", || processes(&mark).is_empty());
+}
+
+/// The numbers of a line of /proc/PID/limits.
+fn limits(pid: u32, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.split_whitespace().take(2).map(str::to_owned).collect()
+}
+
+/// A line of /proc/PID/status.
+fn status(pid: u32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn a_session_has_limits_and_few_rights() {
+    let agent = Agent::with(&["--session-memory", "512m", "--session-descriptors", "300"]);
+    let mut session = Hostile::greet(&agent.address);
+    let [pid] = agent.sessions()[..] else { panic!("one session") };
+    assert_eq!(limits(pid, "Max data size"), ["536870912"; 2]);
+    assert_eq!(limits(pid, "Max open files")[1], "300");
+    assert_eq!(limits(pid, "Max core file size"), ["0"; 2]);
+    assert_eq!(status(pid, "NoNewPrivs"), "1");
+    let of = |names: &[Capability]| names.iter().fold(0, |all, one| all | one.bits());
+    let effective = || u64::from_str_radix(&status(pid, "CapEff"), 16).unwrap();
+    let most = of(LOAD) | of(OBSERVING);
+    assert_eq!(effective() & !most, 0, "{:x}", effective());
+    if missing(&[LOAD, OBSERVING].concat()).is_empty() {
+        assert_eq!(effective(), most);
+    }
+    // A run that observes nothing needs no more than this from here on.
+    session.claim();
+    assert_eq!(effective() & !of(LOAD), 0, "{:x}", effective());
+    // A plan that needs more memory than the session may use is refused, not begun.
+    let mut large = plan(0);
+    large.program.groups[0].strands = 600_000;
+    session.order(&Order::Prepare(Box::new(large)));
+    let Notice::Failed { message, .. } = session.notice() else { panic!("it prepares") };
+    assert!(message.contains("the memory in bytes that the plan needs"), "{message}");
+    // Nor is a run prepared for which the host was not claimed.
+    let mut hostile = Hostile::greet(&agent.address);
+    hostile.order(&Order::Prepare(Box::new(plan(0))));
+    let Notice::Failed { message, .. } = hostile.notice() else { panic!("it prepares") };
+    assert!(message.contains("claimed"), "{message}");
 }
 
 #[test]
@@ -121,10 +227,26 @@ pub(crate) struct Hostile {
 
 impl Hostile {
     pub(crate) fn connect(address: &str) -> Self {
+        let mut hostile = Self::greet(address);
+        hostile.claim();
+        hostile
+    }
+
+    /// Claims nothing yet.
+    fn greet(address: &str) -> Self {
         let mut hostile = Self { stream: TcpStream::connect(address).unwrap() };
         hostile.order(&Order::Hello { version: wire::VERSION });
         assert!(matches!(hostile.notice(), Notice::Welcome { .. }));
         hostile
+    }
+
+    fn claim(&mut self) {
+        let mut run = machine::this_run("a test".to_owned()).unwrap();
+        // All are one run.
+        run.id = "hostile".to_owned();
+        let (wait, share, observes) = (Duration::ZERO, false, false);
+        self.order(&Order::Claim(ClaimRequest { run, wait, share, observes }));
+        assert!(matches!(self.notice(), Notice::Claimed));
     }
 
     pub(crate) fn order(&mut self, order: &Order) {
@@ -234,7 +356,7 @@ fn strangers_at_an_agent() {
     let mut hostile = Hostile { stream: TcpStream::connect(&agent.address).unwrap() };
     hostile.order(&Order::Hello { version: wire::VERSION + 1 });
     assert!(matches!(hostile.notice(), Notice::Failed { .. }));
-    let mut hostile = Hostile::connect(&agent.address);
+    let mut hostile = Hostile::greet(&agent.address);
     hostile.order(&Order::Connect(Endpoints::default()));
     assert!(matches!(hostile.notice(), Notice::Failed { .. }));
     let host = format!("peer={}", agent.address);

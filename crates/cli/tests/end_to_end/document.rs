@@ -91,6 +91,13 @@ impl Document {
         disturbing.filter_map(|warning| warning["message"].as_str()).map(str::to_owned).collect()
     }
 
+    /// What a warning says.
+    #[track_caller]
+    pub(crate) fn warning(&self, code: &str) -> &str {
+        let found = self.list("/warnings").iter().find(|warning| warning["code"] == code);
+        found.and_then(|warning| warning["message"].as_str()).expect("the warning is there")
+    }
+
     pub(crate) fn has_warning(&self, code: &str) -> bool {
         self.list("/warnings").iter().any(|warning| warning["code"] == code)
     }

@@ -99,6 +99,7 @@ pub(crate) fn member(host: impl Host + 'static) -> Member {
         address: None,
         cpus: Vec::new(),
         owns_cpus: false,
+        claim: None,
     }
 }
 

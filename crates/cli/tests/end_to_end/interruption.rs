@@ -8,10 +8,23 @@ use wirecost_linux::privilege::skip_without_namespaces;
 
 /// A long run whose traffic moves.
 pub(crate) fn under_way(arguments: &[&str]) -> Running {
-    let mut running = Program::new(["run", "@stream", "--duration", "1h", "--ramp", "0s"])
-        .args(["--interval", "50ms", "--format", "uperf", "--json", "run.json"])
-        .args(arguments)
-        .start();
+    moves(long().args(arguments).start())
+}
+
+/// A run that nobody waits for the end of.
+pub(crate) fn long() -> Program {
+    Program::new(["run", "@stream", "--duration", "1h", "--ramp", "0s"]).args([
+        "--interval",
+        "50ms",
+        "--format",
+        "uperf",
+        "--json",
+        "run.json",
+    ])
+}
+
+/// Waits until its traffic moves.
+pub(crate) fn moves(mut running: Running) -> Running {
     // The lines of the second phase begin at 0 bytes.
     running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
     running

@@ -25,6 +25,7 @@ mod io;
 mod io_uring;
 mod lab;
 mod less_kernel;
+mod machines;
 mod native;
 mod observe;
 mod output;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,6 +86,8 @@ impl Program {
             .args(arguments)
             .env(MARK, &mark)
             .env("TMPDIR", home.path().join("tmp"))
+            // Tests run side by side: each is as if alone on its machine.
+            .env("WIRECOST_RUNTIME_DIR", home.path().join("runtime"))
             // How messages are drawn must not depend on who runs the test.
             .env("NO_COLOR", "1")
             .env("COLUMNS", "100")
@@ -98,6 +100,18 @@ impl Program {
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.command.args(arguments);
+        self
+    }
+
+    /// On the same machine, in effect, as others with this runtime directory.
+    pub(crate) fn on_machine(mut self, runtime: &Path) -> Self {
+        self.command.env("WIRECOST_RUNTIME_DIR", runtime);
+        self
+    }
+
+    /// On these CPUs only.
+    pub(crate) fn on_cpus(mut self, cpus: &[u32]) -> Self {
+        wirecost_linux::spawn::pin_on_spawn(&mut self.command, cpus);
         self
     }
 
@@ -152,7 +166,7 @@ impl Program {
     pub(crate) fn start(mut self) -> Running {
         let mut child = self.command.spawn().expect("the program starts");
         let out = child.stdout.take().expect("a pipe");
-        let mut err = child.stderr.take().expect("a pipe");
+        let err = child.stderr.take().expect("a pipe");
         let (sender, lines) = channel();
         let stdout = std::thread::spawn(move || {
             let mut all = String::new();
@@ -164,10 +178,17 @@ impl Program {
             }
             all
         });
+        let (error_sender, errors) = channel();
         let stderr = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            let _ = err.read_to_end(&mut all);
-            String::from_utf8_lossy(&all).into_owned()
+            let mut all = String::new();
+            let mut err = BufReader::new(err);
+            let mut line = Vec::new();
+            while err.read_until(b'\n', &mut line).is_ok_and(|got| got > 0) {
+                let text = String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned();
+                all += &text;
+                let _ = error_sender.send(text);
+            }
+            all
         });
         let pid = child.id();
         Running {
@@ -177,6 +198,7 @@ impl Program {
             home: self.home,
             mark: self.mark,
             lines,
+            errors,
             stdout: Some(stdout),
             stderr: Some(stderr),
         }
@@ -218,6 +240,7 @@ pub(crate) struct Running {
     home: TempDir,
     pub(crate) mark: String,
     lines: Receiver<String>,
+    errors: Receiver<String>,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
 }
@@ -225,19 +248,18 @@ pub(crate) struct Running {
 impl Running {
     /// Waits for a line of standard output that fits.
     pub(crate) fn line(&mut self, fits: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) if fits(&line) => return line,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => panic!("the program does not say it"),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let _ = self.child.wait();
-                    let stderr = self.stderr.take().map(|thread| thread.join());
-                    panic!("the program ended without saying it: {stderr:?}")
-                }
-            }
-        }
+        wait_for_line(&self.lines, fits).unwrap_or_else(|| self.has_not_said_it())
+    }
+
+    /// Waits for a line of standard error that fits.
+    pub(crate) fn error_line(&mut self, fits: impl Fn(&str) -> bool) -> String {
+        wait_for_line(&self.errors, fits).unwrap_or_else(|| self.has_not_said_it())
+    }
+
+    fn has_not_said_it(&mut self) -> ! {
+        let _ = self.child.wait();
+        let stderr = self.stderr.take().map(|thread| thread.join());
+        panic!("the program ended without saying it: {stderr:?}")
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -340,6 +362,19 @@ impl Finished {
 impl std::fmt::Display for Finished {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "exit {}\n--- out\n{}\n--- err\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// `None` when there will be no other.
+fn wait_for_line(lines: &Receiver<String>, fits: impl Fn(&str) -> bool) -> Option<String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) if fits(&line) => return Some(line),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => panic!("the program does not say it"),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
     }
 }
 

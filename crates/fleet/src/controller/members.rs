@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::host::Host;
+use crate::wire::ClaimRequest;
 
 /// One host of a run and what is known of it beforehand.
 pub struct Member {
@@ -16,6 +17,9 @@ pub struct Member {
     /// CPUs that are its own; empty leaves it to the controller.
     pub cpus: Vec<u32>,
     pub owns_cpus: bool,
+    /// What its agent is asked for before anything else; none where the host is this machine, which
+    /// the caller has claimed.
+    pub claim: Option<ClaimRequest>,
 }
 
 impl std::fmt::Debug for Member {

@@ -27,6 +27,7 @@ use wirecost_program::program::{self, ProgramError};
 use crate::agent::LEASE;
 use crate::clock_offset::{Exchange, Offset, estimate};
 use crate::host::HostError;
+use crate::machine;
 use crate::wire::{self, Notice, Order};
 
 pub use members::Member;
@@ -41,6 +42,10 @@ const STALL: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_secs(10);
 /// Exchanges for the estimate of a clock's offset.
 const EXCHANGES: usize = 16;
+/// How much later than its consequence the end of a host's process may be known.
+const CAUSE: Duration = Duration::from_secs(1);
+/// In place of an instant beyond the end of time.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a run is to be done.
 #[derive(Debug, Clone)]
@@ -265,6 +270,24 @@ impl<'a> Controller<'a> {
                 self.seats[number].facts = *facts;
                 self.seats[number].pid = pid;
             }
+        }
+        self.claim()
+    }
+
+    /// Claims the machines of all agents for this run.
+    fn claim(&mut self) -> Result<(), Stopped> {
+        let mut claiming = Vec::new();
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            if let Some(request) = &seat.member.claim {
+                seat.member.host.order(Order::Claim(request.clone()))?;
+                claiming.push((number, Instant::now().checked_add(SET_UP + request.wait)));
+            }
+        }
+        for (number, due) in claiming {
+            let due = due.unwrap_or_else(|| Instant::now() + FOR_EVER);
+            self.wait("the claim", due, |from, notice| {
+                from == number && matches!(notice, Notice::Claimed)
+            })?;
         }
         Ok(())
     }
@@ -525,7 +548,17 @@ impl<'a> Controller<'a> {
                     match notice {
                         Notice::Failed { status, message } => {
                             let name = self.seats[from].member.host.name();
-                            return Err(Stopped::new(status, format!("{name}: {message}")));
+                            let stopped = Stopped::new(status, format!("{name}: {message}"));
+                            return Err(self.cause_of(stopped));
+                        }
+                        Notice::SessionEnded { reason } => {
+                            return Err(self.session_ended(from, &reason));
+                        }
+                        Notice::Busy { holders } => {
+                            let name = self.seats[from].member.host.name();
+                            let held = machine::list(&holders);
+                            let message = format!("another run measures on {name}: {held}");
+                            return Err(Stopped::new(Status::Peer, message));
                         }
                         notice => return Ok(Some((from, notice))),
                     }
@@ -537,6 +570,28 @@ impl<'a> Controller<'a> {
                 }
             }
         }
+    }
+
+    fn session_ended(&self, from: usize, reason: &str) -> Stopped {
+        let name = self.seats[from].member.host.name();
+        Stopped::new(Status::Peer, format!("{name}: {reason}"))
+    }
+
+    /// Where a host fails because the process of another has ended, that is what there is to tell, and
+    /// it may come later than the failure.
+    fn cause_of(&self, stopped: Stopped) -> Stopped {
+        let due = Instant::now() + CAUSE;
+        while stopped.status == Status::Peer
+            && let Ok((from, notice)) =
+                self.notices.recv_timeout(due.saturating_duration_since(Instant::now()))
+        {
+            match notice {
+                Ok(Notice::SessionEnded { reason }) => return self.session_ended(from, &reason),
+                Err(error) => return error.into(),
+                Ok(_) => {}
+            }
+        }
+        stopped
     }
 
     fn outcome(self, result: Result<(), Stopped>) -> Outcome {

@@ -50,7 +50,7 @@ impl Stage {
             Order::Start(_) => Self::Start,
             Order::Finish { .. } => Self::Finish,
             Order::Summarize => Self::Summarize,
-            Order::Ping { .. } | Order::CutOff => return None,
+            Order::Ping { .. } | Order::Claim(_) | Order::CutOff => return None,
         })
     }
 }
@@ -138,6 +138,7 @@ pub fn members(
             address: None,
             cpus: vec![number as u32],
             owns_cpus: true,
+            claim: None,
         }
     };
     names.iter().enumerate().map(member).collect()
@@ -176,6 +177,7 @@ impl FakeHost {
                 vec![Notice::Welcome { version, facts: Box::new(facts), pid: self.number as u32 }]
             }
             Order::Ping { number } => vec![Notice::Pong { number, now: 0 }],
+            Order::Claim(_) => vec![Notice::Claimed],
             Order::Environment => vec![Notice::Environment(json!({ "host": self.name }))],
             Order::Prepare(_) => vec![Notice::Prepared(Prepared {
                 workers: self.number as u32 + 1,

@@ -161,3 +161,29 @@ impl Problem for MoreWorkersThanCpus {
         )
     }
 }
+
+/// Other measuring runs used the same CPUs at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharedMachine {
+    pub host: String,
+    pub others: Vec<String>,
+}
+
+impl Problem for SharedMachine {
+    fn code(&self) -> &'static str {
+        "shared-machine"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, others } = self;
+        format!(
+            "other measuring runs used CPUs of {host} at the same time, and the figures include \
+             their effect: {}; run one at a time, or give each CPUs of its own",
+            others.join("; ")
+        )
+    }
+}

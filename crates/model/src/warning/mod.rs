@@ -77,6 +77,7 @@ warnings! {
     Profile,
     SaturatedWorker,
     SharedCpus,
+    SharedMachine,
     Steal,
     StrangersRefused,
     UnaccountedCpu,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use clap::Args;
 use wirecost_fleet::controller::Member;
 use wirecost_fleet::host::AgentHost;
+use wirecost_fleet::wire::ClaimRequest;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_model::profile::Profile;
 use wirecost_model::status::Status;
@@ -72,6 +73,11 @@ pub(crate) struct At {
 }
 
 impl At {
+    /// Whether a host of the run is on this machine without an agent.
+    pub(crate) fn uses_this_machine(&self) -> bool {
+        self.hosts.iter().all(|host| host.name != MASTER)
+    }
+
     /// Names, by number, for hosts without an address in the profile.
     pub(crate) fn names(&self) -> Box<dyn FnMut(usize) -> Option<String> + '_> {
         if !self.hosts.is_empty() {
@@ -280,12 +286,12 @@ impl Place {
         }
     }
 
-    /// Starts or reaches all agents.
-    pub(super) fn members(&self) -> Result<Vec<Member>, Failure> {
-        self.sites.iter().map(|site| self.member(site)).collect()
+    /// Starts or reaches all agents; those elsewhere are asked for their machines.
+    pub(super) fn members(&self, claim: &ClaimRequest) -> Result<Vec<Member>, Failure> {
+        self.sites.iter().map(|site| self.member(site, claim)).collect()
     }
 
-    fn member(&self, site: &Site) -> Result<Member, Failure> {
+    fn member(&self, site: &Site, claim: &ClaimRequest) -> Result<Member, Failure> {
         let failed = |error: wirecost_fleet::host::HostError| {
             let mut text = error.to_string();
             if let Some(cause) = std::error::Error::source(&error)
@@ -324,6 +330,7 @@ impl Place {
             address,
             cpus,
             owns_cpus,
+            claim: matches!(site.how, How::Remote(_)).then(|| claim.clone()),
         })
     }
 }

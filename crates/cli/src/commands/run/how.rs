@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use wirecost_analyze::RunMeta;
@@ -20,6 +20,7 @@ use wirecost_observe::Set;
 
 use super::adjust::{Adjust, connect_to_each};
 use super::hosts::{At, Place};
+use super::machines::Machines;
 use super::random;
 use crate::Failure;
 use crate::commands::{parse_time, parse_time_not_zero};
@@ -147,6 +148,7 @@ impl How {
         &self,
         loaded: &Loaded,
         place: &Place,
+        machines: &Machines,
         repeat: u32,
         stop: &AtomicBool,
         listen: &mut dyn FnMut(usize, &Event),
@@ -159,13 +161,15 @@ impl How {
             None => (Vec::new(), [].as_slice()),
         };
         let mut of_first = |event: &Event| listen(0, event);
-        let (mut document, outcome) = self.pass(loaded, place, first, seed, stop, &mut of_first)?;
+        let (mut document, outcome) =
+            self.pass(loaded, place, machines, first, seed, stop, &mut of_first)?;
         for (number, probes) in further.iter().enumerate() {
             if document.status != Status::Ok || stop.load(Ordering::Relaxed) {
                 break;
             }
             let mut of_pass = |event: &Event| listen(number + 1, event);
-            let (pass, _) = self.pass(loaded, place, probes.clone(), seed, stop, &mut of_pass)?;
+            let (pass, _) =
+                self.pass(loaded, place, machines, probes.clone(), seed, stop, &mut of_pass)?;
             wirecost_analyze::add_pass(&mut document, pass, probes);
         }
         Ok((document, outcome))
@@ -178,10 +182,12 @@ impl How {
     }
 
     /// Runs the profile once, with these probes.
+    #[expect(clippy::too_many_arguments, reason = "each is of another owner")]
     fn pass(
         &self,
         loaded: &Loaded,
         place: &Place,
+        machines: &Machines,
         probes: Vec<String>,
         seed: u64,
         stop: &AtomicBool,
@@ -199,8 +205,10 @@ impl How {
             tcp_samples: TCP_SAMPLES,
             probes: probes.clone(),
         };
-        let members: Vec<Member> = place.members()?;
+        let began = Instant::now();
+        let members: Vec<Member> = place.members(&machines.request(!probes.is_empty()))?;
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
+        outcome.warnings.extend(machines.shared_since(began));
         for note in &loaded.notes {
             outcome.warnings.push(Warning::from(warning::Profile {
                 line: note.at.line,

@@ -3,6 +3,7 @@
 mod adjust;
 mod hosts;
 mod how;
+mod machines;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,12 +29,13 @@ use crate::profile::Loaded;
 
 pub(crate) use hosts::{At, HostArgument, Place};
 pub(crate) use how::How;
+pub(crate) use machines::{Machines, Together};
 
 /// Run a profile between hosts and report what it cost.
 ///
 /// By default the hosts are processes on loopback. Results go to standard output, progress to
-/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network
-/// failed, 4 the result is invalid, 130 interrupted.
+/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network failed
+/// or another run measures on the same CPUs, 4 the result is invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -54,6 +56,9 @@ pub(crate) struct Run {
     #[command(flatten)]
     at: At,
 
+    #[command(flatten)]
+    together: Together,
+
     /// Do not show progress.
     #[arg(long, short)]
     quiet: bool,
@@ -71,14 +76,17 @@ enum Format {
 struct Ready {
     loaded: Loaded,
     place: Place,
+    /// Released when the lab of the place is gone.
+    machines: Machines,
     recorder: Option<Recorder>,
 }
 
 impl Run {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let started = unix_ms() as u64;
-        match self.get_ready() {
-            Ok(ready) => self.drive(ready, started),
+        let stop = interruptible();
+        match self.get_ready(&stop) {
+            Ok(ready) => self.drive(ready, started, &stop),
             Err(failure) => {
                 let mut document = self.how.document(started);
                 document.status = failure.status;
@@ -91,7 +99,7 @@ impl Run {
     }
 
     /// Makes all checks that can refuse the run, before creating anything.
-    fn get_ready(&self) -> Result<Ready, Failure> {
+    fn get_ready(&self, stop: &AtomicBool) -> Result<Ready, Failure> {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
@@ -101,17 +109,18 @@ impl Run {
             Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
             None => None,
         };
+        // Making a lab would disturb another run as much as its traffic.
+        let machines = Machines::of(&self.at, self.together, stop, self.quiet)?;
         let place = self.how.place(&loaded, &self.at, None)?;
-        Ok(Ready { loaded, place, recorder })
+        Ok(Ready { loaded, place, machines, recorder })
     }
 
-    fn drive(self, ready: Ready, started: u64) -> Result<Status, Failure> {
-        let Ready { loaded, place, recorder } = ready;
-        let stop = interruptible();
+    fn drive(self, ready: Ready, started: u64, stop: &AtomicBool) -> Result<Status, Failure> {
+        let Ready { loaded, place, machines, recorder } = ready;
         let mut printer = self.printer(&loaded);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
-        let measured = self.how.run(&loaded, &place, 1, &stop, &mut |pass, event| {
+        let measured = self.how.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {
                 progress.event(event);
             }
@@ -134,6 +143,7 @@ impl Run {
             }
         };
         drop(place);
+        drop(machines);
         self.write_json(&document)?;
         let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
         // A result that cannot be saved is still shown.

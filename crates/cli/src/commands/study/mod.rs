@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -22,7 +24,7 @@ use wirecost_store::study::{Study as Kept, Writer};
 use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
 
 use crate::Failure;
-use crate::commands::run::interruptible;
+use crate::commands::run::{Machines, Together, interruptible};
 use crate::commands::{output, report};
 use plan::Step;
 use point_runner::Hosts;
@@ -32,7 +34,8 @@ use source::{Loaded, Source, draw, failure};
 /// Run a profile at every point of a matrix, save each run, and make tables of the runs.
 ///
 /// Exit codes: 0 ok, 1 an expectation failed, 2 usage error or invalid study, 3 a host or the network
-/// failed, 4 a run is invalid, 130 interrupted. Finished runs are saved; `resume` runs the rest.
+/// failed or another run measures on the same CPUs, 4 a run is invalid, 130 interrupted. Finished runs
+/// are saved; `resume` runs the rest.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Study {
@@ -59,6 +62,9 @@ struct RunStudy {
     #[command(flatten)]
     source: Source,
 
+    #[command(flatten)]
+    together: Together,
+
     /// Save the study to this new directory [default: the study's name and the time].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -72,6 +78,9 @@ struct RunStudy {
 struct Resume {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+
+    #[command(flatten)]
+    together: Together,
 
     #[command(flatten)]
     output: Output,
@@ -106,6 +115,20 @@ impl Study {
     }
 }
 
+/// The machines of a study, claimed from its first run to its last, and what ends it early.
+struct Claimed {
+    machines: Machines,
+    stop: Arc<AtomicBool>,
+}
+
+impl Claimed {
+    fn of(loaded: &Loaded, together: Together, output: &Output) -> Result<Self, Failure> {
+        let stop = interruptible();
+        let machines = Machines::of(&loaded.at, together, &stop, output.quiet)?;
+        Ok(Self { machines, stop })
+    }
+}
+
 impl RunStudy {
     fn run(self) -> Result<Status, Failure> {
         let loaded = self.source.load()?;
@@ -116,10 +139,11 @@ impl RunStudy {
             None => PathBuf::from(default_name(&loaded.definition)),
         };
         let profiles = loaded.profiles()?;
+        let hosts = Claimed::of(&loaded, self.together, &self.output)?;
         let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let writer = Writer::create(&path, &loaded.definition.to_text(), profiles)
             .map_err(Failure::usage)?;
-        drive(&loaded, &steps, &writer, Vec::new(), &self.output)
+        drive(&loaded, &steps, &writer, Vec::new(), hosts, &self.output)
     }
 }
 
@@ -140,7 +164,8 @@ impl Resume {
         let steps = plan::steps(&loaded, &kept)?;
         let runs = writer.study().runs().map_err(Failure::usage)?;
         let done = runs.into_iter().map(|(_, run)| run).collect();
-        drive(&loaded, &steps, &writer, done, &self.output)
+        let hosts = Claimed::of(&loaded, self.together, &self.output)?;
+        drive(&loaded, &steps, &writer, done, hosts, &self.output)
     }
 }
 
@@ -222,6 +247,7 @@ fn drive(
     steps: &[Step],
     writer: &Writer,
     done: Vec<Run>,
+    claimed: Claimed,
     output: &Output,
 ) -> Result<Status, Failure> {
     let started = Instant::now();
@@ -239,7 +265,8 @@ fn drive(
         steps,
         writer,
         show: &show,
-        stop: interruptible(),
+        stop: claimed.stop,
+        machines: &claimed.machines,
         started,
         lab: None,
     };

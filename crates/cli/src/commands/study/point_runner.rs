@@ -16,7 +16,7 @@ use wirecost_study::{PointRunner, Refusal, Task};
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
-use crate::commands::run::{At, environments};
+use crate::commands::run::{At, Machines, environments};
 
 /// Runs points on hosts.
 pub(super) struct Hosts<'a> {
@@ -26,6 +26,7 @@ pub(super) struct Hosts<'a> {
     pub(super) writer: &'a Writer,
     pub(super) show: &'a RefCell<Show<'a>>,
     pub(super) stop: Arc<AtomicBool>,
+    pub(super) machines: &'a Machines,
     pub(super) started: Instant,
     /// Reused between runs: creating a lab takes as long as a short run.
     pub(super) lab: Option<Rc<Lab>>,
@@ -60,7 +61,8 @@ impl Hosts<'_> {
         self.lab = place.lab();
         let show = self.show;
         let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);
-        let made = step.how.run(&step.ready, &place, task.repeat, &self.stop, &mut listen);
+        let (machines, repeat) = (self.machines, task.repeat);
+        let made = step.how.run(&step.ready, &place, machines, repeat, &self.stop, &mut listen);
         let (mut run, outcome) = made?;
         // As the study calls it, not where it is kept.
         run.profile = task.point.get("profile").unwrap_or_default().to_owned();

@@ -1,0 +1,165 @@
+//! The machines that a run or a study measures on, claimed for as long as it does.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use wirecost_fleet::hold::{Hold, HoldError};
+use wirecost_fleet::machine::{self, Claim, ClaimError, Conflict, Waiting};
+use wirecost_fleet::runtime_dir::RuntimeDirError;
+use wirecost_fleet::wire::ClaimRequest;
+use wirecost_lab::Lab;
+use wirecost_linux::{facts, thread};
+use wirecost_model::holder::{Holder, RunIdentity};
+use wirecost_model::status::Status;
+use wirecost_model::warning::Warning;
+
+use super::hosts::At;
+use crate::Failure;
+use crate::commands::parse_time;
+
+/// What to do where another run measures on the same CPUs.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct Together {
+    /// Wait up to this long for other measuring runs on the same CPUs to end [default: exit with 3 at
+    /// once, and say who runs what].
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    wait: Option<Duration>,
+
+    /// Run beside other measuring runs on the same CPUs; the results of all of them say so.
+    #[arg(long, conflicts_with = "wait")]
+    share: bool,
+}
+
+/// The claims of one run or study. Dropping it releases them.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    run: RunIdentity,
+    together: Together,
+    here: Option<Claim>,
+    /// Of machines that have agents.
+    _holds: Vec<Hold>,
+}
+
+impl Machines {
+    /// Claims the machines of all hosts: this one first, then those of agents.
+    pub(crate) fn of(
+        at: &At,
+        together: Together,
+        stop: &AtomicBool,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        let mut waiting = User { stop, quiet };
+        let here = at.uses_this_machine().then(|| cpus(at)).transpose()?;
+        let mut machines = Self::here(together, here.as_deref(), &mut waiting)?;
+        let mut hosts: Vec<(String, String)> = at.hosts.iter().map(|host| host.parts()).collect();
+        // All runs claim in the same order, so that two do not wait for each other.
+        hosts.sort_by(|a, b| a.1.cmp(&b.1));
+        let request = machines.request(false);
+        for (name, address) in hosts {
+            let hold = Hold::take(&name, &address, &request, &waiting).map_err(not_held)?;
+            machines._holds.push(hold);
+        }
+        Ok(machines)
+    }
+
+    /// Claims these CPUs of this machine, all where there are none, to observe them.
+    pub(crate) fn to_observe(
+        cpus: &[u32],
+        together: Together,
+        stop: &AtomicBool,
+    ) -> Result<Self, Failure> {
+        Self::here(together, Some(cpus), &mut User { stop, quiet: false })
+    }
+
+    fn here(
+        together: Together,
+        cpus: Option<&[u32]>,
+        waiting: &mut dyn Waiting,
+    ) -> Result<Self, Failure> {
+        let run = machine::this_run(command_line())
+            .map_err(|error| Failure::new(Status::Failed, error))?;
+        let conflict = Conflict { wait: together.wait.unwrap_or_default(), share: together.share };
+        let here = match cpus {
+            Some(cpus) => Some(Claim::take(&run, cpus, conflict, waiting).map_err(not_claimed)?),
+            None => None,
+        };
+        Ok(Self { run, together, here, _holds: Vec::new() })
+    }
+
+    /// What the session of an agent is asked for.
+    pub(super) fn request(&self, observes: bool) -> ClaimRequest {
+        let Together { wait, share } = self.together;
+        ClaimRequest { run: self.run.clone(), wait: wait.unwrap_or_default(), share, observes }
+    }
+
+    /// That other runs have used CPUs of this machine since then. Agents tell for theirs.
+    pub(crate) fn shared_since(&self, instant: Instant) -> Option<Warning> {
+        machine::shared(&facts::hostname(), &self.here.as_ref()?.others_since(instant))
+    }
+}
+
+/// CPUs that hosts on this machine may use.
+fn cpus(at: &At) -> Result<Vec<u32>, Failure> {
+    let mut cpus = thread::allowed_cpus().map_err(|error| Failure::new(Status::Failed, error))?;
+    // A lab that was made before has those of whoever made it. Where there is none, its place says so.
+    let lab = at.lab.as_deref().filter(|name| !name.is_empty()).map(Lab::open);
+    if let Some(Ok(lab)) = lab {
+        let of_hosts = lab.hosts().iter().flat_map(|host| [&host.cpus, &host.receive_cpus]);
+        cpus.extend(of_hosts.flatten());
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+/// As it was typed.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once("wirecost".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+struct User<'a> {
+    stop: &'a AtomicBool,
+    quiet: bool,
+}
+
+impl Waiting for User<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn waits_for(&mut self, holders: &[Holder]) {
+        if !self.quiet {
+            let held = machine::list(holders);
+            let _ = writeln!(io::stderr(), "wirecost: waiting for another run: {held}");
+        }
+    }
+}
+
+const WHAT_TO_DO: &str = "wait for it (--wait TIME), measure beside it (--share: the results of both say \
+                          so), or give each run CPUs of its own (taskset -c LIST wirecost ...)";
+
+fn not_claimed(error: ClaimError) -> Failure {
+    let status = match &error {
+        ClaimError::Interrupted => Status::Interrupted,
+        _ => Status::Peer,
+    };
+    let failure = Failure::new(status, &error);
+    match error {
+        ClaimError::Busy { .. } => failure.help(WHAT_TO_DO),
+        ClaimError::Directory(_) => failure.help(RuntimeDirError::remedy()),
+        _ => failure,
+    }
+}
+
+fn not_held(error: HoldError) -> Failure {
+    match &error {
+        HoldError::Busy { .. } => Failure::new(Status::Peer, error).help(WHAT_TO_DO),
+        HoldError::Interrupted => Failure::new(Status::Interrupted, error),
+        HoldError::Refused { status, .. } => Failure::new(*status, error),
+        HoldError::Host(_) | HoldError::Silent { .. } => Failure::new(Status::Peer, error),
+    }
+}
