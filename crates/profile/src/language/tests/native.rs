@@ -429,7 +429,7 @@ fn the_documentation_lists_the_options() {
     let page = std::fs::read_to_string(path).unwrap();
     let (text, _) = page.split_once(MARK).unwrap();
     let mut wanted =
-        format!("{text}{MARK}\n| option | of | value | meaning |\n|---|---|---|---|\n");
+        format!("{text}{MARK}\n| option | flowops | value | meaning |\n|---|---|---|---|\n");
     for option in OPTIONS {
         let of =
             if option.applies.is_empty() { "any".to_owned() } else { option.applies.join(" ") };
@@ -449,7 +449,7 @@ fn kind(value: &ValueKind) -> String {
     match value {
         ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => "flag".to_owned(),
         ValueKind::Integer { max, .. } if *max < i32::MAX as u64 => format!("number up to {max}"),
-        ValueKind::Integer { .. } => "number or bytes".to_owned(),
+        ValueKind::Integer { .. } => "number, optional suffix k, m or g".to_owned(),
         ValueKind::Plain { .. } => "count".to_owned(),
         ValueKind::Time { .. } => "time".to_owned(),
         ValueKind::Size => "bytes or a distribution".to_owned(),
