@@ -31,7 +31,7 @@ fn unknown(check: &str, about: Option<&str>, reason: &str) -> Unknown {
 
 fn capacity() -> Capacity {
     let mut descriptors = Need::new("descriptors", 250_032, Unit::Count, Some(20_000))
-        .why("one for each connection, spread over 4 workers that have a table of their own each")
+        .why("one per connection, spread over 4 workers, each with its own descriptor table")
         .mend("prlimit --pid $$ --nofile=250032:250032")
         .undo("prlimit --pid $$ --nofile=20000:20000");
     descriptors.advice = Some("or run with --workers 51".to_owned());
@@ -45,8 +45,8 @@ fn capacity() -> Capacity {
 /// Every part filled.
 fn ill() -> Examination {
     let setcap = Some("setcap cap_bpf,cap_perfmon=ep \"$(command -v wirecost)\"");
-    let takes = Some("takes root, or CAP_BPF and CAP_PERFMON; CPU time by the ticks of /proc/stat");
-    let vm = "a virtual machine is not shown this: look on its host";
+    let takes = Some("needs root, or CAP_BPF and CAP_PERFMON; CPU time by the ticks of /proc/stat");
+    let vm = "not visible in a virtual machine: check its host";
     let checks = ["turbo", "governor", "flow-control", "firewall", "socket-buffers", "steal"];
     Examination {
         address: Some("198.18.0.2:20050".to_owned()),
@@ -67,7 +67,7 @@ fn ill() -> Examination {
             named(
                 "flow-control",
                 Finding::spoils(
-                    "it obeys and sends pause frames",
+                    "pause frames are enabled (receive and send)",
                     "a slow receiver stops the sender",
                 )
                 .about("eth0")
@@ -82,13 +82,13 @@ fn ill() -> Examination {
                 )
                 .mend("nft list ruleset > ruleset.saved && nft flush ruleset")
                 .undo("nft -f ruleset.saved")
-                .advice("this opens the host: only in a network you trust"),
+                .advice("do it only on a network you trust"),
             ),
             named(
                 "socket-buffers",
                 Finding::note(
-                    "net.core.rmem_max: a program gets at most 208 KiB of receive buffer",
-                    "`wndsz` of a profile is clipped to it, and a burst of datagrams overflows it",
+                    "net.core.rmem_max limits receive buffers to 208 KiB",
+                    "larger values of `wndsz` have no effect, and bursts of datagrams overflow the buffer",
                 )
                 .mend("sysctl -w net.core.rmem_max=67108864")
                 .undo("sysctl -w net.core.rmem_max=212992"),
@@ -97,7 +97,7 @@ fn ill() -> Examination {
         unknown: vec![
             unknown("turbo", None, vm),
             unknown("governor", None, vm),
-            unknown("flow-control", Some("eth1"), "the driver does not say"),
+            unknown("flow-control", Some("eth1"), "the driver does not report it"),
         ],
         checks: checks.map(str::to_owned).to_vec(),
         capacity: Some(capacity()),
@@ -143,7 +143,7 @@ fn nothing_but_a_command_is_wider_than_the_terminal() {
         let text = shown(&ill(), TerminalStyle::plain(width));
         assert!(text.is_ascii());
         for line in text.lines() {
-            let command = line.starts_with("    mend ") || line.starts_with("    back ");
+            let command = line.starts_with("    fix ") || line.starts_with("    undo ");
             assert!(command || line.len() <= width, "{width}: {line}");
             assert_eq!(line.trim_end(), line);
         }

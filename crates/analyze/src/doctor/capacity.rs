@@ -53,12 +53,12 @@ fn descriptors(environment: &Environment, connections: u64) -> Option<Need> {
     let each = connections.div_ceil(workers) + OTHER_DESCRIPTORS;
     let limit = environment.process.descriptors;
     let mut need = Need::new("descriptors", each, Unit::Count, limit).why(format!(
-        "one for each connection, spread over {workers} workers that have a table of their own each"
+        "one per connection, spread over {workers} workers, each with its own descriptor table"
     ));
     if need.enough == Some(false) {
         let most = limit.unwrap_or(0).saturating_sub(OTHER_DESCRIPTORS).max(1);
         need.advice = Some(format!(
-            "or run with --workers {}: to be typed in the shell that starts wirecost, or its agent",
+            "run this in the shell that starts wirecost or its agent; or use --workers {}",
             connections.div_ceil(most)
         ));
         let name = "fs.nr_open";
@@ -75,7 +75,7 @@ fn open_files(environment: &Environment, connections: u64) -> Option<Need> {
     let name = "fs.file-max";
     let limit = environment.sysctl_number(name);
     let need = Need::new("open files", connections, Unit::Count, limit.map(|n| n as u64))
-        .why("one for each connection, of all processes of the machine together");
+        .why("one per connection; the limit is that of the machine");
     Some(settable(need, name, limit))
 }
 
@@ -91,12 +91,12 @@ fn ports(environment: &Environment, connections: u64) -> Option<Need> {
     let of_peer = connections.div_ceil(CONNECTIONS_OF_PORT).clamp(1, PEER_PORTS);
     let each = connections.div_ceil(of_peer);
     let mut need = Need::new("local ports", each, Unit::Count, ports).why(format!(
-        "of the side that connects, towards each of {of_peer} ports of the peer, which wirecost opens by \
-         itself where the profile names none"
+        "of the connecting side, for each of {of_peer} ports of the peer, which wirecost opens \
+         unless the profile sets port="
     ));
     if need.enough == Some(false) {
         need.advice = Some(
-            "more addresses of the peer (several hosts, or several groups) divide it, too"
+            "more addresses of the peer (several hosts or groups) also reduce this number"
                 .to_owned(),
         );
         let now = environment.sysctl(name).unwrap_or_default();
@@ -119,8 +119,7 @@ fn accept_queue(environment: &Environment, connections: u64) -> Option<Need> {
         limit.map(|n| n as u64),
     )
     .why(format!(
-        "of the side that accepts: each worker of the other side has {OPENING} connections on \
-                 their way at once"
+        "of the accepting side: each worker of the other side opens {OPENING} connections at a time"
     ));
     Some(settable(need, name, limit))
 }
@@ -130,7 +129,7 @@ fn tracking(environment: &Environment, connections: u64) -> Option<Need> {
     let name = "net.netfilter.nf_conntrack_max";
     let limit = environment.sysctl_number(name)?;
     let need = Need::new("tracked connections", connections, Unit::Count, Some(limit as u64))
-        .why("where a firewall looks at states, each connection has an entry");
+        .why("a stateful firewall has an entry for each connection");
     Some(settable(need, name, Some(limit)))
 }
 
@@ -147,8 +146,8 @@ fn buffers(environment: &Environment, connections: u64) -> Option<Need> {
     };
     let needed = connections * each;
     let mut need = Need::new("TCP buffers", needed, Unit::Bytes, limit).why(format!(
-        "the least that tcp_rmem and tcp_wmem give to a connection that moves data, {each} bytes; idle ones \
-         need none, `wndsz` and long ways need more"
+        "the minimum of tcp_rmem and tcp_wmem, {each} bytes per connection that transfers data; idle \
+         connections need none, `wndsz` and long round trips need more"
     ));
     if need.enough == Some(false) {
         let most = needed.div_ceil(page);
@@ -173,9 +172,9 @@ fn memory(environment: &Environment, connections: u64) -> Option<Need> {
         environment.memory.available_bytes,
     )
     .why(format!(
-        "{kernel} bytes of the kernel ({}) and at most {USER_BYTES} of wirecost for each connection, without \
-         what is in buffers",
-        if known.is_some() { "by its allocator" } else { "typical of Linux 6.12" }
+        "per connection {kernel} bytes in the kernel ({}) and at most {USER_BYTES} in wirecost, without \
+         buffers",
+        if known.is_some() { "from /proc/slabinfo" } else { "typical of Linux 6.12" }
     ));
     Some(need)
 }

@@ -15,7 +15,7 @@ const NOT_IDLE: f64 = 0.25;
 pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
     let cpu = &environment.cpu;
     let (Some(turbo), Some(setting)) = (cpu.turbo, &cpu.turbo_setting) else {
-        verdict.unknown(hidden(environment, "the kernel shows no switch for it"));
+        verdict.unknown(hidden(environment, "the kernel has no setting for it"));
         return;
     };
     if turbo {
@@ -23,9 +23,9 @@ pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
         let (off, on) = if setting.ends_with("no_turbo") { (1, 0) } else { (0, 1) };
         verdict.finding(
             Finding::spoils(
-                "turbo is on",
-                "the clock rate follows temperature and how many cores are busy, so the same work \
-                 takes another time in the next run, and cycles are not seconds",
+                "turbo is enabled",
+                "the CPU frequency depends on temperature and on the number of busy cores, so the \
+                 same work takes a different time in each run",
             )
             .mend(format!("echo {off} > {setting}"))
             .undo(format!("echo {on} > {setting}")),
@@ -35,7 +35,7 @@ pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
 
 pub(super) fn governor(environment: &Environment, verdict: &mut Verdict) {
     let Some(governors) = &environment.cpu.governors else {
-        verdict.unknown(hidden(environment, "the kernel shows no frequency governor"));
+        verdict.unknown(hidden(environment, "the kernel has no frequency governor"));
         return;
     };
     let others: Vec<&str> =
@@ -47,20 +47,21 @@ pub(super) fn governor(environment: &Environment, verdict: &mut Verdict) {
         format!("echo {governor} | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
     };
     let finding = Finding::spoils(
-        format!("frequency governor {}", governors.join(" and ")),
-        "CPUs are slow until load has lasted a while: short runs and low rates show the governor, \
-         not the network",
+        format!("the frequency governor is {}", governors.join(" and ")),
+        "CPUs speed up only after some time under load: short runs and low rates measure the \
+         governor, not the network",
     )
     .mend(set("performance"));
     verdict.finding(match governors.as_slice() {
         [only] => finding.undo(set(only)),
-        _ => finding.advice("CPUs differ: `cpupower frequency-info` shows which has which"),
+        _ => finding
+            .advice("the CPUs have different governors: `cpupower frequency-info` lists them"),
     });
 }
 
 pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
     let Some(states) = &environment.cpu.idle_states else {
-        verdict.unknown(hidden(environment, "the kernel shows no idle states"));
+        verdict.unknown(hidden(environment, "the kernel has no idle states"));
         return;
     };
     let slow: Vec<_> = states
@@ -70,10 +71,10 @@ pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
     let Some(slowest) = slow.iter().max_by_key(|state| state.latency_us) else { return };
     verdict.finding(
         Finding::spoils(
-            format!("idle CPUs may sleep as deep as {}", slowest.name),
+            format!("idle CPUs may enter the deep idle state {}", slowest.name),
             format!(
-                "to wake takes up to {} us, which every message pays that finds its CPU asleep: \
-                 latency looks worse at low load",
+                "waking up takes up to {} us, which is added to the latency of messages that arrive \
+                 at an idle CPU: latency is worse at low load",
                 slowest.latency_us
             ),
         )
@@ -92,9 +93,9 @@ pub(super) fn steal(environment: &Environment, verdict: &mut Verdict) {
         verdict.finding(
             Finding::spoils(
                 format!("the hypervisor gave {percent:.1}% of the CPU time to others since boot"),
-                "time that was taken away looks like time that the network cost",
+                "stolen time appears as a cost of the network",
             )
-            .advice("take a machine with CPUs of its own; no setting in here mends it"),
+            .advice("use a machine with dedicated CPUs; no setting of this machine fixes it"),
         );
     }
 }
@@ -108,8 +109,8 @@ pub(super) fn quota(environment: &Environment, verdict: &mut Verdict) {
     }
     let unlimited = if setting.ends_with("cpu.max") { "max" } else { "-1" };
     let finding = Finding::spoils(
-        format!("a control group limits CPU time to {quota} CPUs"),
-        "who has used up his share stands still until the next period, tens of milliseconds",
+        format!("a cgroup limits CPU time to {quota} CPUs"),
+        "a throttled task stalls until the next period, for tens of milliseconds",
     )
     .mend(format!("echo {unlimited} > {setting}"));
     verdict.finding(match &process.quota_value {
@@ -127,17 +128,19 @@ pub(super) fn busy_host(environment: &Environment, verdict: &mut Verdict) {
     if part < NOT_IDLE {
         return;
     }
-    let found = format!("{load:.1} tasks ran or waited in the last minute, on {threads} CPUs");
-    let why = "other work takes CPU time and caches from the load and from what is measured";
+    let found = format!("the load average of the last minute is {load:.1}, on {threads} CPUs");
+    let why = "other programs compete with the benchmark for CPU time and caches";
     let finding =
         if part >= BUSY { Finding::spoils(found, why) } else { Finding::note(found, why) };
-    verdict.finding(finding.advice("`ps -eo pcpu,pid,comm --sort=-pcpu | head` shows who it is"));
+    verdict.finding(
+        finding.advice("`ps -eo pcpu,pid,comm --sort=-pcpu | head` lists the busiest processes"),
+    );
 }
 
 pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
     let kernel = &environment.kernel;
     let (Some(current), Some(architecture)) = (&kernel.clocksource, &kernel.architecture) else {
-        verdict.unknown("the kernel does not say which clock it uses");
+        verdict.unknown("the clocksource is unknown");
         return;
     };
     // Other architectures have one clock, and it is a good one.
@@ -146,13 +149,13 @@ pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
     }
     // Those of hypervisors are read without a system call, too.
     let fast = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&current.as_str());
-    let found = format!("the kernel's clock is {current}, not tsc");
+    let found = format!("the clocksource is {current}, not tsc");
     let finding = if fast {
-        Finding::note(found, "cycles per byte cannot be told where no PMU counts them either")
+        Finding::note(found, "without a PMU, cycles per byte cannot be measured")
     } else {
         Finding::spoils(
             found,
-            "each reading of the time is a slow system call, of which load makes many",
+            "each clock reading is a slow system call, and the load generator makes many of them",
         )
     };
     let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -163,7 +166,7 @@ pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
     verdict.finding(if has_tsc {
         finding.mend(format!("echo tsc > {file}")).undo(format!("echo {current} > {file}"))
     } else {
-        finding.advice("the kernel does not offer tsc; `dmesg | grep -i tsc` says why")
+        finding.advice("the kernel does not offer tsc; `dmesg | grep -i tsc` shows the reason")
     });
 }
 
@@ -176,8 +179,8 @@ pub(super) fn numa_balancing(environment: &Environment, verdict: &mut Verdict) {
         Some(0) => {}
         Some(value) => verdict.finding(
             Finding::spoils(
-                "the kernel moves memory between NUMA nodes by itself",
-                "page faults that find out who uses what come at any time of a run",
+                "automatic NUMA balancing is enabled",
+                "its page faults and migrations disturb a run at any time",
             )
             .mend("sysctl -w kernel.numa_balancing=0")
             .undo(format!("sysctl -w kernel.numa_balancing={value}")),
@@ -190,13 +193,13 @@ pub(super) fn irqbalance(environment: &Environment, verdict: &mut Verdict) {
         return;
     }
     match environment.cpu.irqbalance {
-        None => verdict.unknown("processes of others are hidden from this one"),
+        None => verdict.unknown("processes of other users are hidden"),
         Some(false) => {}
         Some(true) => verdict.finding(
             Finding::spoils(
                 "irqbalance is running",
-                "it moves interrupts to other CPUs in the midst of a run, and what was set by hand \
-                 with them",
+                "it moves interrupts to other CPUs during a run, and overrides affinities that were \
+                 set by hand",
             )
             .mend("systemctl stop irqbalance")
             .undo("systemctl start irqbalance"),
@@ -211,9 +214,9 @@ pub(super) fn smt(environment: &Environment, verdict: &mut Verdict) {
         return;
     }
     let finding = Finding::note(
-        "hardware threads share cores (SMT)",
-        "two busy threads of one core are each slower than alone, so cycles per byte depend on \
-         which CPUs the load runs on",
+        "hardware threads share cores (SMT is enabled)",
+        "two busy hardware threads slow each other down, so cycles per byte depend on the CPUs \
+         that the load uses",
     );
     let control = "/sys/devices/system/cpu/smt/control";
     verdict.finding(match cpu.smt_control.as_deref() {
@@ -223,7 +226,7 @@ pub(super) fn smt(environment: &Environment, verdict: &mut Verdict) {
         _ => {
             let cpus = cpu.threads.map_or_else(Vec::new, |threads| (0..threads).collect());
             finding.advice(format!(
-                "choose CPUs of different cores among {}: `lscpu -e` shows them",
+                "use CPUs of different cores, of {}: `lscpu -e` lists them",
                 list(&cpus)
             ))
         }

@@ -5,7 +5,7 @@ use wirecost_model::environment::{Device, Environment, Vector};
 
 use super::{Verdict, hardware, list, several_nodes, up};
 
-const SILENT_DRIVER: &str = "the driver does not say";
+const SILENT_DRIVER: &str = "the driver does not report it";
 /// Drivers that ask for pause frames whatever is set, as long as they are negotiated
 /// (<https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/intel/igb/igb_ethtool.c>,
 /// `igb_set_pauseparam`). Others offer what is set, and some refuse to switch the negotiation here
@@ -28,9 +28,9 @@ pub(super) fn flow_control(environment: &Environment, verdict: &mut Verdict) {
             continue;
         }
         let found = match (rx, tx) {
-            (true, true) => "it obeys and sends pause frames",
-            (true, false) => "it obeys pause frames",
-            _ => "it sends pause frames",
+            (true, true) => "pause frames are enabled (receive and send)",
+            (true, false) => "pause frames are enabled (receive)",
+            _ => "pause frames are enabled (send)",
         };
         let word = |on| if on { "on" } else { "off" };
         let obstinate =
@@ -42,8 +42,8 @@ pub(super) fn flow_control(environment: &Environment, verdict: &mut Verdict) {
         verdict.finding(
             Finding::spoils(
                 found,
-                "a slow receiver stops the sender, and all others behind the same switch port: \
-                 drops that you look for do not happen, and their rate is not the network's",
+                "a slow receiver stops its sender and all other senders behind the same switch port: \
+                 this hides drops and lowers throughput",
             )
             .about(name)
             .mend(format!("ethtool -A {name}{off} rx off tx off"))
@@ -60,12 +60,12 @@ pub(super) fn shaping(environment: &Environment, verdict: &mut Verdict) {
         let name = &device.name;
         verdict.finding(
             Finding::spoils(
-                format!("its queueing discipline is {qdisc}"),
-                "what it sends is delayed or limited by a setting, not by the network",
+                format!("the queueing discipline is {qdisc}"),
+                "it delays or limits what the device sends",
             )
             .about(name)
             .mend(format!("tc qdisc del dev {name} root"))
-            .advice(format!("`tc qdisc show dev {name}` before shows what to put back")),
+            .advice(format!("before, save the output of `tc qdisc show dev {name}`: there is no command to undo this")),
         );
     }
 }
@@ -110,8 +110,8 @@ pub(super) fn offloads(environment: &Environment, verdict: &mut Verdict) {
         };
         verdict.finding(
             Finding::spoils(
-                format!("switched off: {}", names.join(", ")),
-                "the kernel handles each segment by itself, which costs several times the cycles",
+                format!("disabled offloads: {}", names.join(", ")),
+                "the kernel processes each segment separately, which costs several times the cycles",
             )
             .about(name)
             .mend(switch("on"))
@@ -134,11 +134,11 @@ pub(super) fn node(environment: &Environment, verdict: &mut Verdict) {
     for device in hardware(environment, verdict) {
         let name = &device.name;
         let Some(near) = cpus_of_node(environment, device) else {
-            verdict.unknown_of(name, "the firmware does not say at which NUMA node it is");
+            verdict.unknown_of(name, "the firmware does not report its NUMA node");
             continue;
         };
         let Some(allowed) = &environment.process.allowed_cpus else {
-            verdict.unknown_of(name, "the CPUs that may be used are not known");
+            verdict.unknown_of(name, "the allowed CPUs are unknown");
             continue;
         };
         let far: Vec<u32> = allowed.iter().copied().filter(|cpu| !near.contains(cpu)).collect();
@@ -146,16 +146,16 @@ pub(super) fn node(environment: &Environment, verdict: &mut Verdict) {
             continue;
         }
         let node = device.numa_node.unwrap_or_default();
-        let found = format!("it is at NUMA node {node}, far from CPUs {}", list(&far));
-        let why = "workers there reach its memory over the link between the nodes: less \
-                   throughput and more cycles per byte than near it";
+        let found = format!("it is on NUMA node {node}, remote from CPUs {}", list(&far));
+        let why = "workers on remote CPUs have less throughput and more cycles per byte than workers \
+                   on the node of the device";
         let all = far.len() == allowed.len();
         let finding = if all { Finding::spoils(found, why) } else { Finding::note(found, why) };
         verdict.finding(
             finding
                 .about(name)
                 .mend(format!("taskset -c {} wirecost run ...", list(near)))
-                .advice("the same for `wirecost agent` where an agent drives this host"),
+                .advice("the same for `wirecost agent`, if an agent runs on this host"),
         );
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn vector_node(environment: &Environment, verdict: &mut Verdict) {
     for device in hardware(environment, verdict) {
         let name = &device.name;
         let Some(vectors) = &device.vectors else {
-            verdict.unknown_of(name, "its interrupts cannot be told");
+            verdict.unknown_of(name, "its interrupts are unknown");
             continue;
         };
         let Some(near) = cpus_of_node(environment, device) else { continue };
@@ -189,7 +189,7 @@ pub(super) fn vector_node(environment: &Environment, verdict: &mut Verdict) {
                 far.len(),
                 vectors.len()
             ),
-            "packets are handled far from the memory the device writes them to",
+            "packets are processed on another node than the memory that the device writes them to",
         )
         .about(name);
         let move_near = format!(
@@ -217,7 +217,7 @@ pub(super) fn vector_spread(environment: &Environment, verdict: &mut Verdict) {
         let irqs = numbers(&vectors.iter().collect::<Vec<_>>());
         let finding = Finding::spoils(
             format!("all its {} interrupts go to CPU {only}", vectors.len()),
-            "one CPU takes in everything, however many queues there are, and is the limit",
+            "one CPU processes all received packets and becomes the bottleneck",
         )
         .about(&device.name);
         let near = cpus_of_node(environment, device);
@@ -267,7 +267,7 @@ pub(super) fn queues(environment: &Environment, verdict: &mut Verdict) {
                 continue;
             }
             let found = format!("it uses {now} of {most} {kind} queues, on {threads} CPUs");
-            let why = "packets are taken in by as many CPUs as there are queues";
+            let why = "received packets are processed by only as many CPUs as there are queues";
             let finding =
                 if now == 1 { Finding::spoils(found, why) } else { Finding::note(found, why) };
             verdict.finding(
@@ -288,13 +288,13 @@ pub(super) fn rings(environment: &Environment, verdict: &mut Verdict) {
             continue;
         };
         let missed = device.rx_missed.unwrap_or(0);
-        let why =
-            "what arrives in a burst while the CPU is busy elsewhere is dropped by the device";
+        let why = "the device drops packets of a burst that arrive while the CPU is busy";
         if rings.rx < rings.rx_max {
-            let found = format!("its receive ring holds {} of {} packets", rings.rx, rings.rx_max);
+            let found =
+                format!("the receive ring has {} of {} possible entries", rings.rx, rings.rx_max);
             let finding = match missed {
                 0 => Finding::note(found, why),
-                _ => Finding::spoils(format!("{found}, and it has dropped {missed}"), why),
+                _ => Finding::spoils(format!("{found}, and {missed} packets were dropped"), why),
             };
             verdict.finding(
                 finding
@@ -305,7 +305,7 @@ pub(super) fn rings(environment: &Environment, verdict: &mut Verdict) {
         } else if missed > 0 {
             verdict.finding(
                 Finding::note(
-                    format!("it has dropped {missed} packets with its longest ring"),
+                    format!("{missed} packets were dropped although the receive ring has its maximum size"),
                     why,
                 )
                 .about(name)
@@ -326,8 +326,8 @@ pub(super) fn coalescing(environment: &Environment, verdict: &mut Verdict) {
         if coalescing.adaptive_rx {
             verdict.finding(
                 Finding::note(
-                    "the driver adapts how long interrupts wait for more packets",
-                    "latency and packets per interrupt change with the load by themselves",
+                    "adaptive interrupt coalescing is enabled",
+                    "latency and packets per interrupt change with the load",
                 )
                 .about(name)
                 .mend(format!("ethtool -C {name} adaptive-rx off"))
@@ -336,13 +336,13 @@ pub(super) fn coalescing(environment: &Environment, verdict: &mut Verdict) {
         } else if us >= LATE_INTERRUPT_US {
             verdict.finding(
                 Finding::note(
-                    format!("interrupts wait up to {us} us for more packets"),
-                    "every message that comes alone is that much later; throughput costs less so",
+                    format!("interrupts are delayed by up to {us} us (coalescing)"),
+                    "single messages arrive later; bulk throughput costs less",
                 )
                 .about(name)
                 .mend(format!("ethtool -C {name} rx-usecs 0"))
                 .undo(format!("ethtool -C {name} rx-usecs {us}"))
-                .advice("for latency; where throughput and its cost count, leave it"),
+                .advice("change it to measure latency; keep it to measure throughput and its cost"),
             );
         }
     }

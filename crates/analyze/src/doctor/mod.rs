@@ -137,7 +137,7 @@ fn several_nodes(environment: &Environment) -> bool {
 /// The reason for what only the host of a virtual machine knows, or else this one.
 fn hidden(environment: &Environment, otherwise: &str) -> String {
     match environment.cpu.virtual_machine {
-        Some(true) => "a virtual machine is not shown this: look on its host".to_owned(),
+        Some(true) => "not visible in a virtual machine: check its host".to_owned(),
         _ => otherwise.to_owned(),
     }
 }

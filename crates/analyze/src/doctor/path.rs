@@ -18,8 +18,8 @@ const NEARLY_FULL: f64 = 0.8;
 /// Why something that takes the right to administer the network is not known.
 fn not_shown(environment: &Environment) -> &'static str {
     match environment.process.may("cap_net_admin") {
-        Some(false) => "the kernel shows it to root only (CAP_NET_ADMIN)",
-        _ => "the kernel does not say",
+        Some(false) => "only root can read it (CAP_NET_ADMIN)",
+        _ => "the kernel does not report it",
     }
 }
 
@@ -46,14 +46,13 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
     if !known {
         verdict.unknown(not_shown(environment));
     }
-    let why =
-        "every packet is compared with them: cycles per byte and latency are the firewall's too";
+    let why = "every packet is compared with the rules, which adds to cycles per byte and latency";
     if new.is_empty() && old.is_empty() {
         // The number of connections is shown to everybody, and only rules make them be tracked.
         if !known && tracked > 0 {
             verdict.finding(
                 Finding::spoils(format!("a firewall tracks {tracked} connections"), why)
-                    .advice("`nft list ruleset`, as root, shows its rules"),
+                    .advice("`nft list ruleset` shows its rules to root"),
             );
         }
         return;
@@ -74,8 +73,8 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
         found += &format!("; {tracked} connections are tracked");
     }
     let mut finding = Finding::spoils(found, why).advice(
-        "this opens the host: only in a network you trust; what a service made (firewalld, ufw, \
-         docker) comes back when that is restarted",
+        "this disables the firewall: do it only on a network you trust. Rules of a service \
+         (firewalld, ufw, docker) return when it restarts",
     );
     if !new.is_empty() {
         finding = finding
@@ -114,8 +113,8 @@ pub(super) fn connection_tracking(environment: &Environment, verdict: &mut Verdi
     if most > 0 && count as f64 >= most as f64 * NEARLY_FULL {
         verdict.finding(
             Finding::spoils(
-                format!("the table of tracked connections holds {count} of {most}"),
-                "when it is full the kernel drops what opens a new connection",
+                format!("the connection tracking table has {count} of {most} entries"),
+                "when it is full, the kernel drops packets of new connections",
             )
             .mend(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most * 4))
             .undo(format!("sysctl -w net.netfilter.nf_conntrack_max={most}")),
@@ -138,13 +137,13 @@ pub(super) fn ipsec(environment: &Environment, verdict: &mut Verdict) {
                     ipsec.associations,
                     if ipsec.associations == 1 { "association" } else { "associations" },
                 ),
-                "every packet is compared with the policies, and what they cover is encrypted: that \
-                 costs more than all else",
+                "every packet is compared with the policies. Packets that match are encrypted, which \
+                 costs more than the rest of the stack",
             )
             .mend("ip xfrm policy flush")
             .advice(
-                "`ip xfrm policy` shows which addresses they cover: others only pay the comparison. \
-                 What a key daemon made comes back when that is restarted",
+                "`ip xfrm policy` shows the addresses that they cover. Policies of a key daemon return \
+                 when it restarts; there is no command to undo this",
             ),
         );
     }
@@ -158,29 +157,29 @@ pub(super) fn backlog(environment: &Environment, verdict: &mut Verdict) {
         return;
     };
     let length = setting.unwrap_or(USUAL_BACKLOG);
-    let why = "loopback, veth and steered packets wait in this queue, and what it cannot hold is \
-               dropped";
+    let why =
+        "packets of loopback, veth and RPS wait in this queue, and are dropped when it is full";
     let long = length >= LONG_BACKLOG;
     let finding = if backlog.dropped > 0 {
         let found = format!(
-            "{} packets were dropped since boot as a CPU's queue of {length} was full",
+            "{} packets were dropped since boot because a CPU's backlog of {length} was full",
             backlog.dropped
         );
         let often = backlog.dropped as f64 > backlog.processed as f64 * DROPS;
         if often && !long { Finding::spoils(found, why) } else { Finding::note(found, why) }
     } else if length < USUAL_BACKLOG {
-        Finding::note(format!("the queue of a CPU holds {length} packets"), why)
+        Finding::note(format!("the backlog of a CPU holds only {length} packets"), why)
     } else {
         return;
     };
     verdict.finding(match setting {
-        _ if long => finding.advice("it is long by now: look whether the number still grows"),
+        _ if long => finding
+            .advice("the backlog is already long: check whether the number of drops still grows"),
         Some(_) => finding
             .mend(format!("sysctl -w net.core.netdev_max_backlog={LONG_BACKLOG}"))
             .undo(format!("sysctl -w net.core.netdev_max_backlog={length}")),
-        None => {
-            finding.advice("net.core.netdev_max_backlog can be set outside this namespace only")
-        }
+        None => finding
+            .advice("net.core.netdev_max_backlog can be set only in the initial network namespace"),
     });
 }
 
@@ -193,9 +192,9 @@ pub(super) fn receive_budget(environment: &Environment, verdict: &mut Verdict) {
         return;
     }
     let finding = Finding::note(
-        format!("CPUs had to leave packets for later {} times since boot", backlog.squeezed),
-        "a CPU that takes in packets stops after net.core.netdev_budget of them or \
-         netdev_budget_usecs, and those that are left wait",
+        format!("softirqs ran out of their receive budget {} times since boot", backlog.squeezed),
+        "a softirq stops after net.core.netdev_budget packets or netdev_budget_usecs; the remaining \
+         packets wait",
     );
     let number = |name| environment.sysctl_number(name);
     let set = |budget, time| {
@@ -206,6 +205,6 @@ pub(super) fn receive_budget(environment: &Environment, verdict: &mut Verdict) {
         (Some(budget), Some(time)) => {
             finding.mend(set(budget * 2, time * 2)).undo(set(budget, time))
         }
-        _ => finding.advice("both can be set outside this namespace only"),
+        _ => finding.advice("both can be set only in the initial network namespace"),
     });
 }

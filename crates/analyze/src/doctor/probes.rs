@@ -42,7 +42,7 @@ fn bpf(environment: &Environment) -> Option<Obstacle> {
     }
     // <https://elixir.bootlin.com/linux/v6.12/source/include/linux/security.h#L142>.
     if environment.kernel.lockdown.as_deref() == Some("confidentiality") {
-        return obstacle("lockdown keeps kernel memory from everybody");
+        return obstacle("kernel lockdown (confidentiality) forbids reading kernel memory");
     }
     rights(environment, &["cap_bpf", "cap_perfmon"])
 }
@@ -52,7 +52,7 @@ fn bpf(environment: &Environment) -> Option<Obstacle> {
 fn sampling(environment: &Environment) -> Option<Obstacle> {
     if environment.kernel.lockdown.as_deref() == Some("confidentiality") {
         return Some(Obstacle {
-            reason: "lockdown keeps kernel memory from everybody".to_owned(),
+            reason: "kernel lockdown (confidentiality) forbids reading kernel memory".to_owned(),
             mend: None,
         });
     }
@@ -68,18 +68,18 @@ fn rights(environment: &Environment, wanted: &[&str]) -> Option<Obstacle> {
     let process = &environment.process;
     let has = |right| process.may(right) == Some(true);
     if process.capabilities.is_none() {
-        let reason = "the rights of this process are not known".to_owned();
+        let reason = "the capabilities of this process are unknown".to_owned();
         return Some(Obstacle { reason, mend: None });
     }
     if !has("cap_sys_admin") && !wanted.iter().all(|right| has(right)) {
         let names: Vec<String> = wanted.iter().map(|right| right.to_uppercase()).collect();
         return Some(Obstacle {
-            reason: format!("takes root, or {}", names.join(" and ")),
+            reason: format!("needs root, or {}", names.join(" and ")),
             mend: Some("setcap cap_bpf,cap_perfmon=ep \"$(command -v wirecost)\"".to_owned()),
         });
     }
     (process.rights_hold_everywhere == Some(false)).then(|| Obstacle {
-        reason: "the rights of this process end at its container".to_owned(),
+        reason: "the capabilities of this process apply only inside its container".to_owned(),
         mend: None,
     })
 }
@@ -88,12 +88,12 @@ fn cycles(environment: &Environment) -> ProbeState {
     let cpu = &environment.cpu;
     let no_pmu = match cpu.cycle_counter {
         Some(CycleCounter::Counts) => None,
-        Some(CycleCounter::Refused) => Some("the PMU is not for this process"),
+        Some(CycleCounter::Refused) => Some("this process may not use the PMU"),
         Some(CycleCounter::Absent) if cpu.virtual_machine == Some(true) => {
             Some("this virtual machine has no PMU")
         }
         Some(CycleCounter::Absent) => Some("there is no PMU"),
-        None => Some("the PMU did not answer"),
+        None => Some("the PMU could not be checked"),
     };
     // The kernel leaves a counter whose CPUs do not agree.
     let tsc =
@@ -101,17 +101,17 @@ fn cycles(environment: &Environment) -> ProbeState {
     let (status, reason) = match (no_pmu, tsc) {
         (None, true) if cpu.virtual_machine != Some(false) => (
             ProbeStatus::Ready,
-            "the rate of the TSC times the busy time; the PMU that is there too can cost a virtual \
-             machine half of its throughput, so it is read only where `pmu` is named"
+            "TSC rate x busy time; the PMU is used only if probe `pmu` is requested, because it can \
+             halve the throughput of a virtual machine"
                 .to_owned(),
         ),
         (None, _) => (ProbeStatus::Ready, "counted by the PMU".to_owned()),
         (Some(why), true) => (
             ProbeStatus::Partial,
-            format!("{why}; the rate of the TSC times the busy time instead"),
+            format!("{why}; TSC rate x busy time is used instead"),
         ),
         (Some(why), false) => {
-            (ProbeStatus::No, format!("{why}, and the kernel's clock is no TSC of a constant rate"))
+            (ProbeStatus::No, format!("{why}, and the clocksource is not a constant-rate TSC"))
         }
     };
     // Up to this level everybody may count his own cycles; a container's filter may refuse it still.

@@ -28,7 +28,7 @@ pub(super) fn set(name: &str, value: impl std::fmt::Display) -> String {
 
 /// Settings that a network namespace may not have.
 pub(super) fn not_here(name: &str) -> String {
-    format!("the kernel does not show {name} here")
+    format!("{name} is not visible in this network namespace")
 }
 
 pub(super) fn socket_buffers(environment: &Environment, verdict: &mut Verdict) {
@@ -40,8 +40,9 @@ pub(super) fn socket_buffers(environment: &Environment, verdict: &mut Verdict) {
         if most >= SMALL_BUFFER {
             continue;
         }
-        let found = format!("{name}: a program gets at most {} of {what} buffer", bytes(most));
-        let why = "`wndsz` of a profile is clipped to it, and a burst of datagrams overflows it";
+        let found = format!("{name} limits {what} buffers to {}", bytes(most));
+        let why =
+            "larger values of `wndsz` have no effect, and bursts of datagrams overflow the buffer";
         let finding = match fastest(environment) {
             Some((_, speed)) if speed >= FAST => Finding::spoils(found, why),
             _ => Finding::note(found, why),
@@ -75,11 +76,11 @@ pub(super) fn tcp_buffers(environment: &Environment, verdict: &mut Verdict) {
         verdict.finding(
             Finding::note(
                 format!(
-                    "{name}: a connection's buffer grows to {} at most",
+                    "{name} limits the buffer of a connection to {}",
                     bytes(most)
                 ),
                 format!(
-                    "one connection cannot fill {} where the round trip is longer than {milliseconds:.1} ms",
+                    "one connection cannot fill {} if its round trip is longer than {milliseconds:.1} ms",
                     wirecost_model::units::decimal(speed as f64, "b/s")
                 ),
             )
@@ -106,8 +107,8 @@ pub(super) fn tcp_memory(environment: &Environment, verdict: &mut Verdict) {
     let (least, usual) = (total / 32 / page, total / 24 / page);
     verdict.finding(
         Finding::note(
-            format!("{name}: all TCP buffers together may take {}", bytes(all as i64)),
-            "beyond it the kernel drops what arrives and shrinks windows",
+            format!("{name} limits all TCP buffers together to {}", bytes(all as i64)),
+            "above it the kernel drops packets and shrinks windows",
         )
         .mend(set(name, format!("{least} {usual} {}", total / 16 / page)))
         .undo(set(name, environment.sysctl(name).unwrap_or_default())),
@@ -116,13 +117,13 @@ pub(super) fn tcp_memory(environment: &Environment, verdict: &mut Verdict) {
 
 pub(super) fn tcp_features(environment: &Environment, verdict: &mut Verdict) {
     for (name, without) in [
-        ("net.ipv4.tcp_window_scaling", "a connection has at most 64 KiB under way"),
-        ("net.ipv4.tcp_sack", "each lost packet of a window takes a round trip to be found"),
+        ("net.ipv4.tcp_window_scaling", "a connection has at most 64 KiB in flight"),
+        ("net.ipv4.tcp_sack", "recovery takes a round trip per lost packet of a window"),
         (
             "net.ipv4.tcp_timestamps",
-            "at some Gb/s old segments can be taken for new ones (RFC 7323, 5)",
+            "at high rates old segments can be accepted as new ones (PAWS, RFC 7323, 5)",
         ),
-        ("net.ipv4.tcp_moderate_rcvbuf", "receive buffers do not grow: the window stays small"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "receive buffers do not grow, so the window stays small"),
     ] {
         match environment.sysctl_number(name) {
             None => verdict.unknown(not_here(name)),
@@ -145,8 +146,8 @@ pub(super) fn accept_queue(environment: &Environment, verdict: &mut Verdict) {
         if length < SHORT_ACCEPT_QUEUE {
             verdict.finding(
                 Finding::note(
-                    format!("{name}: {length} connections may wait to be accepted"),
-                    "when more are opened at once some are tried again after a second",
+                    format!("{name} limits the queue of pending connections to {length}"),
+                    "if more connections open at once, some retry after a second",
                 )
                 .mend(set(name, 4 * SHORT_ACCEPT_QUEUE))
                 .undo(set(name, length)),
@@ -165,9 +166,9 @@ pub(super) fn port_range(environment: &Environment, verdict: &mut Verdict) {
     if ports < FEW_PORTS {
         verdict.finding(
             Finding::note(
-                format!("{ports} ports for outgoing connections ({first} to {last})"),
-                "a test that opens connections one after another uses each for a minute, and then \
-                 has none left",
+                format!("only {ports} ports for outgoing connections ({first} to {last})"),
+                "a closed connection keeps its port for a minute (TIME_WAIT), so a test that opens many \
+                 connections runs out of ports",
             )
             .mend(set(name, "16384 65535"))
             .undo(set(name, format!("{first} {last}"))),
@@ -177,19 +178,19 @@ pub(super) fn port_range(environment: &Environment, verdict: &mut Verdict) {
 
 pub(super) fn descriptors(environment: &Environment, verdict: &mut Verdict) {
     let Some(most) = environment.process.descriptors else {
-        verdict.unknown("the limit of descriptors cannot be read");
+        verdict.unknown("the descriptor limit cannot be read");
         return;
     };
     if most < FEW_DESCRIPTORS {
         let limit = |n: u64| format!("prlimit --pid $$ --nofile={n}:{n}");
         verdict.finding(
             Finding::note(
-                format!("a process may open {most} descriptors"),
-                "each connection takes one at both of its ends",
+                format!("a process may have {most} open descriptors"),
+                "each connection needs one at each end",
             )
             .mend(limit(MANY_DESCRIPTORS))
             .undo(limit(most))
-            .advice("to be typed in the shell that starts wirecost, or its agent"),
+            .advice("run this in the shell that starts wirecost or its agent"),
         );
     }
 }
@@ -198,11 +199,11 @@ pub(super) fn io_uring(environment: &Environment, verdict: &mut Verdict) {
     let reason = match &environment.process.io_uring {
         Some(IoUring::Usable) => return,
         Some(IoUring::Unusable(reason)) => reason,
-        None => return verdict.unknown("whether io_uring can be used was not tried"),
+        None => return verdict.unknown("io_uring was not tested"),
     };
     let finding = Finding::note(
         format!("io_uring cannot be used: {reason}"),
-        "`--engine io_uring` runs with epoll instead, and says so",
+        "`--engine io_uring` uses epoll instead, with a warning",
     );
     let name = "kernel.io_uring_disabled";
     verdict.finding(match environment.sysctl_number(name) {
@@ -217,8 +218,8 @@ pub(super) fn busy_poll(environment: &Environment, verdict: &mut Verdict) {
         if let Some(microseconds @ 1..) = environment.sysctl_number(name) {
             verdict.finding(
                 Finding::note(
-                    format!("{name}: who waits for data spins for {microseconds} us first"),
-                    "latency is less and CPU time is more than without",
+                    format!("{name}: sockets poll for {microseconds} us before they sleep"),
+                    "latency is lower and CPU time is higher than without polling",
                 )
                 .mend(set(name, 0))
                 .undo(set(name, microseconds)),
@@ -232,9 +233,8 @@ pub(super) fn huge_pages(environment: &Environment, verdict: &mut Verdict) {
         let file = "/sys/kernel/mm/transparent_hugepage/enabled";
         verdict.finding(
             Finding::note(
-                "the kernel makes huge pages for everybody by itself",
-                "whether a buffer lies in one is chance, so copies cost more in one run than in \
-                 another",
+                "transparent huge pages are enabled for all memory (always)",
+                "buffers are in huge pages only by chance, so the cost of copies varies between runs",
             )
             .mend(format!("echo madvise > {file}"))
             .undo(format!("echo always > {file}")),
@@ -249,7 +249,7 @@ pub(super) fn bpf_jit(environment: &Environment, verdict: &mut Verdict) {
         verdict.finding(
             Finding::note(
                 "BPF programs are interpreted",
-                "probes, and filters of others, cost several times what they do compiled",
+                "probes and packet filters cost several times as much as compiled ones",
             )
             .mend(set(name, 1))
             .undo(set(name, 0)),

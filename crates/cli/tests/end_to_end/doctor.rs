@@ -53,7 +53,7 @@ fn this_host() {
     }
     let probes = rows(&document, "probes", "name");
     assert!(probes.iter().all(|probe| finished.stdout.contains(probe)), "{finished}");
-    assert!(finished.stdout.trim_end().ends_with("checks could not look"), "{finished}");
+    assert!(finished.stdout.trim_end().ends_with("checks could not run"), "{finished}");
 }
 
 #[test]

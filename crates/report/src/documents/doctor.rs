@@ -1,5 +1,5 @@
-//! What the doctor found: what can be measured, what spoils a benchmark with the command that mends it, what
-//! else to know, and what is not known. The sum of it is last, next to the prompt.
+//! The document of the doctor: what can be measured, problems with the commands that fix them, notes, and
+//! what is unknown. The summary is last, next to the prompt.
 
 use wirecost_model::doctor::{self, Capacity, Examination, Finding, Need, Severity};
 use wirecost_model::document::{
@@ -64,7 +64,7 @@ fn probes(examination: &Examination) -> Section {
         examination.probes.iter().filter_map(|row| row.mend.as_deref()).collect();
     mends.dedup();
     if !mends.is_empty() {
-        let commands = mends.into_iter().map(|mend| command("mend", mend)).collect();
+        let commands = mends.into_iter().map(|mend| command("fix", mend)).collect();
         section.message(Message { commands, ..Message::default() });
     }
     section
@@ -76,13 +76,13 @@ fn command(label: &str, command: &str) -> Command {
 
 /// What changes a setting, then what restores it.
 fn commands(mend: &[String], undo: &[String]) -> Vec<Command> {
-    let mend = mend.iter().map(|mend| command("mend", mend));
-    mend.chain(undo.iter().map(|undo| command("back", undo))).collect()
+    let mend = mend.iter().map(|mend| command("fix", mend));
+    mend.chain(undo.iter().map(|undo| command("undo", undo))).collect()
 }
 
 fn found(finding: &Finding) -> Message {
     let (emphasis, label) = match finding.severity {
-        Severity::Spoils => (Emphasis::Warning, "spoils"),
+        Severity::Spoils => (Emphasis::Warning, "problem"),
         Severity::Note => (Emphasis::Muted, "note"),
     };
     let about = finding.about.as_ref().map(|about| format!("{about}: ")).unwrap_or_default();
@@ -97,12 +97,14 @@ fn found(finding: &Finding) -> Message {
 /// What a number of connections needs, and what there is of it.
 fn capacity(capacity: &Capacity) -> Section {
     let number = count(capacity.connections);
-    let mut section =
-        Section::named("capacity", &format!("For {number} connections, one end of each here"));
+    let mut section = Section::named(
+        "capacity",
+        &format!("Requirements of {number} connections, one end of each on this host"),
+    );
     let mut table = Table::new([
         Column::text(""),
         Column::number("needed"),
-        Column::number("there"),
+        Column::number("available"),
         Column::text("").dispensable(1),
     ]);
     for need in &capacity.needs {
@@ -131,8 +133,8 @@ fn row(need: &Need) -> Vec<Cell> {
     };
     let verdict = match need.enough {
         Some(true) => Cell::marked(Emphasis::Plain, "enough"),
-        Some(false) => Cell::marked(Emphasis::Warning, "too little"),
-        None => Cell::marked(Emphasis::Muted, "not known"),
+        Some(false) => Cell::marked(Emphasis::Warning, "not enough"),
+        None => Cell::marked(Emphasis::Muted, "unknown"),
     };
     vec![Cell::text(need.name.as_str()), amount(need.needed), there, verdict]
 }
@@ -154,7 +156,7 @@ fn unknown(examination: &Examination) -> Section {
     for (reason, mut names) in reasons {
         names.dedup();
         let text = format!("{}: {reason}", names.join(", "));
-        section.message(Message::new(Emphasis::Muted, "not known", text));
+        section.message(Message::new(Emphasis::Muted, "unknown", text));
     }
     section
 }
@@ -163,8 +165,8 @@ fn sum(examination: &Examination) -> Section {
     let of = |severity| examination.findings.iter().filter(|f| f.severity == severity).count();
     let (spoils, notes) = (of(Severity::Spoils) as u64, of(Severity::Note) as u64);
     let found = match spoils {
-        0 => "nothing found that spoils a benchmark".to_owned(),
-        _ => counted(spoils, "thing spoils a benchmark", "things spoil a benchmark"),
+        0 => "no problems found".to_owned(),
+        _ => counted(spoils, "problem", "problems"),
     };
     let mut unknown: Vec<&str> = examination.unknown.iter().map(|u| u.check.as_str()).collect();
     unknown.dedup();
@@ -173,14 +175,14 @@ fn sum(examination: &Examination) -> Section {
         _ => format!(", {}", counted(notes, "note", "notes")),
     };
     let text = format!(
-        "{found}{notes}; {} of {} checks could not look",
+        "{found}{notes}; {} of {} checks could not run",
         count(unknown.len() as u64),
         count(examination.checks.len() as u64)
     );
     let mut section = Section::named("sum", "");
     if examination.findings.iter().any(|finding| !finding.mend.is_empty()) {
         let legend =
-            "Commands are for root on that host: mend changes the setting, back restores it.";
+            "Run commands as root on that host: fix changes the setting, undo restores it.";
         section.message(Message::new(Emphasis::Muted, "", legend));
     }
     section.message(Message::new(Emphasis::Strong, "", text));
