@@ -130,7 +130,7 @@ impl Packets {
 
     pub(crate) fn source(self) -> &'static str {
         match self {
-            Packets::Segments => "what the stack hands to a device at once (probe segments)",
+            Packets::Segments => "what the stack passes to a device at once (probe segments)",
             Packets::Tcp => "a segment that TCP sent (probe tcp)",
             Packets::Devices => "what a device counts as sent (probe interrupts)",
         }
@@ -157,7 +157,7 @@ impl Packets {
         };
         match seconds > 0.0 {
             true => Ok(count as f64 / seconds),
-            false => Err("the probe watched for no time".to_owned()),
+            false => Err("the window of the probe has no length".to_owned()),
         }
     }
 }

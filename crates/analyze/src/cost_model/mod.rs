@@ -201,8 +201,8 @@ fn note(points: &[&MeasuredPoint], document: &mut CostModel) {
     let spoiled = points.iter().filter(spoiled).count();
     if spoiled > 0 {
         document.notes.push(format!(
-            "at {spoiled} of {} points other programs used the CPUs too, and their cycles are in the \
-             costs: end them, and run the study again",
+            "other programs used the CPUs at {spoiled} of {} points, and the costs include their \
+             cycles: end them, and run the study again",
             points.len()
         ));
     }

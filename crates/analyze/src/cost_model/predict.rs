@@ -21,15 +21,17 @@ pub struct Load {
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("the study has runs of {0} bytes: say which is meant with --size")]
+    #[error("the study has several sizes ({0}): select one with --size")]
     WhichSize(String),
     #[error("the study has no sizes")]
     NoSizes,
-    #[error("{0} is no size: write bytes, as in 8k")]
+    #[error("{0} is not a size: write bytes, such as 8k")]
     NotASize(String),
-    #[error("the study also varies {axis} ({values}): say which is meant with --at {axis}=VALUE")]
+    #[error("the study also varies {axis} ({values}): select one with --at {axis}=VALUE")]
     WhichPoint { axis: String, values: String },
-    #[error("the study does not cover that: {0}; --extrapolate goes beyond, at your own risk")]
+    #[error(
+        "outside the studied range: {0}; --extrapolate predicts it anyway, as a rough estimate"
+    )]
     Outside(String),
 }
 
@@ -48,7 +50,7 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
         let (least, most) = range(sizes);
         if *asked < least || *asked > most {
             outside.push(format!(
-                "size {} (it has {} to {})",
+                "size {} (studied: {} to {})",
                 decimal(*asked, "B"),
                 decimal(least, "B"),
                 decimal(most, "B")
@@ -64,7 +66,7 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
         let beyond = value < least * (1.0 - 1e-9) || value > most * (1.0 + 1e-9);
         if beyond {
             outside.push(format!(
-                "{} {} (it has {} to {})",
+                "{} {} (studied: {} to {})",
                 input.name(),
                 level(input, value),
                 level(input, least),

@@ -40,7 +40,7 @@ pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Ve
                     Some(reason) => {
                         document.points_left_out.push(PointLeftOut {
                             point: point.point.clone(),
-                            reason: format!("{} there: {reason}", input.name()),
+                            reason: format!("{} was not measured: {reason}", input.name()),
                         });
                         false
                     }
@@ -77,15 +77,15 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
     let (values, targets) = (means(points, input), cycles(points));
     let (least, most) = range(&values);
     if most <= 0.0 {
-        return Some("there were none".to_owned());
+        return Some("none occurred".to_owned());
     }
     let (light, busy) = range(&targets);
     match input {
         Input::Bytes => return None,
         Input::Constant if light > LIGHT * busy => {
             return Some(format!(
-                "the CPUs were nearly as busy at every point ({} to {}), so a constant would \
-                 explain everything and say nothing",
+                "the CPUs were almost equally busy at all points ({} to {}), so a constant would fit \
+                 them without explaining anything",
                 decimal(light, "cycles/s"),
                 decimal(busy, "cycles/s")
             ));
@@ -101,7 +101,7 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
         _ => {}
     }
     if points.len() < 2 * all.len() {
-        return Some(format!("{} points are too few for so many costs", points.len()));
+        return Some(format!("too few points ({}) for another cost", points.len()));
     }
     let rows = rows(points, &all);
     let others: Vec<usize> = (0..kept.len()).collect();
@@ -113,9 +113,7 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
                 like(*a).total_cmp(&like(*b))
             })
             .map_or("the others", |other| kept[other].name());
-        return Some(format!(
-            "its number goes along with that of {alike}, so what it costs is among what those cost"
-        ));
+        return Some(format!("it is collinear with {alike}, so its cost is part of theirs"));
     }
     None
 }

@@ -96,7 +96,7 @@ fn what_is_worse_makes_the_exit_code_1() {
     // Sentences are broken into lines.
     let text = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("throughput at size=64k connections=8 (-20.0%)"), "{finished}");
-    let order = ["What else is different", "B/A", "Verdict"].map(|word| finished.stdout.find(word));
+    let order = ["Other differences", "B/A", "Verdict"].map(|word| finished.stdout.find(word));
     assert!(order.is_sorted() && order[0].is_some(), "{finished}");
 
     wirecost(compare(&before, &slower), &["--metric", "throughput", "--threshold", "30%"], 0);
@@ -128,7 +128,7 @@ fn two_real_runs_of_the_same_thing_are_never_called_different() {
     let pair = (0..4).find_map(|_| run().zip(run())).expect("two runs");
     let (a, b) = (path(&pair.0), path(&pair.1));
     let finished = wirecost(Program::new(["compare", &a, &b]), &[], 0);
-    assert!(finished.stdout.contains("that needs two runs or more on each side"), "{finished}");
+    assert!(finished.stdout.contains("it needs two runs or more on each side"), "{finished}");
     let document = wirecost(Program::new(["compare", &a, &b]), &["--format", "json"], 0);
     let document = json(&document, COMPARE);
     let figures = document["points"][0]["figures"].as_array().unwrap();
@@ -218,7 +218,7 @@ fn costs_are_found_and_loads_predicted() {
     assert!(prediction["cpus"].as_f64().unwrap() > 0.0);
 
     let finished = wirecost(predict(), &["--rate", "100gbit"], 2);
-    assert!(finished.stderr.contains("--extrapolate goes beyond"), "{finished}");
+    assert!(finished.stderr.contains("--extrapolate predicts it anyway"), "{finished}");
     let refused = wirecost(predict(), &["--rate", "100gbit", "--format", "json"], 2);
     assert_eq!(json(&refused, MODEL)["status"], "usage");
     let finished = wirecost(predict(), &["--rate", "100gbit", "--extrapolate"], 0);

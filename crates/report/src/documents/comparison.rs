@@ -1,4 +1,4 @@
-//! Two studies, or two runs, beside one another, as a report.
+//! The report of a comparison of two studies or two runs.
 
 use wirecost_analyze::metrics;
 use wirecost_model::comparison::{
@@ -9,11 +9,11 @@ use wirecost_model::metric::Unit;
 use wirecost_model::study::Point;
 use wirecost_model::units;
 
-/// What differs beside what is compared comes first: who reads on knows what else it may be.
+/// Other differences come first, because they may be the cause of a difference between figures.
 #[must_use]
 pub fn report(comparison: &Comparison) -> Document {
     let (a, b) = (&comparison.a, &comparison.b);
-    let mut report = Document::new(&format!("{} (B) beside {} (A)", b.name, a.name));
+    let mut report = Document::new(&format!("{} (B) compared with {} (A)", b.name, a.name));
     report.sections = vec![surroundings(comparison)];
     report.sections.extend(figures(comparison));
     report.sections.push(verdict(comparison));
@@ -21,7 +21,7 @@ pub fn report(comparison: &Comparison) -> Document {
 }
 
 fn surroundings(comparison: &Comparison) -> Section {
-    let mut section = Section::new("What else is different");
+    let mut section = Section::new("Other differences");
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         section.text(format!("{letter} is {}.", described(side)));
     }
@@ -29,7 +29,7 @@ fn surroundings(comparison: &Comparison) -> Section {
         section.text(format!("{unknown}."));
     }
     if comparison.differences.is_empty() {
-        section.text("No difference of versions, hosts or settings is known.");
+        section.text("No differences of versions, hosts or settings were found.");
     }
     for difference in &comparison.differences {
         section.text(told(difference));
@@ -45,7 +45,7 @@ fn described(side: &Side) -> String {
         _ => format!("{}: {runs} of {points}", side.name),
     };
     if side.failed > 0 {
-        text += &format!("; {} that failed did not count", units::count(side.failed));
+        text += &format!("; {} excluded", units::counted(side.failed, "failed run", "failed runs"));
     }
     text
 }
@@ -68,7 +68,7 @@ fn told(difference: &Difference) -> String {
     let value = |value: &Option<String>| match value.as_deref() {
         Some("") => "nothing".to_owned(),
         Some(value) => value.to_owned(),
-        None => "not known".to_owned(),
+        None => "unknown".to_owned(),
     };
     let hosts = match difference.hosts.as_slice() {
         [] => String::new(),
@@ -136,9 +136,9 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         });
         row.push(match (figure.interval, figure.ratio) {
             (Some((low, high)), _) => Cell::text(format!("{low:.3} to {high:.3}")),
-            (None, Some(_)) if figure.reason.is_none() => Cell::Missing(
-                "there are too few runs for how much they differ: B/A may be anything".to_owned(),
-            ),
+            (None, Some(_)) if figure.reason.is_none() => {
+                Cell::Missing("too variable for an interval; add runs".to_owned())
+            }
             (None, _) => Cell::Missing(reason()),
         });
         row.push(Cell::text(word(figure)));
@@ -164,7 +164,7 @@ fn word(figure: &ComparedFigure) -> &'static str {
         Verdict::Better => "better",
         Verdict::Different => "a little different",
         Verdict::Same => "not significant",
-        Verdict::Unknown => "not told",
+        Verdict::Unknown => "not tested",
     }
 }
 
@@ -190,7 +190,7 @@ fn verdict(comparison: &Comparison) -> Section {
                 None => "from 0".to_owned(),
             };
             section.text(format!(
-                "{figures} significantly {word} by more than {percent}: the most is {} at {point} \
+                "{figures} significantly {word} by more than {percent}. Largest change: {} at {point} \
                  ({most}).",
                 titled(&figure.metric)
             ));
@@ -200,8 +200,7 @@ fn verdict(comparison: &Comparison) -> Section {
     if different > 0 {
         let figures = units::counted(different, "figure differs", "figures differ");
         section.text(format!(
-            "{figures} significantly, but by no more than {percent}, or in what is neither better \
-             nor worse."
+            "{figures} significantly, but by no more than {percent}, or neither direction is better."
         ));
     }
     let none = [Verdict::Worse, Verdict::Better, Verdict::Different]
@@ -209,12 +208,10 @@ fn verdict(comparison: &Comparison) -> Section {
         .all(|verdict| comparison.count(verdict) == 0);
     let tests = units::counted(comparison.tests, "comparison", "comparisons");
     match (comparison.tests, none) {
-        (0, _) => section
-            .text("Nothing can be called significant: that needs two runs or more on each side."),
+        (0, _) => section.text("No significance test: it needs two runs or more on each side."),
         (_, true) => section.text(format!("No significant difference in {tests}.")),
         (_, false) => section.text(format!(
-            "Of {tests}; significant is what Welch's test finds with p below 0.05 once it is \
-             corrected for their number (Holm)."
+            "Significant: p < 0.05 by Welch's t-test, corrected for {tests} (Holm)."
         )),
     }
     section

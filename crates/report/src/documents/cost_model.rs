@@ -1,4 +1,4 @@
-//! What a study's cycles were spent on, and what a load would cost, as a report.
+//! The report of a cost model, and of a prediction.
 
 use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Prediction, Term};
 use wirecost_model::document::{Cell, Column, Document, Number, Section, Table};
@@ -8,15 +8,16 @@ use wirecost_model::units::{self, decimal, three_digits};
 /// Costs, what each explains at every point, and how good the model is.
 #[must_use]
 pub fn explanation(model: &CostModel) -> Document {
-    let mut report = Document::new(&format!("What the cycles of {} were spent on", titled(model)));
+    let mut report = Document::new(&format!("Cost model of {}", titled(model)));
     report.sections = vec![costs(model), points(model), check(model)];
     report
 }
 
-/// What a load would cost, and of what model.
+/// The predicted cost of a load, and the model behind it.
 #[must_use]
 pub fn prediction(model: &CostModel) -> Document {
-    let mut report = Document::new(&format!("What a load would cost, by {}", titled(model)));
+    let mut report =
+        Document::new(&format!("Predicted cost, from the cost model of {}", titled(model)));
     report.sections.extend(model.prediction.as_ref().map(|prediction| load(model, prediction)));
     report.sections.extend([costs(model), check(model)]);
     report
@@ -41,12 +42,12 @@ fn costs(model: &CostModel) -> Section {
     section.name = "costs".to_owned();
     let sum: Vec<&str> = model.terms.iter().map(|term| term.input.name()).collect();
     section.text(format!(
-        "Busy cycles a second {}, as a sum of costs of {}, none of them negative.",
+        "Busy cycles per second {}, as a sum of non-negative costs of {}.",
         whose(model),
         sum.join(", ")
     ));
     let mut columns = vec![Column::text("cost of")];
-    columns.extend(["cycles", "95% interval", "share", "least", "most"].map(Column::number));
+    columns.extend(["cycles", "95% interval", "share", "minimum", "maximum"].map(Column::number));
     let rows = model.terms.iter().map(term).collect();
     section.table(Table { columns, rows, ..Table::default() });
     if let Some(source) = &model.packets_source {
@@ -63,9 +64,9 @@ fn term(term: &Term) -> Vec<Cell> {
         Input::Bytes => "a byte",
         Input::Operations => "an operation",
         Input::Packets => "a packet",
-        Input::Connections => "a connection, 1 s",
+        Input::Connections => "a connection, per second",
         Input::Interrupts => "an interrupt",
-        Input::Constant => "nothing, 1 s",
+        Input::Constant => "the constant, per second",
     };
     let level = |value: f64| match term.input {
         Input::Bytes => decimal(value * 8.0, "b/s"),
@@ -75,7 +76,7 @@ fn term(term: &Term) -> Vec<Cell> {
     };
     let interval = match term.interval {
         Some((low, high)) => Cell::text(format!("{} to {}", cycles(low), cycles(high))),
-        None => Cell::Missing("too few points to draw from".to_owned()),
+        None => Cell::Missing("too few points for an interval".to_owned()),
     };
     vec![
         Cell::text(each),
@@ -102,7 +103,7 @@ fn cycles(value: f64) -> String {
 }
 
 fn points(model: &CostModel) -> Section {
-    let mut section = Section::new("What each point spent");
+    let mut section = Section::new("Cycles of each point");
     section.name = "points".to_owned();
     let mut axes: Vec<&str> = Vec::new();
     for axis in model.points.iter().flat_map(|point| &point.point.axes) {
@@ -124,8 +125,8 @@ fn points(model: &CostModel) -> Section {
     let rows = model.points.iter().map(|point| row(point, &axes)).collect();
     section.table(Table { columns, rows, ..Table::default() });
     section.text(
-        "model: what all points together say of this one, too much (+) or too little; held out: what \
-         the others alone say.",
+        "model: over- (+) or underestimate (-) of the model of all points; held out: of a model of the \
+         other points.",
     );
     for left_out in &model.points_left_out {
         section.text(format!("Left out: {}: {}.", left_out.point, left_out.reason));
@@ -140,7 +141,7 @@ fn row(point: &ModelledPoint, axes: &[&str]) -> Vec<Cell> {
     row.push(error(point.error));
     row.push(match point.held_out_error {
         Some(value) => error(value),
-        None => Cell::Missing("too few points to leave one out".to_owned()),
+        None => Cell::Missing("too few points to hold one out".to_owned()),
     });
     let share = |share: f64| Number {
         value: 100.0 * share,
@@ -159,7 +160,7 @@ fn error(value: f64) -> Cell {
 }
 
 fn check(model: &CostModel) -> Section {
-    let mut section = Section::new("How good the model is");
+    let mut section = Section::new("Errors of the model");
     section.name = "check".to_owned();
     let said = |errors: &Errors| {
         format!(
@@ -170,15 +171,11 @@ fn check(model: &CostModel) -> Section {
         )
     };
     match &model.held_out {
-        Some(errors) => {
-            section.text(format!("Error at a point that the model has not seen: {}.", said(errors)))
-        }
-        None => {
-            section.text("There are too few points to leave one out: the model is not checked.")
-        }
+        Some(errors) => section.text(format!("At held-out points: {}.", said(errors))),
+        None => section.text("Too few points to hold one out: the model is not checked."),
     }
     if let Some(errors) = &model.fit {
-        section.text(format!("At the points it was made of: {}.", said(errors)));
+        section.text(format!("At fitted points: {}.", said(errors)));
     }
     let inflated: Vec<String> = model
         .terms
@@ -188,7 +185,7 @@ fn check(model: &CostModel) -> Section {
         .collect();
     if !inflated.is_empty() {
         section.text(format!(
-            "Hard to tell apart, by their variance inflation: {}.",
+            "Collinear inputs, with variance inflation factors: {}.",
             inflated.join(", ")
         ));
     }
@@ -215,8 +212,8 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
             false => names.join(", "),
         };
         section.text(format!(
-            "EXTRAPOLATED: the study does not cover so much, or so little, of {names}. What changes \
-             beyond it (caches, memory bandwidth, locks) is not in the figures, nor in the intervals."
+            "EXTRAPOLATED: outside the studied range: {names}. Effects beyond it (caches, memory \
+             bandwidth, locks) are not in the figures or their intervals."
         ));
     }
     let between = |interval: Option<(f64, f64)>, show: fn(f64) -> String| match interval {
@@ -231,7 +228,7 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
             decimal(frequency, "Hz"),
             whose(model)
         )),
-        _ => section.text("How many CPUs is not known: the study did not read their time."),
+        _ => section.text("The number of CPUs is unknown: the study did not measure CPU time."),
     }
     section.text(format!(
         "{}{}; {} cycles/KByte.",
@@ -241,7 +238,7 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
     ));
     let columns = [Column::text("input")]
         .into_iter()
-        .chain(["there", "share", "covered from", "to"].map(Column::number))
+        .chain(["load", "share", "studied from", "to"].map(Column::number))
         .chain([Column::text("")])
         .collect();
     let level = |input: Input, value: f64| match input {
