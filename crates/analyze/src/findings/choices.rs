@@ -9,7 +9,7 @@ use wirecost_model::metric::Better;
 
 pub(super) const KIND: Kind = Kind {
     name: "choices",
-    help: "which value of an axis is best, beside the others at the same points",
+    help: "which value of an axis is best, compared with the others at the same points",
     find,
 };
 
@@ -142,8 +142,7 @@ fn best(
     let text = format!("with {axis} {value}, {name} is {}", words::list(&parts));
     let worst = beaten.iter().map(|beaten| beaten.p_value).fold(0.0, f64::max);
     let WorseValue { interval, places, .. } = *beaten.first()?;
-    let mut evidence =
-        vec![format!("compared at {places} points that are the same but for {axis}")];
+    let mut evidence = vec![format!("compared at {places} points that differ only in {axis}")];
     for (fixed, points) in line::groups(measured, axis) {
         let shown: Vec<String> = points
             .iter()
@@ -161,16 +160,16 @@ fn best(
         kind: KIND.name,
         sentence: words::sentence(&[], &text),
         evidence,
-        confidence: Confidence::of(worst, Some(interval), |ratio| format!("x {ratio:.2}")),
+        confidence: Confidence::of(worst, Some(interval), |ratio| format!("{ratio:.2}x")),
     })
 }
 
-/// How a figure stands to another: `12% higher (8% to 15%) than`, `2.4-fold (2.1 to 2.8) that`.
+/// A figure relative to another: `12% higher (8% to 15%) than`, `2.4x (2.1 to 2.8x) the value`.
 fn than(ratio: f64, (near, far): (f64, f64)) -> String {
     if ratio >= 2.0 {
-        let ends = [near, far].map(words::fold);
-        let ends = ends.each_ref().map(|end| end.trim_end_matches("-fold"));
-        return format!("{} ({} to {}) that", words::fold(ratio), ends[0], ends[1]);
+        let [near, far] = [near, far].map(words::fold);
+        let near = near.trim_end_matches('x');
+        return format!("{} ({near} to {far}) the value", words::fold(ratio));
     }
     let more = if ratio > 1.0 { "higher" } else { "lower" };
     let percent = |ratio: f64| format!("{:.0}%", (ratio - 1.0).abs() * 100.0);

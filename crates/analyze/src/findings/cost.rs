@@ -8,8 +8,11 @@ use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
 use crate::statistics::umbrella::{Shape, Turn, umbrella};
 
-pub(super) const KIND: Kind =
-    Kind { name: "cost", help: "how cycles/KByte change along an axis, and where they turn", find };
+pub(super) const KIND: Kind = Kind {
+    name: "cost",
+    help: "how cycles/KByte change along an axis, and where they are lowest or highest",
+    find,
+};
 
 /// Smaller changes are not reported.
 const CHANGE: f64 = 1.1;
@@ -104,12 +107,12 @@ impl CostLine<'_> {
         } else {
             return None;
         };
-        let fold = words::fold;
+        let number = |value: f64| words::fold(value).trim_end_matches('x').to_owned();
         let text = format!(
-            "{verb} {} ({} to {}) {span}",
-            fold(factor),
-            fold(interval.0).trim_end_matches("-fold"),
-            fold(interval.1).trim_end_matches("-fold")
+            "{verb} by a factor of {} ({} to {}) {span}",
+            number(factor),
+            number(interval.0),
+            number(interval.1)
         );
         Some((text, interval))
     }

@@ -8,8 +8,11 @@ use crate::metrics;
 use crate::statistics::{Estimate, permutation};
 use wirecost_model::run::Run;
 
-pub(super) const KIND: Kind =
-    Kind { name: "ends", help: "which end's CPUs are full where the other's are not", find };
+pub(super) const KIND: Kind = Kind {
+    name: "ends",
+    help: "which end is the bottleneck: its CPUs are saturated and those of the other end are not",
+    find,
+};
 
 const FULL: f64 = 95.0;
 const NOT_FULL: f64 = 90.0;
@@ -67,8 +70,8 @@ fn find(measured: &Measured) -> Vec<Finding> {
             false => (mean(&receivers), mean(&senders)),
         };
         let text = format!(
-            "{name} limits: at {} of {} points its CPUs were full ({full:.0}% busy), where those of the \
-             {other} were {free:.0}% busy",
+            "the CPUs of {name} are the bottleneck at {} of {} points: they were {full:.0}% busy, and those \
+             of the {other} {free:.0}%",
             here.len(),
             of_points.len()
         );
@@ -83,7 +86,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
             kind: KIND.name,
             sentence: words::sentence(&[], &text),
             evidence: shown.collect(),
-            confidence: Confidence::of(p_value, interval, |v| format!("{v:.0}% busier")),
+            confidence: Confidence::of(p_value, interval, |v| format!("{v:.0} percentage points busier")),
         })
     })
     .collect()

@@ -116,9 +116,9 @@ impl Pair<'_> {
         let parts: Vec<String> = grown
             .iter()
             .map(|(_, name, growth)| {
-                let ends = [growth.interval.0, growth.interval.1].map(words::fold);
-                let ends = ends.each_ref().map(|end| end.trim_end_matches("-fold"));
-                format!("{name} {} ({} to {})", words::fold(growth.ratio), ends[0], ends[1])
+                let [low, high] = [growth.interval.0, growth.interval.1].map(words::fold);
+                let low = low.trim_end_matches('x');
+                format!("{name} {} ({low} to {high})", words::fold(growth.ratio))
             })
             .collect();
         let text = format!(

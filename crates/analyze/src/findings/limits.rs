@@ -51,7 +51,7 @@ struct Seen {
 /// Saturated resources at some points.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// For the sentence, after "there": `the link of h2 was full (96% of 100 Mb/s)`.
+    /// For the sentence, after "there": `the link of h2 (96% of 100 Mb/s) was saturated`.
     pub(super) text: String,
     pub(super) evidence: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
         |(resource, _, share, _): &&(Resource, String, f64, String)| *share >= resource.full();
     let first = shares.iter().find(is_full).map(|(resource, ..)| *resource);
     let text = match first {
-        None => "nothing that was watched was full".to_owned(),
+        None => "no monitored resource was saturated".to_owned(),
         Some(resource) => {
             let full: Vec<String> = shares
                 .iter()
@@ -89,7 +89,7 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
             };
             let how = match resource {
                 Resource::Window | Resource::Memory => "the limit",
-                _ => "full",
+                _ => "saturated",
             };
             format!("{} {were} {how}", words::list(&full))
         }
@@ -129,7 +129,7 @@ fn of_run(run: &Run) -> Vec<Seen> {
             resource: Resource::Worker,
             name: "a worker of the load generator".to_owned(),
             share: 1.0,
-            unit: "of its time busy".to_owned(),
+            unit: "of the runs".to_owned(),
         });
     }
     seen.extend(tcp(run));
@@ -197,7 +197,7 @@ fn tcp(run: &Run) -> Vec<Seen> {
     {
         seen.push(Seen {
             resource: Resource::Memory,
-            name: "the memory of TCP".to_owned(),
+            name: "TCP memory".to_owned(),
             share: pressure / seconds,
             unit: "of the time under pressure".to_owned(),
         });
@@ -217,7 +217,7 @@ fn tcp(run: &Run) -> Vec<Seen> {
                 resource: Resource::Window,
                 name: name.to_owned(),
                 share: limited / busy,
-                unit: "of the time kept data back".to_owned(),
+                unit: "of the sending time limited by it".to_owned(),
             });
         }
     }

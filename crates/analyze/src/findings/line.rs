@@ -105,7 +105,7 @@ impl<'a> Line<'a> {
                 before = Some(value);
             }
             if changes.len() > 1 {
-                told.push(format!("{name} changes on the way: {}", changes.join(", ")));
+                told.push(format!("{name} also changes: {}", changes.join(", ")));
             }
         }
         told

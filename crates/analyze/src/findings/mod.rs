@@ -76,15 +76,19 @@ impl Confidence {
     /// `show` writes a value of the interval.
     fn of(p_value: f64, interval: Option<(f64, f64)>, show: impl Fn(f64) -> String) -> Self {
         let word = match p_value {
-            p if p < 0.001 => "very sure",
-            p if p < 0.01 => "sure",
-            _ => "fairly sure",
+            p if p < 0.001 => "very strong",
+            p if p < 0.01 => "strong",
+            _ => "moderate",
         };
-        let p =
-            if p_value < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {p_value:.4}") };
+        let p = match p_value {
+            p if p < 0.0001 => "adjusted p < 0.0001".to_owned(),
+            p => format!("adjusted p = {p:.4}"),
+        };
         let interval_text = match interval {
-            Some((low, high)) => format!(", 95% interval {} to {}", show(low), show(high)),
-            None => ", measured once at each point".to_owned(),
+            Some((low, high)) => {
+                format!(", 95% interval {}", words::range(&show(low), &show(high)))
+            }
+            None => ", each point was run once".to_owned(),
         };
         Self { p_value, interval, text: format!("{word} ({p}{interval_text})") }
     }

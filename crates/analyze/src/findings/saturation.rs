@@ -11,7 +11,7 @@ use crate::statistics::{Estimate, bootstrap};
 
 pub(super) const KIND: Kind = Kind {
     name: "saturation",
-    help: "where throughput stops growing along an axis, and which resource was full there",
+    help: "where throughput stops growing along an axis, and which resource was saturated there",
     find,
 };
 
@@ -77,11 +77,7 @@ fn finding_of(
     let after = match knee.after {
         After::Falls { load, least } => {
             let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);
-            format!(
-                "; from {} on it is less, {} at least",
-                words::stop(line.axis, from),
-                shown(least)
-            )
+            format!("; from {} on it falls, down to {}", words::stop(line.axis, from), shown(least))
         }
         After::Level | After::Nothing => String::new(),
     };

@@ -41,7 +41,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
         };
         let last = line.stops.last().map_or(0.0, |stop| stop.number);
         let text = format!(
-            "{} over {} follows the Universal Scalability Law: {} {} of one alone, contention {} {}, \
+            "{} over {} follows the Universal Scalability Law: {} {} with one, contention {} {}, \
              coherency {} {}{}",
             work.metric().name,
             line.axis,
@@ -86,6 +86,6 @@ fn peak(fit: &Fit, axis: &str, last: f64) -> String {
     if fit.coherency.0 <= 0.0 {
         return String::new();
     }
-    let beyond = if peak > last { ", beyond what was measured" } else { "" };
+    let beyond = if peak > last { ", beyond the measured range" } else { "" };
     format!("; it peaks at {peak:.0} {axis} ({low:.0} to {high:.0}){beyond}")
 }

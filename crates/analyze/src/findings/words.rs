@@ -34,10 +34,18 @@ pub(super) fn sentence(fixed: &[&Value], text: &str) -> String {
     format!("At {}, {text}.", values.join(" "))
 }
 
-/// `2.3-fold`.
+/// `2.3x`.
 pub(super) fn fold(factor: f64) -> String {
     let digits = if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") };
-    format!("{digits}-fold")
+    format!("{digits}x")
+}
+
+/// `31 to 51 points`: a unit of both ends is written once.
+pub(super) fn range(low: &str, high: &str) -> String {
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -65,7 +73,10 @@ mod tests {
         assert_eq!(sentence(&[], "it grows"), "It grows.");
         let value = Value::new("size", "64k");
         assert_eq!(sentence(&[&value], "it grows"), "At size=64k, it grows.");
-        assert_eq!((fold(2.345), fold(17.2)), ("2.3-fold".to_owned(), "17-fold".to_owned()));
+        assert_eq!((fold(2.345), fold(17.2)), ("2.3x".to_owned(), "17x".to_owned()));
+        assert_eq!(range("31 points", "51 points"), "31 to 51 points");
+        assert_eq!(range("1 B", "2 kB"), "1 B to 2 kB");
+        assert_eq!(range("2x", "3x"), "2x to 3x");
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
     }
 }

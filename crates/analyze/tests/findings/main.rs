@@ -63,22 +63,22 @@ fn what_the_first_table_of_this_kind_shows() {
     assert_eq!(
         large.sentence,
         "At size=64k, throughput grows up to 32 connections (95% interval 8 to 32), to 9.20 Gb/s; there the link of h1 \
-         (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were full; from 2000 \
-         connections on it is less, 6.36 Gb/s at least."
+         (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were saturated; from 2000 \
+         connections on it falls, down to 6.36 Gb/s."
     );
     assert!(
         small
             .sentence
             .starts_with("At size=1k, throughput grows up to 32 connections (95% interval 8 to ")
-            && small.sentence.contains("; there nothing that was watched was full; from 1000 "),
+            && small.sentence.contains("; there no monitored resource was saturated; from 1000 "),
         "{small:?}"
     );
     let [large, small] = of_kind(&found, "cost")[..] else { panic!("{found:#?}") };
     assert!(
-        large.sentence.starts_with("At size=64k, the sender's cycles/KByte fall 4."),
+        large.sentence.starts_with("At size=64k, the sender's cycles/KByte fall by a factor of 4."),
         "{large:?}"
     );
-    assert!(large.sentence.contains("connections and rise 6.0-fold (5."), "{large:?}");
+    assert!(large.sentence.contains("connections and rise by a factor of 6.0 (5."), "{large:?}");
     // It is as good at 8 connections as at 32, so the noise says where it turns.
     assert!(large.sentence.ends_with("to 6000 connections."), "{large:?}");
     assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
@@ -91,7 +91,7 @@ fn what_the_first_table_of_this_kind_shows() {
     assert!(
         knee.sentence.starts_with("At size=64k, throughput grows up to 32 connections, to 9.22")
     );
-    assert!(knee.confidence.text.ends_with("measured once at each point)"), "{knee:?}");
+    assert!(knee.confidence.text.ends_with("each point was run once)"), "{knee:?}");
     let [large, small] = of_kind(&found, "cost")[..] else { panic!("{found:#?}") };
     assert!(large.sentence.ends_with("from 32 to 6000 connections."), "{large:?}");
     assert!(large.evidence[0].contains("32: 2793, 100: 3161"), "{large:?}");
@@ -117,7 +117,7 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
     assert!(
         knee.sentence
             .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), to 6.")
-            && knee.sentence.ends_with("there the CPUs of the sender (h1) (100% busy) were full."),
+            && knee.sentence.ends_with("the CPUs of the sender (h1) (100% busy) were saturated."),
         "{knee:?}"
     );
     let (low, high) = knee.confidence.interval.unwrap();
@@ -126,8 +126,8 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
     let end = only(&found, "ends");
     assert_eq!(
         end.sentence,
-        "The sender (h1) limits: at 5 of 9 points its CPUs were full (100% busy), where those of \
-         the receiver were 40% busy."
+        "The CPUs of the sender (h1) are the bottleneck at 5 of 9 points: they were 100% busy, and \
+         those of the receiver 40%."
     );
 }
 
@@ -154,7 +154,9 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
     let knee = only(&found, "saturation");
     assert!(
         knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), to")
-            && knee.sentence.ends_with("; there the CPUs of the machine (99% busy) were full."),
+            && knee
+                .sentence
+                .ends_with("; there the CPUs of the machine (99% busy) were saturated."),
         "{knee:?}"
     );
 }
@@ -222,7 +224,8 @@ fn full_receiver(random: &mut Rng) -> Measured {
 fn the_end_whose_cpus_are_full_is_told() {
     let found = findings(&full_receiver(&mut Rng::with_seed(4)));
     let end = only(&found, "ends");
-    assert!(end.sentence.starts_with("The receiver (h2) limits: at 4 of 4 points"), "{end:?}");
+    let begin = "The CPUs of the receiver (h2) are the bottleneck at 4 of 4 points";
+    assert!(end.sentence.starts_with(begin), "{end:?}");
     let (low, high) = end.confidence.interval.unwrap();
     assert!(low < 39.0 && 39.0 < high, "{end:?}");
 }

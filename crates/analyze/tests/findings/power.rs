@@ -43,7 +43,7 @@ fn saturated_links_and_changing_costs_of_a_large_study() {
 fn full_cpus() {
     is_found(http_get, |found| {
         says(found, "saturation", "the CPUs of the sender (h1)")
-            && says(found, "ends", "The sender (h1)")
+            && says(found, "ends", "The CPUs of the sender (h1)")
     });
 }
 
@@ -59,7 +59,7 @@ fn a_changing_cost() {
 
 #[test]
 fn the_end_that_limits() {
-    is_found(full_receiver, |found| says(found, "ends", "The receiver (h2)"));
+    is_found(full_receiver, |found| says(found, "ends", "The CPUs of the receiver (h2)"));
 }
 
 #[test]

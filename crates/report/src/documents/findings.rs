@@ -1,10 +1,10 @@
-//! What a study shows, in sentences.
+//! The findings of a study, as sentences.
 
 use wirecost_analyze::findings::{Finding, findings};
 use wirecost_analyze::measured::Measured;
 use wirecost_model::document::Section;
 
-/// The findings of a study, each with how sure it is and what it rests on; `None` where there are none.
+/// The findings of a study, each with its evidence and the strength of it; `None` if there are none.
 #[must_use]
 pub fn section(measured: &Measured) -> Option<Section> {
     let found = findings(measured);
@@ -20,7 +20,7 @@ pub fn section(measured: &Measured) -> Option<Section> {
 
 fn text(finding: &Finding) -> String {
     let Finding { sentence, confidence, evidence, .. } = finding;
-    format!("{sentence} This is {}. Evidence: {}.", confidence.text, evidence.join("; "))
+    format!("{sentence} Evidence: {}: {}.", confidence.text, evidence.join("; "))
 }
 
 #[cfg(test)]
@@ -33,18 +33,19 @@ mod tests {
     fn a_finding_is_told_with_its_evidence() {
         let finding = Finding {
             kind: "cost",
-            sentence: "The sender's cycles/KByte rise 2.3-fold from 1 to 8 connections.".to_owned(),
+            sentence: "The sender's cycles/KByte rise by a factor of 2.3 from 1 to 8 connections."
+                .to_owned(),
             evidence: vec!["1: 1000".to_owned(), "8: 2300".to_owned()],
             confidence: Confidence {
                 p_value: 0.001,
                 interval: Some((2.1, 2.5)),
-                text: "sure (p = 0.0010, 95% interval 2.1-fold to 2.5-fold)".to_owned(),
+                text: "strong (adjusted p = 0.0010, 95% interval 2.1x to 2.5x)".to_owned(),
             },
         };
         assert_eq!(
             text(&finding),
-            "The sender's cycles/KByte rise 2.3-fold from 1 to 8 connections. This is sure (p = \
-             0.0010, 95% interval 2.1-fold to 2.5-fold). Evidence: 1: 1000; 8: 2300."
+            "The sender's cycles/KByte rise by a factor of 2.3 from 1 to 8 connections. Evidence: \
+             strong (adjusted p = 0.0010, 95% interval 2.1x to 2.5x): 1: 1000; 8: 2300."
         );
         assert_eq!(section(&Measured::default()), None);
     }
