@@ -26,7 +26,7 @@ const SEEN: u64 = 10;
 
 pub(super) const KIND: TableKind = TableKind {
     name: "function-cost",
-    help: "functions at two points, and how much more CPU time each takes for a bit",
+    help: "functions at two points, and the ratio of their CPU time per bit",
     build,
     rows: None,
     stacks: true,
@@ -224,13 +224,13 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     }
     let middle = match hidden {
         0 => String::new(),
-        _ => format!(", and {hidden} in the middle of the order"),
+        _ => format!(", and {hidden} in the middle of the table"),
     };
     let note = format!(
-        "Functions of the kernel; incl: with what they call, excl: themselves. Ratio: inclusive CPU \
-         time for the same bandwidth, the first case over the second, with the 95% interval that {} \
-         and {} busy samples give it; > and < where no sample of one case is in the function. Left out: {rare} functions that too few samples found to tell\
-         {middle}.",
+        "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \
+         inclusive CPU time at the same bandwidth, the first case over the second, with its 95% \
+         interval from {} and {} busy samples; > and < if one case has no sample of the function. \
+         Left out: {rare} functions with too few samples{middle}.",
         a.counts.samples, b.counts.samples
     );
     vec![Block::Table(table), sentence(note)]

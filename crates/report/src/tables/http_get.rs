@@ -34,8 +34,8 @@ fn build(measured: &Measured) -> Section {
     for sentence in scaling(measured) {
         section.text(sentence);
     }
-    let whose = whose::note(measured).unwrap_or("CPU time is of the host that serves.");
-    section.text(format!("{whose} cpu(sys) has interrupts in it."));
+    let whose = whose::note(measured).unwrap_or("CPU time is that of the server.");
+    section.text(format!("{whose} cpu(sys) includes interrupts."));
     section.blocks.extend(granted(measured).into_iter().map(Block::Text));
     section
 }
@@ -120,7 +120,7 @@ fn scaling(measured: &Measured) -> Vec<String> {
         let of = if other.is_empty() { String::new() } else { format!("{other}: ") };
         match knee::knee(points) {
             Ok(knee) => format!("{of}{}", words(&knee, points)),
-            Err(reason) => format!("{of}How far it scales cannot be told: {reason}."),
+            Err(reason) => format!("{of}Scalability is unknown: {reason}."),
         }
     };
     groups.iter().map(sentence).collect()
@@ -132,18 +132,18 @@ fn words(knee: &Knee, points: &[(f64, Estimate)]) -> String {
     let least = points.iter().map(|(load, _)| *load).fold(f64::INFINITY, f64::min);
     let (load, there) = (count(knee.load), rate(knee.there));
     match knee.after {
-        After::Nothing => format!("Throughput still grows at {load}, the most there are: {there}."),
+        After::Nothing => format!("Throughput still grows at {load}, the largest load: {there}."),
         After::Level if knee.load <= least => {
-            format!("{load} moves as much as more do, {there}: within 5% of the best.")
+            format!("Throughput does not grow beyond {load}: {there}, within 5% of the best.")
         }
         After::Level => format!(
-            "It scales to about {load}, {there}: from there on throughput stays within 5% of the best \
-             (or its interval), {}.",
+            "It scales to about {load}, {there}; from there on throughput is not distinguishable from the \
+             best, {}.",
             rate(knee.best)
         ),
         After::Falls { load: from, least } => format!(
-            "It scales to about {load}, {there}: within 5% of the best (or its interval), {}. From {} \
-             on it falls, to {} at worst.",
+            "It scales to about {load}, {there}, which is not distinguishable from the best, {}. From {} \
+             on it falls, down to {}.",
             rate(knee.best),
             count(from),
             rate(least)

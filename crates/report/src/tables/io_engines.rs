@@ -13,7 +13,7 @@ use super::{TableKind, cells};
 
 pub(super) const KIND: TableKind = TableKind {
     name: "io-engines",
-    help: "ways of I/O: throughput, cost of a byte and of an operation, beside the first",
+    help: "engines and I/O options: throughput, cost per byte and operation, vs the first",
     build,
     rows: Some(rows),
     stacks: false,
@@ -53,8 +53,8 @@ fn build(measured: &Measured) -> Section {
         section.table(table);
     }
     section.text(
-        "cycles are of all hosts together; cost/first is cycles/KByte over that of the first row, with \
-         its 95% interval; copied is what the kernel copied all the same of what was sent by zero-copy.",
+        "cycles are of all hosts together; cost/first is cycles/KByte relative to the first row, with \
+         its 95% interval; copied is the share of zero-copy calls whose bytes the kernel still copied.",
     );
     section
 }

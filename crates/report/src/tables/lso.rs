@@ -24,7 +24,7 @@ const BAR: f64 = 30.0;
 
 pub(super) const KIND: TableKind = TableKind {
     name: "lso",
-    help: "how large the segments are that go to the device, and who sends them",
+    help: "sizes of segments passed to the device, and the context that transmits them",
     build,
     rows: None,
     stacks: false,
@@ -40,9 +40,9 @@ fn build(measured: &Measured) -> Section {
     blocks.push(Block::Table(averages(measured)));
     blocks.push(Block::Table(drained(measured)));
     blocks.push(sentence(
-        "Of the packets with data that the sender handed to its device, by who did: (i) a thread in \
-         its own system call; (ii) threads and timers of the stack's own (full queues, pacing, \
-         ksoftirqd); (iii) the NET_RX softirq, where what came in let data go out: the ACK clock.",
+        "Share of the packets with data that the sender passed to its device, by context: (i) a thread \
+         in its own system call; (ii) threads and timers of the stack (full queues, pacing, \
+         ksoftirqd); (iii) the NET_RX softirq, in which received ACKs release data (the ACK clock).",
     ));
     blocks.push(Block::Table(order(measured)));
     blocks.push(Block::Table(summary(measured)));
@@ -151,7 +151,7 @@ fn drained(measured: &Measured) -> Table {
         ("(ii) stack's worker", Right),
         ("(iii) interrupt", Right),
     ];
-    let mut table = table("Who drained", &columns);
+    let mut table = table("Transmit context", &columns);
     table.rows.extend(measured.points.iter().map(|point| {
         let share = |by: &str| scaled(point, &format!("hosts.sender.drained.{by}"), 1.0, percent);
         vec![text(label(point)), share("writer"), share("worker"), share("ack")]
@@ -207,7 +207,7 @@ fn summary(measured: &Measured) -> Table {
         ("beside, B", Right),
         ("holds", Left),
     ];
-    let mut table = table("Held against the article's summary", &columns);
+    let mut table = table("Compared with the article's summary", &columns);
     table.rows.push(cheaper(measured));
     for (what, larger, smaller) in [
         ("(2) request and response: example 2 beside 1", "2", "1"),
@@ -233,7 +233,7 @@ fn summary(measured: &Measured) -> Table {
 /// What was run once has no interval that could overlap, and it is said so.
 fn compare(larger: &Estimate, smaller: &Estimate) -> &'static str {
     match (larger.interval, smaller.interval) {
-        (Some(a), Some(b)) if a.0 <= b.1 && b.0 <= a.1 => "not told apart",
+        (Some(a), Some(b)) if a.0 <= b.1 && b.0 <= a.1 => "not distinguishable",
         (Some(_), Some(_)) if larger.mean > smaller.mean => "yes",
         (Some(_), Some(_)) => "no",
         _ if larger.mean > smaller.mean => "yes (run once)",
@@ -258,7 +258,7 @@ fn cheaper(measured: &Measured) -> Vec<Cell> {
         let number = pairs().count();
         let cheaper = pairs().filter(|(size, cost)| size * cost < 0.0).count();
         match number {
-            0 => Err("there is one example only".to_owned()),
+            0 => Err("there is only one example".to_owned()),
             _ => Ok(text(format!("in {cheaper} of {number} pairs"))),
         }
     });
@@ -279,9 +279,9 @@ mod tests {
         near(value(&section, "Segment size over time, 1", "1.0", "average, B"), 53_401.237_697_24);
         near(value(&section, "Segment size over time, 5", "2.0", "average, B"), 25_637.949_224_26);
         near(value(&section, "Average segment size", "4", "segment, B"), 1_259.579_944_16);
-        near(value(&section, "Who drained", "1", "(i) writing thread"), 53.437_142_630_1);
-        near(value(&section, "Who drained", "1", "(ii) stack's worker"), 42.063_840_299_1);
-        near(value(&section, "Who drained", "5", "(iii) interrupt"), 17.746_754_713_9);
+        near(value(&section, "Transmit context", "1", "(i) writing thread"), 53.437_142_630_1);
+        near(value(&section, "Transmit context", "1", "(ii) stack's worker"), 42.063_840_299_1);
+        near(value(&section, "Transmit context", "5", "(iii) interrupt"), 17.746_754_713_9);
         near(value(&section, "Acknowledgements", "1", "ACK ratio"), 147.322_473_413_4);
         assert_eq!(value(&section, "Acknowledgements", "1", "dup ACKs in"), 420.0);
         assert_eq!(value(&section, "Acknowledgements", "3", "out of order"), 0.0);
@@ -297,7 +297,7 @@ mod tests {
         let section = section("lso", &measured);
         for point in &measured.points {
             let example = label(point);
-            let of = |column| value(&section, "Who drained", &example, column);
+            let of = |column| value(&section, "Transmit context", &example, column);
             let all = of("(i) writing thread") + of("(ii) stack's worker") + of("(iii) interrupt");
             near(all, 100.0);
             let sizes = buckets(point).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         let (large, small) = (estimate(&[99.0, 100.0, 101.0]), estimate(&[49.0, 50.0, 51.0]));
         assert_eq!(compare(&large, &small), "yes");
         assert_eq!(compare(&small, &large), "no");
-        assert_eq!(compare(&large, &estimate(&[50.0, 100.0, 140.0])), "not told apart");
+        assert_eq!(compare(&large, &estimate(&[50.0, 100.0, 140.0])), "not distinguishable");
     }
 
     #[test]

@@ -61,16 +61,16 @@ fn explain(measured: &Measured, ends: &[Option<&'static str>]) -> String {
         let (low, high) = Proportion::of(least / 2, least).interval;
         let reach = 50.0 * (high - low);
         format!(
-            " Each row is of {least} samples or more: its parts are known to {reach:.1} points."
+            " Each row has {least} samples or more: 95% intervals of its parts are at most \u{b1}{reach:.1} points."
         )
     });
     format!(
-        "CPU: percent busy, {}. Layers: percent of that busy time, of any program's, as docs/layers.md \
-         has them. {}; other: all the rest, as \
-         system call entry, interrupts, the observer, and functions of no layer.{samples}",
+        "CPU: percent busy, {}. Layers: percent of that busy time, of all programs (docs/layers.md). \
+         {}; other: everything else, such as \
+         system call entry, interrupts, the observer, and functions without a layer.{samples}",
         match ends {
             [None] => "of all CPUs",
-            _ => "of the sender's CPUs and of the receiver's",
+            _ => "of the sender's and the receiver's CPUs",
         },
         all.join("; ")
     )
@@ -154,8 +154,8 @@ fn cpus(measured: &Measured) -> Option<String> {
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "{} for more workers than that: workers took turns on a CPU there, and patterns between \
-             CPUs are patterns between threads only. Use hosts with a CPU for each worker.",
+            "Fewer CPUs than workers: {}. Workers shared CPUs there, so patterns between CPUs are only \
+             patterns between threads. Use hosts with a CPU for each worker.",
             names.join(", ")
         )
     })

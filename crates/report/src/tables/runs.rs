@@ -40,12 +40,12 @@ fn counts(measured: &Measured) -> String {
         counted(measured.points.len(), "point", "points")
     );
     if failed > 0 {
-        text += &format!("; {} that failed did not count", units::count(failed as u64));
+        text += &format!("; {} excluded", counted(failed, "failed run", "failed runs"));
     }
     let most = measured.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
     text += match most {
-        0 | 1 => ". Each was made once, so there are no intervals.",
-        _ => ". \u{b1} is how far the 95% interval of the mean goes.",
+        0 | 1 => ". Each point was run once, so there are no intervals.",
+        _ => ". \u{b1} is the half-width of the 95% interval of the mean.",
     };
     text
 }
@@ -108,7 +108,7 @@ fn collect<'a>(each: impl Iterator<Item = (&'a MeasuredPoint, &'a str, &'a str)>
 fn failures(measured: &Measured) -> Vec<String> {
     let each = measured.points.iter().flat_map(|point| {
         point.failed.iter().map(move |run| {
-            let error = run.error.as_deref().unwrap_or("it did not end well");
+            let error = run.error.as_deref().unwrap_or("it failed without a message");
             (point, error, error)
         })
     });

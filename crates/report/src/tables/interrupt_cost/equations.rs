@@ -26,9 +26,9 @@ pub(super) fn build(measured: &Measured, end: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Table(assumed()),
         sentence(
-            "(1) is assumed and not measured, as in the article: 10 bits on the wire for a byte, packets of \
-             1,000 bytes, one in two of them received, an interrupt for each, 10,000 instructions for an \
-             interrupt.",
+            "(1) is not measured. It has the assumptions of the article: 10 bits on the wire per byte, \
+             packets of 1,000 bytes, half of them received, an interrupt per received packet, 10,000 \
+             instructions per interrupt.",
         ),
     ];
     for point in &measured.points {
@@ -40,10 +40,9 @@ pub(super) fn build(measured: &Measured, end: Option<&str>) -> Vec<Block> {
         }
     }
     blocks.push(sentence(
-        "(2) divides all busy cycles of the CPUs by the interrupts; (3) takes only what was traced in \
-         handlers: the softirq NET_RX, and the interrupts of the devices where they have any. Both take \
-         the interrupts for a byte from the throughput, and ask for as many at the line rate, all of it \
-         payload.",
+        "(2) divides all busy cycles of the CPUs by the interrupts; (3) uses only the cycles traced in \
+         handlers: the softirq NET_RX, and the interrupts of the devices, if any. Both assume the \
+         measured number of interrupts per byte also at the line rate, all of which is payload.",
     ));
     blocks
 }
@@ -68,7 +67,7 @@ fn assumed() -> Table {
             number(interrupts, Unit::PerSecond, decimal(interrupts, "/s")),
             number(INSTRUCTIONS, Unit::Count, "10,000 instr.".to_owned()),
             number(all, Unit::PerSecond, decimal(all, "instr./s")),
-            Cell::Missing("instructions are no time".to_owned()),
+            Cell::Missing("instructions are not a time".to_owned()),
         ]);
     }
     table
@@ -120,11 +119,11 @@ impl Rate {
         let watched = section.napi_slices.map_or(section.seconds, |slices| slices.seconds);
         let (number, seconds, what) = match (vectors, polls, packets) {
             (1.., _, _) => (vectors, section.seconds, "interrupts of the devices"),
-            (0, 1.., _) => (polls, watched, "polls of NAPI, as no device has an interrupt"),
+            (0, 1.., _) => (polls, watched, "NAPI polls, because no device has an interrupt"),
             (0, 0, 1..) => (
                 packets,
                 section.seconds,
-                "received packets, as no device has an interrupt and polls were not watched",
+                "received packets, because no device has an interrupt and polls were not observed",
             ),
             (0, 0, 0) => return Err("no packet was received".to_owned()),
         };
@@ -147,7 +146,7 @@ impl Rate {
 /// Cycles a second of one CPU, by its time-stamp counter.
 fn hz(run: &Run, end: Option<&str>) -> Result<f64, String> {
     let hz = Scope::find(run, end)?.cpu_times()?.tsc_hz;
-    hz.ok_or_else(|| "the rate of the CPU's clock is not known".to_owned())
+    hz.ok_or_else(|| "the TSC rate is unknown".to_owned())
 }
 
 /// Busy cycles a second of all CPUs that are meant.

@@ -25,7 +25,7 @@ const PROCESSES: usize = 12;
 
 pub(super) const KIND: TableKind = TableKind {
     name: "interrupt-cost",
-    help: "interrupts and softirqs, and what a line rate would ask of them",
+    help: "cost of interrupts and softirqs, and CPUs that a line rate would need",
     build,
     rows: None,
     stacks: false,
@@ -39,7 +39,7 @@ fn build(measured: &Measured) -> Section {
         Block::Table(lines(measured, end, whose)),
         sentence(
             "KB is 1000 bytes. A frame is the payload of a packet as the devices count packets: \
-             between devices of one machine a packet may be of many segments.",
+             between devices of one machine a packet can have many segments.",
         ),
     ];
     for point in &measured.points {
