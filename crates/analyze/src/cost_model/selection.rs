@@ -40,7 +40,7 @@ pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Ve
                     Some(reason) => {
                         document.points_left_out.push(PointLeftOut {
                             point: point.point.clone(),
-                            reason: format!("{} was not measured: {reason}", input.name()),
+                            reason: format!("no measurement of {}: {reason}", input.name()),
                         });
                         false
                     }

@@ -248,7 +248,7 @@ fn a_collinear_input_is_left_out_and_named() {
     // A packet for each operation.
     loads.iter_mut().for_each(|does| does.packet = does.size);
     let document = explained(&study_of(&loads, &TRUTH, 0.0, 1, &mut random)).document;
-    assert!(reason(&document, Input::Packets).contains("along with that of operations"));
+    assert!(reason(&document, Input::Packets).contains("collinear with operations"));
     is(cost(&document, Input::Operations), TRUTH.operation + TRUTH.packet, 1e-3);
 }
 
@@ -272,7 +272,7 @@ fn the_constant_is_fitted_only_with_a_light_load() {
     }
     let runs = (1..).zip(&full).map(|(place, does)| (String::new(), run(place, 1, *does, 1e10)));
     let document = explained(&Measured::of(runs)).document;
-    assert!(reason(&document, Input::Constant).contains("nearly as busy at every point"));
+    assert!(reason(&document, Input::Constant).contains("almost equally busy at all points"));
     assert!(document.terms.iter().any(|term| term.input == Input::Bytes && term.cycles > 0.0));
 }
 
@@ -298,7 +298,10 @@ fn an_unmeasured_input_and_a_single_point_without_it_are_left_out() {
     strip(&mut one, 1);
     let document = explained(&one).document;
     assert_eq!((document.points.len(), document.points_left_out.len()), (29, 1));
-    assert_eq!(document.points_left_out[0].reason, "packets there: probe segments did not watch");
+    assert_eq!(
+        document.points_left_out[0].reason,
+        "no measurement of packets: probe segments did not watch"
+    );
     is(cost(&document, Input::Packets), TRUTH.packet, 1e-3);
 }
 
@@ -370,12 +373,12 @@ fn between_points_inputs_are_interpolated() {
 fn loads_outside_the_study_need_extrapolate() {
     let mut explained = explained(&study(&TRUTH, 0.03, 1));
     let refused = predict(&mut explained, &load(100e9, 100, "8k")).unwrap_err().to_string();
-    assert!(refused.contains("bytes 100 Gb/s (it has "), "{refused}");
+    assert!(refused.contains("bytes 100 Gb/s (studied: "), "{refused}");
     assert!(refused.contains("--extrapolate"), "{refused}");
     let refused = predict(&mut explained, &load(4e9, 9000, "8k")).unwrap_err().to_string();
-    assert!(refused.contains("connections 9000 (it has 1 to 6000)"), "{refused}");
+    assert!(refused.contains("connections 9000 (studied: 1 to 6000)"), "{refused}");
     let refused = predict(&mut explained, &load(4e9, 100, "1m")).unwrap_err().to_string();
-    assert!(refused.contains("size 1.05 MB (it has 1.02 kB to 65.5 kB)"), "{refused}");
+    assert!(refused.contains("size 1.05 MB (studied: 1.02 kB to 65.5 kB)"), "{refused}");
     assert_eq!(explained.document.prediction, None);
 
     let beyond = Load { extrapolate: true, ..load(100e9, 100, "8k") };
@@ -391,7 +394,7 @@ fn loads_outside_the_study_need_extrapolate() {
 fn an_ambiguous_load_is_refused() {
     let mut sizes = explained(&study(&TRUTH, 0.0, 1));
     let error = predict(&mut sizes, &load(4e9, 100, "")).unwrap_err().to_string();
-    assert!(error.contains("64k, 8k, 1k bytes: say which is meant with --size"), "{error}");
+    assert!(error.contains("(64k, 8k, 1k): select one with --size"), "{error}");
     let error = predict(&mut sizes, &load(4e9, 100, "big")).unwrap_err();
     assert_eq!(error, Refusal::NotASize("big".to_owned()));
 

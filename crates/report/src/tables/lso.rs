@@ -310,7 +310,7 @@ mod tests {
     fn the_summary_holds_only_where_the_runs_say_so() {
         let measured = fixture("lso");
         let section = section("lso", &measured);
-        let holds = |row| at(&section, "Held against", row, "holds").clone();
+        let holds = |row| at(&section, "Compared with", row, "holds").clone();
         assert_eq!(holds("(2)"), text("no (run once)"));
         assert_eq!(holds("(3)"), text("yes (run once)"));
         let estimate = |values: &[f64]| Estimate::of(values).unwrap();

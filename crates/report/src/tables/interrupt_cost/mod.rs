@@ -252,7 +252,7 @@ mod tests {
             (each, { texts }.next().unwrap())
         };
         let (polls, text) = told(|_| ());
-        assert!(text.contains("polls of NAPI"), "{text}");
+        assert!(text.contains("NAPI polls"), "{text}");
         let (packets, text) = told(|section| section.napi = None);
         assert!(text.contains("received packets") && packets > polls, "{text}");
         let (_, text) = told(|section| section.devices[0].interrupts = Some(1000));
