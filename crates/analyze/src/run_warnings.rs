@@ -185,35 +185,33 @@ fn remedy(setting: &Setting) -> String {
     let Setting { name, host, asked, granted } = setting;
     let more = matches!((asked.parse::<u64>(), granted.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
     match name.as_str() {
-        "wndsz.send" | "wndsz.receive" if more => {
-            "this is the smallest buffer that its kernel gives".to_owned()
-        }
+        "wndsz.send" | "wndsz.receive" if more => "this is the minimum of its kernel".to_owned(),
         "wndsz.send" => format!("on {host}: sysctl -w net.core.wmem_max={asked}"),
         "wndsz.receive" => format!("on {host}: sysctl -w net.core.rmem_max={asked}"),
         "mss" => format!(
-            "the path's MTU and the TCP options leave no more: raise the MTU or ask for {granted}"
+            "the MTU of the path and the TCP options allow no more: raise the MTU, or set mss={granted}"
         ),
         "cc" => format!(
-            "on {host}: modprobe tcp_{asked}, and as an ordinary user list it in \
+            "on {host}: modprobe tcp_{asked}; for an ordinary user also add it to \
              net.ipv4.tcp_allowed_congestion_control"
         ),
         "sctp.window" => {
-            "the receive buffer holds less than two packets of the path, and SCTP then waits for \
-             timers: ask for wndsz=1m, or for a smaller sctp_path_mtu"
+            "the receive buffer holds less than two packets of the path, so SCTP waits for timers: \
+             set wndsz=1m, or a smaller sctp_path_mtu"
                 .to_owned()
         }
-        "protocol" => "MPTCP was given up on the way: something on the path changed its options, \
-                       or the data"
+        "protocol" => "MPTCP fell back to TCP: something on the path changed its options or the \
+                       data"
             .to_owned(),
         "busy_poll.waits" => {
-            "the waits of epoll and io_uring look at devices since Linux 6.9; before, take \
+            "epoll and io_uring poll devices while they wait only since Linux 6.9; before, use \
              --engine threads, or set net.core.busy_poll for epoll"
                 .to_owned()
         }
         "dscp" | "busy_poll" | "busy_poll.prefer" => {
             format!("run the agent of {host} with CAP_NET_ADMIN")
         }
-        _ => format!("raise the limit of {host} or ask for {granted}"),
+        _ => format!("raise the limit of {host}, or request {granted}"),
     }
 }
 
@@ -272,7 +270,7 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
         if counts.polling > 0 && counts.polled == 0 {
             no_effect(
                 "busy_poll",
-                "no packet came by a device that can be polled; loopback is none",
+                "no packet arrived through a device that can be polled; loopback cannot",
             );
         }
         let has =
@@ -282,7 +280,7 @@ fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>
         if has("gro") && one_each {
             no_effect(
                 "gro",
-                "the kernel joined no datagrams: the sender is to use gso, or the device to do GRO \
+                "the kernel joined no datagrams: use gso at the sender, or enable GRO of the device \
                  (ethtool -K DEVICE gro on)",
             );
         }
@@ -340,7 +338,7 @@ fn unverified(outcome: &Outcome, errors: &mut Vec<String>) {
         let failures: u64 = host.phases.iter().map(|r| r.verify_failures).sum();
         if failures > 0 {
             errors.push(format!(
-                "verify failed: {failures} messages at {} were not what was sent",
+                "verify failed: {failures} messages received by {} differ from what was sent",
                 host.name
             ));
         }

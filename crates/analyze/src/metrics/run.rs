@@ -17,14 +17,14 @@ pub(super) static ALL: &[Definition] = &[
         "throughput.tx",
         Unit::BitsPerSecond,
         Better::Higher,
-        "of them, from connectors to acceptors",
+        "application bytes received, from connectors to acceptors",
         Source::Run(|run| throughput(run, |t| t.tx_bits_per_second)),
     ),
     define(
         "throughput.rx",
         Unit::BitsPerSecond,
         Better::Higher,
-        "of them, from acceptors to connectors",
+        "application bytes received, from acceptors to connectors",
         Source::Run(|run| throughput(run, |t| t.rx_bits_per_second)),
     ),
     define(
@@ -62,21 +62,21 @@ pub(super) static ALL: &[Definition] = &[
         "latency.p90",
         Unit::Microseconds,
         Better::Lower,
-        "90 of 100 transactions took no longer",
+        "90th percentile of the transactions' latency",
         Source::Run(|run| latency(run, |l| l.p90)),
     ),
     define(
         "latency.p99",
         Unit::Microseconds,
         Better::Lower,
-        "99 of 100 transactions took no longer",
+        "99th percentile of the transactions' latency",
         Source::Run(|run| latency(run, |l| l.p99)),
     ),
     define(
         "latency.p999",
         Unit::Microseconds,
         Better::Lower,
-        "999 of 1000 transactions took no longer",
+        "99.9th percentile of the transactions' latency",
         Source::Run(|run| latency(run, |l| l.p999)),
     ),
     define(
@@ -90,14 +90,14 @@ pub(super) static ALL: &[Definition] = &[
         "latency.max",
         Unit::Microseconds,
         Better::Lower,
-        "the longest transaction",
+        "maximum of the transactions' latency",
         Source::Run(|run| latency(run, |l| l.max)),
     ),
     define(
         "retransmits",
         Unit::Count,
         Better::Lower,
-        "TCP segments sent again in the window, both ends",
+        "TCP segments retransmitted in the window, both ends",
         Source::Run(|run| {
             let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
             let count = tcp.retransmits.ok_or("a host could not count them")?;
@@ -125,10 +125,10 @@ pub(super) static ALL: &[Definition] = &[
         "zerocopy.copied",
         Unit::Percent,
         Better::Lower,
-        "completed zero-copy calls whose bytes the kernel copied all the same",
+        "completed zero-copy calls whose bytes the kernel still copied",
         Source::Run(|run| {
             let io = run.io.as_ref().and_then(|io| io.zerocopy.as_ref());
-            let of = io.ok_or("nothing is sent by zero-copy")?;
+            let of = io.ok_or("nothing is sent with zero-copy")?;
             let share = of.copied_share.ok_or("no zero-copy call was completed")?;
             Ok(100.0 * share)
         }),
@@ -137,7 +137,7 @@ pub(super) static ALL: &[Definition] = &[
         "observer",
         Unit::Ratio,
         Better::Higher,
-        "throughput under observation over that without",
+        "throughput with probes relative to throughput without",
         Source::Run(|run| {
             let observe = run.observe.as_ref().ok_or("nothing observed")?;
             let reason = || observe.cost_reason.clone().unwrap_or_else(|| "not measured".into());

@@ -307,7 +307,7 @@ fn waits_that_cannot_look_at_devices_are_told() {
         };
         assert_eq!(of("busy_poll"), ["50", "50"]);
         assert_eq!(of("busy_poll.waits"), waits);
-        let remedy = "look at devices since Linux 6.9";
+        let remedy = "wait only since Linux 6.9";
         let told = document.list("/warnings").iter().filter_map(|w| w["message"].as_str());
         let refused = waits.iter().filter(|granted| **granted == "0").count();
         assert_eq!(told.filter(|text| text.contains(remedy)).count(), refused);

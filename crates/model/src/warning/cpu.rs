@@ -27,7 +27,7 @@ impl Problem for SaturatedWorker {
         let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
         format!(
             "worker {worker} of {host}{on} was busy {:.0}% of the window: one CPU of the load \
-             generator is the limit, not the path; spread the load over more strands and workers \
+             generator is the bottleneck, not the path; use more strands and workers \
              (--connections, --workers)",
             busy * 100.0
         )
@@ -53,8 +53,8 @@ impl Problem for Steal {
     fn message(&self) -> String {
         let Self { host, percent } = self;
         format!(
-            "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests are part of this \
-             result; repeat it on a quiet machine"
+            "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests affect this result; \
+             repeat it on an idle machine"
         )
     }
 }
@@ -77,12 +77,12 @@ impl Problem for UnaccountedCpu {
 
     fn message(&self) -> String {
         let Self { host, percent } = self;
-        let coarse = "its ticks are too coarse for this load; take a longer --duration";
+        let coarse = "its ticks are too coarse for this load; use a longer --duration";
         if *percent < 0.0 {
             let more = -percent;
             format!("/proc/stat shows {more:.1}% more of {host}'s CPU time than passed: {coarse}")
         } else {
-            format!("{percent:.1}% of {host}'s CPU time is in no column of /proc/stat: {coarse}")
+            format!("/proc/stat does not account for {percent:.1}% of {host}'s CPU time: {coarse}")
         }
     }
 }
@@ -156,8 +156,8 @@ impl Problem for MoreWorkersThanCpus {
     fn message(&self) -> String {
         let Self { host, workers, cpus } = self;
         format!(
-            "{host} runs {workers} workers on {cpus} CPUs because a process may hold no more \
-             descriptors for each"
+            "{host} runs {workers} workers on {cpus} CPUs because of the descriptor limit of a process \
+             (ulimit -n)"
         )
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         let told = Warning::from(StrangersRefused { host: String::new(), connections: 3 });
         let told = told.of_host("server");
         assert_eq!(told.code(), "strangers-refused");
-        assert!(told.to_string().starts_with("server turned away 3 connections"), "{told}");
+        assert!(told.to_string().starts_with("server rejected 3 connections"), "{told}");
         // One that is of no host stays as it is.
         let lost = Warning::from(FailedOperations { failed: 3, timeouts: 1 });
         assert_eq!(lost.clone().of_host("server"), lost);

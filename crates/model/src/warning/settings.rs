@@ -43,7 +43,7 @@ impl Problem for ClippedSetting {
 
     fn message(&self) -> String {
         let Self { host, name, asked, granted, remedy } = self;
-        format!("{host} granted {name}={granted} where {asked} was asked; {remedy}")
+        format!("{host} set {name}={granted} instead of the requested {asked}; {remedy}")
     }
 }
 
@@ -90,7 +90,7 @@ impl Problem for NoEffect {
 
     fn message(&self) -> String {
         let Self { host, option, reason } = self;
-        format!("{option} had no effect at {host}: {reason}")
+        format!("{option} had no effect on {host}: {reason}")
     }
 }
 
@@ -107,8 +107,8 @@ impl Problem for ZeroCopyCopied {
 
     fn message(&self) -> String {
         format!(
-            "the kernel copied {:.0}% of what zerocopy sent: it does so on loopback, and for devices \
-             without scatter-gather",
+            "the kernel still copied {:.0}% of the zero-copy sends: it does so on loopback, and for \
+             devices without scatter-gather",
             self.percent
         )
     }
@@ -134,7 +134,7 @@ impl Problem for ZeroCopyRefused {
     fn message(&self) -> String {
         let Self { host, refused, of } = self;
         format!(
-            "the kernel of {host} refused {refused} of {of} zerocopy sends, which were made with a \
+            "the kernel of {host} refused {refused} of {of} zero-copy sends, which were sent with a \
              copy: on {host} raise net.core.optmem_max, or as an ordinary user the limit of locked \
              memory (ulimit -l)"
         )
@@ -151,8 +151,8 @@ impl Problem for Discarded {
     }
 
     fn message(&self) -> String {
-        "discard: received bytes were dropped in the kernel and never copied to the receiver, as no \
-         program that uses its data can do"
+        "discard: the kernel dropped received bytes without copying them to the receiver, which a \
+         program that uses its data cannot do"
             .to_owned()
     }
 }

@@ -24,8 +24,8 @@ impl Problem for LostIntervals {
     fn message(&self) -> String {
         let Self { host, lost, of } = self;
         format!(
-            "{lost} of {of} intervals of {host} were cut late: use a longer --interval or leave the \
-             host a free CPU"
+            "{lost} of {of} snapshots of {host} were late: use a longer --interval or leave the host a \
+             free CPU"
         )
     }
 }
@@ -49,8 +49,8 @@ impl Problem for WindowSkew {
     fn message(&self) -> String {
         let Self { host, milliseconds } = self;
         format!(
-            "the window of {host} was off by {milliseconds:.1} ms: the host was too busy to cut its \
-             counters on time"
+            "the window of {host} was off by {milliseconds:.1} ms: the host was too busy to take \
+             snapshots of its counters on time"
         )
     }
 }
@@ -74,7 +74,7 @@ impl Problem for ClockOffset {
     fn message(&self) -> String {
         let Self { host, error_us } = self;
         format!(
-            "the clock of {host} is known only to {error_us:.0} us: window edges differ by as much"
+            "the clock offset of {host} is uncertain by {error_us:.0} us, and so are its window edges"
         )
     }
 }

@@ -48,7 +48,7 @@ impl Problem for FailedOperations {
     fn message(&self) -> String {
         let Self { failed, timeouts } = self;
         format!(
-            "{failed} operations failed ({timeouts} of them timed out) and were not counted as done"
+            "{failed} operations failed ({timeouts} of them timed out) and do not count as completed"
         )
     }
 }
@@ -73,7 +73,7 @@ impl Problem for UnfinishedStrands {
     fn message(&self) -> String {
         let Self { host, phase, strands } = self;
         let phase = phase + 1;
-        format!("{strands} strands of {host} did not finish phase {phase} in time and were cut off")
+        format!("{strands} strands of {host} did not finish phase {phase} in time and were aborted")
     }
 }
 
@@ -87,7 +87,7 @@ impl Problem for NothingMoved {
     }
 
     fn message(&self) -> String {
-        "nothing moved in the window".to_owned()
+        "no bytes and no transactions in the window".to_owned()
     }
 }
 
@@ -109,6 +109,6 @@ impl Problem for StrangersRefused {
 
     fn message(&self) -> String {
         let Self { host, connections } = self;
-        format!("{host} turned away {connections} connections that are not part of this run")
+        format!("{host} rejected {connections} connections that are not part of this run")
     }
 }

@@ -101,7 +101,7 @@ fn connections(of: &Connections) -> Cell {
 fn tcp(of: &Tcp) -> Cell {
     let mut text = match of.retransmits {
         Some(number) => counted(number, "retransmit", "retransmits"),
-        None => format!("{NOT_MEASURED} retransmits (a host could not tell)"),
+        None => format!("{NOT_MEASURED} retransmits (a host could not count them)"),
     };
     if let (Some(mean), Some(min), Some(max)) = (of.rtt_us, of.rtt_us_min, of.rtt_us_max) {
         text += &format!(
@@ -146,10 +146,10 @@ fn io(io: &Io) -> Vec<(&'static str, Cell)> {
     let each = |datagrams: u64, calls: u64| datagrams as f64 / calls.max(1) as f64;
     if let Some(of) = &io.zerocopy {
         let copied = of.copied_share.map_or_else(
-            || format!("{NOT_MEASURED} copied all the same (none is completed)"),
+            || format!("{NOT_MEASURED} still copied (none completed)"),
             |share| {
                 let (share, completed) = (percent(share * 100.0), count(of.completed));
-                format!("{share}% of {completed} completed ones copied all the same")
+                format!("{share}% of {completed} completed calls still copied")
             },
         );
         let mut text = format!("{}, {copied}", counted(of.calls, "call", "calls"));

@@ -52,7 +52,7 @@ fn title(run: &Run) -> String {
                     format!("window of {length} after a ramp of {ramp}")
                 }
                 WindowKind::Duration => format!("window of {length}"),
-                WindowKind::Iterations => format!("counted whole, {length}"),
+                WindowKind::Iterations => format!("entire phase, {length}"),
             }
         }
         None => "no window".to_owned(),
@@ -97,7 +97,7 @@ fn phases(run: &Run) -> Vec<Section> {
     let mut section = Section::named("phases", "");
     section.table(table);
     if run.phases.iter().any(|phase| phase.headline) {
-        section.note("* gives the figures above");
+        section.note("* headline phase");
     }
     vec![section]
 }
@@ -150,8 +150,8 @@ fn settings(run: &Run) -> Vec<Section> {
     let mut table = Table::new([
         Column::text("setting"),
         Column::text("host"),
-        Column::number("asked"),
-        Column::number("granted"),
+        Column::number("requested"),
+        Column::number("effective"),
     ]);
     for setting in &run.settings {
         table.row(vec![
@@ -192,7 +192,7 @@ fn observer(run: &Run) -> Vec<Section> {
         (Some(cost), _) => cost_of_observing(cost),
         (None, reason) => {
             let reason = reason.as_deref().unwrap_or("not measured");
-            format!("what observing cost is not known: {reason}")
+            format!("the cost of observing is unknown: {reason}")
         }
     });
     vec![section]
@@ -206,10 +206,10 @@ fn cost_of_observing(cost: &ObserverCost) -> String {
     let against = seconds(cost.unobserved_seconds);
     let verdict = match cost.interval {
         // Looking makes nothing faster.
-        Some((low, _)) if low > 1.0 => "; what was faster in the window was so for another reason",
-        Some((low, high)) if low <= 1.0 && high >= 1.0 => "; no difference shows",
+        Some((low, _)) if low > 1.0 => "; the window was faster for another reason",
+        Some((low, high)) if low <= 1.0 && high >= 1.0 => "; no detectable difference",
         Some(_) => "",
-        None => "; of so few intervals, which is no more than a guess",
+        None => "; a rough estimate, from few intervals",
     };
     format!(
         "observing cost {}{interval} of throughput, against {against} just before and after{verdict}",
