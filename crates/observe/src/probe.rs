@@ -233,9 +233,12 @@ impl Shared {
         let lost = self.parts.iter().filter(|part| !found.contains_key(&part.netns_of));
         lost.map(|part| match part.netns_of {
             Some(pid) => {
-                format!("nothing of {}: no process {pid} leads to its namespace", part.host)
+                format!(
+                    "nothing of {}: process {pid}, which gives access to its namespace, is gone",
+                    part.host
+                )
             }
-            None => format!("nothing of {}: its network namespace cannot be told", part.host),
+            None => format!("nothing of {}: its network namespace is unknown", part.host),
         })
         .collect()
     }

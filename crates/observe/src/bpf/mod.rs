@@ -38,15 +38,13 @@ const BY_HAND: &str = "raw_tp";
 /// Why BPF gives nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    #[error(
-        "the kernel gives no type information (/sys/kernel/btf/vmlinux: CONFIG_DEBUG_INFO_BTF)"
-    )]
+    #[error("the kernel has no type information (/sys/kernel/btf/vmlinux: CONFIG_DEBUG_INFO_BTF)")]
     NoBtf,
-    #[error("BPF programs may not be loaded here: run as root, or with CAP_BPF and CAP_PERFMON")]
+    #[error("loading BPF programs is not permitted: run as root, or with CAP_BPF and CAP_PERFMON")]
     NotPermitted,
     #[error(
-        "kernel lockdown (confidentiality) keeps kernel memory from BPF programs: boot with \
-         lockdown=integrity or without"
+        "kernel lockdown (confidentiality) forbids BPF programs to read kernel memory: boot with \
+         lockdown=integrity, or without lockdown"
     )]
     LockedDown,
     /// The log is what libbpf and the verifier said.

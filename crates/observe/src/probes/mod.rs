@@ -78,7 +78,7 @@ impl Set {
                 if let Some(unknown) = wanted.iter().find(|entry| !known(entry)) {
                     let all: Vec<&str> = names().collect();
                     return Err(format!(
-                        "`{unknown}` is no probe: the probes are {}, and the sets standard, deep, full \
+                        "`{unknown}` is not a probe: the probes are {}, and the sets standard, deep, full \
                          and none",
                         all.join(", ")
                     ));
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(Set::parse("interrupts:basic").unwrap().passes, [["interrupts:basic"]]);
         let list = "interrupts:basic,interrupts:sliced";
         assert_eq!(Set::parse(list).unwrap().passes, [["interrupts:sliced"]]);
-        assert!(Set::parse("tcp:sliced").unwrap_err().contains("`tcp:sliced` is no probe"));
-        assert!(Set::parse("cpu:basic").unwrap_err().contains("`cpu:basic` is no probe"));
+        assert!(Set::parse("tcp:sliced").unwrap_err().contains("`tcp:sliced` is not a probe"));
+        assert!(Set::parse("cpu:basic").unwrap_err().contains("`cpu:basic` is not a probe"));
         assert!(Set::parse("cpus").unwrap_err().contains("the probes are cpu"));
     }
 }

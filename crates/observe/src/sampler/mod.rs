@@ -131,14 +131,14 @@ impl Sampler {
 }
 
 fn refused(error: &io::Error) -> String {
-    let setting = paranoid().map(|value| format!(" (it is {value})")).unwrap_or_default();
+    let setting = paranoid().map(|value| format!(" (now {value})")).unwrap_or_default();
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "CPUs may not be sampled here: it takes root, CAP_PERFMON, or \
+            "sampling CPUs is not permitted: it needs root, CAP_PERFMON, or \
              kernel.perf_event_paranoid=0{setting}"
         ),
         io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
-            format!("this kernel does not sample CPUs (CONFIG_PERF_EVENTS): {error}")
+            format!("this kernel cannot sample CPUs (CONFIG_PERF_EVENTS): {error}")
         }
         _ => format!("CPUs cannot be sampled: {error}"),
     }

@@ -29,15 +29,15 @@ impl Probe for Cpu {
 
     fn about(&self) -> About {
         About {
-            tells: "where the time of every CPU went: idle, tasks, interrupts, each softirq, in \
-                    nanoseconds that add up to the wall; time by process; cycles",
+            tells: "time of every CPU in nanoseconds: idle, tasks, interrupts, each softirq; the \
+                    parts add up to wall time; time by process; cycles",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
-                    /proc/stat. For user and system time perf events. A PMU for counted cycles (tried \
-                    on a guest with an AMD EPYC; not yet run on other hardware)",
-            costs: "one program at each context switch, interrupt, softirq and halt; the samples of \
-                    `functions`",
-            blind: "the entry to an interrupt before its handler counts to what it interrupts; time \
-                    that a hypervisor took counts to whoever was running (see steal)",
+                    /proc/stat. Perf events for user and system time. A PMU for counted cycles \
+                    (tried on a guest with an AMD EPYC; not yet run on other hardware)",
+            costs: "one program at each context switch, interrupt, softirq and halt; the samples \
+                    of `functions`",
+            blind: "interrupt entry before the handler counts to the interrupted context; time \
+                    that the hypervisor took counts to the running task (see steal)",
         }
     }
 

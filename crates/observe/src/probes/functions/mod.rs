@@ -36,14 +36,14 @@ impl Probe for Functions {
 
     fn about(&self) -> About {
         About {
-            tells: "the share of busy time in each function of the kernel and of programs, softirqs \
-                    included, and in each layer; stacks for flame graphs",
+            tells: "share of busy time in each function of the kernel and of programs, including \
+                    softirqs, and in each layer; stacks for flame graphs",
             needs: "perf events: root, CAP_PERFMON, or kernel.perf_event_paranoid=0; addresses of \
                     kernel functions (CAP_SYSLOG, or kernel.kptr_restrict=0); no BPF",
-            costs: "a timer's interrupt 99 times a second on each CPU, which walks the stack",
-            blind: "time with interrupts off is seen where they are switched on again; stacks of \
-                    programs without frame pointers break off; functions that were inlined are their \
-                    caller's; with a process, softirqs that interrupted it are in its samples",
+            costs: "a timer interrupt 99 times per second on each CPU, which walks the stack",
+            blind: "time with interrupts disabled appears where they are enabled again; stacks of \
+                    programs without frame pointers are truncated; inlined functions count to \
+                    their callers; with a process, samples include softirqs that interrupted it",
         }
     }
 
@@ -81,10 +81,13 @@ impl Session for Watch {
         let Some(sampler) = shared.sampler() else { return };
         let Some(profile) = sampler.profile() else { return };
         if let Some(reason) = &profile.nameless {
-            self.missing.push(format!("functions of the kernel have no names: {reason}"));
+            self.missing.push(format!("kernel functions have no names: {reason}"));
         }
         if profile.lost > 0 {
-            self.missing.push(format!("{} samples found no room and were lost", profile.lost));
+            self.missing.push(format!(
+                "{} samples were lost because the ring buffer was full",
+                profile.lost
+            ));
         }
         let mut section = section(profile, sampler.per_second(), part);
         // Of one process the busy time of the CPUs says nothing.

@@ -39,16 +39,17 @@ impl Probe for Interrupts {
 
     fn about(&self) -> About {
         About {
-            tells: "hard interrupts by source and CPU and softirqs by vector: count, average and \
-                    longest time, histogram; packets per interrupt, polls of NAPI, ksoftirqd",
+            tells: "hard interrupts by source and CPU, and softirqs by vector: count, mean and \
+                    maximum time, histogram; packets per interrupt, NAPI polls, ksoftirqd",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, and as \
-                    `interrupts:basic`, the counts of /proc/interrupts, softirqs and net/softnet_stat",
-            costs: "beside the hooks of `cpu`, a table entry for each interrupt and softirq and one \
-                    program at each poll of NAPI, which as `interrupts:sliced`, the part of `full`, is \
-                    there in a fifth of the window only; as `interrupts:basic` no hooks",
-            blind: "interrupts without a tracepoint (NMI, hypervisor callbacks) are counted and not \
+                    `interrupts:basic`, only the counts of /proc/interrupts, softirqs and \
+                    net/softnet_stat",
+            costs: "in addition to the hooks of `cpu`, a table entry for each interrupt and \
+                    softirq and one program at each NAPI poll; as `interrupts:sliced`, which is in \
+                    `full`, only in a fifth of the window; `interrupts:basic` has no hooks",
+            blind: "interrupts without a tracepoint (NMI, hypervisor callbacks) are counted, not \
                     timed; handlers that share an interrupt are one source; packets per interrupt \
-                    are by queue only where the driver counts by queue",
+                    are by queue only if the driver counts by queue",
         }
     }
 
@@ -98,11 +99,11 @@ impl Probe for Interrupts {
 }
 
 fn not_timed(error: &str) -> String {
-    format!("interrupts and softirqs are counted by /proc, not timed: {error}")
+    format!("interrupts and softirqs are counted (/proc), not timed: {error}")
 }
 
 fn unpolled(error: &String) -> String {
-    format!("polls of NAPI were not watched: {error}")
+    format!("NAPI polls were not observed: {error}")
 }
 
 #[derive(Debug, Default)]
@@ -266,11 +267,11 @@ impl Watch {
         let mut missing = self.missing.clone();
         if self.basic {
             missing.push(
-                "times, histograms, polls of NAPI: `interrupts:basic` counts by /proc alone"
+                "times, histograms, NAPI polls: `interrupts:basic` reads only the counts of /proc"
                     .to_owned(),
             );
         } else if interrupts.iter().any(|row| row.total.seconds.is_none()) && traced.is_some() {
-            missing.push("times of interrupts for which the kernel has no tracepoint".to_owned());
+            missing.push("times of interrupts without a tracepoint".to_owned());
         }
         let unmatched = traced.and(self.times.as_ref()).map(|times| {
             let cpus = times.cpus.iter().filter(|(cpu, _)| wanted(**cpu));
@@ -278,7 +279,9 @@ impl Watch {
         });
         // One of each kind may be under way on a CPU when the window begins.
         if let Some(count) = unmatched.filter(|&count| count > 2 * cpus as u64) {
-            missing.push(format!("{count} interrupts or softirqs whose beginning was not seen"));
+            missing.push(format!(
+                "times of {count} interrupts or softirqs whose start was not observed"
+            ));
         }
         let devices = device_rows(begin, end, part, window);
         if devices.is_empty() {

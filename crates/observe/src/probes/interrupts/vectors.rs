@@ -43,8 +43,10 @@ pub(super) fn device(
     let lines: Vec<&Line> = irqs_after.iter().filter(|line| is_of(line, name, after)).collect();
     if lines.is_empty() {
         of.reason = Some(match after.irqs {
-            None => "a virtual device: packets come to it without an interrupt".to_owned(),
-            Some(_) => "its interrupts cannot be told from those of other devices".to_owned(),
+            None => "a virtual device: it receives packets without an interrupt".to_owned(),
+            Some(_) => {
+                "its interrupts cannot be distinguished from those of other devices".to_owned()
+            }
         });
         return of;
     }
@@ -90,12 +92,12 @@ pub(super) fn device(
     of.rx_packets_per_interrupt = of_rx.and_then(|interrupts| over(rx_packets, interrupts));
     of.tx_packets_per_interrupt = of_tx.and_then(|interrupts| over(tx_packets, interrupts));
     let mut reasons: Vec<&str> = match (of_rx, of_tx) {
-        (None, None) => vec!["the names of its vectors do not say what they are for"],
-        (None, Some(_)) => vec!["no vector of it says that it tells of received packets"],
-        (Some(_), None) => vec!["no vector of it says that it tells of sent packets"],
-        (Some(0), Some(0)) => vec!["no interrupt came in the window"],
-        (Some(0), _) => vec!["no interrupt for received packets came in the window"],
-        (_, Some(0)) => vec!["no interrupt for sent packets came in the window"],
+        (None, None) => vec!["the purpose of its vectors is unknown from their names"],
+        (None, Some(_)) => vec!["it has no vector that is known to signal received packets"],
+        (Some(_), None) => vec!["it has no vector that is known to signal sent packets"],
+        (Some(0), Some(0)) => vec!["no interrupt occurred in the window"],
+        (Some(0), _) => vec!["no interrupt for received packets occurred in the window"],
+        (_, Some(0)) => vec!["no interrupt for sent packets occurred in the window"],
         _ => Vec::new(),
     };
     let unknown = |vector: &DeviceVector| {
@@ -300,7 +302,7 @@ mod tests {
         assert!(lo.reason.unwrap().contains("virtual device"));
         after.irqs = Some(Vec::new());
         let unknown = device("eth0", (&before, &after), (&[], &[]), 1.0);
-        assert!(unknown.reason.unwrap().contains("cannot be told"));
+        assert!(unknown.reason.unwrap().contains("cannot be distinguished"));
     }
 
     #[test]

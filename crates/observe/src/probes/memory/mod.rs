@@ -25,16 +25,16 @@ impl Probe for Memory {
 
     fn about(&self) -> About {
         About {
-            tells: "memory of TCP and UDP sockets over time against the limits of TCP, memory pressure, \
-                    sockets by state, IP fragments that wait, the kernel's caches of sockets",
-            needs: "nothing but /proc; root for the caches, and in a network namespace for the limits",
-            costs: "three small files at every interval; two files of counters at the edges of the \
-                    window; `memory`, and not `memory:basic`, the part of `standard`, reads the list of \
-                    all caches there too",
-            blind: "memory and orphans are of all network namespaces; each CPU keeps up to 1 MiB of the \
-                    account to itself (net.core.mem_pcpu_rsv); the page fragments that packets' data is \
-                    cut from are counted with the socket that holds the data and nowhere else; caches \
-                    that the kernel merged with others are not listed; peaks between two readings",
+            tells: "memory of TCP and UDP sockets over time and the limits of TCP, memory \
+                    pressure, sockets by state, waiting IP fragments, the kernel's socket caches",
+            needs: "only /proc; root for the caches, and in a network namespace for the limits",
+            costs: "three small files per interval, and two files of counters at the edges of the \
+                    window; `memory`, but not `memory:basic`, which is in `standard`, also reads \
+                    the list of all caches there",
+            blind: "memory and orphans are those of all network namespaces; each CPU accounts for \
+                    up to 1 MiB later (net.core.mem_pcpu_rsv); page fragments count only with the \
+                    socket that holds their data; caches that the kernel merged with others are \
+                    not listed; peaks between two readings",
         }
     }
 
@@ -189,7 +189,8 @@ impl Session for Watch {
             watched.read(self.begin, at);
             watched.section.pressure = watched.pressure();
             if watched.lost || watched.section.pressure.entered.is_none() {
-                self.missing.push("readings of a network namespace that has gone".to_owned());
+                self.missing
+                    .push("readings of a network namespace that no longer exists".to_owned());
             }
         }
         if let Some(after) = self.slabs()

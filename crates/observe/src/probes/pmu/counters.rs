@@ -104,15 +104,16 @@ impl Counters {
 
     fn of(cores: &[Core], online: &[u32]) -> Result<Self, String> {
         if cores.is_empty() {
-            return Err("this machine shows no PMU, so cycles are not counted".to_owned());
+            return Err("this machine has no visible PMU, so cycles are not counted".to_owned());
         }
         let mut cpus = BTreeMap::new();
         for &cpu in online {
             let of_cpu = |core: &&Core| core.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
             let Some(core) = cores.iter().find(of_cpu) else { continue };
             let [first, second] = events(core.kind);
-            let first = most_of(cpu, &first)
-                .map_err(|error| format!("the PMU `{}` counts no cycles: {error}", core.name))?;
+            let first = most_of(cpu, &first).map_err(|error| {
+                format!("the PMU `{}` does not count cycles: {error}", core.name)
+            })?;
             cpus.insert(cpu, OnCpu { first, second: most_of(cpu, &second).ok() });
         }
         Ok(Self { cpus })

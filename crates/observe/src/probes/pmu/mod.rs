@@ -24,14 +24,14 @@ impl Probe for Pmu {
 
     fn about(&self) -> About {
         About {
-            tells: "cycles, those in the kernel, instructions, misses of cache and of branch \
-                    prediction, as the hardware counts them; cycles per KByte then are of these",
-            needs: "counters of the CPU, and root, CAP_PERFMON or kernel.perf_event_paranoid <= 0; \
-                    of a virtual machine they are read only where `pmu` is named",
-            costs: "on hardware not measured yet; on the one virtual machine it was tried on, half of \
-                    the throughput of a stream between two hosts",
-            blind: "tried on one guest with an AMD EPYC, not yet run on other hardware; events that \
-                    take turns on few counters are scaled up (see counted)",
+            tells: "cycles, kernel cycles, instructions, cache and branch misses from hardware \
+                    counters, which are then also used for cycles per KByte",
+            needs: "CPU counters, and root, CAP_PERFMON or kernel.perf_event_paranoid <= 0; in a \
+                    virtual machine they are read only if `pmu` is requested",
+            costs: "not measured on hardware yet; half of the throughput of a stream between two \
+                    hosts on the one virtual machine where it was tried",
+            blind: "tried on one guest with an AMD EPYC only; multiplexed events are scaled (see \
+                    counted)",
         }
     }
 
@@ -46,8 +46,8 @@ impl Probe for Pmu {
     fn open(&self, shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {
         if shared.basic(self.name()) && environment::virtual_machine() != Some(false) {
             return Err(Unavailable::Other(
-                "left out on a virtual machine, where counters may cost more than half of the \
-                 throughput: name the probe `pmu` to have them"
+                "left out in a virtual machine, where counters can cost more than half of the \
+                 throughput: request probe `pmu` to read them"
                     .to_owned(),
             ));
         }

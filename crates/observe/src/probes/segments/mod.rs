@@ -28,15 +28,16 @@ impl Probe for Segments {
 
     fn about(&self) -> About {
         About {
-            tells: "size of what is handed to each device (TSO, GSO) and of what it hands over (GRO), \
-                    and who was at work then: the writing thread, a reading one, the ACK clock or the \
-                    stack's own worker",
+            tells: "sizes of the packets passed to each device (TSO, GSO) and received from it \
+                    (GRO), and the transmit context: a writing thread, a reading thread, the ACK \
+                    clock or a worker of the stack",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON)",
-            costs: "one program at each packet handed to a device, and one at each that comes from one; \
-                    as `segments:sliced`, the part of `full`, in a fifth of the window only",
-            blind: "a packet that XDP or another CPU's driver takes past the stack; a device that cuts \
-                    or joins further. What a write sends because its socket was locked when an ACK came \
-                    counts to the writer; what is forwarded counts to the ACK clock",
+            costs: "one program at each packet passed to a device, and one at each packet received \
+                    from one; as `segments:sliced`, which is in `full`, only in a fifth of the \
+                    window",
+            blind: "packets that bypass the stack (XDP); segmentation or joining inside a device. \
+                    What a write sends because its socket was locked when an ACK arrived counts to \
+                    the writer; forwarded packets count to the ACK clock",
         }
     }
 
@@ -318,7 +319,8 @@ impl Session for Watch {
         }
         self.coverage = self.sliced.then(|| shared.slices.coverage(at));
         if self.no_room > 0 {
-            self.missing.push(format!("{} packets of too many devices", self.no_room));
+            self.missing
+                .push(format!("{} packets, because there were too many devices", self.no_room));
         }
     }
 

@@ -45,14 +45,14 @@ impl Probe for Syscalls {
 
     fn about(&self) -> About {
         About {
-            tells: "system calls by name: count, time on a CPU and waiting, histogram, bytes, errors; \
-                    makes the split of task time into user and system exact",
+            tells: "system calls by name: count, CPU time, blocked time, histogram, bytes, errors; \
+                    the exact split of task time into user and system",
             needs: "BPF with BTF and task storage (Linux 5.15; root, or CAP_BPF and CAP_PERFMON)",
-            costs: "two programs at each system call of every process, which also makes the kernel \
-                    take its slower way into calls: much where messages are small",
-            blind: "faults and exceptions in user mode count to the user; calls that were under way \
-                    when the programs came, or that never return, are in no row; 32-bit programs' \
-                    calls have other numbers; work that io_uring does for a task is in no call",
+            costs: "two programs at each system call of every process, and the slow path of system \
+                    call entry: expensive if messages are small",
+            blind: "faults and exceptions in user mode count as user time; system calls that began \
+                    before the window or never return are missing; 32-bit programs use other \
+                    numbers; work of io_uring for a task belongs to no call",
         }
     }
 

@@ -30,18 +30,19 @@ impl Probe for Tcp {
 
     fn about(&self) -> About {
         About {
-            tells: "data segments for each acknowledgement, duplicate acknowledgements, order, \
-                    retransmissions by cause, drops of listeners, windows of zero, memory; congestion \
-                    window, RTT, pacing and delivery rate of the busiest flows over time",
-            needs: "nothing for the counters and the flows of this user; BPF with BTF (root, or CAP_BPF \
-                    and CAP_PERFMON) for duplicate acknowledgements, windows of zero and all causes",
-            costs: "`tcp:basic`, the part of `standard`: two files at the edges of the window, one list \
-                    of connections, and a question for each of at most 32 flows at every interval. \
+            tells: "data segments per acknowledgement, duplicate acknowledgements, reordering, \
+                    retransmissions by cause, drops of listeners, zero windows, memory; congestion \
+                    window, RTT, pacing rate and delivery rate of the busiest flows over time",
+            needs: "nothing for counters and for flows of this user; BPF with BTF (root, or \
+                    CAP_BPF and CAP_PERFMON) for duplicate acknowledgements, zero windows and all \
+                    causes",
+            costs: "`tcp:basic`, which is in `standard`: two files at the edges of the window, one \
+                    list of connections, and a query for each of at most 32 flows per interval. \
                     `tcp`: also a program at each packet of an established connection",
-            blind: "flows between two samples; what GRO joined is one packet in the kernel's counters of \
-                    what came; by BPF, what comes when one side has closed; duplicates among \
-                    acknowledgements that waited for a task and were joined; a window of zero of a \
-                    connection that is closed meanwhile lasts to the end",
+            blind: "flows between two samples; the kernel's counters of received packets count \
+                    packets joined by GRO once; BPF does not see packets after one side has \
+                    closed; duplicate acknowledgements that were coalesced in a backlog; the zero \
+                    window of a connection that closes lasts until the end of the window",
         }
     }
 
@@ -213,7 +214,7 @@ impl Watch {
 }
 
 fn without_bpf(reason: &str) -> String {
-    format!("no duplicate acknowledgements, windows of zero and causes of all kinds: {reason}")
+    format!("no duplicate acknowledgements, zero windows and causes: {reason}")
 }
 
 impl Session for Watch {
@@ -267,7 +268,8 @@ impl Session for Watch {
                 Ok((traced, 0)) => self.traced = traced,
                 Ok((traced, no_room)) => {
                     self.traced = traced;
-                    self.missing.push(format!("{no_room} packets of too many namespaces"));
+                    self.missing
+                        .push(format!("{no_room} packets, because there were too many namespaces"));
                 }
                 Err(error) => self.missing.push(error.to_string()),
             }
