@@ -109,7 +109,7 @@ fn shrunken(host: &HostOutcome) -> Option<String> {
             .map(|pair| window::Span { start: &pair[0], end: &pair[1] })
             .any(|span| span.went_back())
     })?;
-    Some(format!("counters were lost: those of {} went back in phase {}", host.name, bad.phase + 1))
+    Some(format!("counters were lost: those of {} decreased in phase {}", host.name, bad.phase + 1))
 }
 
 /// Everything all hosts counted over all phases.
@@ -272,7 +272,7 @@ fn check_cuts(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) -> Ve
         .filter(|&(_, behind)| behind > limit)
         .map(|(window, behind)| {
             format!(
-                "sent and received differ: {} cut its counters {:.0} ms after the others",
+                "sent and received differ: the snapshots of {} are {:.0} ms behind the others",
                 window.host.name,
                 behind / 1e6
             )
@@ -377,14 +377,14 @@ fn causality_of(
     let name = direction.name();
     if early > 0.0 {
         Some(format!(
-            "sent and received differ: at most cuts of the window {name} had {early:.0} bytes more \
-             received than sent, beyond what late cuts explain: a host counts at other instants \
-             than its peers"
+            "sent and received differ: at most snapshots of the window {name} had {early:.0} bytes more \
+             received than sent, more than late snapshots explain: a host counts at other times than \
+             its peers"
         ))
     } else if stuck > 0.0 {
         Some(format!(
-            "sent and received differ: at most cuts of the window {name} had {stuck:.0} bytes more \
-             sent than received and held in buffers: a host counts at other instants than its peers"
+            "sent and received differ: at most snapshots of the window {name} had {stuck:.0} bytes more \
+             sent than received and held in buffers: a host counts at other times than its peers"
         ))
     } else {
         None

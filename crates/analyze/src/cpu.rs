@@ -183,16 +183,14 @@ pub(crate) fn cycles_per_kbyte(used: Option<&CpuUse>, bytes: u64) -> Result<f64,
     let used = used.ok_or("the kernel's CPU counters were not read at both edges of the window")?;
     let cycles = used.cycles()?;
     if bytes == 0 {
-        return Err("no byte moved in the window".to_owned());
+        return Err("no bytes moved in the window".to_owned());
     }
     if cycles <= 0.0 && used.source == "bpf" {
-        return Err(
-            "nothing ran on these CPUs in the window but what the hypervisor took".to_owned()
-        );
+        return Err("nothing ran on these CPUs in the window, except for steal".to_owned());
     }
     if cycles <= 0.0 {
         return Err(
-            "/proc/stat counted no busy tick in the window: take a longer --duration".to_owned()
+            "/proc/stat counted no busy ticks in the window: use a longer --duration".to_owned()
         );
     }
     Ok(cycles / (bytes as f64 / 1024.0))

@@ -25,10 +25,10 @@ fn reason(run: &Run) -> String {
     let mut reports = run.observe.iter().flat_map(|observe| &observe.probes);
     match reports.find(|report| report.name == "functions") {
         Some(report) if report.status == ProbeStatus::No => {
-            let why = report.reason.as_deref().unwrap_or("it did not say why");
-            format!("the probe functions did not run: {why}")
+            let why = report.reason.as_deref().unwrap_or("it gave no reason");
+            format!("probe functions did not run: {why}")
         }
         Some(_) => "no busy CPU was sampled".to_owned(),
-        None => "the probe functions did not run: take --observe standard".to_owned(),
+        None => "probe functions did not run: use --observe standard".to_owned(),
     }
 }

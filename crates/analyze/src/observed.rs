@@ -112,8 +112,8 @@ fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
     let beside = beside(windows);
     if beside.is_empty() {
         return Err(
-            "the run is too short to have time beside the window: take a --duration of 2s or \
-                    more, all groups alike, and the --ramp of 1s",
+            "the run is too short to measure load without probes: use a --duration of 2s or more, \
+             the same for all groups, and the default --ramp",
         );
     }
     let moved = windows.iter().any(|window| window.span.bytes().total() > 0);
@@ -132,7 +132,7 @@ fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
     let whole: Vec<Span<'_>> = windows.iter().map(|window| window.span).collect();
     let observed = observed.with_mean(rate(&whole));
     let (value, interval) =
-        ratio(&observed, &unobserved).ok_or("nothing moved beside the window")?;
+        ratio(&observed, &unobserved).ok_or("nothing moved before and after the window")?;
     Ok(ObserverCost {
         metric: if moved { "bits_per_second" } else { "transactions_per_second" }.to_owned(),
         observed: observed.mean(),

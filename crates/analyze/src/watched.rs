@@ -16,7 +16,7 @@ pub fn watched(document: &mut Watched, observation: ObserverReport, device: Opti
     document.seconds = Some(host.seconds);
     let used = cpu::observed(host, None, host.seconds);
     let bytes = match device {
-        None => Err("whose bytes to divide by is not known: name a device with --dev".to_owned()),
+        None => Err("no device for bytes: choose one with --dev".to_owned()),
         Some(name) => document
             .devices
             .iter()

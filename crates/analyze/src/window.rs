@@ -115,7 +115,7 @@ impl std::fmt::Display for Incomplete {
             }
             Incomplete::NoEdges { host, phase } => write!(
                 f,
-                "{host} did not cut its counters at both edges of the window of phase {}",
+                "{host} has no snapshots at both edges of the window of phase {}",
                 phase + 1
             ),
         }

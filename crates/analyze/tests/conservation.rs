@@ -71,7 +71,7 @@ proptest! {
         let traffic = Traffic { offset_errors: [100_000, -100_000], ..traffic };
         let run = analyze(&traffic.outcome(Fault::LateSchedule { host, seconds: late }));
         prop_assert!(differ(&run), "{:?}", run.error);
-        let blamed = ["client cut its counters", "server cut its counters"][host];
+        let blamed = ["the snapshots of client", "the snapshots of server"][host];
         prop_assert!(run.error.unwrap().contains(blamed));
     }
 
@@ -202,7 +202,7 @@ fn counters_that_go_back_are_lost_counters() {
     outcome.hosts[0].phases[0].cuts[3].counters.flowops[0] = FlowopCounts::default();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(run.error.unwrap().contains("client went back in phase 1"));
+    assert!(run.error.unwrap().contains("client decreased in phase 1"));
 }
 
 #[test]

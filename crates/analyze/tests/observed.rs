@@ -351,7 +351,7 @@ fn without_samples_the_share_of_ciphers_is_not_known() {
     outcome.phases[0].encrypts = true;
     let mut reports = Vec::new();
     for (functions, says) in [
-        (None, "take --observe standard"),
+        (None, "use --observe standard"),
         (Some(ProbeStatus::No), "CAP_PERFMON"),
         (Some(ProbeStatus::Ready), "no busy CPU"),
     ] {

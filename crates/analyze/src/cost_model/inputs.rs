@@ -112,7 +112,7 @@ fn sum(
 }
 
 fn interrupts(observed: &Observed) -> Result<f64, String> {
-    let section = observed.interrupts.as_ref().ok_or("probe interrupts did not watch")?;
+    let section = observed.interrupts.as_ref().ok_or("probe interrupts did not run")?;
     Ok(section.interrupts_per_second + section.softirqs_per_second)
 }
 
@@ -139,18 +139,18 @@ impl Packets {
     fn of(self, observed: &Observed) -> Result<f64, String> {
         let (count, seconds) = match self {
             Packets::Segments => {
-                let section = observed.segments.as_ref().ok_or("probe segments did not watch")?;
+                let section = observed.segments.as_ref().ok_or("probe segments did not run")?;
                 let packets: u64 = section.devices.iter().map(|device| device.sent.packets).sum();
                 (packets, section.slices.as_ref().map_or(observed.seconds, |s| s.seconds))
             }
             Packets::Tcp => {
-                let section = observed.tcp.as_ref().ok_or("probe tcp did not watch")?;
+                let section = observed.tcp.as_ref().ok_or("probe tcp did not run")?;
                 let sent = section.segments_sent.ok_or("segments sent were not counted")?;
                 (sent, observed.seconds)
             }
             Packets::Devices => {
                 let section =
-                    observed.interrupts.as_ref().ok_or("probe interrupts did not watch")?;
+                    observed.interrupts.as_ref().ok_or("probe interrupts did not run")?;
                 let sent = section.devices.iter().map(|device| device.tx_packets).sum();
                 (sent, section.seconds)
             }

@@ -300,7 +300,7 @@ fn an_unmeasured_input_and_a_single_point_without_it_are_left_out() {
     assert_eq!((document.points.len(), document.points_left_out.len()), (29, 1));
     assert_eq!(
         document.points_left_out[0].reason,
-        "no measurement of packets: probe segments did not watch"
+        "no measurement of packets: probe segments did not run"
     );
     is(cost(&document, Input::Packets), TRUTH.packet, 1e-3);
 }

@@ -39,14 +39,14 @@ pub(super) static ALL: &[Definition] = &[
         "cycles_per_kbyte",
         CyclesPerKByte,
         Lower,
-        "busy cycles for each 1024 bytes of payload",
+        "busy cycles per 1024 bytes of payload",
         Source::Host(|scope| scope.cycles_per_kbyte()),
     ),
     define(
         "cycles_per_operation",
         Count,
         Lower,
-        "busy cycles for each completed flowop",
+        "busy cycles per completed flowop",
         Source::Host(|scope| scope.cycles_per_operation()),
     ),
     define(
@@ -91,25 +91,19 @@ pub(super) static ALL: &[Definition] = &[
         "CPU time taken by the hypervisor",
         Source::Host(|s| s.cpu(|c| c.steal)),
     ),
-    define(
-        "cpu.idle",
-        Percent,
-        Higher,
-        "CPU time without work",
-        Source::Host(|s| s.cpu(|c| c.idle)),
-    ),
+    define("cpu.idle", Percent, Higher, "idle CPU time", Source::Host(|s| s.cpu(|c| c.idle))),
     define(
         "cpu.busy",
         Percent,
         Lower,
-        "CPU time with work",
+        "busy CPU time",
         Source::Host(|s| s.cpu(|c| c.usr + c.sys + c.irq + c.softirq)),
     ),
     define(
         "payload_per_packet",
         Bytes,
         Higher,
-        "payload received for each packet that the devices received",
+        "payload received per packet that the devices received",
         Source::Host(|s| {
             let packets = s.devices()?.packets(|device| device.rx_packets)?;
             if packets == 0.0 {
@@ -153,7 +147,7 @@ impl<'a> Scope<'a> {
                 machines => Err(format!("the hosts are on {} machines: name one", machines.len())),
             },
             Some("master") => {
-                host(run.hosts.iter().find(|h| h.role == Side::Master), "no host drives")
+                host(run.hosts.iter().find(|h| h.role == Side::Master), "the run has no master")
             }
             Some("peer") => {
                 let peers = || run.hosts.iter().filter(|h| h.role == Side::Peer);
@@ -239,7 +233,7 @@ impl<'a> Scope<'a> {
     /// A share of the time of the CPUs that are meant.
     fn cpu(&self, of: fn(&Cpu) -> f64) -> Result<f64, String> {
         let known = |cpu: &Option<Cpu>| {
-            cpu.as_ref().map(of).ok_or_else(|| "the CPUs' time was not read".to_owned())
+            cpu.as_ref().map(of).ok_or_else(|| "CPU time was not measured".to_owned())
         };
         match self {
             Scope::Host { host, .. } => known(&host.cpu),
@@ -267,7 +261,7 @@ impl<'a> Scope<'a> {
             Scope::Host { host, .. } => all.iter().find(|o| o.covers.contains(&host.name)),
             Scope::Machine { .. } | Scope::All { .. } if all.len() == 1 => all.first(),
             Scope::Machine { .. } | Scope::All { .. } => {
-                return Err("each host was observed by itself: name one".to_owned());
+                return Err("each host was observed separately: name one".to_owned());
             }
         };
         found.ok_or_else(|| "nothing observed there".to_owned())
@@ -296,7 +290,7 @@ impl<'a> Scope<'a> {
         let mut of_probe = reports.filter(|report| report.name == probe);
         match of_probe.find_map(|report| report.reason.clone()) {
             Some(reason) => format!("probe {probe}: {reason}"),
-            None => format!("probe {probe} did not watch"),
+            None => format!("probe {probe} did not run"),
         }
     }
 
@@ -323,8 +317,8 @@ impl<'a> Scope<'a> {
         let other = |host: &&&HostRow| host.name != watched.host && !on_loopback(host);
         match self.hosts().iter().find(other) {
             Some(host) => Err(format!(
-                "{} shares its CPUs, and of hosts that do only the devices and connections of {} \
-                 were watched",
+                "{} shares its CPUs; of such hosts, only the devices and connections of {} were \
+                 observed",
                 host.name, watched.host
             )),
             None => Ok(()),

@@ -68,9 +68,9 @@ impl Flame {
     fn scale(&self, before: &Profile, after: &Profile) -> Result<Scale, Failure> {
         match (self.per_byte, before.bytes, after.bytes) {
             (false, _, _) => Ok(Scale::Total),
-            (true, 0, _) | (true, _, 0) => {
-                Err(Failure::usage("no byte moved in one of the two, so nothing is per byte"))
-            }
+            (true, 0, _) | (true, _, 0) => Err(Failure::usage(
+                "no bytes moved in one of the two, so there are no samples per byte",
+            )),
             (true, before, after) => Ok(Scale::Factor(before as f64 / after as f64)),
         }
     }

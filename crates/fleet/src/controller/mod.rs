@@ -503,7 +503,7 @@ impl<'a> Controller<'a> {
                 None => {
                     return Err(Stopped::new(
                         Status::Peer,
-                        format!("waited in vain for {what} of the hosts"),
+                        format!("timed out waiting for {what} of the hosts"),
                     ));
                 }
             }
@@ -532,7 +532,7 @@ impl<'a> Controller<'a> {
                 return Err(Stopped::new(
                     Status::Peer,
                     format!(
-                        "{} has said nothing for {} s",
+                        "no message from {} for {} s",
                         silent.member.host.name(),
                         LEASE.as_secs()
                     ),

@@ -203,9 +203,9 @@ impl Controller<'_> {
             return Err(Stopped::new(
                 Status::Invalid,
                 format!(
-                    "phase {} was cut off {} s after its time, because strands had not ended \
-                     what they had begun, and the phases after it were not run: a transaction that \
-                     takes less time (a smaller count=) ends in time",
+                    "phase {} was aborted {} s after its end, because strands had not completed their \
+                     transactions; later phases were not run. Use transactions that take less time \
+                     (a smaller count=)",
                     phase + 1,
                     (DRAIN + patience).as_secs()
                 ),
@@ -278,8 +278,8 @@ impl Controller<'_> {
                 return Err(Stopped::new(
                     Status::Peer,
                     format!(
-                        "phase {} made no progress for {} s: is a firewall between the hosts, \
-                         or does the profile read what nobody writes?",
+                        "phase {} made no progress for {} s: check for a firewall between the hosts, \
+                         and for a read in the profile without a write",
                         phase + 1,
                         stall.as_secs()
                     ),

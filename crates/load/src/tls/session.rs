@@ -144,7 +144,8 @@ impl Session {
                 Stage::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Stage::Blocked | Stage::Again => match self.fill(socket, RecvFlags::empty()) {
                     Ok(0) => {
-                        let message = "the other end closed the connection amid the TLS handshake";
+                        let message =
+                            "the other end closed the connection during the TLS handshake";
                         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
