@@ -149,8 +149,7 @@ impl Packets {
                 (sent, observed.seconds)
             }
             Packets::Devices => {
-                let section =
-                    observed.interrupts.as_ref().ok_or("probe interrupts did not run")?;
+                let section = observed.interrupts.as_ref().ok_or("probe interrupts did not run")?;
                 let sent = section.devices.iter().map(|device| device.tx_packets).sum();
                 (sent, section.seconds)
             }

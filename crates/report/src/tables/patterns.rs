@@ -261,7 +261,9 @@ mod tests {
         assert_eq!(*at(&section, "Patterns", "outcast", "workers"), text("1 to 4"));
         assert_eq!(value(&section, "Patterns", "all-to-all", "flows"), 16.0);
         assert_eq!(value(&section, "Patterns", "mixed", "flows"), 17.0);
-        assert!(cpus(&measured).unwrap().starts_with("Fewer CPUs than workers: h1 1 CPU, h2 1 CPU."));
+        assert!(
+            cpus(&measured).unwrap().starts_with("Fewer CPUs than workers: h1 1 CPU, h2 1 CPU.")
+        );
         let mut one = measured;
         one.points.truncate(1);
         assert_eq!(cpus(&one), None);
