@@ -208,7 +208,7 @@ impl Session {
                     if heard.elapsed() >= LEASE {
                         return Err(io::Error::new(
                             io::ErrorKind::TimedOut,
-                            "the controller has gone silent",
+                            "the controller stopped responding",
                         ));
                     }
                 }

@@ -20,10 +20,10 @@ pub enum AskError {
     Host(#[from] HostError),
     #[error("{address}: the agent refused: {message}")]
     Refused { address: String, message: String },
-    #[error("{address}: the agent has gone silent")]
+    #[error("{address}: the agent stopped responding")]
     Silent { address: String },
     #[error(
-        "{address}: the agent describes its host in another way: install the same wirecost on both: {reason}"
+        "{address}: the format of the agent's answer differs: install the same version of wirecost on both hosts: {reason}"
     )]
     Foreign { address: String, reason: String },
 }

@@ -67,7 +67,7 @@ pub fn read_within<T: Message>(stream: &mut impl Read, longest: u32) -> io::Resu
     })?;
     let length = u32::from_le_bytes(length);
     if length > longest {
-        let message = "what came is not a message of wirecost";
+        let message = "received data is not a wirecost message";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     // What a stranger says of a length is not believed: memory is taken as bytes come.

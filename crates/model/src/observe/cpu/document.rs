@@ -40,8 +40,8 @@ fn traced(of: &CpuSection) -> Section {
     section.table(table);
     if let Some(error) = &of.tick_error {
         section.note(format!(
-            "/proc/stat would have said: busy {:+.1}, softirq {:+.1}, irq {:+.1}, idle {:+.1} points, \
-             and {:+.1}% of the time nowhere",
+            "error of /proc/stat: busy {:+.1}, softirq {:+.1}, irq {:+.1}, idle {:+.1} points, and \
+             {:+.1}% of the time unaccounted",
             error.busy, error.softirq, error.irq, error.idle, error.unaccounted
         ));
     }

@@ -75,8 +75,8 @@ fn about(of: &FunctionsSection) -> String {
     // Some virtual machines give no sample of a CPU that was idle just before.
     if let Some(expected) = of.expected_samples.filter(|all| of.samples * 2 < *all) {
         about += &format!(
-            "; its busy time asks for {} samples, so this machine does not sample it evenly, and what \
-             follows idle time is seen too little",
+            "; {} samples were expected from its busy time: this machine does not sample evenly, and \
+             code that runs after idle time is underrepresented",
             count(expected)
         );
     }
@@ -86,9 +86,9 @@ fn about(of: &FunctionsSection) -> String {
     if !of.unmapped_functions.is_empty() {
         let names: Vec<String> =
             of.unmapped_functions.iter().take(3).map(|name| ascii(name)).collect();
-        about += &format!("; of no layer: {}", names.join(", "));
+        about += &format!("; without a layer: {}", names.join(", "));
     }
-    about + "; time with interrupts off is seen where they are switched on again"
+    about + "; time with interrupts disabled appears where they are enabled again"
 }
 
 fn share(share: f64) -> Cell {
