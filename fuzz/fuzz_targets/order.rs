@@ -4,11 +4,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use wirecost_model::order::{Known, Notice, Order};
-use wirecost_model::plan::{Extent, FileSizes, Plan};
+use wirecost_model::plan::{EngineName, Extent, FileSizes, Plan};
 use wirecost_program::{calls, limits, step};
 
 /// Of a small machine, so that what passes takes little time.
 const MEMORY: u64 = 64 << 20;
+
+fn has_thread_for_each(engine: &EngineName) -> bool {
+    engine.as_str() == "threads"
+}
 
 fuzz_target!(|bytes: &[u8]| {
     let mut plan: Option<(Plan, Extent)> = None;
@@ -16,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = serde_json::from_slice::<Notice>(line);
         let Ok(order) = serde_json::from_slice::<Order>(line) else { continue };
         let extent = plan.as_ref().map(|(_, extent)| extent);
-        let known = Known { now: 1 << 40, memory: MEMORY, extent };
+        let known = Known { now: 1 << 40, memory: MEMORY, has_thread_for_each, extent };
         if let Err(error) = order.check(known) {
             assert!(!error.to_string().is_empty());
             continue;

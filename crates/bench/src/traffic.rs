@@ -12,7 +12,7 @@ use wirecost_model::clock::{MILLISECOND, Nanos, SECOND, seconds};
 use wirecost_model::event::Event;
 use wirecost_model::measure::PhaseResult;
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::program::Side;
 use wirecost_model::status::Status;
@@ -79,7 +79,7 @@ impl Traffic {
             })
         };
         let settings = Settings {
-            engine: EngineKind::Epoll,
+            engine: EngineName::default(),
             workers: Workers::default(),
             interval: 10 * MILLISECOND,
             ramp: SECOND,

@@ -14,14 +14,15 @@ use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::privilege::LOAD;
 use wirecost_linux::{confine, environment, facts};
+use wirecost_load::engines;
 pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::holder::Holder;
 use wirecost_model::measure::{Cut, Edge, Setting};
 use wirecost_model::observe::ObserveTimes;
-use wirecost_model::plan::Extent;
 use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
+use wirecost_model::plan::{EngineName, Extent};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 
@@ -227,7 +228,12 @@ impl Session {
 
     /// Carries out an order, if it is within all limits and comes in its turn.
     fn obey(&mut self, order: Order) -> io::Result<()> {
-        let known = Known { now: Monotonic.now(), memory: memory(), extent: self.extent.as_ref() };
+        let known = Known {
+            now: Monotonic.now(),
+            memory: memory(),
+            has_thread_for_each,
+            extent: self.extent.as_ref(),
+        };
         if let Err(error) = order.check(known) {
             return self.fail(Status::Usage, format!("the agent refuses: {error}"));
         }
@@ -453,6 +459,11 @@ impl Session {
     }
 }
 
+/// An engine that this host does not have is refused when the plan is carried out.
+fn has_thread_for_each(engine: &EngineName) -> bool {
+    engines::find(engine.as_str()).is_some_and(|engine| !engine.shares_threads())
+}
+
 /// Bytes that this machine has, or of which this process may use a plan's share.
 fn memory() -> u64 {
     let machine = rustix::system::sysinfo();
@@ -489,6 +500,6 @@ fn status_of(error: &LoadError) -> Status {
         LoadError::System { .. }
         | LoadError::Protocol { .. }
         | LoadError::NoConsent { .. }
-        | LoadError::NoRing(_) => Status::Peer,
+        | LoadError::Engine(_) => Status::Peer,
     }
 }

@@ -9,7 +9,7 @@ use wirecost_fleet::wire::{Notice, Order};
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND};
 use wirecost_model::host::HostFacts;
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::profile::{
     Conns, Flowop, Group, Options, Position, Profile, Transaction, Until,
 };
@@ -98,7 +98,7 @@ fn profile(hosts: &[&str]) -> Profile {
 #[test]
 fn an_old_answer_does_not_tell_the_time() {
     let settings = Settings {
-        engine: EngineKind::Epoll,
+        engine: EngineName::default(),
         workers: Workers::default(),
         interval: SECOND,
         ramp: 0,

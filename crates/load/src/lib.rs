@@ -3,7 +3,7 @@
 
 mod consent;
 mod doorman;
-mod engines;
+pub mod engines;
 pub mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;

@@ -273,10 +273,10 @@ impl<N: SocketNet> Worker<N> {
             .map(|local| local as u32)
     }
 
-    fn phase_of(&self, local: u32) -> Option<Arc<Phase>> {
+    fn phase_of(&self, local: u32) -> Option<&Phase> {
         let running = self.running.as_ref()?;
         let group = self.groups.get(*self.group_of.get(local as usize)? as usize)?;
-        group.phases.get(running.order.phase as usize)?.clone()
+        group.phases.get(running.order.phase as usize)?.as_deref()
     }
 
     pub(crate) fn begin(&mut self, order: PhaseOrder) {

@@ -12,7 +12,9 @@ use crate::host::HostFacts;
 use crate::measure::{Cut, PhaseResult, Setting};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
-use crate::plan::{Endpoints, Extent, LimitError, Plan, Prepared, at_least, at_most, text};
+use crate::plan::{
+    Endpoints, EngineName, Extent, LimitError, Plan, Prepared, at_least, at_most, text,
+};
 use crate::status::Status;
 use crate::warning::Warning;
 
@@ -134,6 +136,8 @@ pub struct Known<'a> {
     pub now: Nanos,
     /// Bytes that the machine has.
     pub memory: u64,
+    /// Whether an engine has a thread for each strand, as far as this host knows it.
+    pub has_thread_for_each: fn(&EngineName) -> bool,
     /// Of the plan that is being carried out.
     pub extent: Option<&'a Extent>,
 }
@@ -152,7 +156,7 @@ impl Order {
             Order::Hello { .. } | Order::Ping { .. } | Order::Environment => Ok(()),
             Order::Claim(request) => request.check(),
             Order::Prepare(plan) => match known.extent {
-                None => plan.check(known.memory),
+                None => plan.check(known.memory, (known.has_thread_for_each)(&plan.engine)),
                 Some(_) => Err(LimitError::invalid("the plan", "is the second of this session")),
             },
             Order::Connect(endpoints) => planned().and_then(|_| endpoints.check()),
@@ -278,7 +282,8 @@ mod tests {
 
     #[test]
     fn what_is_to_be_observed_has_limits() {
-        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        let known =
+            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
         let check = |edit: fn(&mut ObserveRequest)| {
             let part = crate::observe::Part::default();
             let mut request = ObserveRequest { probes: vec!["full".to_owned()], parts: vec![part] };
@@ -295,7 +300,8 @@ mod tests {
 
     #[test]
     fn claims_have_limits() {
-        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        let known =
+            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
         let refused = |words: &str, edit: fn(&mut ClaimRequest)| {
             let text = String::new;
             let run =
@@ -316,7 +322,8 @@ mod tests {
 
     #[test]
     fn orders_of_a_run_come_after_its_plan() {
-        let known = Known { now: NOW, memory: 1 << 30, extent: None };
+        let known =
+            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
         for order in [
             Order::Connect(Endpoints::default()),
             Order::Start(times()),

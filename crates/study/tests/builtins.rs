@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::Workers;
 use wirecost_model::study::Point;
 use wirecost_observe::Set;
 use wirecost_study::{Definition, Matrix, TableChoice, builtins};
@@ -34,7 +34,7 @@ fn check(study: &str, point: &Point) {
         let fits = match name {
             "profile" => true,
             "connections" | "peers" => value.parse::<u32>().is_ok_and(|n| n > 0),
-            "engine" => EngineKind::ALL.iter().any(|engine| engine.name() == value),
+            "engine" => wirecost_load::engines::find(value).is_some(),
             "duration" | "ramp" => humantime::parse_duration(value).is_ok(),
             "workers" => value.parse::<Workers>().is_ok(),
             "reverse" => value.parse::<bool>().is_ok(),

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use wirecost_model::plan::EngineKind;
-
 use super::contenders;
 use super::contenders::wirecost::{Joins, Wirecost};
 use super::point::{Cpus, Point};
@@ -155,9 +153,13 @@ pub(crate) enum Refusal {
     Failed(String),
 }
 
+/// The engines that are compared with other programs.
+const ENGINES: [&str; 3] = ["epoll", "io_uring", "threads"];
+
 /// All contenders; wirecost's engines first.
 pub(crate) fn all() -> Vec<Box<dyn Contender>> {
-    let engines = EngineKind::ALL.into_iter().map(Wirecost::new);
+    let engines = ENGINES.iter().filter_map(|name| wirecost_load::engines::find(name));
+    let engines = engines.map(Wirecost::new);
     let joined = [Joins::Gso, Joins::Batch].map(Wirecost::joined);
     let ours = engines.chain(joined).map(|ours| Box::new(ours) as Box<dyn Contender>);
     let peers: [Box<dyn Contender>; 9] = [

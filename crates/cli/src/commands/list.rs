@@ -62,7 +62,9 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
     for protocol in protocols::ALL {
         writeln!(out, "  {:<15} {}", protocol.name(), protocol.help())?;
     }
-    let engines: Vec<&str> =
-        wirecost_model::plan::EngineKind::ALL.iter().map(|engine| engine.name()).collect();
-    writeln!(out, "\nEngines: {}", engines.join(", "))
+    writeln!(out, "\nEngines")?;
+    for engine in wirecost_load::engines::ALL {
+        writeln!(out, "  {:<15} {}", engine.name(), engine.help())?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use wirecost_fleet::wire::{self, ClaimRequest, Notice, Order, PhaseTimes};
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::privilege::{Capability, LOAD, OBSERVING, missing};
 use wirecost_model::clock::{Clock, MILLISECOND};
-use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared};
+use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared};
 use wirecost_model::status::Status;
 use wirecost_program::program;
 
@@ -210,7 +210,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         token: "an honest token".to_owned(),
         seed: 1,
         host,
-        engine: EngineKind::Epoll,
+        engine: EngineName::default(),
         workers: Some(1),
         cpus: vec![],
         interval: 100 * MILLISECOND,

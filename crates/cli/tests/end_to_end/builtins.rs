@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::document::Document;
+use crate::engines;
 use crate::program::{Program, is_a_source_of_cycles, sources};
 
 /// Where the data of a profile goes.
@@ -29,25 +30,15 @@ const fn known(name: &'static str, moves: Moves, open: Option<u64>) -> Known {
     Known { name, moves, open }
 }
 
-macro_rules! on_all_engines {
+macro_rules! everywhere {
     ($($test:ident: $name:literal, $moves:ident, $open:expr;)*) => {
         const ALL: &[Known] = &[$(known($name, Moves::$moves, $open)),*];
 
-        mod epoll {
-            $(#[test] fn $test() { super::runs($name, "epoll"); })*
-        }
-
-        mod io_uring {
-            $(#[test] fn $test() { super::runs($name, "io_uring"); })*
-        }
-
-        mod threads {
-            $(#[test] fn $test() { super::runs($name, "threads"); })*
-        }
+        on_every_engine!({ $($test: runs($name);)* });
     };
 }
 
-on_all_engines! {
+everywhere! {
     stream: "stream", Tx, Some(1);
     maerts: "maerts", Rx, Some(1);
     rr: "rr", Both, Some(1);
@@ -274,7 +265,7 @@ fn turned_around() {
 
 #[test]
 fn many_connections() {
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let arguments = ["--connections", "8", "--engine", engine];
         let document = Program::short_run("@rr", &arguments).measure();
         makes_sense(&document, Known { open: Some(8), ..find("rr") });

@@ -12,13 +12,14 @@ use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::{MILLISECOND, Nanos};
 use wirecost_model::measure::{Bytes, Cut};
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_profile::builtins;
 use wirecost_profile::language::Language;
 
+use crate::engines;
 use crate::program::BINARY;
 
 /// What is wrong with a host.
@@ -124,7 +125,7 @@ pub(crate) fn profile(builtin: &str) -> Profile {
 }
 
 /// Of a short run without probes; `name` is of no other that this process makes.
-pub(crate) fn settings(engine: EngineKind, name: &str) -> Settings {
+pub(crate) fn settings(engine: EngineName, name: &str) -> Settings {
     Settings {
         engine,
         workers: Workers::default(),
@@ -139,14 +140,14 @@ pub(crate) fn settings(engine: EngineKind, name: &str) -> Settings {
 }
 
 /// A run on loopback of which the peer has a fault.
-fn run(builtin: &str, engine: EngineKind, fault: Fault) -> Run {
-    let settings = settings(engine, &format!("{builtin}-{fault:?}"));
+fn run(builtin: &str, engine: EngineName, fault: Fault) -> Run {
+    let settings = settings(engine.clone(), &format!("{builtin}-{fault:?}"));
     let members = vec![member(agent("master")), member(Faulty { agent: agent("peer"), fault })];
     let stop = AtomicBool::new(false);
     let outcome = controller::run(&profile(builtin), members, &settings, &stop, &mut ());
     let meta = RunMeta {
         profile: format!("@{builtin}"),
-        engine: engine.name().to_owned(),
+        engine: engine.to_string(),
         version: String::new(),
         started_unix_ms: 0,
         probes: Vec::new(),
@@ -165,19 +166,19 @@ fn is_invalid(run: &Run, words: &[&str]) {
 
 #[test]
 fn one_percent_of_the_bytes_of_one_end_is_missed() {
-    for engine in EngineKind::ALL {
-        let run = run("stream", engine, Fault::LosesBytes);
+    for engine in engines::names() {
+        let run = run("stream", engine.into(), Fault::LosesBytes);
         is_invalid(&run, &["sent and received differ", "tx", "1.00%"]);
     }
-    is_invalid(&run("rr", EngineKind::Epoll, Fault::LosesBytes), &["sent and received differ"]);
-    let run = run("udp-rr", EngineKind::Epoll, Fault::LosesBytes);
+    is_invalid(&run("rr", EngineName::default(), Fault::LosesBytes), &["sent and received differ"]);
+    let run = run("udp-rr", EngineName::default(), Fault::LosesBytes);
     is_invalid(&run, &["sent and received differ"]);
 }
 
 #[test]
 fn a_host_that_is_300_ms_late_is_found() {
     for builtin in ["stream", "maerts", "rr", "udp-stream"] {
-        let run = run(builtin, EngineKind::Epoll, Fault::IsLate(300 * MILLISECOND));
+        let run = run(builtin, EngineName::default(), Fault::IsLate(300 * MILLISECOND));
         is_invalid(&run, &["sent and received differ", "the snapshots of peer"]);
     }
 }
@@ -186,9 +187,8 @@ fn a_host_that_is_300_ms_late_is_found() {
 fn faultless_hosts_are_not_accused() {
     for _ in 0..3 {
         for builtin in ["stream", "rr", "crr", "udp-stream"] {
-            for engine in [EngineKind::Epoll, EngineKind::IoUring] {
-                let run = run(builtin, engine, Fault::None);
-                let name = engine.name();
+            for name in engines::event_loops() {
+                let run = run(builtin, name.into(), Fault::None);
                 assert_eq!((run.status, run.error), (Status::Ok, None), "{builtin}, {name}");
             }
         }

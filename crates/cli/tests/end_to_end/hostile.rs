@@ -14,6 +14,7 @@ use wirecost_model::observe::{ObserveRequest, ObserveTimes};
 use wirecost_model::plan::{Endpoints, Plan, Prepared};
 
 use crate::agents::{Agent, Hostile, plan};
+use crate::engines;
 use crate::program::Program;
 
 /// More than any agent needs that refuses.
@@ -325,7 +326,7 @@ fn nobody_observes_in_a_phase_of_no_plan() {
 fn work_ends_when_its_asker_has_gone() {
     let agent = Agent::start();
     let idle = usage(&agent).1;
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let mut both = connected(&agent, |plan| {
             plan.engine = serde_json::from_value(json!(engine)).unwrap();
             for phase in plan.program.groups[0].phases.iter_mut().flatten() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use wirecost_linux::netns::{NetNs, NetNsGuard};
 
 use crate::document::Document;
+use crate::engines;
 use crate::program::{Finished, Program, sources};
 
 const MESSAGE: usize = 64 << 10;
@@ -67,30 +68,14 @@ fn content() -> Vec<u8> {
     (0..MESSAGE).map(|_| next()).collect()
 }
 
-macro_rules! on_all_engines {
-    ($($test:ident),*) => {
-        mod epoll {
-            $(#[test] fn $test() { super::$test("epoll"); })*
-        }
-
-        mod io_uring {
-            $(#[test] fn $test() { super::$test("io_uring"); })*
-        }
-
-        mod threads {
-            $(#[test] fn $test() { super::$test("threads"); })*
-        }
-    };
-}
-
-on_all_engines!(
-    zerocopy,
-    bytes_that_are_not_copied_are_counted,
-    sinks_hold_what_was_sent,
-    files_come_whole_by_any_way,
-    datagrams,
-    cork
-);
+on_every_engine!({
+    zerocopy: zerocopy();
+    bytes_that_are_not_copied_are_counted: bytes_that_are_not_copied_are_counted();
+    sinks_hold_what_was_sent: sinks_hold_what_was_sent();
+    files_come_whole_by_any_way: files_come_whole_by_any_way();
+    datagrams: datagrams();
+    cork: cork();
+});
 
 /// On loopback the kernel copies all of it; and says that it does.
 fn zerocopy(engine: &str) {
@@ -161,7 +146,7 @@ fn zerocopy_beyond_the_limit_of_locked_memory_copies_and_says_so() {
     const LONG: usize = 8 << 20;
     let options = format!("size={LONG} count=3 zerocopy");
     let text = profile("tcp", "", &format!("<flowop type=\"write\" options=\"{options}\"/>"));
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let arguments = ["run", "io.xml", "--quiet", "--engine", engine, "--json", "run.json"];
         let program = Program::unprivileged_within("ulimit -l 4096", &arguments);
         let document = good(&program.args(["--workers", "1"]).file("io.xml", &text).finish());
@@ -175,7 +160,7 @@ fn zerocopy_beyond_the_limit_of_locked_memory_copies_and_says_so() {
 /// A number is no segment of its own.
 #[test]
 fn numbers_of_zerocopy_go_with_their_messages() {
-    for engine in ["epoll", "io_uring"] {
+    for engine in engines::event_loops() {
         let segments = ["verify", "verify zerocopy"].map(|options| {
             let flowops = format!(
                 "<flowop type=\"write\" options=\"size=1000 {options}\"/>\n\

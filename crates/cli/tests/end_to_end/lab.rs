@@ -13,11 +13,11 @@ use wirecost_fleet::wire::Order;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
-use wirecost_model::plan::EngineKind;
 use wirecost_model::status::Status;
 use wirecost_profile::language;
 
 use crate::connections::{Totals, established};
+use crate::engines;
 use crate::honesty::{agent_command, member, settings};
 use crate::program::{BINARY, Program, is_a_source_of_cycles, sources};
 
@@ -156,7 +156,7 @@ fn a_device_counts_the_same_bytes() {
     }
     let lab = Standing::up();
     let hosts = Lab::open(&lab.name).unwrap().hosts().to_vec();
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let before = [device(&hosts[0]), device(&hosts[1])];
         let document = Program::new(["run", "fixed.xml", "--quiet", "--engine", engine])
             .args([format!("--lab={}", lab.name)])
@@ -209,7 +209,7 @@ fn tcp_counts_the_same_bytes() {
     if skip_without_namespaces("tcp_counts_the_same_bytes") {
         return;
     }
-    for engine in EngineKind::ALL {
+    for engine in engines::names() {
         let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
         let address = lab.hosts()[1].ipv4.to_string();
         let text = fixed("tcp_nodelay", false);
@@ -227,12 +227,12 @@ fn tcp_counts_the_same_bytes() {
             member.owns_cpus = host.owns_cpus;
             member
         });
-        let settings = Settings { ramp: 0, ..settings(engine, "tcp_counts_the_same_bytes") };
+        let settings = Settings { ramp: 0, ..settings(engine.into(), "tcp_counts_the_same_bytes") };
         let stop = AtomicBool::new(false);
         let outcome = controller::run(&profile, members.collect(), &settings, &stop, &mut ());
         let meta = RunMeta {
             profile: "fixed".to_owned(),
-            engine: engine.name().to_owned(),
+            engine: engine.to_owned(),
             version: String::new(),
             started_unix_ms: 0,
             probes: Vec::new(),

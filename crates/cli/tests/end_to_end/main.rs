@@ -7,6 +7,10 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+// Its macro is for the modules below it.
+#[macro_use]
+mod engines;
+
 mod agents;
 mod alone;
 #[path = "../../../../tests/attempts.rs"]

@@ -1,6 +1,7 @@
 //! Native profiles: one with everything in it on both engines, traces, and both ways of converting.
 
 use crate::document::Document;
+use crate::engines;
 use crate::program::Program;
 
 const EVERYTHING: &str = r#"
@@ -42,8 +43,8 @@ flowops = [{ type = "write", conn = 3, size = "${size}" }, { type = "disconnect"
 
 /// Both ends have drawn the same of everything, or bytes would be left over or wrong.
 #[test]
-fn everything_runs_on_both_engines() {
-    for engine in ["epoll", "threads"] {
+fn everything_runs_on_every_engine() {
+    for engine in engines::names() {
         let document = Program::short_run("all.toml", &["--engine", engine, "--var", "size=100"])
             .file("all.toml", EVERYTHING)
             .measure();

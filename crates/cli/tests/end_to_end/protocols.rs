@@ -11,6 +11,7 @@ use wirecost_linux::privilege::{skip, skip_without_namespaces};
 use wirecost_linux::{ktls, sysctl};
 
 use crate::document::Document;
+use crate::engines;
 use crate::guest::Guest;
 use crate::program::{BINARY, Program};
 
@@ -18,8 +19,6 @@ use crate::program::{BINARY, Program};
 const TIMES: u64 = 60;
 const REQUEST: u64 = 100_000;
 const RESPONSE: u64 = 300;
-
-const ENGINES: [&str; 3] = ["epoll", "io_uring", "threads"];
 
 /// A profile whose bytes are known, and compared with what was sent.
 fn exact(open: &str) -> String {
@@ -86,7 +85,7 @@ fn tls_behind_shared_addresses() {
     let profile = exact("protocol=tls conn=1..5")
         .replace("size=", "conn=1..5 size=")
         .replace("\"disconnect\"", "\"disconnect\" options=\"conn=1..5\"");
-    for engine in ["epoll", "io_uring"] {
+    for engine in engines::event_loops() {
         let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
             .file("exact.xml", &profile)
             .measure();
@@ -96,8 +95,8 @@ fn tls_behind_shared_addresses() {
 
 #[test]
 fn tls_for_each_request_and_from_files() {
-    let both = |profile| ["epoll", "io_uring"].map(|engine| (profile, engine));
-    for (profile, engine) in ["@crr", "@sendfile"].into_iter().flat_map(both) {
+    let each = |profile| engines::event_loops().map(move |engine| (profile, engine));
+    for (profile, engine) in ["@crr", "@sendfile"].into_iter().flat_map(each) {
         let file = concat!("file=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let arguments = ["--var", "protocol=tls", "--engine", engine];
         let mut program = Program::short_run(profile, &arguments);
@@ -163,7 +162,7 @@ fn mptcp_between_two_hosts_is_no_tcp() {
     let lab = Lab::up(&LabSpec::temporary(2)).unwrap();
     let namespaces: Vec<NetNs> =
         lab.hosts().iter().map(|host| NetNs::open(&host.namespace).unwrap()).collect();
-    for engine in ENGINES {
+    for engine in engines::names() {
         let before = namespaces[1].run(mptcp_counters).unwrap();
         let document = Program::new(["run", "exact.xml", "--quiet", "--engine", engine])
             .args([format!("--lab={}", lab.name())])
@@ -184,7 +183,7 @@ fn mptcp_for_each_request() {
     if without_mptcp("mptcp_for_each_request") {
         return;
     }
-    for engine in ENGINES {
+    for engine in engines::names() {
         let arguments = ["--var", "protocol=mptcp", "--engine", engine];
         let document = Program::short_run("@crr", &arguments).measure();
         assert!(document.count("/transactions/count") > 0);
@@ -205,7 +204,8 @@ const IN_GUEST: [(&str, &str); 4] = [
 /// Runs the exact profile with each of them on all engines.
 static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
     let files = IN_GUEST.map(|(name, open)| (format!("{name}.xml"), exact(open).into_bytes()));
-    let runs = IN_GUEST.iter().flat_map(|(name, _)| ENGINES.map(|engine| (name, engine)));
+    let runs =
+        IN_GUEST.iter().flat_map(|(name, _)| engines::names().map(move |engine| (name, engine)));
     let mut script: String = runs
         .map(|(name, engine)| {
             let run = format!("{name}.{engine}");
@@ -238,15 +238,16 @@ impl Runs {
     }
 
     /// Of each engine.
-    fn documents(&self, protocol: &str) -> [Document; 3] {
-        ENGINES.map(|engine| {
+    fn documents(&self, protocol: &str) -> Vec<Document> {
+        let of_engine = |engine| {
             let run = format!("{}.{engine}", self.name);
             let log = self.guest.read(&format!("{run}.log"));
             assert!(log.ends_with("\n0\n"), "{log}");
             let document = Document::valid(self.guest.json(&format!("{run}.json")));
             is_exact_by(&document, engine, protocol);
             document
-        })
+        };
+        engines::names().map(of_engine).collect()
     }
 
     /// A counter of /proc/net/tls_stat.
@@ -289,8 +290,9 @@ fn the_kernel_encrypts_what_ktls_is_asked_for() {
         let granted = |host: &str| (host.to_owned(), "send, receive".to_owned());
         assert_eq!(setting(&document, "ktls"), [granted("master"), granted("peer")]);
     }
-    // Two strands, two ends each, three engines.
-    assert_eq!((runs.tls("TlsTxSw"), runs.tls("TlsRxSw")), (12, 12));
+    // Two strands, two ends each.
+    let sessions = 4 * engines::names().count() as u64;
+    assert_eq!((runs.tls("TlsTxSw"), runs.tls("TlsRxSw")), (sessions, sessions));
     assert_eq!(runs.tls("TlsDecryptError"), 0);
 }
 
@@ -300,8 +302,11 @@ fn waits_that_cannot_look_at_devices_are_told() {
     let test = "waits_that_cannot_look_at_devices_are_told";
     let Some(runs) = Runs::of(test, "busy_poll") else { return };
     let by_waits: &[&str] = if runs.kernel() < (6, 9) { &["0", "0"] } else { &["50", "50"] };
-    let [epoll, io_uring, threads] = runs.documents("tcp");
-    for (document, waits) in [(epoll, by_waits), (io_uring, by_waits), (threads, &[])] {
+    for (engine, document) in engines::names().zip(runs.documents("tcp")) {
+        let waits: &[&str] = match engine {
+            "threads" => &[],
+            _ => by_waits,
+        };
         let of = |name| -> Vec<String> {
             setting(&document, name).into_iter().map(|(_, granted)| granted).collect()
         };

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::agents::Agent;
+use crate::engines;
 use crate::program::{Program, until};
 
 /// Memory that an allocator may keep, whatever the number of runs, in KiB.
@@ -30,7 +31,7 @@ fn memory(pid: u32) -> u64 {
 fn serve(agent: &Agent, runs: u32) {
     let host = format!("h={}", agent.address);
     for run in 0..runs {
-        let engine = ["epoll", "io_uring", "threads"][run as usize % 3];
+        let engine = engines::names().cycle().nth(run as usize).unwrap();
         let arguments = ["run", "soak.xml", "--quiet", "--engine", engine, "--host", &host];
         let document = Program::new(arguments).file("soak.xml", PROFILE).measure();
         assert_eq!(document.sum("/phases", "tx_bytes"), 8.0 * 20.0 * 1000.0);

@@ -6,14 +6,16 @@ use wirecost_fleet::controller;
 use wirecost_fleet::host::AgentHost;
 use wirecost_model::measure::Edge;
 use wirecost_model::outcome::{HostOutcome, Outcome};
-use wirecost_model::plan::EngineKind;
+use wirecost_model::plan::EngineName;
 use wirecost_model::status::Status;
 
+use crate::engines;
 use crate::honesty::{agent_command, member, profile, settings};
 use crate::program::Program;
 
-fn run(engine: EngineKind, strands: u32) -> Outcome {
-    let settings = settings(engine, &format!("threads-{engine:?}-{strands}"));
+fn run(engine: EngineName, strands: u32) -> Outcome {
+    let name = format!("threads-{engine}-{strands}");
+    let settings = settings(engine, &name);
     let mut profile = profile("stream");
     profile.groups[0].strands = strands;
     let members = ["master", "peer"]
@@ -42,7 +44,7 @@ fn is_possible(host: &HostOutcome, threads: usize) {
 #[test]
 fn hundreds_of_threads_are_not_busier_than_the_cpus() {
     const STRANDS: u32 = 600;
-    let outcome = run(EngineKind::Threads, STRANDS);
+    let outcome = run("threads".into(), STRANDS);
     assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
     for host in &outcome.hosts {
         is_possible(host, STRANDS as usize);
@@ -57,8 +59,8 @@ fn hundreds_of_threads_are_not_busier_than_the_cpus() {
 
 #[test]
 fn few_workers_are_not_busier_than_the_cpus() {
-    for engine in [EngineKind::Epoll, EngineKind::IoUring] {
-        let outcome = run(engine, 8);
+    for engine in engines::event_loops() {
+        let outcome = run(engine.into(), 8);
         assert_eq!((outcome.status, &outcome.error), (Status::Ok, &None));
         for host in &outcome.hosts {
             is_possible(host, host.workers as usize);

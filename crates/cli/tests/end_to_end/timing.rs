@@ -2,6 +2,7 @@
 
 use crate::attempts::undisturbed;
 use crate::document::Document;
+use crate::engines;
 use crate::program::Program;
 
 fn timed(transaction: &str) -> String {
@@ -35,7 +36,7 @@ fn a_phase_lasts_as_long_as_it_was_asked_to() {
 /// more may come than was due, always, and as many, when nothing disturbs.
 #[test]
 fn a_rate_is_kept() {
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let run = || {
             let document = Program::new(["run", "rate.xml", "--ramp", "200ms", "--quiet"])
                 .args(["--interval", "100ms", "--engine", engine])
@@ -60,7 +61,7 @@ fn a_rate_is_kept() {
 /// A phase of iterations is counted whole.
 #[test]
 fn iterations_are_counted_to_the_last() {
-    for engine in ["epoll", "io_uring", "threads"] {
+    for engine in engines::names() {
         let document = Program::new(["run", "count.xml", "--quiet", "--engine", engine])
             .file("count.xml", &timed("iterations=\"500\""))
             .measure();

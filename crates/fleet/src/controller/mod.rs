@@ -17,7 +17,7 @@ use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{Cut, PhaseResult, Setting};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{HostOutcome, Outcome, PhaseObservation, PhasePlan};
-use wirecost_model::plan::{Address, Endpoints, EngineKind, Plan, Prepared, Workers};
+use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
@@ -50,7 +50,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How a run is to be done.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub engine: EngineKind,
+    pub engine: EngineName,
     pub workers: Workers,
     pub interval: Nanos,
     /// Before each window.
@@ -398,7 +398,7 @@ impl<'a> Controller<'a> {
                 token: settings.token.clone(),
                 seed: settings.seed,
                 host: number as u32,
-                engine: settings.engine,
+                engine: settings.engine.clone(),
                 workers: settings.workers.of(seat.member.host.name(), seat.program.side),
                 cpus: seat.cpus.clone(),
                 interval: settings.interval,

@@ -12,7 +12,7 @@ use wirecost_fleet::controller::{self, Settings};
 use wirecost_model::clock::SECOND;
 use wirecost_model::event::Event;
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::profile::{
     Conns, Flowop, Group, Options, Position, Profile, Transaction, Until,
 };
@@ -54,7 +54,7 @@ fn profile() -> Profile {
 
 fn settings(timeout: Duration) -> Settings {
     Settings {
-        engine: EngineKind::Epoll,
+        engine: EngineName::default(),
         workers: Workers::default(),
         interval: SECOND,
         ramp: 0,

@@ -3,8 +3,7 @@
 //! Each strand tries before it waits, so one registration serves a connection all its life and no
 //! call re-arms it. While any strand can go on, the loop only looks at events in passing.
 
-use std::os::fd::OwnedFd;
-use std::sync::mpsc::Receiver;
+use std::io;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -13,10 +12,11 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{TURN_BYTES, Turn};
 
-use super::seats::Seats;
+use super::scheduler::Scheduler;
+use super::{Engine, Run, Setup, Wakers, WorkerThread};
 use crate::doorman::receive_arrival;
-use crate::sockets::Token;
-use crate::worker::{Order, Worker};
+use crate::sockets::{Token, register};
+use crate::worker::Worker;
 
 const EVENTS: usize = 512;
 /// What all that are ready may move together before the first has its next turn: a quarter of a second at
@@ -29,33 +29,49 @@ const LEAST_TURN: i64 = 16 << 10;
 /// the edges of the window, timers and orders waiting for seconds.
 const ROUND: usize = 64;
 
+pub(super) struct Epoll;
+
+impl Engine for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
+    fn help(&self) -> &'static str {
+        "edge-triggered event loop; runs many strands per worker"
+    }
+
+    fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wakers = setup.wakers()?;
+        register(&poll, &wakers.wake, Token::Wake)?;
+        register(&poll, &wakers.inbox, Token::Inbox)?;
+        setup.sockets.opener.set_epoll(poll);
+        Ok(Box::new(run))
+    }
+}
+
 struct Loop {
     worker: Worker,
-    seats: Seats,
-    mine: Vec<(u32, u32)>,
-    inbox: OwnedFd,
-    wake: OwnedFd,
+    scheduler: Scheduler,
+    wakers: Wakers,
     run: u32,
 }
 
 /// Runs until the orders end.
-pub(crate) fn run(
-    worker: Worker,
-    orders: &Receiver<Order>,
-    mine: Vec<(u32, u32)>,
-    inbox: OwnedFd,
-    wake: OwnedFd,
-    run: u32,
-) {
-    let mut engine = Loop { worker, seats: Seats::default(), mine, inbox, wake, run };
+fn run(thread: WorkerThread) {
+    let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
+    let Some(wakers) = wakers else { return };
+    let run = sockets.opener.run();
+    let worker = Worker::new(number, sockets, patterns, outlet);
+    let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run };
     let mut events = Vec::with_capacity(EVENTS);
-    while engine.seats.obey(orders, &mut engine.worker, &engine.mine) {
-        for _ in 0..engine.seats.ready().min(ROUND) {
+    while engine.scheduler.obey(&orders, &mut engine.worker, &mine) {
+        for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
         let due = engine.worker.keep_time(now);
-        engine.seats.fire_timers(now);
+        engine.scheduler.fire_timers(now);
         engine.poll(&mut events, now, due);
     }
     engine.worker.close_all();
@@ -63,22 +79,23 @@ pub(crate) fn run(
 
 impl Loop {
     fn run_next(&mut self) {
-        let Some(local) = self.seats.next() else { return };
+        let Some(local) = self.scheduler.next() else { return };
         if !self.worker.is_running() {
             return;
         }
         // Of thousands that are ready each gets less, so that all have their turn in time.
-        let turn = (ROUND_BYTES / (self.seats.ready() as i64 + 1)).clamp(LEAST_TURN, TURN_BYTES);
+        let turn =
+            (ROUND_BYTES / (self.scheduler.ready() as i64 + 1)).clamp(LEAST_TURN, TURN_BYTES);
         match self.worker.turn(local, turn) {
-            Turn::Again => self.seats.queue(local),
-            Turn::Wait(wait) => self.seats.sit(local, wait),
+            Turn::Again => self.scheduler.queue(local),
+            Turn::Wait(wait) => self.scheduler.park(local, wait),
             Turn::Held => {}
             Turn::Failed(error) => self.worker.failed(error),
         }
     }
 
     fn poll(&mut self, events: &mut Vec<epoll::Event>, now: Nanos, due: Option<Nanos>) {
-        let sleep = self.seats.sleep(now, due).unwrap_or(0);
+        let sleep = self.scheduler.sleep(now, due).unwrap_or(0);
         let Some(poll) = self.worker.net.opener.epoll() else {
             return;
         };
@@ -97,25 +114,22 @@ impl Loop {
                         (epoll::EventFlags::OUT, Interest::Writable),
                     ] {
                         if flags.intersects(flag | broken) {
-                            self.seats.wake(local, Some(slot), on);
+                            self.scheduler.wake(local, Some(slot), on);
                         }
                     }
                 }
                 Token::Listener { local, number } => {
                     self.worker.net.opener.called(number);
-                    self.seats.wake(local, None, Interest::Arrival);
+                    self.scheduler.wake(local, None, Interest::Arrival);
                 }
                 Token::Inbox => {
-                    while let Ok(arrival) = receive_arrival(&self.inbox, self.run) {
+                    while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {
                         if let Some(local) = self.worker.arrived(arrival) {
-                            self.seats.wake(local, None, Interest::Arrival);
+                            self.scheduler.wake(local, None, Interest::Arrival);
                         }
                     }
                 }
-                Token::Wake => {
-                    let mut count = [0; 8];
-                    let _ = rustix::io::read(&self.wake, &mut count);
-                }
+                Token::Wake => self.wakers.empty_wake(),
             }
         }
     }

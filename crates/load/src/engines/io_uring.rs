@@ -3,23 +3,27 @@
 //! What ready strands ask for is gathered and handed over together, with the wait for what comes next,
 //! by one system call. So the more connections are busy, the less of a call each operation costs.
 
-use std::os::fd::OwnedFd;
-use std::sync::mpsc::Receiver;
+use std::collections::BTreeSet;
+use std::io;
 
-use rustix::io::Errno;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::uring::{Buffers, Event, Setup};
+use wirecost_linux::uring::{self, Buffers, Event, Ring};
 use wirecost_model::clock::Clock;
 use wirecost_model::profile::Position;
+use wirecost_model::program::Program;
+use wirecost_model::warning::{self, Warning};
 use wirecost_program::hello;
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{StrandError, TURN_BYTES, Turn};
 
-use super::seats::Seats;
+use super::epoll::Epoll;
+use super::scheduler::Scheduler;
+use super::{Engine, Run, Setup, Unavailable, Wakers, WorkerThread};
 use crate::doorman::receive_arrival;
-use crate::ring_net::RingNet;
+use crate::load::transports_of;
+use crate::ring_net::{RingNet, RingSocket};
 use crate::sockets::Token;
-use crate::worker::{Order, SocketNet, Worker};
+use crate::worker::Worker;
 
 /// Operations that are gathered at most before they are handed over.
 const ENTRIES: u32 = 2048;
@@ -35,7 +39,7 @@ const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=64 << 10;
 const ROUND: usize = 256;
 
 /// The ring of a worker whose longest message is that long (0: not known).
-pub(crate) fn setup(message: u64) -> Setup {
+fn ring_setup(message: u64) -> uring::Setup {
     let longest = match usize::try_from(message) {
         Ok(1..) => message as usize,
         _ => *BUFFER_BYTES.end(),
@@ -47,46 +51,92 @@ pub(crate) fn setup(message: u64) -> Setup {
         .next_multiple_of(64);
     let count = (BUFFERS_BYTES / length).min(MOST_BUFFERS).next_power_of_two();
     let buffers = Buffers { count: count as u16, bytes: length as u32 };
-    Setup { entries: ENTRIES, buffers, files: CONNECTIONS }
+    uring::Setup { entries: ENTRIES, buffers, files: CONNECTIONS }
 }
 
 /// Of a worker that only receives, and takes all that there is.
 pub(crate) const GATHERING: Buffers = Buffers { count: 16, bytes: 64 << 10 };
 
+pub(super) struct IoUring;
+
+impl Engine for IoUring {
+    fn name(&self) -> &'static str {
+        "io_uring"
+    }
+
+    fn help(&self) -> &'static str {
+        "as epoll, with fewer system calls; falls back to epoll if the kernel forbids it"
+    }
+
+    fn fallback(&self) -> Option<&'static dyn Engine> {
+        Some(&Epoll)
+    }
+
+    /// Names the protocols whose bytes do not go through a ring, which a comparison of engines must not
+    /// hide.
+    fn warnings(&self, program: &Program) -> Vec<Warning> {
+        let names: BTreeSet<_> = transports_of(program)
+            .filter(|(transport, _)| transport.by_calls())
+            .map(|(transport, _)| transport.protocol().name())
+            .collect();
+        let beside = names.into_iter().map(|name| {
+            Warning::from(warning::Fallback {
+                host: String::new(),
+                wanted: "engine io_uring".to_owned(),
+                used: format!("a system call for each read and write of {name}"),
+                reason: "the ring only tells when; compare it with epoll, whose calls they are"
+                    .to_owned(),
+            })
+        });
+        beside.collect()
+    }
+
+    /// Makes a ring that knows what is sent, and what wakes its worker. Whether there is memory for it
+    /// is only known when it has been made.
+    fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
+        let mut ring: Ring<RingSocket> =
+            Ring::new(&ring_setup(setup.message)).map_err(|reason| {
+                let (engine, reason) = (self.name(), reason.to_string());
+                io::Error::other(Unavailable { engine, reason })
+            })?;
+        setup.patterns.shared().for_each(|bytes| ring.hold(bytes));
+        let wakers = setup.wakers()?;
+        ring.watch(&wakers.wake, Token::Wake.number())?;
+        ring.watch(&wakers.inbox, Token::Inbox.number())?;
+        Ok(Box::new(|thread| run(thread, ring)))
+    }
+}
+
 struct Loop {
     worker: Worker<RingNet>,
-    seats: Seats,
+    scheduler: Scheduler,
     mine: Vec<(u32, u32)>,
-    inbox: OwnedFd,
-    wake: OwnedFd,
+    wakers: Wakers,
     run: u32,
 }
 
 /// Runs until the orders end.
-pub(crate) fn run(
-    worker: Worker<RingNet>,
-    orders: &Receiver<Order>,
-    mine: Vec<(u32, u32)>,
-    inbox: OwnedFd,
-    wake: OwnedFd,
-) {
-    let run = worker.net.sockets().opener.run();
-    let mut engine = Loop { worker, seats: Seats::default(), mine, inbox, wake, run };
+fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
+    let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
+    let Some(wakers) = wakers else { return };
+    let run = sockets.opener.run();
+    let worker = Worker::new(number, RingNet::new(sockets, ring), patterns, outlet);
+    let mut engine = Loop { worker, scheduler: Scheduler::default(), mine, wakers, run };
     let mut events = Vec::new();
-    while engine.seats.obey(orders, &mut engine.worker, &engine.mine) {
-        for _ in 0..engine.seats.ready().min(ROUND) {
+    while engine.scheduler.obey(&orders, &mut engine.worker, &engine.mine) {
+        for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
         let due = engine.worker.keep_time(now);
-        engine.seats.fire_timers(now);
-        let sleep = engine.seats.sleep(now, due);
+        engine.scheduler.fire_timers(now);
+        let sleep = engine.scheduler.sleep(now, due);
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
             engine.fail(source);
             break;
         }
         for event in events.drain(..) {
-            engine.heed(event);
+            engine.on_event(event);
         }
     }
     engine.worker.close_all();
@@ -94,54 +144,51 @@ pub(crate) fn run(
 
 impl Loop {
     /// Without its ring a worker can do nothing.
-    fn fail(&mut self, source: std::io::Error) {
+    fn fail(&mut self, source: io::Error) {
         let (group, strand) = self.mine.first().copied().unwrap_or_default();
         let at = Position::default();
         self.worker.failed(StrandError { group, strand, kind: "io_uring_enter", at, source });
     }
 
     fn run_next(&mut self) {
-        let Some(local) = self.seats.next() else { return };
+        let Some(local) = self.scheduler.next() else { return };
         if !self.worker.is_running() {
             return;
         }
         match self.worker.turn(local, TURN_BYTES) {
-            Turn::Again => self.seats.queue(local),
+            Turn::Again => self.scheduler.queue(local),
             Turn::Wait(wait) => {
                 let Worker { strands, net, .. } = &mut self.worker;
                 if let Some(key) = strands[local as usize].socket(wait.slot)
                     && net.await_ready(key, wait.on).is_err()
                 {
-                    self.seats.queue(local);
+                    self.scheduler.queue(local);
                     return;
                 }
-                self.seats.sit(local, wait);
+                self.scheduler.park(local, wait);
             }
             Turn::Held => {}
             Turn::Failed(error) => self.worker.failed(error),
         }
     }
 
-    fn heed(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         let (token, on) = match event {
             Event::Readable(token) => (token, Interest::Readable),
             Event::Writable(token) => (token, Interest::Writable),
             Event::Arrival(token) => (token, Interest::Arrival),
         };
         match Token::of(token) {
-            Token::Connection { local, slot } => self.seats.wake(local, Some(slot), on),
-            Token::Listener { local, .. } => self.seats.wake(local, None, on),
+            Token::Connection { local, slot } => self.scheduler.wake(local, Some(slot), on),
+            Token::Listener { local, .. } => self.scheduler.wake(local, None, on),
             Token::Inbox => {
-                while let Ok(arrival) = receive_arrival(&self.inbox, self.run) {
+                while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {
                     if let Some(local) = self.worker.arrived(arrival) {
-                        self.seats.wake(local, None, on);
+                        self.scheduler.wake(local, None, on);
                     }
                 }
             }
-            Token::Wake => {
-                let mut count = [0; 8];
-                while rustix::io::read(&self.wake, &mut count) == Err(Errno::INTR) {}
-            }
+            Token::Wake => self.wakers.empty_wake(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! uperf's model: a thread for each strand, which blocks in its system calls.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -9,13 +10,36 @@ use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{TURN_BYTES, Turn, Wait};
 
+use super::{Engine, Run, Setup, WorkerThread};
 use crate::worker::{Order, Worker};
 
 /// No wait is longer, so that a thread hears of the run's end.
 const LONGEST_WAIT: Nanos = 250 * MILLISECOND;
 
+pub(super) struct Threads;
+
+impl Engine for Threads {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+
+    fn help(&self) -> &'static str {
+        "one blocking thread per strand, as in uperf"
+    }
+
+    fn shares_threads(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, _: &mut Setup<'_>) -> io::Result<Run> {
+        Ok(Box::new(run))
+    }
+}
+
 /// Runs until the orders end.
-pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u32)]) {
+fn run(thread: WorkerThread) {
+    let WorkerThread { number, sockets, patterns, outlet, orders, mine, .. } = thread;
+    let mut worker = Worker::new(number, sockets, patterns, outlet);
     loop {
         let order = if worker.is_running() {
             match orders.try_recv() {
@@ -30,14 +54,14 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
             }
         };
         if let Some(order) = order {
-            obey(&mut worker, order, mine);
+            obey(&mut worker, order, &mine);
             continue;
         }
         let now = Monotonic.now();
         let early = worker.start().saturating_sub(now);
         if early > LONGEST_WAIT {
             match orders.recv_timeout(Duration::from_nanos(LONGEST_WAIT)) {
-                Ok(order) => obey(&mut worker, order, mine),
+                Ok(order) => obey(&mut worker, order, &mine),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -61,7 +85,7 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
                 let next = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
                 let length = Duration::from_nanos(next.min(LONGEST_WAIT));
                 match orders.recv_timeout(length) {
-                    Ok(order) => obey(&mut worker, order, mine),
+                    Ok(order) => obey(&mut worker, order, &mine),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -70,7 +94,7 @@ pub(crate) fn run(mut worker: Worker, orders: &Receiver<Order>, mine: &[(u32, u3
                 worker.failed(error);
                 // The run is over; wait to be told.
                 match orders.recv() {
-                    Ok(order) => obey(&mut worker, order, mine),
+                    Ok(order) => obey(&mut worker, order, &mine),
                     Err(_) => break,
                 }
             }

@@ -15,14 +15,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use wirecost_linux::clock::ThreadClock;
-use wirecost_linux::uring::{self, Ring};
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::limits::FILES;
-use wirecost_model::plan::{Endpoints, EngineKind, FileSizes, Plan, Prepared, at_most};
+use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Options, Payload, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::{self, Warning};
@@ -35,14 +34,13 @@ use wirecost_program::record::WorkerCounters;
 use wirecost_program::step::{self, Group};
 
 use crate::doorman::{Doorman, Route, inbox};
-use crate::engines;
+use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
-use crate::ring_net::{RingNet, RingSocket};
-use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, Token, register};
+use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
 use crate::tls::Credentials;
 use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
-use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, Worker, WorkerReport};
+use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, WorkerReport};
 use cutter::{Cutter, Workers};
 use placement::Placement;
 use services::{Announced, Services};
@@ -68,8 +66,8 @@ pub enum LoadError {
     Protocol { protocol: String, reason: String },
     #[error("{address} has not agreed to receive: {reason}")]
     NoConsent { address: String, reason: String },
-    #[error("io_uring: {0}")]
-    NoRing(uring::Unavailable),
+    #[error(transparent)]
+    Engine(Unavailable),
 }
 
 impl LoadError {
@@ -81,7 +79,7 @@ impl LoadError {
     /// What a worker says that could not start.
     fn of_worker(error: io::Error) -> Self {
         match error.downcast() {
-            Ok(unavailable) => LoadError::NoRing(unavailable),
+            Ok(unavailable) => LoadError::Engine(unavailable),
             Err(error) => LoadError::system("worker")(error),
         }
     }
@@ -155,6 +153,8 @@ struct Phase {
 /// The load of one host.
 pub struct Load {
     plan: Plan,
+    /// What the workers run on, which need not be what the plan asks for.
+    engine: &'static dyn Engine,
     handles: Handles,
     outlet: Outlet,
     events: Receiver<Event>,
@@ -192,20 +192,21 @@ impl Load {
         files: &Files,
         notify: Notify,
     ) -> Result<(Load, Prepared), LoadError> {
-        if plan.engine != EngineKind::IoUring {
-            return Self::start_workers(plan, files, notify);
-        }
-        // Whether there is memory for all its rings is only known when they have been made.
-        match Self::start_workers(plan.clone(), files, notify.clone()) {
-            Err(LoadError::NoRing(reason)) => {
-                let used = EngineKind::Epoll;
-                let (mut load, prepared) =
-                    Self::start_workers(Plan { engine: used, ..plan }, files, notify)?;
+        let engine = engines::find(plan.engine.as_str()).ok_or_else(|| {
+            let (name, names) = (&plan.engine, engines::names());
+            LoadError::Plan(format!("this host has no engine {name}; it has {names}"))
+        })?;
+        let Some(used) = engine.fallback() else {
+            return Self::start_workers(plan, engine, files, notify);
+        };
+        match Self::start_workers(plan.clone(), engine, files, notify.clone()) {
+            Err(LoadError::Engine(Unavailable { reason, .. })) => {
+                let (mut load, prepared) = Self::start_workers(plan, used, files, notify)?;
                 load.warnings.push(Warning::from(warning::Fallback {
                     host: String::new(),
-                    wanted: format!("engine {}", EngineKind::IoUring.name()),
+                    wanted: format!("engine {}", engine.name()),
                     used: format!("engine {}", used.name()),
-                    reason: reason.to_string(),
+                    reason,
                 }));
                 Ok((load, prepared))
             }
@@ -215,6 +216,7 @@ impl Load {
 
     fn start_workers(
         plan: Plan,
+        engine: &'static dyn Engine,
         files: &Files,
         notify: Notify,
     ) -> Result<(Load, Prepared), LoadError> {
@@ -222,13 +224,13 @@ impl Load {
         check_protocols(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
-        let placement = Placement::new(&plan, limit)?;
+        let placement = Placement::new(&plan, engine, limit)?;
         let mut warnings = placement.warnings();
-        let (mut services, doors) = Services::open(&plan, &placement)?;
+        let (mut services, doors) = Services::open(&plan, engine)?;
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
         let common = Common {
-            blocking: plan.engine == EngineKind::Threads,
+            blocking: !engine.shares_threads(),
             run,
             host: plan.host,
             services: OwnService::all(&plan.program.services)
@@ -239,14 +241,14 @@ impl Load {
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
-        let patterns = shared_patterns(&plan, &contents)?;
+        let patterns = shared_patterns(&plan, engine, &contents)?;
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
         let (outlet, events) = Outlet::new(notify);
         for number in 0..placement.workers() {
             let (handle, inbox) = start_worker(
-                &plan,
+                (&plan, engine),
                 number,
                 &placement,
                 &common,
@@ -266,11 +268,9 @@ impl Load {
             handles.0[started.worker as usize].clock = started.clock;
             services.announced(started.listens);
         }
-        let route = match plan.engine {
-            EngineKind::Threads => Route::Mailbox(mailbox),
-            EngineKind::Epoll | EngineKind::IoUring => {
-                Route::Inboxes { inboxes, worker: placement.worker_of() }
-            }
+        let route = match engine.shares_threads() {
+            true => Route::Inboxes { inboxes, worker: placement.worker_of() },
+            false => Route::Mailbox(mailbox),
         };
         let consent = services.consent();
         let doors = services.with_consent_answer(doors, &plan);
@@ -286,13 +286,12 @@ impl Load {
             connects_from: Vec::new(),
             files: sources.sizes.clone(),
         };
-        if plan.engine == EngineKind::IoUring {
-            warnings.extend(beside_the_ring(&plan.program));
-        }
+        warnings.extend(engine.warnings(&plan.program));
         warnings.dedup();
         let settings = calls::settings(&plan.program);
         let load = Load {
             plan,
+            engine,
             handles,
             outlet,
             events,
@@ -356,7 +355,7 @@ impl Load {
         );
         for (number, (handle, counters)) in (0u32..).zip(self.handles.0.iter().zip(&counters)) {
             // A thread of each connection's own: not all of them.
-            let samples = self.plan.engine.shares_threads() || number < self.plan.tcp_samples;
+            let samples = self.engine.shares_threads() || number < self.plan.tcp_samples;
             handle.order(Order::Phase(PhaseOrder {
                 phase: schedule.phase,
                 start: schedule.start,
@@ -553,8 +552,12 @@ impl Drop for Handles {
 
 /// Where each strand has a thread, all send from the same bytes: thousands of copies would cost time to
 /// make and leave no cache. Other workers are few, and make theirs where they run.
-fn shared_patterns(plan: &Plan, contents: &Contents) -> Result<Option<Patterns>, LoadError> {
-    if plan.engine.shares_threads() {
+fn shared_patterns(
+    plan: &Plan,
+    engine: &'static dyn Engine,
+    contents: &Contents,
+) -> Result<Option<Patterns>, LoadError> {
+    if engine.shares_threads() {
         return Ok(None);
     }
     let message = largest_message(&plan.program);
@@ -564,7 +567,7 @@ fn shared_patterns(plan: &Plan, contents: &Contents) -> Result<Option<Patterns>,
 
 /// Starts one worker's thread, which announces where it listens.
 fn start_worker(
-    plan: &Plan,
+    (plan, engine): (&Plan, &'static dyn Engine),
     number: u32,
     placement: &Placement,
     common: &Common,
@@ -582,7 +585,6 @@ fn start_worker(
     let workers = placement.workers();
     let message = largest_message(&plan.program);
     let seed = plan.seed;
-    let engine = plan.engine;
     let mut wake = None;
     let mut doorman_end = None;
     let mut worker_end = None;
@@ -594,7 +596,6 @@ fn start_worker(
         doorman_end = Some(doorman);
         worker_end = Some(worker);
     }
-    let run = common.run;
     let (allowed, waits) = (common.allowed.clone(), wake.iter().chain(&worker_end).count());
     let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
@@ -603,55 +604,36 @@ fn start_worker(
             }
             thread::exact_timers();
             let mut kept = kept?;
-            if engine.shares_threads() {
-                common.allowed = common.allowed.with(kept.split_off(waits));
-            }
-            let poll = match engine {
-                EngineKind::Epoll => {
-                    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-                    register(&poll, &kept[0], Token::Wake)?;
-                    register(&poll, &kept[1], Token::Inbox)?;
-                    Some(poll)
+            let wakers = match engine.shares_threads() {
+                true => {
+                    common.allowed = common.allowed.with(kept.split_off(waits));
+                    let mut kept = kept.into_iter();
+                    kept.next().zip(kept.next()).map(|(wake, inbox)| Wakers { wake, inbox })
                 }
-                EngineKind::IoUring | EngineKind::Threads => None,
+                false => None,
             };
             let patterns = match patterns {
                 Some(shared) => shared,
                 None => Patterns::new(&payloads, message, seed, &contents)?,
             };
-            let ring = match engine {
-                EngineKind::IoUring => Some(ring(&patterns, message, &kept)?),
-                EngineKind::Epoll | EngineKind::Threads => None,
-            };
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let mut sockets = Sockets::new(&common, buffer);
-            if let Some(poll) = poll {
-                sockets.opener.set_epoll(poll);
-            }
+            let run = engine.prepare(&mut Setup {
+                sockets: &mut sockets,
+                patterns: &patterns,
+                message,
+                wakers: wakers.as_ref(),
+            })?;
             sockets.data.open_sinks((&sinks, &common.allowed), common.host, (number, workers))?;
             let listens = services::listen(&mut sockets, &wanted)?;
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
-            Ok((sockets, ring, patterns, kept, started))
+            Ok((run, sockets, patterns, wakers, started))
         };
         match set_up() {
-            Ok((sockets, ring, patterns, mut kept, started)) => {
+            Ok((run, sockets, patterns, wakers, started)) => {
                 let _ = announce.send(Ok(started));
                 drop(announce);
-                match (ring, kept.pop(), kept.pop()) {
-                    (Some(ring), Some(inbox), Some(wake)) => {
-                        let net = RingNet::new(sockets, ring);
-                        let worker = Worker::new(number, net, patterns, outlet);
-                        engines::io_uring::run(worker, &orders, mine, inbox, wake);
-                    }
-                    (None, Some(inbox), Some(wake)) => {
-                        let worker = Worker::new(number, sockets, patterns, outlet);
-                        engines::epoll::run(worker, &orders, mine, inbox, wake, run);
-                    }
-                    _ => {
-                        let worker = Worker::new(number, sockets, patterns, outlet);
-                        engines::threads::run(worker, &orders, &mine);
-                    }
-                }
+                run(WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers });
             }
             Err(error) => {
                 let _ = announce.send(Err(error));
@@ -675,27 +657,12 @@ fn start_worker(
 }
 
 /// What this host opens connections by, and how.
-fn transports_of(program: &Program) -> impl Iterator<Item = (&'static dyn Transport, &Options)> {
+pub(crate) fn transports_of(
+    program: &Program,
+) -> impl Iterator<Item = (&'static dyn Transport, &Options)> {
     step::acts(program).filter_map(|act| {
         let transport = transports::find(act.options.protocol.as_deref()?)?;
         Some((transport, &act.options))
-    })
-}
-
-/// Protocols whose bytes do not go through a ring, which a comparison of engines must not hide.
-fn beside_the_ring(program: &Program) -> impl Iterator<Item = Warning> {
-    let names: BTreeSet<_> = transports_of(program)
-        .filter(|(transport, _)| transport.by_calls())
-        .map(|(transport, _)| transport.protocol().name())
-        .collect();
-    names.into_iter().map(|name| {
-        Warning::from(warning::Fallback {
-            host: String::new(),
-            wanted: "engine io_uring".to_owned(),
-            used: format!("a system call for each read and write of {name}"),
-            reason: "the ring only tells when; compare it with epoll, whose calls they are"
-                .to_owned(),
-        })
     })
 }
 
@@ -720,16 +687,6 @@ fn check_protocols(program: &Program) -> Result<(), LoadError> {
         }
     }
     Ok(())
-}
-
-/// A ring that knows what is sent, and what wakes its worker.
-fn ring(patterns: &Patterns, message: u64, kept: &[OwnedFd]) -> io::Result<Ring<RingSocket>> {
-    let mut ring = Ring::new(&engines::io_uring::setup(message)).map_err(io::Error::other)?;
-    patterns.shared().for_each(|bytes| ring.hold(bytes));
-    for (fd, token) in kept.iter().zip([Token::Wake, Token::Inbox]) {
-        ring.watch(fd, token.number())?;
-    }
-    Ok(ring)
 }
 
 /// The longest message of a program, bytes.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wirecost_model::plan::limits::WORKERS;
-use wirecost_model::plan::{EngineKind, Plan, at_most};
+use wirecost_model::plan::{Plan, at_most};
 use wirecost_model::program::{GroupProgram, Side};
 use wirecost_model::warning::{self, Warning};
 
 use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
 use crate::doorman::WorkerOf;
+use crate::engines::Engine;
 
 /// Descriptors a worker leaves free of its limit: what is not a connection needs some, and a full
 /// table fails late and badly.
@@ -28,11 +29,15 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    pub(super) fn new(plan: &Plan, descriptor_limit: u64) -> Result<Self, LoadError> {
+    pub(super) fn new(
+        plan: &Plan,
+        engine: &dyn Engine,
+        descriptor_limit: u64,
+    ) -> Result<Self, LoadError> {
         let groups = &plan.program.groups;
         let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
         let total: u32 = strands.iter().map(|&(_, n)| n).sum();
-        let listeners = listeners_per_strand(plan);
+        let listeners = listeners_per_strand(plan, engine);
         let needed: u64 = groups
             .iter()
             .map(|group| {
@@ -42,21 +47,20 @@ impl Placement {
             .sum();
         let per_worker = descriptor_limit.saturating_sub(SPARE).max(1);
         let cpus = plan.cpus.clone();
-        let (workers, forced) = match plan.engine {
-            EngineKind::Threads if needed > per_worker => {
-                return Err(LoadError::Plan(format!(
-                    "the threads engine needs {needed} descriptors and this host allows a process \
-                     {descriptor_limit}: use fewer connections or the epoll engine"
-                )));
-            }
-            EngineKind::Threads => (total, false),
-            EngineKind::Epoll | EngineKind::IoUring => {
-                let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
-                let wanted = plan.workers.unwrap_or(cpus.len().max(1) as u32).max(1);
-                (wanted.max(least).min(total.max(1)), least > wanted)
-            }
+        let (workers, forced) = if engine.shares_threads() {
+            let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
+            let wanted = plan.workers.unwrap_or(cpus.len().max(1) as u32).max(1);
+            (wanted.max(least).min(total.max(1)), least > wanted)
+        } else if needed > per_worker {
+            return Err(LoadError::Plan(format!(
+                "the {} engine needs {needed} descriptors and this host allows a process \
+                 {descriptor_limit}: use fewer connections or the epoll engine",
+                engine.name()
+            )));
+        } else {
+            (total, false)
         };
-        if plan.engine.shares_threads() {
+        if engine.shares_threads() {
             at_most("the number of workers, for all their descriptors", workers, WORKERS)
                 .map_err(|error| LoadError::Plan(error.to_string()))?;
         }
@@ -74,7 +78,7 @@ impl Placement {
             // 0005), and to turn would part them.
             turns: plan.workers.is_some() && plan.program.side == Side::Peer,
         };
-        let pinned = plan.engine.shares_threads();
+        let pinned = engine.shares_threads();
         Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
     }
 
@@ -115,11 +119,11 @@ impl Placement {
 }
 
 /// Listeners of one strand's own, by group.
-fn listeners_per_strand(plan: &Plan) -> BTreeMap<u32, u64> {
+fn listeners_per_strand(plan: &Plan, engine: &dyn Engine) -> BTreeMap<u32, u64> {
     let strands = Strands::of(plan);
     let mut listeners: BTreeMap<u32, u64> = BTreeMap::new();
     for service in &plan.program.services {
-        let own = own_addresses_per_strand(plan, &strands, service).unwrap_or(0);
+        let own = own_addresses_per_strand(engine, &strands, service).unwrap_or(0);
         *listeners.entry(service.group).or_default() += u64::from(own);
     }
     listeners
@@ -140,6 +144,7 @@ fn connections_per_strand(group: &GroupProgram) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
+    use wirecost_model::plan::EngineName;
     use wirecost_model::program::Program;
 
     use super::*;
@@ -150,7 +155,7 @@ mod tests {
             token: String::new(),
             seed: 0,
             host: 0,
-            engine: EngineKind::Epoll,
+            engine: EngineName::default(),
             workers,
             cpus: vec![0, 1, 2, 3],
             interval: 1,
@@ -158,7 +163,7 @@ mod tests {
             data_address: None,
             tcp_samples: 0,
         };
-        Placement::new(&plan, 20_000).expect("a plan that fits")
+        Placement::new(&plan, crate::engines::ALL[0], 20_000).expect("a plan that fits")
     }
 
     /// Pairs of the CPUs that the ends of a flow are on.

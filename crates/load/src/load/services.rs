@@ -18,9 +18,9 @@ use wirecost_program::hello;
 use wirecost_program::net::Owner;
 
 use super::LoadError;
-use super::placement::Placement;
 use crate::consent::{Agreement, Consent, Question};
 use crate::doorman::{Door, DoorKind, ask_consent};
+use crate::engines::Engine;
 use crate::sockets::{Sockets, transport};
 
 /// Up to so many strands have addresses of their own; more would take ports from the connections.
@@ -57,7 +57,7 @@ impl Strands {
 
 /// How many addresses of its own each strand has on a service; none where strands share.
 pub(super) fn own_addresses_per_strand(
-    plan: &Plan,
+    engine: &dyn Engine,
     strands: &Strands,
     service: &Service,
 ) -> Option<u32> {
@@ -70,7 +70,7 @@ pub(super) fn own_addresses_per_strand(
     let spread = service.reconnects
         && service.port.is_none()
         && family(service) == Family::Inet
-        && plan.engine.shares_threads();
+        && engine.shares_threads();
     own.then(|| if spread { (SPREAD_TOTAL / strands.max(1)).clamp(1, SPREAD) } else { 1 })
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Services {
 }
 impl Services {
     /// Opens what strands share; their own addresses the workers open.
-    pub(super) fn open(plan: &Plan, _: &Placement) -> Result<(Self, Vec<Door>), LoadError> {
+    pub(super) fn open(plan: &Plan, engine: &dyn Engine) -> Result<(Self, Vec<Door>), LoadError> {
         let described = plan.program.services.clone();
         let strands_of = Strands::of(plan);
         let unix = described.iter().any(|service| family(service) == Family::Unix);
@@ -123,7 +123,7 @@ impl Services {
         let mut services = Self {
             per_strand: described
                 .iter()
-                .map(|service| own_addresses_per_strand(plan, &strands_of, service))
+                .map(|service| own_addresses_per_strand(engine, &strands_of, service))
                 .collect(),
             described,
             at: plan.data_address.filter(|&at| is_local(at)),

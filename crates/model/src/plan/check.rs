@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Plan;
 use super::limits::*;
-use super::{EngineKind, Plan};
 use crate::clock::nanos;
 use crate::profile::{Arrivals, ByStrand, Conns, Io, Options, Part, Payload, Quantity, Until};
 use crate::program::{Act, GroupProgram, PhaseProgram, Program, Service};
@@ -77,12 +77,14 @@ fn whole(value: impl TryInto<u64>) -> u64 {
 }
 
 impl Plan {
-    /// Checks everything that says how much there is to do; `memory`: bytes that the machine has.
+    /// Checks everything that says how much there is to do; `memory`: bytes that the machine has;
+    /// `threads`: whether the engine has a thread for each strand.
     ///
     /// # Errors
     /// The first value that is out of bounds.
-    pub fn check(&self, memory: u64) -> Result<(), LimitError> {
+    pub fn check(&self, memory: u64, threads: bool) -> Result<(), LimitError> {
         text("token", &self.token)?;
+        text("engine", self.engine.as_str())?;
         at_most("host", self.host, HOSTS - 1)?;
         if let Some(workers) = self.workers {
             at_least("workers", workers, 1u32)?;
@@ -96,16 +98,19 @@ impl Plan {
         at_most("interval", self.interval, LONGEST_INTERVAL)?;
         at_most("tcp_samples", self.tcp_samples, TCP_SAMPLES)?;
         self.program.check()?;
-        if self.engine == EngineKind::Threads {
-            at_most("strands with engine threads", self.program.strands(), THREADS)?;
+        if threads {
+            at_most("strands with a thread for each", self.program.strands(), THREADS)?;
         }
-        at_most("the memory in bytes that the plan needs", self.memory(), memory / MEMORY_SHARE)
+        at_most(
+            "the memory in bytes that the plan needs",
+            self.memory(threads),
+            memory / MEMORY_SHARE,
+        )
     }
 
     /// Bytes that carrying it out takes at least.
-    fn memory(&self) -> u64 {
+    fn memory(&self, threads: bool) -> u64 {
         let program = &self.program;
-        let threads = self.engine == EngineKind::Threads;
         let strands = program.strands();
         let workers = match threads {
             true => strands,
@@ -465,7 +470,7 @@ mod tests {
             token: "token".to_owned(),
             seed: 1,
             host: 0,
-            engine: EngineKind::Epoll,
+            engine: crate::plan::EngineName::default(),
             workers: Some(2),
             cpus: vec![0, 1],
             interval: SECOND,
@@ -483,9 +488,9 @@ mod tests {
     #[track_caller]
     fn refused(words: &str, edit: impl FnOnce(&mut Plan)) {
         let mut plan = plan(vec![act("connect", |_| {}), act("write", |_| {})]);
-        plan.check(MEMORY).unwrap();
+        plan.check(MEMORY, false).unwrap();
         edit(&mut plan);
-        let error = plan.check(MEMORY).unwrap_err().to_string();
+        let error = plan.check(MEMORY, false).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 
@@ -505,10 +510,13 @@ mod tests {
         refused("tcp_samples is", |p| p.tcp_samples = u32::MAX);
         refused("the length of token is 5000", |p| p.token = "t".repeat(5000));
         refused("strands is 4294967295", |p| p.program.groups[0].strands = u32::MAX);
-        refused("strands with engine threads is 1000000, and the limit is 10000", |p| {
-            p.engine = EngineKind::Threads;
-            p.program.groups[0].strands = 1_000_000;
-        });
+        let mut threads = plan(vec![act("connect", |_| {})]);
+        threads.program.groups[0].strands = 1_000_000;
+        threads.check(MEMORY, false).unwrap();
+        let error = threads.check(MEMORY, true).unwrap_err().to_string();
+        assert!(
+            error.starts_with("strands with a thread for each is 1000000, and the limit is 10000")
+        );
     }
 
     #[test]
@@ -658,10 +666,9 @@ mod tests {
         let mut large = plan(vec![act("connect", |_| {}), act("write", |_| {})]);
         large.program.groups[0].strands = 1_000_000;
         large.workers = Some(128);
-        large.check(MEMORY).unwrap();
+        large.check(MEMORY, false).unwrap();
         large.program.groups[0].strands = 10_000;
-        large.engine = EngineKind::Threads;
-        large.check(MEMORY).unwrap();
+        large.check(MEMORY, true).unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod check;
 mod extent;
 pub mod limits;
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -19,33 +20,34 @@ pub(crate) use bounded::{Weight, bounded_in_all};
 pub use check::{LimitError, at_least, at_most, text};
 pub use extent::Extent;
 
-/// How a worker waits for I/O.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EngineKind {
-    /// Workers with an event loop that runs many strands each.
-    #[default]
-    Epoll,
-    /// The same, with a ring of the kernel that takes many operations by one system call.
-    IoUring,
-    /// uperf's model: a blocking thread for each strand.
-    Threads,
+/// Name of the engine by which workers wait for I/O. Which engines there are is for crate `load` to
+/// say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EngineName(Cow<'static, str>);
+
+impl EngineName {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-impl EngineKind {
-    pub const ALL: [EngineKind; 3] = [EngineKind::Epoll, EngineKind::IoUring, EngineKind::Threads];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Epoll => "epoll",
-            EngineKind::IoUring => "io_uring",
-            EngineKind::Threads => "threads",
-        }
+impl Default for EngineName {
+    fn default() -> Self {
+        "epoll".into()
     }
+}
 
-    /// Whether a worker of it runs many strands.
-    pub fn shares_threads(self) -> bool {
-        self != EngineKind::Threads
+impl From<&'static str> for EngineName {
+    fn from(name: &'static str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl std::fmt::Display for EngineName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -104,7 +106,7 @@ pub struct Plan {
     pub seed: u64,
     /// This host's index in the run.
     pub host: u32,
-    pub engine: EngineKind,
+    pub engine: EngineName,
     /// Number of workers; none leaves it to the host.
     pub workers: Option<u32>,
     /// CPUs in the order in which workers are to be pinned to them; empty: not pinned.

@@ -1,7 +1,7 @@
 //! wirecost itself, called as a user would.
 
 use wirecost_linux::datagrams::MOST_SEGMENTS;
-use wirecost_model::plan::EngineKind;
+use wirecost_load::engines::Engine;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
@@ -11,7 +11,7 @@ use crate::peers::point::{Kind, Placement, Point};
 /// One of its engines.
 #[derive(Debug)]
 pub(crate) struct Wirecost {
-    engine: EngineKind,
+    engine: &'static dyn Engine,
     joins: Option<Joins>,
     name: String,
 }
@@ -39,7 +39,7 @@ impl Joins {
 }
 
 impl Wirecost {
-    pub(crate) fn new(engine: EngineKind) -> Self {
+    pub(crate) fn new(engine: &'static dyn Engine) -> Self {
         Self { engine, joins: None, name: format!("wirecost {}", engine.name()) }
     }
 
@@ -50,7 +50,7 @@ impl Wirecost {
             Joins::Batch => "batch",
         };
         let name = format!("wirecost epoll, {how}");
-        Self { engine: EngineKind::Epoll, joins: Some(joins), name }
+        Self { joins: Some(joins), name, ..Self::new(wirecost_load::engines::ALL[0]) }
     }
 }
 
@@ -60,10 +60,10 @@ impl Contender for Wirecost {
     }
 
     fn part(&self) -> Part {
-        match (self.joins, self.engine) {
-            (Some(_), _) => Part::Joined,
-            (None, EngineKind::Threads) => Part::Reference,
-            (None, _) => Part::Ours,
+        match self.joins {
+            Some(_) => Part::Joined,
+            None if self.engine.shares_threads() => Part::Ours,
+            None => Part::Reference,
         }
     }
 

@@ -9,10 +9,11 @@ use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Member, Settings};
 use wirecost_lab::Lab;
 use wirecost_linux::clock::unix_ms;
+use wirecost_load::engines;
 use wirecost_model::clock::nanos;
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::{EngineKind, Workers};
+use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::warning::{self, Warning};
@@ -41,10 +42,9 @@ pub(crate) struct How {
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
 
-    /// How workers wait for I/O: `epoll` runs many strands per worker; `io_uring` does the same with
-    /// fewer system calls (epoll if the kernel forbids it); `threads` runs one thread per strand.
+    /// How workers wait for I/O: one of the engines of `wirecost list`.
     #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
-    pub(crate) engine: EngineKind,
+    pub(crate) engine: EngineName,
 
     /// Measurement time [default: the profile's].
     #[arg(long, value_name = "TIME", value_parser = parse_time_not_zero)]
@@ -89,11 +89,9 @@ pub(crate) struct How {
     seed: Option<u64>,
 }
 
-fn parse_engine(text: &str) -> Result<EngineKind, String> {
-    EngineKind::ALL.into_iter().find(|engine| engine.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = EngineKind::ALL.iter().map(|engine| engine.name()).collect();
-        format!("must be one of {}", names.join(", "))
-    })
+fn parse_engine(text: &str) -> Result<EngineName, String> {
+    let engine = engines::find(text).map(|engine| engine.name().into());
+    engine.ok_or_else(|| format!("must be one of {}", engines::names()))
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -177,7 +175,7 @@ impl How {
 
     /// A document of a run that has not measured anything.
     pub(crate) fn document(&self, started_unix_ms: u64) -> Document {
-        let (engine, version) = (self.engine.name(), env!("CARGO_PKG_VERSION"));
+        let (engine, version) = (self.engine.as_str(), env!("CARGO_PKG_VERSION"));
         Document::empty(&self.profile, engine, version, started_unix_ms)
     }
 
@@ -195,7 +193,7 @@ impl How {
     ) -> Result<(Document, Outcome), Failure> {
         let started = unix_ms() as u64;
         let settings = Settings {
-            engine: self.engine,
+            engine: self.engine.clone(),
             workers: self.workers.clone().unwrap_or_default(),
             interval: nanos(self.interval),
             ramp: nanos(self.ramp),
@@ -218,7 +216,7 @@ impl How {
         }
         let meta = RunMeta {
             profile: self.profile.clone(),
-            engine: self.engine.name().to_owned(),
+            engine: self.engine.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ms: started,
             probes,

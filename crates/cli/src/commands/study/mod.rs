@@ -211,7 +211,7 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     let points = &loaded.matrix.points;
     let _ = writeln!(text, "{}", if title.is_empty() { "a study" } else { title });
     for (place, (point, step)) in points.iter().zip(steps).enumerate() {
-        let engine = step.how.engine.name();
+        let engine = step.how.engine.as_str();
         let _ = writeln!(text, "  {:>4}  {point}  ({}, {engine})", place + 1, step.how.profile);
     }
     for skipped in &loaded.matrix.skipped {

@@ -1,4 +1,4 @@
-//! Where the strands of an event loop are: ready to run, or waiting for something.
+//! Where the strands of an event loop are: ready to run, or parked until something happens.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,7 +14,7 @@ use crate::worker::{Order, SocketNet, Worker};
 const LONGEST_SLEEP: Nanos = SECOND;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seat {
+struct Parked {
     wait: Option<Wait>,
     queued: bool,
 }
@@ -23,15 +23,15 @@ struct Seat {
 const SPARE_TIMERS: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Seats {
-    seats: Vec<Seat>,
+pub(super) struct Scheduler {
+    strands: Vec<Parked>,
     ready: VecDeque<u32>,
     /// One for each wait that has a time, and what is left of waits that ended before theirs.
     timers: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
-impl Seats {
-    /// Has the worker do all orders that have come, and seats its strands accordingly. Returns whether
+impl Scheduler {
+    /// Has the worker carry out all orders that have come, and parks its strands accordingly. Returns whether
     /// to go on.
     pub(super) fn obey<N: SocketNet>(
         &mut self,
@@ -46,14 +46,14 @@ impl Seats {
                     self.reset(mine.len());
                 }
                 Ok(Order::Phase(order)) => {
-                    // Whoever was to run in the phase before must not begin this one early; and who has
-                    // not connected, as its peer did not agree, has no strands.
+                    // A strand that was to run in the phase before must not begin this one early. A
+                    // worker whose peer did not agree to receive has no strands.
                     self.reset(worker.strands.len());
                     let start = order.start;
                     worker.begin(order);
                     for local in self.all().filter(|&local| worker.takes_part(local)) {
                         let on = Interest::Nothing;
-                        self.sit(local, Wait { slot: 0, on, until: Some(start) });
+                        self.park(local, Wait { slot: 0, on, until: Some(start) });
                     }
                 }
                 Ok(Order::Finish(limits)) => {
@@ -67,16 +67,19 @@ impl Seats {
         }
     }
 
-    /// Seats for so many strands, none of which is ready or waits.
+    /// Has so many strands, none of which is ready or parked.
     fn reset(&mut self, strands: usize) {
+        // Memory for all that there can be, so that none is needed while a phase runs.
         self.timers.clear();
+        self.timers.reserve(2 * strands + SPARE_TIMERS + 1);
         self.ready.clear();
-        self.seats.clear();
-        self.seats.resize(strands, Seat::default());
+        self.ready.reserve(strands);
+        self.strands.clear();
+        self.strands.resize(strands, Parked::default());
     }
 
     fn all(&self) -> std::ops::Range<u32> {
-        0..self.seats.len() as u32
+        0..self.strands.len() as u32
     }
 
     /// Strands that are ready.
@@ -85,16 +88,16 @@ impl Seats {
     }
 
     pub(super) fn queue(&mut self, local: u32) {
-        let Some(seat) = self.seats.get_mut(local as usize) else { return };
-        if !seat.queued {
-            seat.queued = true;
+        let Some(strand) = self.strands.get_mut(local as usize) else { return };
+        if !strand.queued {
+            strand.queued = true;
             self.ready.push_back(local);
         }
     }
 
     /// Queues a strand if it waits for this; `slot`: on which connection.
     pub(super) fn wake(&mut self, local: u32, slot: Option<u32>, on: Interest) {
-        let wait = self.seats.get(local as usize).and_then(|seat| seat.wait);
+        let wait = self.strands.get(local as usize).and_then(|strand| strand.wait);
         if wait.is_some_and(|wait| wait.on == on && slot.is_none_or(|slot| slot == wait.slot)) {
             self.queue(local);
         }
@@ -103,12 +106,12 @@ impl Seats {
     /// The next strand to run. It waits for nothing any more.
     pub(super) fn next(&mut self) -> Option<u32> {
         let local = self.ready.pop_front()?;
-        self.seats[local as usize] = Seat::default();
+        self.strands[local as usize] = Parked::default();
         Some(local)
     }
 
-    pub(super) fn sit(&mut self, local: u32, wait: Wait) {
-        self.seats[local as usize].wait = Some(wait);
+    pub(super) fn park(&mut self, local: u32, wait: Wait) {
+        self.strands[local as usize].wait = Some(wait);
         if let Some(until) = wait.until {
             self.timers.push(Reverse((until, local)));
             self.remove_stale_timers();
@@ -118,10 +121,11 @@ impl Seats {
     /// Waits that something else ends leave their timers behind. A strand has at most one that counts, so
     /// where there are many more, they are made anew: on average that costs no more than a push.
     fn remove_stale_timers(&mut self) {
-        if self.timers.len() > 2 * self.seats.len() + SPARE_TIMERS {
-            let waits = self.seats.iter().enumerate();
-            let timer =
-                |(local, seat): (usize, &Seat)| Some(Reverse((seat.wait?.until?, local as u32)));
+        if self.timers.len() > 2 * self.strands.len() + SPARE_TIMERS {
+            let waits = self.strands.iter().enumerate();
+            let timer = |(local, strand): (usize, &Parked)| {
+                Some(Reverse((strand.wait?.until?, local as u32)))
+            };
             self.timers.clear();
             self.timers.extend(waits.filter_map(timer));
         }
@@ -129,7 +133,7 @@ impl Seats {
 
     /// Whether the strand still waits for this timer.
     fn counts(&self, due: Nanos, local: u32) -> bool {
-        self.seats[local as usize].wait.and_then(|wait| wait.until) == Some(due)
+        self.strands[local as usize].wait.and_then(|wait| wait.until) == Some(due)
     }
 
     /// Queues all whose time has come.
@@ -172,10 +176,10 @@ mod tests {
 
     const STRANDS: u32 = 4;
 
-    fn seats(strands: u32) -> Seats {
-        let mut seats = Seats::default();
-        seats.reset(strands as usize);
-        seats
+    fn scheduler(strands: u32) -> Scheduler {
+        let mut scheduler = Scheduler::default();
+        scheduler.reset(strands as usize);
+        scheduler
     }
 
     fn until(due: Option<Nanos>) -> Wait {
@@ -183,39 +187,39 @@ mod tests {
     }
 
     /// Takes all that are ready.
-    fn ready(seats: &mut Seats) -> Vec<u32> {
-        std::iter::from_fn(|| seats.next()).collect()
+    fn ready(scheduler: &mut Scheduler) -> Vec<u32> {
+        std::iter::from_fn(|| scheduler.next()).collect()
     }
 
     #[test]
     fn a_timer_fires_once_and_in_time() {
-        let mut seats = seats(2);
-        seats.sit(0, until(Some(100)));
-        seats.sit(1, until(Some(50)));
-        assert_eq!(seats.sleep(10, None), Some(40));
-        assert_eq!(seats.sleep(10, Some(20)), Some(10));
-        seats.fire_timers(49);
-        assert_eq!(ready(&mut seats), [0u32; 0]);
-        seats.fire_timers(100);
-        assert_eq!(seats.sleep(100, None), None);
-        assert_eq!(ready(&mut seats), [1, 0]);
-        seats.fire_timers(1000);
-        assert_eq!(ready(&mut seats), [0u32; 0]);
-        assert_eq!(seats.sleep(1000, None), Some(LONGEST_SLEEP));
+        let mut scheduler = scheduler(2);
+        scheduler.park(0, until(Some(100)));
+        scheduler.park(1, until(Some(50)));
+        assert_eq!(scheduler.sleep(10, None), Some(40));
+        assert_eq!(scheduler.sleep(10, Some(20)), Some(10));
+        scheduler.fire_timers(49);
+        assert_eq!(ready(&mut scheduler), [0u32; 0]);
+        scheduler.fire_timers(100);
+        assert_eq!(scheduler.sleep(100, None), None);
+        assert_eq!(ready(&mut scheduler), [1, 0]);
+        scheduler.fire_timers(1000);
+        assert_eq!(ready(&mut scheduler), [0u32; 0]);
+        assert_eq!(scheduler.sleep(1000, None), Some(LONGEST_SLEEP));
     }
 
     #[test]
     fn a_stale_timer_wakes_nobody() {
-        let mut seats = seats(1);
-        seats.sit(0, until(Some(100)));
-        seats.wake(0, Some(0), Interest::Readable);
-        assert_eq!(ready(&mut seats), [0]);
-        seats.sit(0, until(Some(900)));
-        assert_eq!(seats.sleep(0, None), Some(900), "not 100");
-        seats.fire_timers(500);
-        assert_eq!(ready(&mut seats), [0u32; 0]);
-        seats.fire_timers(900);
-        assert_eq!(ready(&mut seats), [0]);
+        let mut scheduler = scheduler(1);
+        scheduler.park(0, until(Some(100)));
+        scheduler.wake(0, Some(0), Interest::Readable);
+        assert_eq!(ready(&mut scheduler), [0]);
+        scheduler.park(0, until(Some(900)));
+        assert_eq!(scheduler.sleep(0, None), Some(900), "not 100");
+        scheduler.fire_timers(500);
+        assert_eq!(ready(&mut scheduler), [0u32; 0]);
+        scheduler.fire_timers(900);
+        assert_eq!(ready(&mut scheduler), [0]);
     }
 
     /// As where each connect has a time-out of seconds and takes microseconds; and where one deadline
@@ -223,29 +227,29 @@ mod tests {
     #[test]
     fn many_short_waits_leave_few_timers() {
         for step in [1, 0] {
-            let mut seats = seats(STRANDS);
+            let mut scheduler = scheduler(STRANDS);
             for round in 0..50_000u64 {
                 for local in 0..STRANDS {
-                    seats.sit(local, until(Some(10_000_000_000 + round * step)));
-                    seats.wake(local, None, Interest::Readable);
+                    scheduler.park(local, until(Some(10_000_000_000 + round * step)));
+                    scheduler.wake(local, None, Interest::Readable);
                 }
-                assert_eq!(ready(&mut seats).len(), STRANDS as usize);
+                assert_eq!(ready(&mut scheduler).len(), STRANDS as usize);
             }
             let most = 2 * STRANDS as usize + SPARE_TIMERS;
-            assert!(seats.timers.len() <= most, "{} timers", seats.timers.len());
+            assert!(scheduler.timers.len() <= most, "{} timers", scheduler.timers.len());
         }
     }
 
     #[derive(Debug, Clone)]
     enum Step {
-        Sit(u32, Option<Nanos>),
+        Park(u32, Option<Nanos>),
         Wake(u32),
         Pass(Nanos),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            4 => (0..STRANDS, prop::option::of(0u64..300)).prop_map(|(s, t)| Step::Sit(s, t)),
+            4 => (0..STRANDS, prop::option::of(0u64..300)).prop_map(|(s, t)| Step::Park(s, t)),
             3 => (0..STRANDS).prop_map(Step::Wake),
             1 => (1u64..40).prop_map(Step::Pass),
         ];
@@ -256,30 +260,30 @@ mod tests {
         /// Against what is meant: each strand waits for one thing, and is ready when that or its time comes.
         #[test]
         fn strands_are_ready_when_their_time_or_event_comes(steps in steps()) {
-            let mut seats = seats(STRANDS);
+            let mut scheduler = scheduler(STRANDS);
             let mut waits: Vec<Option<Option<Nanos>>> = vec![None; STRANDS as usize];
             let mut now = 0;
             for step in steps {
                 match step {
                     // A strand that has run waits; one that waits does not run.
-                    Step::Sit(local, after) if waits[local as usize].is_none() => {
+                    Step::Park(local, after) if waits[local as usize].is_none() => {
                         let due = after.map(|after| now + after);
-                        seats.sit(local, until(due));
+                        scheduler.park(local, until(due));
                         waits[local as usize] = Some(due);
                     }
-                    Step::Sit(..) => continue,
+                    Step::Park(..) => continue,
                     Step::Wake(local) => {
-                        seats.wake(local, Some(0), Interest::Readable);
+                        scheduler.wake(local, Some(0), Interest::Readable);
                         // Of another connection, or for another reason: nothing.
-                        seats.wake((local + 1) % STRANDS, Some(1), Interest::Readable);
-                        seats.wake((local + 1) % STRANDS, None, Interest::Writable);
+                        scheduler.wake((local + 1) % STRANDS, Some(1), Interest::Readable);
+                        scheduler.wake((local + 1) % STRANDS, None, Interest::Writable);
                         let expected: Vec<u32> =
                             waits[local as usize].take().map(|_| local).into_iter().collect();
-                        prop_assert_eq!(ready(&mut seats), expected);
+                        prop_assert_eq!(ready(&mut scheduler), expected);
                     }
                     Step::Pass(time) => now += time,
                 }
-                seats.fire_timers(now);
+                scheduler.fire_timers(now);
                 let mut expected = Vec::new();
                 for (local, wait) in waits.iter_mut().enumerate() {
                     if wait.flatten().is_some_and(|due| due <= now) {
@@ -287,12 +291,12 @@ mod tests {
                         *wait = None;
                     }
                 }
-                let mut got = ready(&mut seats);
+                let mut got = ready(&mut scheduler);
                 got.sort_unstable();
                 prop_assert_eq!(got, expected);
                 let next = waits.iter().flatten().flatten().min();
                 let sleep = next.map_or(LONGEST_SLEEP, |due| (due - now).min(LONGEST_SLEEP));
-                prop_assert_eq!(seats.sleep(now, None), Some(sleep));
+                prop_assert_eq!(scheduler.sleep(now, None), Some(sleep));
             }
         }
     }
