@@ -1,8 +1,8 @@
 //! Drives the traffic of a host: sockets of every protocol, TLS, files, engines and workers, from the
 //! plan to the end of the last phase.
 
+mod broker;
 mod consent;
-mod doorman;
 pub mod engines;
 pub mod files;
 #[cfg(fuzzing)]

@@ -14,7 +14,7 @@ use wirecost_program::strand::{TURN_BYTES, Turn};
 
 use super::scheduler::Scheduler;
 use super::{Engine, Run, Setup, Wakers, WorkerThread};
-use crate::doorman::receive_arrival;
+use crate::broker::receive_arrival;
 use crate::sockets::{Token, register};
 use crate::worker::Worker;
 

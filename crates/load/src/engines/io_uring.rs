@@ -19,7 +19,7 @@ use wirecost_program::strand::{StrandError, TURN_BYTES, Turn};
 use super::epoll::Epoll;
 use super::scheduler::Scheduler;
 use super::{Engine, Run, Setup, Unavailable, Wakers, WorkerThread};
-use crate::doorman::receive_arrival;
+use crate::broker::receive_arrival;
 use crate::load::transports_of;
 use crate::ring_net::{RingNet, RingSocket};
 use crate::sockets::Token;

@@ -1,9 +1,9 @@
 //! A host's load: its workers, its services and its counters, from the plan to the end of the last
 //! phase. An agent owns one and only passes messages on.
 
-mod cutter;
 mod placement;
 mod services;
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,7 +33,7 @@ use wirecost_program::payload::{Contents, MAX_PIECE, Patterns};
 use wirecost_program::record::WorkerCounters;
 use wirecost_program::step::{self, Group};
 
-use crate::doorman::{Doorman, Route, inbox};
+use crate::broker::{Broker, Route, inbox};
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
@@ -41,9 +41,9 @@ use crate::tls::Credentials;
 use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, WorkerReport};
-use cutter::{Cutter, Workers};
 use placement::Placement;
 use services::{Announced, Services};
+use snapshots::{Snapshots, Workers};
 
 /// Samples of connections that are kept of a phase: as many as fit a message with the rest of it.
 const SAMPLES: usize = 1_000_000;
@@ -143,7 +143,7 @@ impl Handle {
 struct Phase {
     schedule: Schedule,
     rows: Vec<FlowopKey>,
-    cutter: Cutter,
+    snapshots: Snapshots,
     held: Vec<bool>,
     started: BTreeMap<u32, Vec<u64>>,
     reports: Vec<Option<WorkerReport>>,
@@ -160,7 +160,7 @@ pub struct Load {
     events: Receiver<Event>,
     /// Dropping it removes the paths of Unix sockets.
     _services: Services,
-    doorman: Option<Doorman>,
+    broker: Option<Broker>,
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
     phase: Option<Phase>,
@@ -226,7 +226,7 @@ impl Load {
         let contents = contents(&plan.program, files)?;
         let placement = Placement::new(&plan, engine, limit)?;
         let mut warnings = placement.warnings();
-        let (mut services, doors) = Services::open(&plan, engine)?;
+        let (mut services, listeners) = Services::open(&plan, engine)?;
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
         let common = Common {
@@ -273,11 +273,11 @@ impl Load {
             false => Route::Mailbox(mailbox),
         };
         let consent = services.consent();
-        let doors = services.with_consent_answer(doors, &plan);
-        let doorman = (!doors.is_empty())
-            .then(|| Doorman::start(run, doors, route))
+        let listeners = services.with_consent_answer(listeners, &plan);
+        let broker = (!listeners.is_empty())
+            .then(|| Broker::start(run, listeners, route))
             .transpose()
-            .map_err(LoadError::system("doorman"))?;
+            .map_err(LoadError::system("broker"))?;
         let prepared = Prepared {
             workers: handles.0.len() as u32,
             services: services.addresses(),
@@ -296,7 +296,7 @@ impl Load {
             outlet,
             events,
             _services: services,
-            doorman,
+            broker,
             groups: Arc::new([]),
             rows: Vec::new(),
             phase: None,
@@ -343,7 +343,7 @@ impl Load {
         let of_worker = || Arc::new(WorkerCounters::new(rows.len(), whole.clone()));
         let counters: Vec<Arc<WorkerCounters>> =
             self.handles.0.iter().map(|_| of_worker()).collect();
-        let cutter = Cutter::start(
+        let snapshots = Snapshots::start(
             Workers {
                 counters: counters.clone(),
                 clocks: self.handles.0.iter().map(|handle| handle.clock).collect(),
@@ -376,7 +376,7 @@ impl Load {
         self.phase = Some(Phase {
             schedule,
             rows,
-            cutter,
+            snapshots,
             held: vec![false; self.handles.0.len()],
             started,
             reports: self.handles.0.iter().map(|_| None).collect(),
@@ -406,8 +406,8 @@ impl Load {
                 continue;
             };
             match event {
-                Event::Cut(cut) => return Some(LoadEvent::Cut(phase.cutter.keep(cut))),
-                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
+                Event::Cut(cut) => return Some(LoadEvent::Cut(phase.snapshots.keep(cut))),
+                Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
                 Event::Held { worker, started } => {
                     phase.held[worker as usize] = true;
                     for (group, strand, count) in started {
@@ -435,7 +435,7 @@ impl Load {
         if !phase.told && phase.held.iter().all(|&held| held) {
             phase.told = true;
             if phase.schedule.window.is_none() {
-                phase.cutter.cut_now(Edge::WindowEnd);
+                phase.snapshots.snapshot_at(Edge::WindowEnd);
             }
             return Some(LoadEvent::Held(std::mem::take(&mut phase.started)));
         }
@@ -448,23 +448,23 @@ impl Load {
     /// Puts the workers' reports together.
     fn end(&mut self) -> Option<PhaseResult> {
         let mut phase = self.phase.take()?;
-        phase.cutter.end_thread();
+        phase.snapshots.end_thread();
         if phase.schedule.window.is_none() && !phase.told {
             // Ended by the others: of the datagrams it waited for some were lost.
-            phase.cutter.cut_now(Edge::WindowEnd);
+            phase.snapshots.snapshot_at(Edge::WindowEnd);
         }
-        phase.cutter.cut_now(Edge::PhaseEnd);
+        phase.snapshots.snapshot_at(Edge::PhaseEnd);
         for late in self.events.try_iter() {
             match late {
-                Event::Cut(cut) => drop(phase.cutter.keep(cut)),
-                Event::Clocks(clocks) => phase.cutter.keep_clocks(clocks),
+                Event::Cut(cut) => drop(phase.snapshots.keep(cut)),
+                Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
                 Event::Held { .. } | Event::Ended(_) | Event::Failed(_) | Event::Endless(_) => {}
             }
         }
-        let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.cutter.busy(n)).collect();
+        let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.snapshots.busy(n)).collect();
         let mut result = PhaseResult {
             phase: phase.schedule.phase,
-            cuts: phase.cutter.finish(),
+            cuts: phase.snapshots.finish(),
             latencies: phase
                 .rows
                 .iter()
@@ -497,7 +497,7 @@ impl Load {
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
         result.retransmits = has_tcp.then_some(retransmits);
-        strangers += self.doorman.as_ref().map_or(0, Doorman::strangers);
+        strangers += self.broker.as_ref().map_or(0, Broker::strangers);
         self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused(_)));
         if strangers > 0 {
             let host = String::new();
@@ -525,7 +525,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         // Nobody comes any more when the workers end.
-        self.doorman = None;
+        self.broker = None;
     }
 }
 
@@ -586,14 +586,14 @@ fn start_worker(
     let message = largest_message(&plan.program);
     let seed = plan.seed;
     let mut wake = None;
-    let mut doorman_end = None;
+    let mut broker_end = None;
     let mut worker_end = None;
     if engine.shares_threads() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| LoadError::system("eventfd")(e.into()))?;
         wake = Some(event);
-        let (doorman, worker) = inbox().map_err(LoadError::system("inbox of a worker"))?;
-        doorman_end = Some(doorman);
+        let (broker, worker) = inbox().map_err(LoadError::system("inbox of a worker"))?;
+        broker_end = Some(broker);
         worker_end = Some(worker);
     }
     let (allowed, waits) = (common.allowed.clone(), wake.iter().chain(&worker_end).count());
@@ -653,7 +653,7 @@ fn start_worker(
     };
     let thread = thread.map_err(LoadError::system(format!("thread of worker {number}")))?;
     let handle = Handle { orders: orders_to, wake, thread: Some(thread), cpu, clock: None };
-    Ok((handle, doorman_end))
+    Ok((handle, broker_end))
 }
 
 /// What this host opens connections by, and how.

@@ -10,7 +10,7 @@ use wirecost_model::warning::{self, Warning};
 
 use super::LoadError;
 use super::services::{Strands, own_addresses_per_strand};
-use crate::doorman::WorkerOf;
+use crate::broker::WorkerOf;
 use crate::engines::Engine;
 
 /// Descriptors a worker leaves free of its limit: what is not a connection needs some, and a full

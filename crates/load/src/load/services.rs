@@ -1,4 +1,4 @@
-//! What a host accepts on: addresses of each strand's own, or shared ones that the doorman keeps.
+//! What a host accepts on: addresses of each strand's own, or shared ones that the broker keeps.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,8 +18,8 @@ use wirecost_program::hello;
 use wirecost_program::net::Owner;
 
 use super::LoadError;
+use crate::broker::{ListenerKind, SharedListener, ask_consent};
 use crate::consent::{Agreement, Consent, Question};
-use crate::doorman::{Door, DoorKind, ask_consent};
 use crate::engines::Engine;
 use crate::sockets::{Sockets, transport};
 
@@ -115,7 +115,10 @@ pub(super) struct Services {
 }
 impl Services {
     /// Opens what strands share; their own addresses the workers open.
-    pub(super) fn open(plan: &Plan, engine: &dyn Engine) -> Result<(Self, Vec<Door>), LoadError> {
+    pub(super) fn open(
+        plan: &Plan,
+        engine: &dyn Engine,
+    ) -> Result<(Self, Vec<SharedListener>), LoadError> {
         let described = plan.program.services.clone();
         let strands_of = Strands::of(plan);
         let unix = described.iter().any(|service| family(service) == Family::Unix);
@@ -133,7 +136,7 @@ impl Services {
             consent: Vec::new(),
         };
         services.check_addresses(&strands_of)?;
-        let mut doors = Vec::new();
+        let mut listeners = Vec::new();
         for index in 0..services.described.len() {
             let service = services.described[index].clone();
             let strands = strands_of.of_service(&service) as usize;
@@ -158,8 +161,8 @@ impl Services {
                         let (listener, address) = transport
                             .listen(&place, &service.options)
                             .map_err(|error| cannot_listen(error, &place))?;
-                        let kind = DoorKind::Data { transport, options: options.clone() };
-                        doors.push(Door { listener, kind });
+                        let kind = ListenerKind::Data { transport, options: options.clone() };
+                        listeners.push(SharedListener { listener, kind });
                         addresses.push(address);
                     }
                     // Each strand begins at another one and goes round from there.
@@ -174,8 +177,8 @@ impl Services {
                 }
             }
         }
-        services.open_consent(&mut doors)?;
-        Ok((services, doors))
+        services.open_consent(&mut listeners)?;
+        Ok((services, listeners))
     }
 
     /// Checks that there can be so many addresses before there is any.
@@ -193,7 +196,7 @@ impl Services {
 
     /// Listens for the question whether this host has agreed to receive: at the data address, and
     /// beside its Unix sockets.
-    fn open_consent(&mut self, doors: &mut Vec<Door>) -> Result<(), LoadError> {
+    fn open_consent(&mut self, listeners: &mut Vec<SharedListener>) -> Result<(), LoadError> {
         let mut places = Vec::new();
         let uses = |wanted| self.described.iter().any(|service| family(service) == wanted);
         if uses(Family::Inet) {
@@ -211,7 +214,8 @@ impl Services {
                 .listen(&place, &Options::default())
                 .map_err(|error| cannot_listen(error, &place))?;
             self.consent.push(address);
-            doors.push(Door { listener, kind: DoorKind::Consent { agreement: None } });
+            listeners
+                .push(SharedListener { listener, kind: ListenerKind::Consent { agreement: None } });
         }
         Ok(())
     }
@@ -275,16 +279,20 @@ impl Services {
     }
 
     /// Puts the answer in, now that all addresses are known.
-    pub(super) fn with_consent_answer(&self, doors: Vec<Door>, plan: &Plan) -> Vec<Door> {
+    pub(super) fn with_consent_answer(
+        &self,
+        listeners: Vec<SharedListener>,
+        plan: &Plan,
+    ) -> Vec<SharedListener> {
         let consent = Consent { host: plan.host, services: self.listening.clone() };
         let answers = Arc::new(Agreement::new(&plan.token, &consent));
-        doors
+        listeners
             .into_iter()
-            .map(|mut door| {
-                if let DoorKind::Consent { agreement } = &mut door.kind {
+            .map(|mut shared| {
+                if let ListenerKind::Consent { agreement } = &mut shared.kind {
                     *agreement = Some(answers.clone());
                 }
-                door
+                shared
             })
             .collect()
     }

@@ -1,7 +1,7 @@
-//! The doorman: one thread of an agent that lets in the connections of strands that have no address
-//! of their own, and that tells who asks whether this host has agreed to receive.
+//! The connection broker: one thread of an agent that accepts the connections of strands that have no
+//! address of their own, and answers whether this host has agreed to receive.
 //!
-//! A stranger, who does not know the run, is turned away.
+//! Connections of strangers, who do not know the run, are rejected.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -35,22 +35,22 @@ const LONGEST_ANSWER: usize = 16 << 20;
 /// How long a new connection may take to say whose it is.
 const PATIENCE: Nanos = 10 * SECOND;
 
-/// A door: something to accept on.
+/// A listener whose connections are of several strands, or ask for consent.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct SharedListener {
     pub(crate) listener: OwnedFd,
-    pub(crate) kind: DoorKind,
+    pub(crate) kind: ListenerKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum DoorKind {
+pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, options: Arc<Options> },
     /// Questions whether this host has agreed to receive; answered by this.
     Consent { agreement: Option<Arc<Agreement>> },
 }
 
-/// Where connections go once they are let in.
+/// Where connections go once it is known whose they are.
 #[derive(Debug)]
 pub(crate) enum Route {
     /// To threads that share this one's descriptors.
@@ -98,37 +98,41 @@ impl WorkerOf {
 
 /// The running thread. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Doorman {
+pub(crate) struct Broker {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     strangers: Arc<AtomicU64>,
 }
 
-impl Doorman {
+impl Broker {
     /// # Errors
     /// Those of epoll and of starting a thread.
-    pub(crate) fn start(run: u32, doors: Vec<Door>, route: Route) -> io::Result<Self> {
+    pub(crate) fn start(
+        run: u32,
+        listeners: Vec<SharedListener>,
+        route: Route,
+    ) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, &*stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
-        for (number, door) in doors.iter().enumerate() {
+        for (number, shared) in listeners.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
-            epoll::add(&poll, &door.listener, data, epoll::EventFlags::IN)?;
+            epoll::add(&poll, &shared.listener, data, epoll::EventFlags::IN)?;
         }
         let strangers = Arc::new(AtomicU64::new(0));
-        let mut duty = Duty {
+        let mut service = Service {
             run,
             poll,
-            doors,
+            listeners,
             route,
-            visitors: HashMap::new(),
-            next: FIRST_VISITOR,
+            pending: HashMap::new(),
+            next: FIRST_PENDING,
             strangers: strangers.clone(),
             cookies: Cookies::new()?,
         };
         let thread = std::thread::Builder::new()
-            .name("wirecost-door".to_owned())
-            .spawn(move || duty.serve())?;
+            .name("wirecost-broker".to_owned())
+            .spawn(move || service.serve())?;
         Ok(Self { stop, thread: Some(thread), strangers })
     }
 
@@ -138,7 +142,7 @@ impl Doorman {
     }
 }
 
-impl Drop for Doorman {
+impl Drop for Broker {
     fn drop(&mut self) {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
@@ -148,31 +152,31 @@ impl Drop for Doorman {
 }
 
 const STOP: u64 = u64::MAX;
-const FIRST_VISITOR: u64 = 1 << 32;
+const FIRST_PENDING: u64 = 1 << 32;
 
-/// A connection that has not said yet what it wants.
+/// A pending connection: it has not said yet whose it is.
 #[derive(Debug)]
-struct Visitor {
+struct Pending {
     socket: OwnedFd,
-    kind: DoorKind,
+    kind: ListenerKind,
     said: [u8; hello::LENGTH],
     length: usize,
     until: Nanos,
 }
 
-struct Duty {
+struct Service {
     run: u32,
     poll: OwnedFd,
-    doors: Vec<Door>,
+    listeners: Vec<SharedListener>,
     route: Route,
-    visitors: HashMap<u64, Visitor>,
+    pending: HashMap<u64, Pending>,
     next: u64,
     strangers: Arc<AtomicU64>,
     /// A run's controller does not know what makes them.
     cookies: Cookies,
 }
 
-impl Duty {
+impl Service {
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(256);
         loop {
@@ -185,33 +189,33 @@ impl Duty {
             for event in events.drain(..) {
                 match event.data.u64() {
                     STOP => return,
-                    number if number < FIRST_VISITOR => self.open(number as usize),
-                    visitor => self.hear(visitor),
+                    number if number < FIRST_PENDING => self.accept_all(number as usize),
+                    connection => self.read_hello(connection),
                 }
             }
             let now = Monotonic.now();
             let strangers = &self.strangers;
-            self.visitors.retain(|_, visitor| {
-                let stays = now < visitor.until;
+            self.pending.retain(|_, connection| {
+                let stays = now < connection.until;
                 strangers.fetch_add(u64::from(!stays), Ordering::Relaxed);
                 stays
             });
         }
     }
 
-    fn turn_away(&self) {
+    fn reject(&self) {
         self.strangers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes in all who stand at a door.
-    fn open(&mut self, number: usize) {
+    /// Accepts all connections that wait at a listener.
+    fn accept_all(&mut self, number: usize) {
         let mut greeted = HashSet::new();
         loop {
-            let Some(door) = self.doors.get(number) else {
+            let Some(shared) = self.listeners.get(number) else {
                 return;
             };
-            let kind = door.kind.clone();
-            if let DoorKind::Data { transport, options } = &kind
+            let kind = shared.kind.clone();
+            if let ListenerKind::Data { transport, options } = &kind
                 && !transport.protocol().delivery().is_reliable()
             {
                 if !self.greet_datagram(number, *transport, options, &mut greeted) {
@@ -219,9 +223,9 @@ impl Duty {
                 }
                 continue;
             }
-            let polls = matches!(&kind, DoorKind::Data { transport, .. } if transport.polls_before_accept());
+            let polls = matches!(&kind, ListenerKind::Data { transport, .. } if transport.polls_before_accept());
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(&door.listener, flags) {
+            match rustix::net::accept_with(&shared.listener, flags) {
                 Ok(socket) => {
                     let id = self.next;
                     self.next += 1;
@@ -229,10 +233,10 @@ impl Duty {
                     if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
                         let until = Monotonic.now() + PATIENCE;
                         let said = [0; hello::LENGTH];
-                        let visitor = Visitor { socket, kind, said, length: 0, until };
-                        self.visitors.insert(id, visitor);
+                        let connection = Pending { socket, kind, said, length: 0, until };
+                        self.pending.insert(id, connection);
                         // Mostly the hello is there already.
-                        self.hear(id);
+                        self.read_hello(id);
                     }
                     if polls {
                         // The next call of epoll tells whether there is another.
@@ -249,38 +253,38 @@ impl Duty {
         }
     }
 
-    /// Reads on what a visitor says.
-    fn hear(&mut self, id: u64) {
-        let Some(visitor) = self.visitors.get_mut(&id) else {
+    /// Reads more of what a pending connection says.
+    fn read_hello(&mut self, id: u64) {
+        let Some(connection) = self.pending.get_mut(&id) else {
             return;
         };
-        let place = &mut visitor.said[visitor.length..];
-        match rustix::net::recv(&visitor.socket, &mut *place, RecvFlags::DONTWAIT) {
-            Ok((got, _)) if got > 0 => visitor.length += got,
+        let place = &mut connection.said[connection.length..];
+        match rustix::net::recv(&connection.socket, &mut *place, RecvFlags::DONTWAIT) {
+            Ok((got, _)) if got > 0 => connection.length += got,
             Err(Errno::AGAIN | Errno::INTR) => return,
             _ => {
-                self.visitors.remove(&id);
-                self.turn_away();
+                self.pending.remove(&id);
+                self.reject();
                 return;
             }
         }
-        if visitor.length < hello::LENGTH {
+        if connection.length < hello::LENGTH {
             return;
         }
-        let Some(visitor) = self.visitors.remove(&id) else {
+        let Some(connection) = self.pending.remove(&id) else {
             return;
         };
-        let Ok(hello) = Hello::read(&visitor.said, self.run) else {
-            self.turn_away();
+        let Ok(hello) = Hello::read(&connection.said, self.run) else {
+            self.reject();
             return;
         };
-        let _ = epoll::delete(&self.poll, &visitor.socket);
-        match visitor.kind {
-            DoorKind::Data { .. } => self.pass_on(Arrival { hello, socket: visitor.socket }),
-            DoorKind::Consent { agreement: None } => {}
-            DoorKind::Consent { agreement: Some(agreement) } => {
+        let _ = epoll::delete(&self.poll, &connection.socket);
+        match connection.kind {
+            ListenerKind::Data { .. } => self.deliver(Arrival { hello, socket: connection.socket }),
+            ListenerKind::Consent { agreement: None } => {}
+            ListenerKind::Consent { agreement: Some(agreement) } => {
                 let answer = agreement.answer(&hello);
-                let socket = socket2::Socket::from(visitor.socket);
+                let socket = socket2::Socket::from(connection.socket);
                 let _ = socket.set_nonblocking(false);
                 let _ = socket.set_write_timeout(Some(Duration::from_secs(5)));
                 let _ = (&socket).write_all(&answer);
@@ -297,7 +301,7 @@ impl Duty {
         options: &Options,
         greeted: &mut HashSet<SocketAddr>,
     ) -> bool {
-        let listener = &self.doors[number].listener;
+        let listener = &self.listeners[number].listener;
         let mut said = [0u8; hello::LENGTH + 1];
         let (got, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
             Ok((got, _, from)) => (got, from),
@@ -306,7 +310,7 @@ impl Duty {
         };
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
         let (Ok(hello), Some(from)) = (Hello::read(&said[..got], self.run), from) else {
-            self.turn_away();
+            self.reject();
             return true;
         };
         let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
@@ -328,7 +332,7 @@ impl Duty {
                     Ok(socket)
                 });
             let Ok(socket) = connected else { continue };
-            // Between bind and connect the kernel gives the new socket what others say to the door.
+            // Between bind and connect the kernel gives the new socket what others send to the shared one.
             // Its own client says nothing more before it is answered, but for a repeated hello.
             while let Ok((got, _, other)) =
                 rustix::net::recvfrom(&socket, &mut said, RecvFlags::DONTWAIT)
@@ -337,15 +341,15 @@ impl Duty {
                 match (Hello::read(&said[..got], self.run), other) {
                     (Ok(_), Some(other)) if other == from => {}
                     (Ok(hello), Some(other)) => waiting.push((hello, other)),
-                    _ => self.turn_away(),
+                    _ => self.reject(),
                 }
             }
-            self.pass_on(Arrival { hello, socket });
+            self.deliver(Arrival { hello, socket });
         }
         true
     }
 
-    fn pass_on(&self, arrival: Arrival) {
+    fn deliver(&self, arrival: Arrival) {
         match &self.route {
             Route::Mailbox(mailbox) => mailbox.put(arrival),
             Route::Inboxes { inboxes, worker } => {
@@ -355,27 +359,27 @@ impl Duty {
                     .ok_or(Errno::INVAL)
                     .and_then(|inbox| send_arrival(inbox, &arrival));
                 if sent.is_err() {
-                    self.turn_away();
+                    self.reject();
                 }
             }
         }
     }
 }
 
-/// The two ends of a worker's inbox: for the doorman, and for the worker.
+/// The two ends of a worker's inbox: for the broker, and for the worker.
 ///
 /// # Errors
 /// Those of socketpair.
 pub(crate) fn inbox() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (doorman, worker) = rustix::net::socketpair(
+    let (broker, worker) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
         SocketFlags::CLOEXEC,
         None,
     )?;
-    socket2::SockRef::from(&doorman).set_write_timeout(Some(Duration::from_secs(5)))?;
+    socket2::SockRef::from(&broker).set_write_timeout(Some(Duration::from_secs(5)))?;
     socket2::SockRef::from(&worker).set_nonblocking(true)?;
-    Ok((doorman, worker))
+    Ok((broker, worker))
 }
 
 fn send_arrival(inbox: &OwnedFd, arrival: &Arrival) -> rustix::io::Result<()> {

@@ -24,7 +24,7 @@ pub(super) struct Workers {
 }
 
 /// The running thread, and the cuts it has made.
-pub(super) struct Cutter {
+pub(super) struct Snapshots {
     workers: Arc<Workers>,
     cuts: Vec<Cut>,
     clocks: Vec<Clocks>,
@@ -32,7 +32,7 @@ pub(super) struct Cutter {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Cutter {
+impl Snapshots {
     pub(super) fn start(
         workers: Workers,
         schedule: Schedule,
@@ -50,7 +50,7 @@ impl Cutter {
     }
 
     /// Makes a cut at once, on the caller's thread.
-    pub(super) fn cut_now(&mut self, edge: Edge) {
+    pub(super) fn snapshot_at(&mut self, edge: Edge) {
         let at = Monotonic.now();
         self.cuts.push(cut(&self.workers.counters, self.workers.rows, edge, at));
         self.clocks.extend(clocks(&self.workers, edge));
@@ -98,7 +98,7 @@ impl Cutter {
     }
 }
 
-impl Drop for Cutter {
+impl Drop for Snapshots {
     fn drop(&mut self) {
         self.end_thread();
     }
@@ -296,16 +296,16 @@ mod tests {
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let hour = 3_600_000_000_000;
         let workers = Workers { counters: vec![counters], clocks: vec![None], rows: 1 };
-        let mut cutter = Cutter::start(workers, schedule, hour, outlet);
-        cutter.cut_now(Edge::WindowEnd);
-        cutter.end_thread();
+        let mut snapshots = Snapshots::start(workers, schedule, hour, outlet);
+        snapshots.snapshot_at(Edge::WindowEnd);
+        snapshots.end_thread();
         for event in events.try_iter() {
             if let Event::Cut(cut) = event {
-                cutter.keep(cut);
+                snapshots.keep(cut);
             }
         }
         let cuts: Vec<_> =
-            cutter.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
+            snapshots.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
         assert_eq!(cuts, [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]);
     }
 
@@ -317,7 +317,7 @@ mod tests {
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let workers = Workers { counters: vec![], clocks: vec![], rows };
-        let _cutter = Cutter::start(workers, schedule, 1, outlet);
+        let _snapshots = Snapshots::start(workers, schedule, 1, outlet);
         let mut intervals = 0;
         loop {
             match events.recv().unwrap() {
@@ -366,10 +366,10 @@ mod tests {
         let (outlet, events) = Outlet::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
-        let mut cutter = Cutter::start(workers, schedule, 3_600_000_000_000, outlet);
+        let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);
         let mut keep = |event| match event {
-            Event::Cut(cut) => drop(cutter.keep(cut)),
-            Event::Clocks(clocks) => cutter.keep_clocks(clocks),
+            Event::Cut(cut) => drop(snapshots.keep(cut)),
+            Event::Clocks(clocks) => snapshots.keep_clocks(clocks),
             other => panic!("{other:?}"),
         };
         (0..3).for_each(|_| keep(events.recv().unwrap()));
@@ -379,8 +379,8 @@ mod tests {
         while works.unwrap().now().unwrap() - before < 5_000_000
             || Monotonic.now() - read < read - start
         {}
-        cutter.cut_now(Edge::WindowEnd);
-        let busy: Vec<Option<f64>> = (0..4).map(|worker| cutter.busy(worker)).collect();
+        snapshots.snapshot_at(Edge::WindowEnd);
+        let busy: Vec<Option<f64>> = (0..4).map(|worker| snapshots.busy(worker)).collect();
         drop(held);
         working.join().unwrap();
         waiting.join().unwrap();
