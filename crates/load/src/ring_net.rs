@@ -114,7 +114,7 @@ impl RingNet {
             let mut keys = Vec::new();
             // Clients that come again and again may run ahead of who accepts them.
             let all = !self.sockets.opener.reconnects(service);
-            for listener in self.sockets.opener.take_listeners(service, owner.strand) {
+            for listener in self.sockets.opener.take_listeners(service, owner.local) {
                 rustix::io::ioctl_fionbio(&listener, false)?;
                 let token = Token::Listener { local: owner.local, number: 0 };
                 keys.push(self.ring.listen(listener, token.number(), all)?);
@@ -144,7 +144,7 @@ impl RingNet {
         let place = (service, owner.strand);
         if !self.listeners.contains_key(&place) {
             let token = Token::Listener { local: owner.local, number: 0 };
-            for listener in self.sockets.opener.listeners(service, owner.strand) {
+            for listener in self.sockets.opener.listeners(service, owner.local) {
                 self.ring.watch(listener, token.number())?;
             }
             self.listeners.insert(place, Vec::new());

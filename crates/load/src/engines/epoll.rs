@@ -46,6 +46,7 @@ impl Engine for Epoll {
         register(&poll, &wakers.wake, Token::Wake)?;
         register(&poll, &wakers.inbox, Token::Inbox)?;
         setup.sockets.opener.set_epoll(poll);
+        setup.sockets.opener.ask_only_called();
         Ok(Box::new(run))
     }
 }
@@ -119,7 +120,7 @@ impl Loop {
                     }
                 }
                 Token::Listener { local, number } => {
-                    self.worker.net.opener.called(number);
+                    self.worker.net.opener.called(local, number);
                     self.scheduler.wake(local, None, Interest::Arrival);
                 }
                 Token::Inbox => {

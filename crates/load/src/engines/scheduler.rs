@@ -122,13 +122,18 @@ impl Scheduler {
     /// where there are many more, they are made anew: on average that costs no more than a push.
     fn remove_stale_timers(&mut self) {
         if self.timers.len() > 2 * self.strands.len() + SPARE_TIMERS {
-            let waits = self.strands.iter().enumerate();
-            let timer = |(local, strand): (usize, &Parked)| {
-                Some(Reverse((strand.wait?.until?, local as u32)))
-            };
-            self.timers.clear();
-            self.timers.extend(waits.filter_map(timer));
+            let mut timers = std::mem::take(&mut self.timers);
+            timers.clear();
+            let timer = |(local, wait): (u32, Wait)| Some(Reverse((wait.until?, local)));
+            timers.extend(self.parked().filter_map(timer));
+            self.timers = timers;
         }
+    }
+
+    /// The strands that wait, and for what.
+    pub(super) fn parked(&self) -> impl Iterator<Item = (u32, Wait)> {
+        let strands = (0u32..).zip(&self.strands).filter(|(_, strand)| !strand.queued);
+        strands.filter_map(|(local, strand)| Some((local, strand.wait?)))
     }
 
     /// Whether the strand still waits for this timer.

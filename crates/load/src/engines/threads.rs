@@ -137,7 +137,7 @@ fn pause(worker: &mut Worker, wait: Wait, due: Option<Nanos>) {
             let (group, strand) = (worker.strands[0].group, worker.strands[0].number);
             let id = worker.id(0, wait.slot);
             // A strand with a listener of its own has just blocked on it for a while.
-            if !worker.net.opener.has_listener(strand) {
+            if worker.net.opener.listeners_of(0).next().is_none() {
                 let length = Duration::from_nanos(length);
                 worker.net.opener.mailbox().wait((group, strand), id, length);
             }

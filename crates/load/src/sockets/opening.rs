@@ -56,11 +56,13 @@ pub(super) enum State {
     Open,
 }
 
-/// The listeners of one strand for a service; their numbers follow one another.
+/// A listener of one strand.
 #[derive(Debug)]
-struct Listeners {
-    fds: Vec<OwnedFd>,
-    first: u32,
+pub(crate) struct Listener {
+    service: u32,
+    pub(crate) fd: OwnedFd,
+    /// Somebody may be waiting there.
+    pub(crate) called: bool,
 }
 
 /// Opens and closes the connections of one worker.
@@ -77,11 +79,11 @@ pub(crate) struct Opener {
     allowed: Vec<Option<Vec<IpAddr>>>,
     /// By which transport each step connects or accepts.
     transports: ByStep<&'static dyn Transport>,
-    /// Listeners of strands that have addresses of their own, by service and strand; several where
-    /// connections are spread over addresses.
-    listeners: HashMap<(u32, u32), Listeners>,
-    /// By number of the listener: somebody may be waiting there.
-    called: Vec<bool>,
+    /// The listeners of each strand that has addresses of its own, by its place among its worker's;
+    /// several of a service where connections are spread over addresses.
+    listeners: Vec<Vec<Listener>>,
+    /// The engine tells of listeners at which somebody waits, and the others are not asked.
+    only_called: bool,
     /// Connections that have come by the inbox, by group and strand.
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
     mailbox: Arc<Mailbox>,
@@ -125,8 +127,8 @@ impl Opener {
             endpoints: Arc::default(),
             allowed: Vec::new(),
             transports: ByStep::default(),
-            listeners: HashMap::new(),
-            called: Vec::new(),
+            listeners: Vec::new(),
+            only_called: false,
             arrivals: HashMap::new(),
             mailbox: common.mailbox.clone(),
             security: Security::new(common.credentials.clone()),
@@ -141,6 +143,11 @@ impl Opener {
     /// Has this epoll tell of listeners and connections from now on.
     pub(crate) fn set_epoll(&mut self, epoll: OwnedFd) {
         self.epoll = Some(epoll);
+    }
+
+    /// Asks only those listeners from now on that [`Opener::called`] has named.
+    pub(crate) fn ask_only_called(&mut self) {
+        self.only_called = true;
     }
 
     pub(crate) fn epoll(&self) -> Option<&OwnedFd> {
@@ -187,29 +194,30 @@ impl Opener {
         at: &[Address],
     ) -> io::Result<Vec<Address>> {
         let OwnService { described, transport } = &self.services[service as usize];
-        let first = self.called.len() as u32;
+        let local = owner.local as usize;
+        if self.listeners.len() <= local {
+            self.listeners.resize_with(local + 1, Vec::new);
+        }
         let mut bound = Vec::new();
-        let mut fds = Vec::new();
         for address in at {
             let (fd, address) = transport.listen(address, &described.options)?;
             if let Some(epoll) = &self.epoll {
-                let number = self.called.len() as u32;
+                let number = self.listeners[local].len() as u32;
                 register(epoll, &fd, Token::Listener { local: owner.local, number })?;
             } else if self.blocking && at.len() == 1 && !transport.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
-            fds.push(fd);
-            self.called.push(true);
+            self.listeners[local].push(Listener { service, fd, called: true });
         }
-        self.listeners.insert((service, owner.strand), Listeners { fds, first });
         Ok(bound)
     }
 
-    /// An event loop has been told of somebody at a listener; it is told of each once.
-    pub(crate) fn called(&mut self, number: u32) {
-        if let Some(called) = self.called.get_mut(number as usize) {
-            *called = true;
+    /// An event loop has been told of somebody at a listener of a strand; it is told of each once.
+    pub(crate) fn called(&mut self, local: u32, number: u32) {
+        let own = self.listeners.get_mut(local as usize);
+        if let Some(listener) = own.and_then(|own| own.get_mut(number as usize)) {
+            listener.called = true;
         }
     }
 
@@ -231,19 +239,22 @@ impl Opener {
         arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Whether this strand accepts at addresses of its own.
-    pub(crate) fn has_listener(&self, strand: u32) -> bool {
-        self.listeners.keys().any(|&(_, owner)| owner == strand)
+    /// The listeners of a strand, by number.
+    pub(crate) fn listeners_of(&self, local: u32) -> impl Iterator<Item = (u32, &Listener)> {
+        (0u32..).zip(self.listeners.get(local as usize).into_iter().flatten())
     }
 
     /// The listeners of a strand for a service.
-    pub(crate) fn listeners(&self, service: u32, strand: u32) -> &[OwnedFd] {
-        self.listeners.get(&(service, strand)).map_or(&[], |listeners| &listeners.fds)
+    pub(crate) fn listeners(&self, service: u32, local: u32) -> impl Iterator<Item = &OwnedFd> {
+        let own = self.listeners.get(local as usize).into_iter().flatten();
+        own.filter(move |listener| listener.service == service).map(|listener| &listener.fd)
     }
 
-    /// Takes the listeners of a strand, for an engine that accepts there by other means.
-    pub(crate) fn take_listeners(&mut self, service: u32, strand: u32) -> Vec<OwnedFd> {
-        self.listeners.remove(&(service, strand)).map(|listeners| listeners.fds).unwrap_or_default()
+    /// Takes the listeners of a strand for a service, for an engine that accepts there by other means.
+    pub(crate) fn take_listeners(&mut self, service: u32, local: u32) -> Vec<OwnedFd> {
+        let Some(own) = self.listeners.get_mut(local as usize) else { return Vec::new() };
+        let taken = own.extract_if(.., |listener| listener.service == service);
+        taken.map(|listener| listener.fd).collect()
     }
 
     /// Whether a listener of a service may only be asked to accept when poll(2) finds it ready.
@@ -284,20 +295,18 @@ impl Opener {
         };
         let polls = self.polls_before_accept(service);
         let allowed = self.allowed.get(service as usize).and_then(Option::as_deref);
-        let Some(Listeners { fds, first }) = self.listeners.get(&(service, owner.strand)) else {
-            return Err(io::ErrorKind::WouldBlock.into());
-        };
         if polls && self.blocking {
-            wait_for_any(fds)?;
+            wait_for_any(self.listeners(service, owner.local))?;
         }
-        for (number, listener) in (*first as usize..).zip(fds) {
+        let own = self.listeners.get_mut(owner.local as usize).into_iter().flatten();
+        for listener in own.filter(|listener| listener.service == service) {
             // Of several addresses somebody waits at one, and asking the others takes a call each.
-            if self.epoll.is_some() && !self.called[number] {
+            if self.only_called && !listener.called {
                 continue;
             }
             // Until it is empty: the event that told of a stranger tells of those behind it too.
-            while !polls || is_ready(listener)? {
-                match rustix::net::acceptfrom_with(listener, flags) {
+            while !polls || is_ready(&listener.fd)? {
+                match rustix::net::acceptfrom_with(&listener.fd, flags) {
                     Ok((fd, from)) => {
                         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
                         if is_expected(from, allowed) {
@@ -310,7 +319,7 @@ impl Opener {
                     Err(error) => return Err(error.into()),
                 }
             }
-            self.called[number] = false;
+            listener.called = false;
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -610,9 +619,9 @@ fn is_ready(listener: &OwnedFd) -> io::Result<bool> {
 }
 
 /// Waits for a while until somebody is at one of these listeners.
-fn wait_for_any(listeners: &[OwnedFd]) -> io::Result<()> {
+fn wait_for_any<'a>(listeners: impl Iterator<Item = &'a OwnedFd>) -> io::Result<()> {
     let mut fds: Vec<PollFd<'_>> =
-        listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        listeners.map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
     rustix::event::poll(&mut fds, Some(&timespec(nanos(BLOCKED))))?;
     Ok(())
 }
