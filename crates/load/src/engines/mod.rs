@@ -3,6 +3,7 @@
 
 mod epoll;
 pub(crate) mod io_uring;
+mod poll;
 mod scheduler;
 mod threads;
 
@@ -53,6 +54,7 @@ pub static ALL: &[&dyn Engine] = &[
     // The default.
     &epoll::Epoll,
     &io_uring::IoUring,
+    &poll::Poll,
     &threads::Threads,
 ];
 
