@@ -1,6 +1,7 @@
 //! A host's load: its workers, its services and its counters, from the plan to the end of the last
 //! phase. An agent owns one and only passes messages on.
 
+mod connections;
 mod placement;
 mod services;
 mod snapshots;
@@ -22,7 +23,7 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
 use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
-use wirecost_model::profile::{Options, Payload, Size};
+use wirecost_model::profile::{Payload, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::{self, Warning};
 use wirecost_profile::protocols;
@@ -38,9 +39,9 @@ use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
 use crate::tls::Credentials;
-use crate::transports::{self, Transport};
 pub use crate::worker::Notify;
 use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, WorkerReport};
+pub(crate) use connections::transports_of;
 use placement::Placement;
 use services::{Announced, Services};
 use snapshots::{Snapshots, Workers};
@@ -221,7 +222,7 @@ impl Load {
         notify: Notify,
     ) -> Result<(Load, Prepared), LoadError> {
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
-        check_protocols(&plan.program)?;
+        connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
         let contents = contents(&plan.program, files)?;
         let placement = Placement::new(&plan, engine, limit)?;
@@ -656,16 +657,6 @@ fn start_worker(
     Ok((handle, broker_end))
 }
 
-/// What this host opens connections by, and how.
-pub(crate) fn transports_of(
-    program: &Program,
-) -> impl Iterator<Item = (&'static dyn Transport, &Options)> {
-    step::acts(program).filter_map(|act| {
-        let transport = transports::find(act.options.protocol.as_deref()?)?;
-        Some((transport, &act.options))
-    })
-}
-
 /// What a host proves itself by that has TLS services.
 fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError> {
     let secure = |service: &Service| {
@@ -676,17 +667,6 @@ fn credentials(program: &Program) -> Result<Option<Arc<Credentials>>, LoadError>
     }
     let credentials = Credentials::new().map_err(LoadError::system("certificate"))?;
     Ok(Some(Arc::new(credentials)))
-}
-
-/// What this host's kernel lacks is said before anything is sent.
-fn check_protocols(program: &Program) -> Result<(), LoadError> {
-    for (transport, options) in transports_of(program) {
-        if let Some(reason) = transport.missing(options) {
-            let protocol = transport.protocol().name().to_owned();
-            return Err(LoadError::Protocol { protocol, reason });
-        }
-    }
-    Ok(())
 }
 
 /// The longest message of a program, bytes.

@@ -28,6 +28,15 @@ pub trait Transport: Sync {
         usize::MAX
     }
 
+    /// Bytes of the longest message that a connection with these options carries whole; none where there
+    /// is no such limit.
+    ///
+    /// # Errors
+    /// Those of asking a socket.
+    fn longest_message(&self, _: &Options) -> io::Result<Option<u64>> {
+        Ok(self.protocol().longest_message())
+    }
+
     /// What TCP_INFO tells of a socket.
     fn tcp_info(&self, _: &OwnedFd) -> Option<TcpInfo> {
         None
@@ -89,8 +98,16 @@ pub trait Transport: Sync {
     fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted>;
 }
 
-pub static ALL: [&dyn Transport; 7] =
-    [&tcp::Tcp, &udp::Udp, &unix::Unix, &tls::Tls, &mptcp::Mptcp, &sctp::Sctp, &vsock::Vsock];
+pub static ALL: &[&dyn Transport] = &[
+    // In the order of the protocols.
+    &tcp::Tcp,
+    &udp::Udp,
+    &unix::Unix,
+    &tls::Tls,
+    &mptcp::Mptcp,
+    &sctp::Sctp,
+    &vsock::Vsock,
+];
 
 impl std::fmt::Debug for dyn Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,7 +117,7 @@ impl std::fmt::Debug for dyn Transport {
 
 /// The transport of the protocol of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Transport> {
-    ALL.into_iter().find(|transport| transport.protocol().name() == name)
+    ALL.iter().copied().find(|transport| transport.protocol().name() == name)
 }
 
 #[cfg(test)]

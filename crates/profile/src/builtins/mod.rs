@@ -36,7 +36,7 @@ pub enum Default {
 const H: Variable = Variable { name: "h", default: Default::Host, help: "remote host" };
 const CONNECTIONS: Variable = text("connections", "1", "number of connections, one strand each");
 const DURATION: Variable = text("duration", "10s", "measurement time");
-const PROTOCOL: Variable = text("protocol", "tcp", "tcp, tls, mptcp, sctp, unix or vsock");
+const PROTOCOL: Variable = text("protocol", "tcp", "any protocol of `wirecost list` but udp");
 const TCP_OR_UDP: Variable = text("protocol", "udp", "udp or tcp");
 const TIMEOUT: Variable =
     text("timeout", "1s", "time to wait for a response before it counts as lost");

@@ -123,6 +123,8 @@ pub enum LanguageErrorKind {
     RandomBackwards { min: u64, max: u64 },
     #[error("size={size} is more than the {longest} bytes that one {protocol} message can have")]
     MessageTooLong { size: u64, longest: u64, protocol: String },
+    #[error("{option} does not go with {protocol}: a read takes one whole message")]
+    CutsMessages { option: &'static str, protocol: String },
     #[error("{option} and {other} exclude each other: {why}")]
     Contradiction { option: &'static str, other: &'static str, why: &'static str },
     #[error(
@@ -157,7 +159,8 @@ impl LanguageErrorKind {
         match self {
             LanguageErrorKind::RandomBackwards { .. }
             | LanguageErrorKind::MessageTooLong { .. } => "size",
-            LanguageErrorKind::Contradiction { option, .. } => option,
+            LanguageErrorKind::Contradiction { option, .. }
+            | LanguageErrorKind::CutsMessages { option, .. } => option,
             LanguageErrorKind::TooManySegments { .. } => "gso",
             LanguageErrorKind::NotConnected { .. } => "conn",
             LanguageErrorKind::ProtocolNotBuilt { .. } => "protocol",
@@ -282,6 +285,9 @@ impl LanguageErrorKind {
             Kind::RandomBackwards { min, max } => format!("write size=rand({max},{min})"),
             Kind::MessageTooLong { .. } => {
                 "choose a smaller one; count=... repeats a flowop to move more".to_owned()
+            }
+            Kind::CutsMessages { option, .. } => {
+                format!("leave out {option}, or use a protocol that carries a stream of bytes")
             }
             Kind::Contradiction { option: "gso", .. } => {
                 "write one size, or use batch=... for several messages of different sizes".to_owned()

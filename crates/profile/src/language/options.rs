@@ -180,7 +180,7 @@ pub static ALL: &[OptionDef] = &[
     OptionDef {
         name: "protocol",
         applies: OPEN,
-        help: "tcp, udp, unix, mptcp, sctp, vsock or tls",
+        help: "protocol of the connection; `wirecost list` names them",
         value: ValueKind::Protocol,
     },
     OptionDef {

@@ -6,6 +6,7 @@ use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Unt
 use super::error::{LanguageError, LanguageErrorKind};
 use super::io;
 use super::source::Span;
+use crate::protocols::{Delivery, Protocol};
 use crate::{flowops, protocols};
 
 /// What the profile uses that nothing executes yet. Errors point at the flowop's tag.
@@ -154,16 +155,31 @@ fn unmovable(group: &Group) -> Vec<LanguageError> {
         let used = opened.iter().rfind(|(range, _)| range.contains(id)).map(|(_, name)| *name);
         let mut found = Vec::new();
         io::refused(flowop, used, &mut found);
-        if let Some(name) = used
-            && let Some(longest) = protocols::find(name).and_then(|p| p.longest_message())
-            && let Some(size) = options.size.as_ref().map(Size::max).filter(|&size| size > longest)
-        {
-            let protocol = name.to_owned();
-            found.push(LanguageErrorKind::MessageTooLong { size, longest, protocol });
+        if let Some(protocol) = used.and_then(protocols::find) {
+            beyond_messages(flowop, protocol, &mut found);
         }
         errors.extend(found.into_iter().map(|kind| located(kind, flowop.at)));
     }
     errors
+}
+
+/// What the messages of a protocol cannot be.
+fn beyond_messages(flowop: &Flowop, protocol: &dyn Protocol, found: &mut Vec<LanguageErrorKind>) {
+    let options = &flowop.options;
+    let name = || protocol.name().to_owned();
+    if let Some(longest) = protocol.longest_message()
+        && let Some(size) = options.size.as_ref().map(Size::max).filter(|&size| size > longest)
+    {
+        found.push(LanguageErrorKind::MessageTooLong { size, longest, protocol: name() });
+    }
+    if protocol.delivery() != Delivery::Messages {
+        return;
+    }
+    for (option, used) in [("rsize", options.rsize.is_some()), ("dir", options.dir.is_some())] {
+        if used {
+            found.push(LanguageErrorKind::CutsMessages { option, protocol: name() });
+        }
+    }
 }
 
 /// The first id that no range holds.

@@ -74,12 +74,20 @@ impl std::fmt::Debug for dyn Protocol {
     }
 }
 
-pub static ALL: [&dyn Protocol; 7] =
-    [&tcp::Tcp, &udp::Udp, &unix::Unix, &tls::Tls, &mptcp::Mptcp, &sctp::Sctp, &vsock::Vsock];
+pub static ALL: &[&dyn Protocol] = &[
+    // In this order `wirecost list` shows them.
+    &tcp::Tcp,
+    &udp::Udp,
+    &unix::Unix,
+    &tls::Tls,
+    &mptcp::Mptcp,
+    &sctp::Sctp,
+    &vsock::Vsock,
+];
 
 /// The protocol of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Protocol> {
-    ALL.into_iter().find(|protocol| protocol.name() == name)
+    ALL.iter().copied().find(|protocol| protocol.name() == name)
 }
 
 #[cfg(test)]
@@ -94,7 +102,7 @@ mod tests {
         let files: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter_map(|file| Some(file.strip_suffix(".rs")?.to_owned()))
+            .filter_map(|file| Some(file.strip_suffix(".rs")?.replace('_', "-")))
             .filter(|name| name != "mod")
             .collect();
         let names: BTreeSet<String> = ALL.iter().map(|p| p.name().to_owned()).collect();
