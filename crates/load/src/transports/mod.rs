@@ -7,6 +7,7 @@ mod tcp;
 mod tls;
 mod udp;
 mod unix;
+mod unix_seqpacket;
 mod vsock;
 
 use std::io;
@@ -103,6 +104,7 @@ pub static ALL: &[&dyn Transport] = &[
     &tcp::Tcp,
     &udp::Udp,
     &unix::Unix,
+    &unix_seqpacket::UnixSeqpacket,
     &tls::Tls,
     &mptcp::Mptcp,
     &sctp::Sctp,

@@ -7,6 +7,7 @@ pub mod tcp;
 pub mod tls;
 pub mod udp;
 pub mod unix;
+pub mod unix_seqpacket;
 pub mod vsock;
 
 /// What kind of addresses a protocol has.
@@ -79,6 +80,7 @@ pub static ALL: &[&dyn Protocol] = &[
     &tcp::Tcp,
     &udp::Udp,
     &unix::Unix,
+    &unix_seqpacket::UnixSeqpacket,
     &tls::Tls,
     &mptcp::Mptcp,
     &sctp::Sctp,
