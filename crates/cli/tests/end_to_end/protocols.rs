@@ -108,6 +108,32 @@ fn tls_for_each_request_and_from_files() {
     }
 }
 
+/// Each message arrives whole, compared with what was sent; one that the socket cannot take is refused.
+#[test]
+fn messages_of_unix_seqpacket_arrive_whole() {
+    let shared = exact("protocol=unix-seqpacket conn=1..5")
+        .replace("size=", "conn=1..5 size=")
+        .replace("\"disconnect\"", "\"disconnect\" options=\"conn=1..5\"");
+    for engine in engines::names() {
+        let run = |profile: &str| {
+            let arguments = ["run", "exact.xml", "--quiet", "--engine", engine];
+            Program::new(arguments).file("exact.xml", profile).measure()
+        };
+        is_exact_by(&run(&exact("protocol=unix-seqpacket")), engine, "unix-seqpacket");
+        // Behind an address that strands share, the first message says whose connection it is.
+        let sent = run(&shared).sum("/phases", "tx_bytes");
+        assert_eq!(sent, (5 * 2 * TIMES * REQUEST) as f64, "{engine}");
+    }
+    let long = exact("protocol=unix-seqpacket wndsz=20000");
+    let finished = Program::new(["run", "exact.xml", "--quiet", "--json", "run.json"])
+        .file("exact.xml", &long)
+        .finish();
+    assert_eq!(finished.code, 3, "{finished}");
+    let error = finished.document().text("/error").to_owned();
+    assert!(error.contains("size=100000 is more than the 39968 bytes"), "{error}");
+    assert!(error.contains("wndsz="), "{error}");
+}
+
 /// uperf's name for it.
 #[test]
 fn ssl_is_tls() {

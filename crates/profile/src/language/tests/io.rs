@@ -50,6 +50,24 @@ fn what_excludes_each_other_is_refused() {
     }
 }
 
+/// A read takes one message whole.
+#[test]
+fn messages_that_do_not_stay_whole_are_refused() {
+    let said_of = |protocol| of_write(protocol, "rsize=100");
+    let reason = "rsize does not go with unix-seqpacket: a read takes one whole message";
+    let messages = said_of("unix-seqpacket");
+    assert!(messages.len() == 1 && messages[0].contains(reason), "{messages:?}");
+    assert_eq!(said_of("unix"), [] as [&str; 0]);
+    // An empty message would be taken for the end of the connection; no size is 0.
+    for size in ["0", "rand(0,9)"] {
+        let flowop = format!("<flowop type=\"write\" options=\"size={size}\"/>");
+        assert!(!refused(&around(&flowop)).is_empty(), "{size}");
+    }
+    let file = said("unix-seqpacket", "<flowop type=\"sendfile\" options=\"dir=/tmp\"/>");
+    assert!(file.len() == 1 && file[0].contains("dir does not go with"), "{file:?}");
+    assert_eq!(of_write("unix-seqpacket", "size=rand(1,9)"), [] as [&str; 0]);
+}
+
 #[test]
 fn what_does_nothing_is_noted() {
     let idle = [
