@@ -7,7 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use socket2::SockRef;
 
+use crate::watchdog::notice_vanished_host;
 use crate::wire::{self, LONGEST_HELLO, Order};
 
 /// How long a connection may take to say hello. A controller does so at once.
@@ -118,6 +120,7 @@ impl Acceptor {
         match self.listener.accept() {
             Ok((stream, from)) => {
                 let _ = stream.set_nodelay(true);
+                let _ = notice_vanished_host(SockRef::from(&stream));
                 if stream.set_nonblocking(true).is_err() {
                     return;
                 }

@@ -5,10 +5,10 @@ use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
@@ -29,6 +29,7 @@ use wirecost_model::warning::Warning;
 use crate::listener::GRACE;
 use crate::machine::{self, Claim, ClaimError, Conflict, Waiting};
 use crate::observing::{Observing, Said};
+use crate::watchdog::{Watchdog, is_gone};
 use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
 
 /// A controller that has said nothing for this long is gone: it asks for the time every other second.
@@ -77,6 +78,8 @@ enum Input {
     News,
     /// So has who observes.
     Said(Said),
+    /// What came is no order.
+    Unreadable(String),
     Gone,
 }
 
@@ -95,16 +98,8 @@ fn serve(stream: Socket, terms: Terms, hangs: impl FnOnce() + Send + 'static) ->
         let _ = confine::keep_only(&[]);
         read_orders(reader, hello, &orders, &next);
     })?;
-    let (ended_to, ended) = channel::<()>();
-    let watched = stream.try_clone()?;
     // The thread that reads orders does not read on while one of them is carried out.
-    std::thread::Builder::new().name("wirecost-gone".to_owned()).spawn(move || {
-        let _ = confine::keep_only(&[]);
-        while !is_gone(&watched, None) {}
-        if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
-            hangs();
-        }
-    })?;
+    let watchdog = Watchdog::start(stream.try_clone()?, GRACE, hangs)?;
     let mut session = Session {
         stream,
         inputs,
@@ -129,7 +124,7 @@ fn serve(stream: Socket, terms: Terms, hangs: impl FnOnce() + Send + 'static) ->
     // The load ends first, then the claim, and then the controller is told.
     drop(session);
     let _ = stream.shutdown(Shutdown::Both);
-    drop(ended_to);
+    drop(watchdog);
     result
 }
 
@@ -145,13 +140,21 @@ fn read_orders(
         None => wire::read_within(&mut stream, LONGEST_HELLO),
     };
     let mut next = first;
-    while let Ok(order) = next {
-        if inputs.send(Input::Order(order)).is_err() || obeyed.recv().is_err() {
-            return;
+    let end = loop {
+        match next {
+            Ok(order) => {
+                if inputs.send(Input::Order(order)).is_err() || obeyed.recv().is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                break Input::Unreadable(error.to_string());
+            }
+            Err(_) => break Input::Gone,
         }
         next = wire::read(&mut stream);
-    }
-    let _ = inputs.send(Input::Gone);
+    };
+    let _ = inputs.send(end);
 }
 
 /// How far a session has come.
@@ -203,6 +206,9 @@ impl Session {
                 }
                 Ok(Input::Said(Said::Observed(observation))) => {
                     self.say(&Notice::Observed { phase: self.phase, observation })?;
+                }
+                Ok(Input::Unreadable(reason)) => {
+                    return self.fail(Status::Usage, format!("the agent refuses: {reason}"));
                 }
                 Ok(Input::Gone) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
@@ -470,15 +476,6 @@ fn memory() -> u64 {
     let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
     let limit = getrlimit(Resource::Data).current.unwrap_or(u64::MAX);
     machine.min(limit.saturating_mul(MEMORY_SHARE))
-}
-
-/// Whether the controller has hung up; waits for it as long as `patience`, for ever without.
-fn is_gone(stream: &Socket, patience: Option<Timespec>) -> bool {
-    match poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], patience.as_ref()) {
-        Ok(events) => events > 0,
-        Err(rustix::io::Errno::INTR) => false,
-        Err(_) => true,
-    }
 }
 
 /// Who waits for a claim.

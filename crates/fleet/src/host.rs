@@ -32,7 +32,7 @@ pub enum HostError {
         #[source]
         source: io::Error,
     },
-    #[error("{name}: {address} is not an address: {reason}")]
+    #[error("{name}: {address} does not resolve: {reason}")]
     Address { name: String, address: String, reason: String },
     #[error(
         "{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`"

@@ -12,4 +12,5 @@ pub mod listener;
 pub mod machine;
 mod observing;
 pub mod runtime_dir;
+mod watchdog;
 pub mod wire;

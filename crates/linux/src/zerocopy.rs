@@ -3,6 +3,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use crate::raw_option::SocketOption;
 
@@ -53,20 +56,52 @@ pub fn allow(socket: impl AsFd) -> io::Result<()> {
     ZEROCOPY.set(socket, &1)
 }
 
-/// Sends without a copy. The bytes must not change before a [`Completion`] says so: what the kernel
-/// sends, and sends again, is what stands there by then.
-///
-/// # Errors
-/// Those of send(2); `ENOBUFS` when net.core.optmem_max allows no more pending notifications, or
-/// RLIMIT_MEMLOCK no more pinned pages.
-pub fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-    // SAFETY: the kernel reads `bytes.len()` bytes from a valid slice. That it does so later as well
-    // harms no memory: it holds the pages itself.
-    let sent = unsafe {
-        libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags)
-    };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+/// Memory that can be sent without a copy. The kernel reads it after a call has returned, for as long as
+/// it may have to send it again, also when the socket has been closed. Therefore the bytes never change,
+/// and memory that was sent from is never freed.
+#[derive(Debug, Default)]
+pub struct HeldMemory {
+    all: Vec<Arc<[u8]>>,
+    sent: bool,
+}
+
+impl HeldMemory {
+    /// Allows these bytes to be sent without a copy.
+    pub fn hold(&mut self, bytes: Arc<[u8]>) {
+        self.all.push(bytes);
+    }
+
+    /// Sends without a copy. A [`Completion`] says when the kernel has let go of the bytes.
+    ///
+    /// # Errors
+    /// Those of send(2); `ENOBUFS` for bytes that are not held, when net.core.optmem_max allows no more
+    /// pending notifications, or when RLIMIT_MEMLOCK allows no more pinned pages.
+    pub fn send(&mut self, socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+        let from = self.all.iter().find_map(|all| within(all, bytes));
+        let from = from.ok_or(Errno::NOBUFS)?;
+        self.sent = true;
+        let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+        // SAFETY: `bytes.len()` bytes from there are held. They stay as they are as long as the kernel may
+        // read them: nobody can change what an `Arc` shares, and its memory is not freed.
+        let sent =
+            unsafe { libc::send(socket.as_fd().as_raw_fd(), from.cast(), bytes.len(), flags) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        if self.sent {
+            std::mem::forget(std::mem::take(&mut self.all));
+        }
+    }
+}
+
+/// Where `bytes` are, if they are a part of `all`.
+pub(crate) fn within(all: &Arc<[u8]>, bytes: &[u8]) -> Option<*const u8> {
+    let offset = (bytes.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
+    let end = offset.checked_add(bytes.len())?;
+    Some(all.get(offset..end)?.as_ptr())
 }
 
 /// The next notification in the socket's error queue; `None` when the queue is empty.
@@ -115,10 +150,12 @@ mod tests {
         let (mut receiver, _) = listener.accept().unwrap();
         allow(&sender).unwrap();
         assert_eq!(completion(&sender).unwrap(), None);
-        let bytes = vec![7; 30_000];
+        let bytes: Arc<[u8]> = vec![7; 30_000].into();
+        let mut held = HeldMemory::default();
+        held.hold(bytes.clone());
         let mut sent = 0;
         for _ in 0..3 {
-            sent += send(&sender, &bytes).unwrap();
+            sent += held.send(&sender, &bytes[1..]).unwrap();
         }
         let mut received = vec![0; sent];
         receiver.read_exact(&mut received).unwrap();
@@ -137,7 +174,40 @@ mod tests {
     fn a_socket_without_zerocopy_copies_and_sends_no_notification() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(send(&sender, &[1; 100]).unwrap(), 100);
+        let bytes: Arc<[u8]> = vec![1; 100].into();
+        let mut held = HeldMemory::default();
+        held.hold(bytes.clone());
+        assert_eq!(held.send(&sender, &bytes).unwrap(), 100);
         assert_eq!(completion(&sender).unwrap(), None);
+    }
+
+    #[test]
+    fn memory_that_is_not_held_is_not_sent() {
+        let (sender, _receiver) = std::os::unix::net::UnixStream::pair().unwrap();
+        let bytes: Arc<[u8]> = vec![1; 100].into();
+        let mut held = HeldMemory::default();
+        held.hold(bytes.clone());
+        let same: Arc<[u8]> = vec![1; 100].into();
+        for foreign in [&same[..], &[1; 100]] {
+            let error = held.send(&sender, foreign).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::NOBUFS));
+        }
+    }
+
+    #[test]
+    fn memory_that_was_sent_from_is_not_freed() {
+        let (sender, _receiver) = std::os::unix::net::UnixStream::pair().unwrap();
+        let bytes: Arc<[u8]> = vec![1; 100].into();
+        let holds = |held: HeldMemory| {
+            drop(held);
+            Arc::strong_count(&bytes) > 1
+        };
+        let mut held = HeldMemory::default();
+        held.hold(bytes.clone());
+        assert!(!holds(held));
+        let mut held = HeldMemory::default();
+        held.hold(bytes.clone());
+        let _ = held.send(&sender, &bytes);
+        assert!(holds(held));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Connections of strangers, who do not know the run, are rejected.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -34,6 +34,10 @@ const LONGEST_ANSWER: usize = 16 << 20;
 
 /// How long a new connection may take to say whose it is.
 const PATIENCE: Nanos = 10 * SECOND;
+
+/// Pending connections, in runs that have no more of their own: fewer than the descriptors that a worker
+/// leaves free.
+const PENDING: usize = 1024;
 
 /// A listener whose connections are of several strands, or ask for consent.
 #[derive(Debug)]
@@ -105,12 +109,26 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// `connections`: how many this host has in the run.
+    ///
     /// # Errors
     /// Those of epoll and of starting a thread.
     pub(crate) fn start(
         run: u32,
         listeners: Vec<SharedListener>,
         route: Route,
+        connections: u64,
+    ) -> io::Result<Self> {
+        // All of the run's own could be pending at once.
+        let most = usize::try_from(connections).unwrap_or(usize::MAX).max(PENDING);
+        Self::with_pending(run, listeners, route, most)
+    }
+
+    fn with_pending(
+        run: u32,
+        listeners: Vec<SharedListener>,
+        route: Route,
+        most: usize,
     ) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -125,7 +143,8 @@ impl Broker {
             poll,
             listeners,
             route,
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
+            most,
             next: FIRST_PENDING,
             strangers: strangers.clone(),
             cookies: Cookies::new()?,
@@ -169,7 +188,10 @@ struct Service {
     poll: OwnedFd,
     listeners: Vec<SharedListener>,
     route: Route,
-    pending: HashMap<u64, Pending>,
+    /// The oldest first: numbers grow.
+    pending: BTreeMap<u64, Pending>,
+    /// How many there may be.
+    most: usize,
     next: u64,
     strangers: Arc<AtomicU64>,
     /// A run's controller does not know what makes them.
@@ -194,13 +216,17 @@ impl Service {
                 }
             }
             let now = Monotonic.now();
-            let strangers = &self.strangers;
-            self.pending.retain(|_, connection| {
-                let stays = now < connection.until;
-                strangers.fetch_add(u64::from(!stays), Ordering::Relaxed);
-                stays
-            });
+            while self.pending.first_key_value().is_some_and(|(_, oldest)| oldest.until <= now) {
+                self.drop_oldest();
+            }
         }
+    }
+
+    /// Rejects the connection that has been pending longest. Returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let dropped = self.pending.pop_first().is_some();
+        self.strangers.fetch_add(u64::from(dropped), Ordering::Relaxed);
+        dropped
     }
 
     fn reject(&self) {
@@ -234,6 +260,9 @@ impl Service {
                         let until = Monotonic.now() + PATIENCE;
                         let said = [0; hello::LENGTH];
                         let connection = Pending { socket, kind, said, length: 0, until };
+                        if self.pending.len() >= self.most {
+                            self.drop_oldest();
+                        }
                         self.pending.insert(id, connection);
                         // Mostly the hello is there already.
                         self.read_hello(id);
@@ -244,9 +273,12 @@ impl Service {
                     }
                 }
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
+                // The oldest that says nothing has a descriptor to give.
                 Err(Errno::MFILE | Errno::NFILE) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                    return;
+                    if !self.drop_oldest() {
+                        std::thread::sleep(Duration::from_millis(10));
+                        return;
+                    }
                 }
                 Err(_) => return,
             }
@@ -479,8 +511,11 @@ pub(crate) fn ask_consent(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
 
     use proptest::prelude::*;
+    use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
 
@@ -554,5 +589,33 @@ mod tests {
         };
         assert_eq!(pairs(4), (0..4).map(|worker| (worker, worker)).collect());
         assert_eq!(pairs(16).len(), 16);
+    }
+
+    /// Who says nothing gives way to who comes later, before its time is up.
+    #[test]
+    fn pending_connections_are_bounded() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        let transport = crate::transports::find("tcp").unwrap();
+        let kind = ListenerKind::Data { transport, options: Arc::default() };
+        let (ours, inbox) = inbox().unwrap();
+        let worker = WorkerOf { before: Arc::from([0]), workers: 1, turns: false };
+        let route = Route::Inboxes { inboxes: vec![ours], worker };
+        let shared = SharedListener { listener: listener.into(), kind };
+        let broker = Broker::with_pending(7, vec![shared], route, 2).unwrap();
+        let mut silent: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let mut third = TcpStream::connect(at).unwrap();
+        // Closed: nobody sends here.
+        assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
+        assert_eq!(broker.strangers(), 1);
+        // The others can still say whose they are.
+        for (id, stream) in (0..).zip([&mut silent[1], &mut third]) {
+            let hello = Hello { run: 7, group: 0, strand: 0, id, cookie: 0 };
+            stream.write_all(&hello.bytes()).unwrap();
+            poll(&mut [PollFd::new(&inbox, PollFlags::IN)], None).unwrap();
+            assert_eq!(receive_arrival(&inbox, 7).unwrap().hello.id, id);
+        }
+        assert_eq!(broker.strangers(), 1);
     }
 }

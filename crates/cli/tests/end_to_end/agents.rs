@@ -39,12 +39,6 @@ impl Agent {
         Self { running: Some(running), address }
     }
 
-    /// Its processes, that of sessions included.
-    pub(crate) fn processes(&self) -> Vec<u32> {
-        let running = self.running.as_ref().unwrap();
-        running.children().into_iter().chain([running.pid]).collect()
-    }
-
     /// The process that listens.
     pub(crate) fn pid(&self) -> u32 {
         self.running.as_ref().unwrap().pid
@@ -53,7 +47,7 @@ impl Agent {
 
 impl Agent {
     /// Processes of its sessions.
-    fn sessions(&self) -> Vec<u32> {
+    pub(crate) fn sessions(&self) -> Vec<u32> {
         self.running.as_ref().unwrap().children()
     }
 

@@ -37,6 +37,8 @@ use link::{Link, Piece, Receiving, Sending};
 use pool::Pool;
 pub use support::{Unavailable, available};
 
+use crate::zerocopy::within;
+
 /// What a connection may hold that nobody reads, in buffers. Beyond it the ring stops receiving for
 /// it, so that the window of the connection closes as it would without a ring.
 const HELD: usize = 4;
@@ -832,13 +834,6 @@ impl<S: AsFd> Ring<S> {
         }
         events.push(Event::Arrival(self.watches[place as usize].token));
     }
-}
-
-/// Where `bytes` are in `all`, if they are a part of it.
-fn within(all: &Arc<[u8]>, bytes: &[u8]) -> Option<*const u8> {
-    let offset = (bytes.as_ptr() as usize).checked_sub(all.as_ptr() as usize)?;
-    let end = offset.checked_add(bytes.len())?;
-    Some(all.get(offset..end)?.as_ptr())
 }
 
 impl<S: AsFd> Ring<S> {

@@ -276,7 +276,7 @@ impl Load {
         let consent = services.consent();
         let listeners = services.with_consent_answer(listeners, &plan);
         let broker = (!listeners.is_empty())
-            .then(|| Broker::start(run, listeners, route))
+            .then(|| Broker::start(run, listeners, route, placement.connections()))
             .transpose()
             .map_err(LoadError::system("broker"))?;
         let prepared = Prepared {
@@ -619,6 +619,7 @@ fn start_worker(
             };
             let buffer = usize::try_from(message).unwrap_or(MAX_PIECE).clamp(DATAGRAM, MAX_PIECE);
             let mut sockets = Sockets::new(&common, buffer);
+            patterns.shared().for_each(|bytes| sockets.data.held.hold(bytes));
             let run = engine.prepare(&mut Setup {
                 sockets: &mut sockets,
                 patterns: &patterns,

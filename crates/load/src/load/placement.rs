@@ -26,6 +26,7 @@ pub(super) struct Placement {
     strands: Vec<(u32, u32)>,
     worker_of: WorkerOf,
     forced: bool,
+    connections: u64,
 }
 
 impl Placement {
@@ -79,11 +80,17 @@ impl Placement {
             turns: plan.workers.is_some() && plan.program.side == Side::Peer,
         };
         let pinned = engine.shares_threads();
-        Ok(Self { workers, cpus, pinned, strands, worker_of, forced })
+        let connections = connections_of(groups);
+        Ok(Self { workers, cpus, pinned, strands, worker_of, forced, connections })
     }
 
     pub(super) fn workers(&self) -> u32 {
         self.workers
+    }
+
+    /// Connections of all strands.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections
     }
 
     pub(super) fn worker_of(&self) -> WorkerOf {
@@ -127,6 +134,10 @@ fn listeners_per_strand(plan: &Plan, engine: &dyn Engine) -> BTreeMap<u32, u64> 
         *listeners.entry(service.group).or_default() += u64::from(own);
     }
     listeners
+}
+
+fn connections_of(groups: &[GroupProgram]) -> u64 {
+    groups.iter().map(|group| u64::from(group.strands) * connections_per_strand(group)).sum()
 }
 
 /// Connections of one strand.

@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::net::{RecvFlags, SendFlags};
+use wirecost_linux::zerocopy::HeldMemory;
 use wirecost_linux::{datagrams, sockopt};
 use wirecost_model::measure::IoCounts;
 use wirecost_profile::flowops;
@@ -28,6 +29,8 @@ pub(crate) struct DataPath {
     pub(super) batches: RecvBatches,
     pub(super) pipe: Option<Pipe>,
     pub(super) sinks: Vec<Sink>,
+    /// What is sent without a copy.
+    pub(crate) held: HeldMemory,
     /// What I/O options did.
     pub(crate) io: IoCounts,
 }
@@ -43,6 +46,7 @@ impl DataPath {
             batches: RecvBatches::default(),
             pipe: None,
             sinks: Vec::new(),
+            held: HeldMemory::default(),
             io: IoCounts::default(),
         }
     }

@@ -102,29 +102,15 @@ impl DataPath {
         copied: usize,
         settings: &mut SettingsLog,
     ) -> io::Result<usize> {
-        let (head, rest) = bytes.split_at(copied);
-        if !head.is_empty() {
-            let more = if rest.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
-            let sent = rustix::net::send(&socket.fd, head, more | SendFlags::NOSIGNAL)?;
-            if sent < head.len() || rest.is_empty() {
-                return Ok(sent);
-            }
+        // What changes goes by a call of its own; the rest of the message follows it.
+        if copied > 0 {
+            let more = match copied < bytes.len() {
+                true => SendFlags::MORE,
+                false => SendFlags::empty(),
+            };
+            let flags = more | SendFlags::NOSIGNAL;
+            return Ok(rustix::net::send(&socket.fd, &bytes[..copied], flags)?);
         }
-        match self.send_rest(socket, rest, settings) {
-            Ok(sent) => Ok(head.len() + sent),
-            Err(error) if !head.is_empty() && error.kind() == io::ErrorKind::WouldBlock => {
-                Ok(head.len())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn send_rest(
-        &mut self,
-        socket: &Socket,
-        bytes: &[u8],
-        settings: &mut SettingsLog,
-    ) -> io::Result<usize> {
         let used = socket.io.get();
         let allowed = match used.zerocopy.get() {
             Some(allowed) => allowed,
@@ -139,10 +125,10 @@ impl DataPath {
             }
         };
         let mut sent =
-            if allowed { zerocopy::send(&socket.fd, bytes) } else { Err(Errno::NOBUFS.into()) };
+            if allowed { self.held.send(&socket.fd, bytes) } else { Err(Errno::NOBUFS.into()) };
         if is_no_room(&sent) && used.pending.get() > 0 {
             self.read_notices(socket);
-            sent = zerocopy::send(&socket.fd, bytes);
+            sent = self.held.send(&socket.fd, bytes);
         }
         if is_no_room(&sent) {
             let sent = rustix::net::send(&socket.fd, bytes, SendFlags::NOSIGNAL)?;

@@ -109,9 +109,11 @@ impl Run {
             Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
             None => None,
         };
-        // Making a lab would disturb another run as much as its traffic.
+        let place = || self.how.place(&loaded, &self.at, None);
+        // To make a lab would disturb another run as much as traffic does. Agents are only looked up.
+        let of_agents = (!self.at.hosts.is_empty()).then(place).transpose()?;
         let machines = Machines::of(&self.at, self.together, stop, self.quiet)?;
-        let place = self.how.place(&loaded, &self.at, None)?;
+        let place = of_agents.map_or_else(place, Ok)?;
         Ok(Ready { loaded, place, machines, recorder })
     }
 
