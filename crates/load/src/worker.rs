@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use wirecost_linux::clock::Monotonic;
-use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{Cut, Edge, FairnessSums, IoCounts, TcpSample};
 use wirecost_model::plan::Endpoints;
@@ -163,6 +163,8 @@ struct Running {
     finish_time: Nanos,
     start_edge: Option<EdgeState>,
     end_edge: Option<EdgeState>,
+    /// Memory for both edges of the window, so that neither stops for it.
+    of_edges: [Vec<(u64, u64)>; 2],
     next_sample: Nanos,
     samples: Vec<TcpSample>,
     failed_before: u64,
@@ -228,6 +230,14 @@ pub(crate) struct Worker<N: SocketNet = Sockets> {
     patterns: Patterns,
     running: Option<Running>,
     events: Outlet,
+}
+
+/// Samples of a window, so that it need not stop for memory; of a phase whose end is unknown those of
+/// its first minutes.
+fn expected_samples(order: &PhaseOrder) -> usize {
+    let length = order.window.end.saturating_sub(order.window.start).min(600 * SECOND);
+    let times = usize::try_from(length / SAMPLE_INTERVAL + 1).unwrap_or(0);
+    times.saturating_mul(order.tcp_samples as usize).min(order.most_samples)
 }
 
 impl<N: SocketNet> Worker<N> {
@@ -300,6 +310,13 @@ impl<N: SocketNet> Worker<N> {
                 _ => Gate { start: order.start, window, end: 0, closed: true, finishing: false },
             })
             .collect();
+        for (index, group) in (0u32..).zip(self.groups.iter()) {
+            if let Some(Some(phase)) = group.phases.get(order.phase as usize)
+                && self.group_of.contains(&index)
+            {
+                phase.numbered().for_each(|payload| self.patterns.number(payload));
+            }
+        }
         let mut mixed = false;
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let limit = match until(&self.groups[group as usize]) {
@@ -320,8 +337,9 @@ impl<N: SocketNet> Worker<N> {
             finish_time: 0,
             start_edge: None,
             end_edge: None,
+            of_edges: [(); 2].map(|()| Vec::with_capacity(self.strands.len())),
             next_sample: if order.tcp_samples > 0 { order.window.start } else { Nanos::MAX },
-            samples: Vec::new(),
+            samples: Vec::with_capacity(expected_samples(&order)),
             failed_before: self.net.sockets().opener.failed_connections,
             drops_before: self.drops(),
             io_before: self.net.io(),
@@ -469,11 +487,13 @@ impl<N: SocketNet> Worker<N> {
         let running = self.running.as_ref()?;
         let window = running.order.window.clone();
         if running.start_edge.is_none() && now >= window.start {
-            let edge = self.edge();
+            let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[0]);
+            let edge = self.edge(memory);
             self.running.as_mut()?.start_edge = Some(edge);
         }
         if self.running.as_ref()?.end_edge.is_none() && now >= window.end {
-            let edge = self.edge();
+            let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[1]);
+            let edge = self.edge(memory);
             self.running.as_mut()?.end_edge = Some(edge);
         }
         self.sample(now);
@@ -530,10 +550,12 @@ impl<N: SocketNet> Worker<N> {
         open + self.net.sockets().opener.closed_drops
     }
 
-    fn edge(&self) -> EdgeState {
+    /// What is known now; `moved`: memory for it.
+    fn edge(&self, mut moved: Vec<(u64, u64)>) -> EdgeState {
+        moved.extend(self.strands.iter().map(|s| (s.bytes(), s.completed())));
         let mut edge = EdgeState {
             retransmits: self.net.sockets().opener.closed_retransmits,
-            moved: self.strands.iter().map(|s| (s.bytes(), s.completed())).collect(),
+            moved,
             ..EdgeState::default()
         };
         for socket in self.open() {
@@ -582,7 +604,7 @@ impl<N: SocketNet> Worker<N> {
             return;
         };
         let start = running.start_edge.take().unwrap_or_default();
-        let end = running.end_edge.take().unwrap_or_else(|| self.edge());
+        let end = running.end_edge.take().unwrap_or_else(|| self.edge(Vec::new()));
         let mut fairness = FairnessSums::default();
         for (local, after) in end.moved.iter().enumerate() {
             let before = start.moved.get(local).copied().unwrap_or((0, 0));

@@ -32,7 +32,7 @@ pub struct Patterns {
 struct Pattern {
     /// Never changes, so that the kernel may go on reading it after a call has returned.
     bytes: Arc<[u8]>,
-    /// A stamp with the pattern behind it, made when the first message is numbered.
+    /// A stamp with the pattern behind it, where messages are numbered.
     stamped: Vec<u8>,
 }
 
@@ -115,6 +115,13 @@ impl Patterns {
             at += length;
         }
         DatagramBatch { bytes, lengths: wanted, segments }
+    }
+
+    /// Gets ready to number messages of a payload, which takes memory.
+    pub fn number(&mut self, payload: u32) {
+        if let Some(pattern) = self.each.get_mut(payload as usize) {
+            pattern.stamp(0);
+        }
     }
 
     /// The patterns themselves, of which every piece is a part that does not begin within a stamp.

@@ -27,13 +27,89 @@ pub(super) enum Sending {
     Done(i32),
 }
 
-/// What has been received and not been read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    /// None where there are no bytes.
-    pub(super) buffer: Option<u16>,
-    pub(super) from: usize,
-    pub(super) length: usize,
+/// What has been received into each buffer of the ring and not been read. A buffer is in the queue of
+/// one link at most, so one entry for each is memory enough for the queues of all links.
+#[derive(Debug)]
+pub(super) struct Pieces(Vec<Piece>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Piece {
+    from: u32,
+    length: u32,
+    /// Datagrams of no bytes that came before it. These have no buffer.
+    empty: u32,
+    /// The buffer that follows in the same queue.
+    next: Option<u16>,
+}
+
+/// The pieces of one link, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    first: Option<u16>,
+    last: u16,
+    /// Datagrams of no bytes behind the last buffer.
+    empty: u32,
+    length: usize,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn push_empty(&mut self) {
+        self.empty += 1;
+        self.length += 1;
+    }
+}
+
+/// A piece that has left its queue: buffer, beginning and length; none of a datagram of no bytes.
+pub(super) type Popped = Option<(u16, usize, usize)>;
+
+impl Pieces {
+    pub(super) fn new(buffers: u16) -> Self {
+        Self(vec![Piece::default(); usize::from(buffers)])
+    }
+
+    pub(super) fn push(&mut self, queue: &mut Queue, buffer: u16, length: usize) {
+        let empty = std::mem::take(&mut queue.empty);
+        self.0[usize::from(buffer)] = Piece { from: 0, length: length as u32, empty, next: None };
+        match queue.first {
+            None => queue.first = Some(buffer),
+            Some(_) => self.0[usize::from(queue.last)].next = Some(buffer),
+        }
+        queue.last = buffer;
+        queue.length += 1;
+    }
+
+    /// The oldest piece of a queue; none where the queue is empty.
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<Popped> {
+        queue.length = queue.length.checked_sub(1)?;
+        let Some(buffer) = queue.first else {
+            queue.empty = queue.empty.saturating_sub(1);
+            return Some(None);
+        };
+        let piece = &mut self.0[usize::from(buffer)];
+        if piece.empty > 0 {
+            piece.empty -= 1;
+            return Some(None);
+        }
+        queue.first = piece.next;
+        Some(Some((buffer, piece.from as usize, piece.length as usize)))
+    }
+
+    /// At most so many bytes of the oldest piece, which keeps the rest; none where the oldest has no bytes.
+    fn split(&mut self, queue: &Queue, size: usize) -> Popped {
+        let buffer = queue.first?;
+        let piece = &mut self.0[usize::from(buffer)];
+        let (from, length) = (piece.from as usize, piece.length as usize);
+        if piece.empty > 0 || length <= size {
+            return None;
+        }
+        piece.from += size as u32;
+        piece.length -= size as u32;
+        Some((buffer, from, size))
+    }
 }
 
 #[derive(Debug)]
@@ -57,11 +133,11 @@ pub(super) struct Link<S> {
     /// It waits for a buffer, to be asked for again.
     pub(super) hungry: bool,
     /// Older than `received`: what had to leave the ring's buffers, and how much of the first is read.
-    pub(super) spilled: VecDeque<Box<[u8]>>,
+    pub(super) spilled: VecDeque<Vec<u8>>,
     read: usize,
     /// The first of them has been read to its end.
     spent: bool,
-    pub(super) received: VecDeque<Piece>,
+    pub(super) received: Queue,
     /// Behind all that nothing more will come, or this error.
     pub(super) ended: Option<Result<(), Errno>>,
     pub(super) sending: Sending,
@@ -90,7 +166,7 @@ impl<S> Link<S> {
             spilled: VecDeque::new(),
             read: 0,
             spent: false,
-            received: VecDeque::new(),
+            received: Queue::default(),
             ended: None,
             sending: Sending::Idle,
             copy: Vec::new(),
@@ -108,7 +184,7 @@ impl<S> Link<S> {
 
     /// Whether it has buffers of the ring.
     pub(super) fn holds(&self) -> bool {
-        !self.received.is_empty()
+        self.received.len() > 0
     }
 
     pub(super) fn has_something(&self) -> bool {
@@ -120,26 +196,26 @@ impl<S> Link<S> {
     pub(super) fn take(
         &mut self,
         size: usize,
+        pieces: &mut Pieces,
         lent: &mut Option<u16>,
-    ) -> Option<(u16, usize, usize)> {
-        let piece = self.received.front_mut()?;
-        let length = piece.length.min(size);
-        let taken = piece.buffer.map(|buffer| (buffer, piece.from, length));
-        piece.from += length;
-        piece.length -= length;
-        if piece.length == 0 || self.datagrams {
-            *lent = piece.buffer;
-            self.received.pop_front();
+    ) -> Popped {
+        if !self.datagrams
+            && let Some(part) = pieces.split(&self.received, size)
+        {
+            return Some(part);
         }
-        taken
+        let (buffer, from, length) = pieces.pop(&mut self.received)??;
+        *lent = Some(buffer);
+        Some((buffer, from, length.min(size)))
     }
 
-    /// Lets go of what has been lent to its end.
-    pub(super) fn forget_spent(&mut self) {
-        if std::mem::take(&mut self.spent) {
-            self.spilled.pop_front();
-            self.read = 0;
+    /// Lets go of what has been lent to its end. Its memory can be used again.
+    pub(super) fn forget_spent(&mut self) -> Option<Vec<u8>> {
+        if !std::mem::take(&mut self.spent) {
+            return None;
         }
+        self.read = 0;
+        self.spilled.pop_front()
     }
 
     pub(super) fn take_spilled(&mut self, size: usize) -> (&S, &[u8]) {

@@ -33,7 +33,7 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use link::{Link, Piece, Receiving, Sending};
+use link::{Link, Pieces, Receiving, Sending};
 use pool::Pool;
 pub use support::{Unavailable, available};
 
@@ -167,6 +167,7 @@ struct Completion {
 pub struct Ring<S: AsFd> {
     uring: IoUring,
     pool: ManuallyDrop<Pool>,
+    pieces: Pieces,
     links: Vec<Option<Link<S>>>,
     free: Vec<u32>,
     watches: Vec<Watch>,
@@ -187,6 +188,8 @@ pub struct Ring<S: AsFd> {
     files: u32,
     zero_copy: ZeroCopy,
     reaped: Vec<Completion>,
+    /// Memory that links have spilled to and no longer need.
+    spare: Vec<Vec<u8>>,
 }
 
 impl<S: AsFd> std::fmt::Debug for Ring<S> {
@@ -223,6 +226,7 @@ impl<S: AsFd> Ring<S> {
             uring,
             files,
             zero_copy: ZeroCopy::default(),
+            pieces: Pieces::new(pool.count()),
             pool: ManuallyDrop::new(pool),
             links: Vec::new(),
             free: Vec::new(),
@@ -234,7 +238,8 @@ impl<S: AsFd> Ring<S> {
             lent: None,
             holders: Vec::new(),
             hungry: VecDeque::new(),
-            reaped: Vec::new(),
+            reaped: Vec::with_capacity(BATCH),
+            spare: Vec::new(),
         })
     }
 
@@ -261,6 +266,7 @@ impl<S: AsFd> Ring<S> {
         }
         let group = self.pool.group ^ 1;
         let pool = Pool::new(&self.uring, group, buffers.count, buffers.bytes)?;
+        self.pieces = Pieces::new(pool.count());
         let former = std::mem::replace(&mut self.pool, ManuallyDrop::new(pool));
         // Where the kernel does not let go of the former ones, they are not unmapped.
         self.uring.submitter().unregister_buf_ring(former.group)?;
@@ -289,6 +295,9 @@ impl<S: AsFd> Ring<S> {
             }
             None => {
                 self.links.push(link);
+                // Each of them at most once.
+                self.holders.reserve(self.links.len() - self.holders.len());
+                self.hungry.reserve(self.links.len().saturating_sub(self.hungry.len()));
                 self.links.len() as u32 - 1
             }
         };
@@ -346,8 +355,13 @@ impl<S: AsFd> Ring<S> {
             return Ok((self.get(key), &[]));
         }
         let most = self.pool.size();
+        if let Some(mut spent) = self.link_mut(key.0).forget_spent()
+            && self.spare.len() < usize::from(self.pool.count())
+        {
+            spent.clear();
+            self.spare.push(spent);
+        }
         let link = self.link_mut(key.0);
-        link.forget_spent();
         link.wanted = !link.holds() && link.spilled.is_empty();
         if link.wanted {
             match link.ended.take() {
@@ -364,7 +378,7 @@ impl<S: AsFd> Ring<S> {
         if !link.spilled.is_empty() {
             return Ok(link.take_spilled(size));
         }
-        let Some((buffer, from, length)) = link.take(size, &mut self.lent) else {
+        let Some((buffer, from, length)) = link.take(size, &mut self.pieces, &mut self.lent) else {
             return Ok((&link.socket, &[]));
         };
         Ok((&link.socket, self.pool.bytes(buffer, from, length)))
@@ -427,6 +441,8 @@ impl<S: AsFd> Ring<S> {
     fn send_from(&mut self, key: &Key, bytes: &[u8], how: How) -> io::Result<usize> {
         let place = key.0;
         let shared = self.shared.iter().find_map(|shared| within(shared, bytes));
+        // Messages differ in length, and the longest must not have to wait for memory.
+        let longest = self.pool.size();
         let link = self.link_mut(place);
         match std::mem::replace(&mut link.sending, Sending::Underway) {
             Sending::Underway => return Err(io::ErrorKind::WouldBlock.into()),
@@ -449,6 +465,7 @@ impl<S: AsFd> Ring<S> {
             }
             None => {
                 link.copy.clear();
+                link.copy.reserve(longest.max(bytes.len()));
                 link.copy.extend_from_slice(bytes);
                 link.copy.as_ptr()
             }
@@ -495,8 +512,10 @@ impl<S: AsFd> Ring<S> {
         let link = self.link_mut(place);
         link.closing = true;
         let under_way = link.under_way();
-        let pieces = std::mem::take(&mut link.received);
-        pieces.into_iter().filter_map(|piece| piece.buffer).for_each(|b| self.pool.provide(b));
+        let mut received = std::mem::take(&mut link.received);
+        while let Some(piece) = self.pieces.pop(&mut received) {
+            piece.into_iter().for_each(|(buffer, ..)| self.pool.provide(buffer));
+        }
         for kind in under_way.into_iter().flatten() {
             let _ = self.cancel(kind, place);
         }
@@ -698,13 +717,13 @@ impl<S: AsFd> Ring<S> {
     /// Copies what a link holds to memory of its own, and stops receiving for it.
     fn spill(&mut self, place: u32) -> io::Result<()> {
         let Some(link) = self.links[place as usize].as_mut() else { return Ok(()) };
-        for piece in link.received.drain(..) {
-            let bytes = match piece.buffer {
-                Some(buffer) => self.pool.bytes(buffer, piece.from, piece.length).into(),
-                None => Box::default(),
-            };
+        while let Some(piece) = self.pieces.pop(&mut link.received) {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            if let Some((buffer, from, length)) = piece {
+                bytes.extend_from_slice(self.pool.bytes(buffer, from, length));
+                self.pool.provide(buffer);
+            }
             link.spilled.push_back(bytes);
-            piece.buffer.into_iter().for_each(|buffer| self.pool.provide(buffer));
         }
         if link.receiving == Receiving::Again {
             link.receiving = Receiving::Stopping;
@@ -798,7 +817,10 @@ impl<S: AsFd> Ring<S> {
                     self.holders.push(place);
                 }
                 link.wanted = false;
-                link.received.push_back(Piece { buffer, from: 0, length });
+                match buffer {
+                    Some(buffer) => self.pieces.push(&mut link.received, buffer, length),
+                    None => link.received.push_empty(),
+                }
             }
             Ok(_) => link.ended = Some(Ok(())),
             Err(_) => match Errno::from_raw_os_error(-result) {

@@ -57,6 +57,11 @@ impl Pool {
         Ok(pool)
     }
 
+    /// How many buffers there are.
+    pub(super) fn count(&self) -> u16 {
+        self.count
+    }
+
     pub(super) fn size(&self) -> usize {
         self.size
     }

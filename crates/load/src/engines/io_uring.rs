@@ -27,6 +27,8 @@ use crate::worker::Worker;
 
 /// Operations that are gathered at most before they are handed over.
 const ENTRIES: u32 = 2048;
+/// As many as the kernel keeps completions.
+const EVENTS: usize = 4 * ENTRIES as usize;
 /// Connections whose descriptors the ring knows; of more the kernel looks them up.
 const CONNECTIONS: u32 = 1 << 14;
 /// Memory of a worker to receive into: as much as stays in a core's cache beside what else is used.
@@ -122,7 +124,7 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
     let run = sockets.opener.run();
     let worker = Worker::new(number, RingNet::new(sockets, ring), patterns, outlet);
     let mut engine = Loop { worker, scheduler: Scheduler::default(), mine, wakers, run };
-    let mut events = Vec::new();
+    let mut events = Vec::with_capacity(EVENTS);
     while engine.scheduler.obey(&orders, &mut engine.worker, &engine.mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();

@@ -226,6 +226,18 @@ impl Phase {
     pub fn receives(&self) -> bool {
         self.steps.iter().any(Step::receives)
     }
+
+    /// The payloads whose messages are numbered.
+    pub fn numbered(&self) -> impl Iterator<Item = u32> {
+        self.steps.iter().filter_map(|step| {
+            let messages = match &step.action {
+                Action::Send(send) => &send.messages,
+                Action::Receive(receive) => &receive.messages,
+                _ => return None,
+            };
+            (step.datagram || messages.verify).then_some(messages.payload)
+        })
+    }
 }
 
 /// One group of this host, ready to run.
