@@ -3,6 +3,7 @@
 
 mod builtin_studies;
 mod findings;
+mod idle;
 
 use wirecost_store::study::Study;
 
