@@ -140,6 +140,19 @@ fn a_controller_that_is_killed_takes_its_sessions_along() {
     until("the controller's own agent has ended", || processes(&mark).is_empty());
 }
 
+/// One that can do nothing by itself any more.
+#[test]
+fn a_session_that_hangs_is_killed_when_its_controller_has_gone() {
+    let mut agent = Agent::start();
+    let controller = Hostile::connect(&agent.address);
+    let [pid] = agent.sessions()[..] else { panic!("one session") };
+    signal_to(pid, Signal::STOP);
+    drop(controller);
+    let line = agent.error_line(|line| line.contains("wirecost: session of 127.0.0.1"));
+    assert!(line.contains("was killed: it did not end after its controller had gone"), "{line}");
+    assert!(agent.sessions().is_empty());
+}
+
 /// The numbers of a line of /proc/PID/limits.
 fn limits(pid: u32, name: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
