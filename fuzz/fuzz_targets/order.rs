@@ -20,7 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = serde_json::from_slice::<Notice>(line);
         let Ok(order) = serde_json::from_slice::<Order>(line) else { continue };
         let extent = plan.as_ref().map(|(_, extent)| extent);
-        let known = Known { now: 1 << 40, memory: MEMORY, has_thread_for_each, extent };
+        let io = &calls::KnownOptions;
+        let known = Known { now: 1 << 40, memory: MEMORY, has_thread_for_each, extent, io };
         if let Err(error) = order.check(known) {
             assert!(!error.to_string().is_empty());
             continue;

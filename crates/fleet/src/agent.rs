@@ -25,6 +25,7 @@ use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
 use wirecost_model::plan::{EngineName, Extent};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
+use wirecost_program::calls::KnownOptions;
 
 use crate::listener::GRACE;
 use crate::machine::{self, Claim, ClaimError, Conflict, Waiting};
@@ -239,6 +240,7 @@ impl Session {
             memory: memory(),
             has_thread_for_each,
             extent: self.extent.as_ref(),
+            io: &KnownOptions,
         };
         if let Err(error) = order.check(known) {
             return self.fail(Status::Usage, format!("the agent refuses: {error}"));

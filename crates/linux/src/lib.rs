@@ -24,6 +24,7 @@ mod netlink;
 pub mod netns;
 pub mod packet_filter;
 pub mod perf;
+pub mod plain_option;
 pub mod privilege;
 pub mod proc_stat;
 pub mod process;

@@ -13,25 +13,7 @@ const BIND_ADDRESS_NO_PORT: Int =
 // SAFETY: as above.
 const LOW_WATER: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_RCVLOWAT) };
 // SAFETY: as above.
-const BUSY_POLL: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_BUSY_POLL) };
-// SAFETY: as above.
-const PREFER_BUSY_POLL: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL) };
-// SAFETY: as above.
 const INCOMING_NAPI_ID: Int = unsafe { Int::new(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) };
-
-/// Sets SO_SNDBUF and SO_RCVBUF and returns the effective sizes (send, receive), in the units of the
-/// request: Linux doubles the number for its own book-keeping and reports the doubled one
-/// (socket(7)), which is halved here.
-///
-/// # Errors
-/// Those of setsockopt(2) and getsockopt(2).
-pub fn set_buffers(socket: &socket2::SockRef<'_>, bytes: u64) -> io::Result<(u64, u64)> {
-    // The kernel takes an int, and at most half of its range.
-    let asked = usize::try_from(bytes).unwrap_or(usize::MAX).min(i32::MAX as usize / 2);
-    socket.set_send_buffer_size(asked)?;
-    socket.set_recv_buffer_size(asked)?;
-    Ok(((socket.send_buffer_size()? / 2) as u64, (socket.recv_buffer_size()? / 2) as u64))
-}
 
 /// Leaves the choice of the local port to connect(2), which needs it to be unique only together
 /// with the other three parts of the connection's name (IP_BIND_ADDRESS_NO_PORT, ip(7)). Without it
@@ -54,28 +36,6 @@ pub fn set_low_water(socket: impl AsFd, bytes: u64) -> io::Result<()> {
     LOW_WATER.set(socket, &value)
 }
 
-/// Lets blocking calls poll the device for packets for this number of microseconds (SO_BUSY_POLL,
-/// socket(7)), and asks the kernel to prefer this to interrupts (SO_PREFER_BUSY_POLL, since Linux
-/// 5.11). The second needs CAP_NET_ADMIN; on older kernels both do.
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub fn set_busy_poll(socket: impl AsFd, microseconds: u32) -> io::Result<()> {
-    let value = libc::c_int::try_from(microseconds).unwrap_or(libc::c_int::MAX);
-    BUSY_POLL.set(&socket, &value)?;
-    PREFER_BUSY_POLL.set(&socket, &(value > 0).into())
-}
-
-/// What [`set_busy_poll`] sets: microseconds, and whether it is preferred.
-///
-/// # Errors
-/// Those of getsockopt(2).
-pub fn busy_poll(socket: impl AsFd) -> io::Result<(u32, bool)> {
-    let microseconds = BUSY_POLL.get(&socket)?;
-    let prefers = PREFER_BUSY_POLL.get(&socket)? != 0;
-    Ok((u32::try_from(microseconds).unwrap_or(0), prefers))
-}
-
 /// `struct epoll_params`, <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/eventpoll.h#L88>.
 #[repr(C)]
 struct EpollParams {
@@ -85,8 +45,8 @@ struct EpollParams {
     pad: u8,
 }
 
-/// The same for waits on an epoll instance (EPIOCSPARAMS, since Linux 6.9), which ignore the options of
-/// its sockets.
+/// Lets waits on an epoll instance poll the device for packets for this number of microseconds
+/// (EPIOCSPARAMS, since Linux 6.9). They ignore SO_BUSY_POLL of its sockets.
 ///
 /// # Errors
 /// Those of ioctl(2): `ENOTTY` before 6.9.
@@ -144,19 +104,12 @@ mod tests {
     #[test]
     fn drops_are_counted() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        set_buffers(&socket2::SockRef::from(&receiver), 4096).unwrap();
+        socket2::SockRef::from(&receiver).set_recv_buffer_size(4096).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..100 {
             sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
         }
         let dropped = receive_drops(&receiver).unwrap();
         assert!(dropped > 50 && dropped < 100, "{dropped}");
-    }
-
-    #[test]
-    fn effective_buffer_sizes_are_in_the_units_of_the_request() {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let granted = set_buffers(&socket2::SockRef::from(&socket), 65536).unwrap();
-        assert_eq!(granted, (65536, 65536));
     }
 }

@@ -22,8 +22,8 @@ use rustix::net::{
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::plan::Address;
-use wirecost_model::profile::Options;
 use wirecost_program::hello::{self, Hello};
+use wirecost_program::socket_setup::SocketSetup;
 
 use crate::consent::{Agreement, Cookies, Question};
 use crate::sockets::{Arrival, Mailbox};
@@ -49,7 +49,7 @@ pub(crate) struct SharedListener {
 #[derive(Debug, Clone)]
 pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
-    Data { transport: &'static dyn Transport, options: Arc<Options> },
+    Data { transport: &'static dyn Transport, setup: Arc<SocketSetup> },
     /// Questions whether this host has agreed to receive; answered by this.
     Consent { agreement: Option<Arc<Agreement>> },
 }
@@ -241,10 +241,10 @@ impl Service {
                 return;
             };
             let kind = shared.kind.clone();
-            if let ListenerKind::Data { transport, options } = &kind
+            if let ListenerKind::Data { transport, setup } = &kind
                 && !transport.protocol().delivery().is_reliable()
             {
-                if !self.greet_datagram(number, *transport, options, &mut greeted) {
+                if !self.greet_datagram(number, *transport, setup, &mut greeted) {
                     return;
                 }
                 continue;
@@ -330,7 +330,7 @@ impl Service {
         &mut self,
         number: usize,
         transport: &'static dyn Transport,
-        options: &Options,
+        setup: &SocketSetup,
         greeted: &mut HashSet<SocketAddr>,
     ) -> bool {
         let listener = &self.listeners[number].listener;
@@ -359,7 +359,7 @@ impl Service {
                 continue;
             }
             let connected =
-                transport.listen(&Address::Inet(here), options).and_then(|(socket, _)| {
+                transport.listen(&Address::Inet(here), setup).and_then(|(socket, _)| {
                     socket2::SockRef::from(&socket).connect(&from.into())?;
                     Ok(socket)
                 });
@@ -598,7 +598,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let at = listener.local_addr().unwrap();
         let transport = crate::transports::find("tcp").unwrap();
-        let kind = ListenerKind::Data { transport, options: Arc::default() };
+        let kind = ListenerKind::Data { transport, setup: Arc::default() };
         let (ours, inbox) = inbox().unwrap();
         let worker = WorkerOf { before: Arc::from([0]), workers: 1, turns: false };
         let route = Route::Inboxes { inboxes: vec![ours], worker };

@@ -10,6 +10,7 @@ pub mod fuzzing;
 mod inet;
 pub mod load;
 mod ring_net;
+mod socket_options;
 mod sockets;
 mod tls;
 mod transports;

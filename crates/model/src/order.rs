@@ -13,7 +13,7 @@ use crate::measure::{Cut, PhaseResult, Setting};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
 use crate::plan::{
-    Endpoints, EngineName, Extent, LimitError, Plan, Prepared, at_least, at_most, text,
+    Endpoints, EngineName, Extent, IoLimits, LimitError, Plan, Prepared, at_least, at_most, text,
 };
 use crate::status::Status;
 use crate::warning::Warning;
@@ -140,6 +140,7 @@ pub struct Known<'a> {
     pub has_thread_for_each: fn(&EngineName) -> bool,
     /// Of the plan that is being carried out.
     pub extent: Option<&'a Extent>,
+    pub io: &'a dyn IoLimits,
 }
 
 impl Order {
@@ -156,7 +157,10 @@ impl Order {
             Order::Hello { .. } | Order::Ping { .. } | Order::Environment => Ok(()),
             Order::Claim(request) => request.check(),
             Order::Prepare(plan) => match known.extent {
-                None => plan.check(known.memory, (known.has_thread_for_each)(&plan.engine)),
+                None => {
+                    let threads = (known.has_thread_for_each)(&plan.engine);
+                    plan.check(known.memory, threads, known.io)
+                }
                 Some(_) => Err(LimitError::invalid("the plan", "is the second of this session")),
             },
             Order::Connect(endpoints) => planned().and_then(|_| endpoints.check()),
@@ -239,6 +243,7 @@ fn check_request(request: &ObserveRequest) -> Result<(), LimitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::io_limits::TwoOptions;
 
     const NOW: Nanos = 1 << 40;
 
@@ -282,8 +287,13 @@ mod tests {
 
     #[test]
     fn what_is_to_be_observed_has_limits() {
-        let known =
-            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
+        let known = Known {
+            now: NOW,
+            memory: 1 << 30,
+            has_thread_for_each: |_| false,
+            extent: None,
+            io: &TwoOptions,
+        };
         let check = |edit: fn(&mut ObserveRequest)| {
             let part = crate::observe::Part::default();
             let mut request = ObserveRequest { probes: vec!["full".to_owned()], parts: vec![part] };
@@ -300,8 +310,13 @@ mod tests {
 
     #[test]
     fn claims_have_limits() {
-        let known =
-            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
+        let known = Known {
+            now: NOW,
+            memory: 1 << 30,
+            has_thread_for_each: |_| false,
+            extent: None,
+            io: &TwoOptions,
+        };
         let refused = |words: &str, edit: fn(&mut ClaimRequest)| {
             let text = String::new;
             let run =
@@ -322,8 +337,13 @@ mod tests {
 
     #[test]
     fn orders_of_a_run_come_after_its_plan() {
-        let known =
-            Known { now: NOW, memory: 1 << 30, has_thread_for_each: |_| false, extent: None };
+        let known = Known {
+            now: NOW,
+            memory: 1 << 30,
+            has_thread_for_each: |_| false,
+            extent: None,
+            io: &TwoOptions,
+        };
         for order in [
             Order::Connect(Endpoints::default()),
             Order::Start(times()),

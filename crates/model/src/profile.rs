@@ -157,24 +157,11 @@ pub struct Options {
     pub port: Option<u16>,
     /// One call for each read, where a peer that only receives would take what there is.
     pub single_reads: bool,
-    pub tcp_nodelay: bool,
-    /// SO_SNDBUF and SO_RCVBUF, bytes.
-    pub wndsz: Option<u64>,
-    /// TCP congestion control.
-    pub cc: Option<String>,
-    /// TCP_MAXSEG, bytes.
-    pub mss: Option<u32>,
-    /// Differentiated services code point, 0 to 63.
-    pub dscp: Option<u8>,
     pub sctp: Sctp,
     /// Of TLS; none leaves the library's first choice.
     pub cipher: Option<Cipher>,
     /// After the handshake the kernel encrypts and decrypts.
     pub ktls: bool,
-    /// SO_BUSY_POLL, microseconds.
-    pub busy_poll: Option<u32>,
-    /// TCP_NOTSENT_LOWAT, bytes.
-    pub notsent_lowat: Option<u32>,
     /// Local address to bind the connecting side to.
     pub bind: Option<String>,
     /// Longest wait of one operation.
@@ -193,7 +180,7 @@ pub struct Options {
     pub payload: Payload,
     /// The receiver compares what arrives with what was sent.
     pub verify: bool,
-    pub io: Io,
+    pub io: IoValues,
     /// Known options that nothing executes yet, as written; `run` refuses a profile that has any.
     pub unbuilt: BTreeMap<String, String>,
 }
@@ -210,16 +197,9 @@ impl Default for Options {
             protocol: None,
             port: None,
             single_reads: false,
-            tcp_nodelay: false,
-            wndsz: None,
-            cc: None,
-            mss: None,
-            dscp: None,
             sctp: Sctp::default(),
             cipher: None,
             ktls: false,
-            busy_poll: None,
-            notsent_lowat: None,
             bind: None,
             timeout: None,
             duration: None,
@@ -230,44 +210,43 @@ impl Default for Options {
             nfiles: None,
             payload: Payload::default(),
             verify: false,
-            io: Io::default(),
+            io: IoValues::default(),
             unbuilt: BTreeMap::new(),
         }
     }
 }
 
-/// By which way of the kernel bytes come and go. The default is a call for each operation, which
-/// copies: all else does less than what most programs do, and is said in the result.
+/// The I/O options that are set, by name. Crate `profile` knows what each name means.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Io {
-    /// Streams: TCP_CORK while the flowop's messages of one turn are sent.
-    pub tcp_cork: bool,
-    /// Streams: MSG_ZEROCOPY.
-    pub zerocopy: bool,
-    /// Datagrams that the kernel cuts from one message (UDP_SEGMENT).
-    pub gso: Option<u32>,
-    /// The kernel joins datagrams (UDP_GRO).
-    pub gro: bool,
-    /// Messages of one sendmmsg or recvmmsg.
-    pub batch: Option<u32>,
-    /// Streams: the receiver has the kernel drop the bytes (MSG_TRUNC).
-    pub discard: bool,
-    /// Streams: bytes go through a pipe: from the receiver's socket to its sink, or from the file of
-    /// `sendfile` to the socket.
-    pub splice: bool,
-    /// Directory in which the receiver keeps what it receives.
-    pub sink: Option<String>,
-    /// Bytes of all files of `sink` at a host; one that is full is written anew from its beginning.
-    pub sink_size: Option<u64>,
-    /// Files are read and written past the page cache (O_DIRECT).
-    pub o_direct: bool,
+#[serde(transparent)]
+pub struct IoValues(BTreeMap<String, IoValue>);
+
+/// The value of an I/O option.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoValue {
+    /// Of an option without a value.
+    On,
+    Number(u64),
+    Time(Duration),
+    Text(String),
 }
 
-impl Io {
-    /// Datagrams of one execution: those of one call.
-    pub fn datagrams(&self) -> u64 {
-        u64::from(self.gso.unwrap_or(1).max(1)) * u64::from(self.batch.unwrap_or(1).max(1))
+impl IoValues {
+    pub fn get(&self, name: &str) -> Option<&IoValue> {
+        self.0.get(name)
+    }
+
+    pub fn set(&mut self, name: &str, value: IoValue) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &IoValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 

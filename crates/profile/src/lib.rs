@@ -6,3 +6,4 @@ pub mod flowops;
 pub mod io_options;
 pub mod language;
 pub mod protocols;
+pub mod socket_option;

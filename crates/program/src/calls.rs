@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wirecost_model::profile::{Io, Options};
+use wirecost_model::plan::{self, IoLimits, LimitError};
+use wirecost_model::profile::{IoValue, IoValues, Options};
 use wirecost_model::program::{Act, GroupProgram, Program};
 use wirecost_profile::flowops::{self, Action};
+use wirecost_profile::io_options::batch::Batch;
+use wirecost_profile::io_options::{self, Act as Moves, Call, Effect, IoOption};
+use wirecost_profile::language;
 use wirecost_profile::protocols::Protocol;
-use wirecost_profile::{io_options, language};
 
 use crate::hello;
 use crate::step::{ReceiveCall, SendCall};
@@ -70,9 +73,70 @@ const SINK_BYTES: u64 = 64 << 20;
 /// The largest message that GRO makes.
 const JOINED: u32 = 64 << 10;
 
+/// What the I/O options of a flowop make of its calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Choices<'a> {
+    cork: bool,
+    zerocopy: bool,
+    segments: Option<u64>,
+    joined: bool,
+    messages: Option<u64>,
+    discard: bool,
+    pub(crate) splice: bool,
+    sink: Option<&'a str>,
+    sink_bytes: Option<u64>,
+    pub(crate) direct: bool,
+}
+
+impl<'a> Choices<'a> {
+    /// Of the options that have an effect on connections of this protocol.
+    pub(crate) fn new(io: &'a IoValues, protocol: Option<&dyn Protocol>) -> Self {
+        Self::of(io, |option| option.fits(protocol))
+    }
+
+    fn of(io: &'a IoValues, is_wanted: impl Fn(&dyn IoOption) -> bool) -> Self {
+        let mut choices = Self::default();
+        for (option, value) in io_options::set_in(io).filter(|(option, _)| is_wanted(*option)) {
+            let Effect::Call(call, _) = option.effect() else { continue };
+            let number = match value {
+                IoValue::Number(number) => Some(*number),
+                _ => None,
+            };
+            match call {
+                Call::Cork => choices.cork = true,
+                Call::ZeroCopy => choices.zerocopy = true,
+                Call::Segments => choices.segments = number,
+                Call::Join => choices.joined = true,
+                Call::Messages => choices.messages = number,
+                Call::Discard => choices.discard = true,
+                Call::Splice => choices.splice = true,
+                Call::Sink => {
+                    choices.sink = match value {
+                        IoValue::Text(directory) => Some(directory),
+                        _ => None,
+                    };
+                }
+                Call::SinkSize => choices.sink_bytes = number,
+                Call::Direct => choices.direct = true,
+            }
+        }
+        choices
+    }
+
+    fn sink_place(&self) -> Option<SinkPlace> {
+        let directory = self.sink?.to_owned();
+        let bytes = self.sink_bytes.unwrap_or(SINK_BYTES);
+        Some(SinkPlace { directory, bytes, direct: self.direct })
+    }
+}
+
+fn count(of: Option<u64>) -> u16 {
+    of.map_or(1, |n| n.clamp(1, u16::MAX.into()) as u16)
+}
+
 /// Datagrams of one execution of a flowop, where it moves datagrams.
 pub fn datagrams(options: &Options, protocol: Option<&dyn Protocol>) -> u64 {
-    if io_options::fits("batch", protocol) { options.io.datagrams() } else { 1 }
+    if Batch.fits(protocol) { io_options::datagrams(&options.io) } else { 1 }
 }
 
 /// How a flowop sends with its options.
@@ -81,13 +145,12 @@ pub fn send_call(
     options: &Options,
     protocol: Option<&dyn Protocol>,
 ) -> SendCall {
-    let io = &options.io;
-    if io_options::fits("batch", protocol) && io.datagrams() > 1 {
-        let number = |of: Option<u32>| of.map_or(1, |n| n.clamp(1, u16::MAX.into()) as u16);
-        let (messages, segments) = (number(io.batch), number(io.gso));
+    let Choices { cork, zerocopy, segments, messages, .. } = Choices::new(&options.io, protocol);
+    let (messages, segments) = (count(messages), count(segments));
+    if messages > 1 || segments > 1 {
         SendCall::Several(Sends { messages, segments })
-    } else if io_options::fits("zerocopy", protocol) && (io.zerocopy || io.tcp_cork) {
-        SendCall::Streamed(Streamed { cork: io.tcp_cork, zerocopy: io.zerocopy })
+    } else if zerocopy || cork {
+        SendCall::Streamed(Streamed { cork, zerocopy })
     } else {
         SendCall::Plain(plain)
     }
@@ -101,40 +164,57 @@ pub fn receive_call(
     receives: Option<Receives>,
     sinks: &[SinkPlace],
 ) -> ReceiveCall {
-    let io = &options.io;
+    let choices = Choices::new(&options.io, protocol);
+    // Of `sendfile`, whose files it knows, that is the sender's way.
+    let splices = choices.splice && options.dir.is_none();
     if let Some(receives) = receives {
-        ReceiveCall::Several(receives)
-    } else if io_options::fits("discard", protocol) && io.discard {
-        ReceiveCall::Unseen(Unseen::Discarded)
-    } else if io_options::fits("sink", protocol) && (splices(options) || io.sink.is_some()) {
-        let place = sink_place(io);
-        let sink = sinks.iter().position(|sink| Some(sink) == place.as_ref());
-        let sink = sink.and_then(|sink| u16::try_from(sink).ok());
-        match sink {
-            sink if splices(options) => ReceiveCall::Unseen(Unseen::Spliced(sink)),
-            Some(sink) => ReceiveCall::Kept(sink),
-            None => ReceiveCall::Plain(plain),
-        }
-    } else {
-        ReceiveCall::Plain(plain)
+        return ReceiveCall::Several(receives);
+    }
+    if choices.discard {
+        return ReceiveCall::Unseen(Unseen::Discarded);
+    }
+    let place = choices.sink_place();
+    let sink = place.and_then(|place| sinks.iter().position(|sink| *sink == place));
+    match sink.and_then(|sink| u16::try_from(sink).ok()) {
+        sink if splices => ReceiveCall::Unseen(Unseen::Spliced(sink)),
+        Some(sink) => ReceiveCall::Kept(sink),
+        None => ReceiveCall::Plain(plain),
     }
 }
 
-/// Whether a receiver does. Of `sendfile`, whose files it knows, that is the sender's way.
-fn splices(options: &Options) -> bool {
-    options.io.splice && options.dir.is_none()
-}
+/// The limits of I/O options for [`plan::Plan::check`].
+#[derive(Debug, Clone, Copy)]
+pub struct KnownOptions;
 
-fn sink_place(io: &Io) -> Option<SinkPlace> {
-    let directory = io.sink.clone()?;
-    Some(SinkPlace { directory, bytes: io.sink_size.unwrap_or(SINK_BYTES), direct: io.o_direct })
+impl IoLimits for KnownOptions {
+    fn check(&self, io: &IoValues) -> Result<(), LimitError> {
+        for (name, value) in io.iter() {
+            let option = io_options::find(name).ok_or_else(|| {
+                let name: String = name.chars().take(40).collect();
+                LimitError::invalid(name, "is an unknown option")
+            })?;
+            let outside = |problem: String| LimitError::invalid(name, problem);
+            option.value().check(value).map_err(outside)?;
+        }
+        Ok(())
+    }
+
+    fn datagrams(&self, io: &IoValues) -> u64 {
+        io_options::datagrams(io)
+    }
+
+    fn sink(&self, io: &IoValues) -> Option<plan::Sink> {
+        let SinkPlace { directory, bytes, direct } = Choices::of(io, |_| true).sink_place()?;
+        Some((directory, bytes, direct))
+    }
 }
 
 /// Where a host keeps what it receives.
 pub fn sinks(program: &Program) -> Vec<SinkPlace> {
     let mut sinks = Vec::new();
     for act in crate::step::acts(program).filter(|act| receives(act)) {
-        sinks.extend(sink_place(&act.options.io).filter(|place| !sinks.contains(place)));
+        let place = Choices::of(&act.options.io, |_| true).sink_place();
+        sinks.extend(place.filter(|place| !sinks.contains(place)));
     }
     sinks
 }
@@ -150,24 +230,21 @@ pub fn settings(program: &Program) -> BTreeSet<Granted> {
     for group in &program.groups {
         let protocols = crate::step::connection_protocols(group);
         for act in group.phases.iter().flatten().flat_map(|phase| &phase.acts) {
-            let action = flowops::find(&act.kind).map(|flowop| flowop.action());
-            let names: &[&str] = match action {
-                Some(Action::Send(_)) => &["tcp_cork", "zerocopy", "gso", "batch"],
-                Some(Action::Receive(_)) if act.options.dir.is_some() => continue,
-                Some(Action::Receive(_)) => {
-                    &["gro", "batch", "discard", "splice", "sink", "sink_size", "o_direct"]
-                }
-                Some(Action::SendFile) => &["splice", "o_direct"],
+            let moves = match flowops::find(&act.kind).map(|flowop| flowop.action()) {
+                Some(Action::Send(_)) => Moves::Send,
+                // The file is known to its sender, and how it is sent is the sender's way.
+                Some(Action::Receive(_)) if act.options.dir.is_none() => Moves::Receive,
+                Some(Action::SendFile) => Moves::SendFile,
                 _ => continue,
             };
             let protocol = protocols.get(&act.options.conn.first).copied();
-            for option in names.iter().filter_map(|name| language::find_option(name)) {
-                if let Some(written) = option.written(&act.options)
-                    && io_options::fits(option.name, protocol)
+            for (option, value) in io_options::set_in(&act.options.io) {
+                if matches!(option.effect(), Effect::Call(_, of) if of.contains(&moves))
+                    && option.fits(protocol)
                 {
-                    let value = if written.is_empty() { "on".to_owned() } else { written };
+                    let value = language::requested(value);
                     let (asked, granted) = (value.clone(), value);
-                    settings.insert(Granted { name: option.name, asked, granted });
+                    settings.insert(Granted { name: option.name(), asked, granted });
                 }
             }
         }
@@ -186,10 +263,11 @@ pub fn several(
     for act in acts().filter(|act| receives(act)) {
         let options = &act.options;
         for id in options.conn.first..=options.conn.last {
-            if !io_options::fits("batch", protocols.get(&id).copied()) {
+            let protocol = protocols.get(&id).copied();
+            if !Batch.fits(protocol) {
                 continue;
             }
-            let messages = options.io.batch.unwrap_or(1).clamp(1, u16::MAX.into()) as u16;
+            let choices = Choices::new(&options.io, protocol);
             let size =
                 options.size.as_ref().map_or(0, |size| size.max()).min(u64::from(JOINED)) as u32;
             let receives = several.entry(id).or_insert(Receives {
@@ -197,8 +275,8 @@ pub fn several(
                 joined: false,
                 place: hello::LENGTH as u32,
             });
-            receives.messages = receives.messages.max(messages);
-            receives.joined |= options.io.gro;
+            receives.messages = receives.messages.max(count(choices.messages));
+            receives.joined |= choices.joined;
             receives.place = receives.place.max(size.next_multiple_of(64));
         }
     }
@@ -240,4 +318,26 @@ pub fn unlike(
     })
     .flat_map(|act| act.options.conn.first..=act.options.conn.last)
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_options_have_limits() {
+        let problem = |name: &str, value: IoValue| {
+            let mut io = IoValues::default();
+            io.set(name, value);
+            KnownOptions.check(&io).map_err(|error| error.to_string())
+        };
+        for name in ["busy_poll", "gso", "batch", "sink_size", "wndsz"] {
+            let error = problem(name, IoValue::Number(u64::MAX)).unwrap_err();
+            assert!(error.starts_with(&format!("{name} must be from ")), "{error}");
+        }
+        let error = problem("zerocopy", IoValue::Number(1)).unwrap_err();
+        assert_eq!(error, "zerocopy has a value of another type");
+        assert_eq!(problem("flaw", IoValue::On).unwrap_err(), "flaw is an unknown option");
+        assert_eq!(problem("batch", IoValue::Number(1024)), Ok(()));
+    }
 }

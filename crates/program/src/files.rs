@@ -1,8 +1,8 @@
 //! The files that a host's `sendfile` flowops send.
 
 use wirecost_model::program::{Act, GroupProgram, Program};
-use wirecost_profile::io_options;
 
+use crate::calls::Choices;
 use crate::step::connection_protocols;
 
 /// A directory, or a single file, that a flowop sends, and by which calls.
@@ -32,10 +32,6 @@ pub fn source(group: &GroupProgram, act: &Act) -> Option<FileSource> {
     let directory = act.options.dir.clone()?;
     let protocols = connection_protocols(group);
     let protocol = protocols.get(&act.options.conn.first).copied();
-    let io = &act.options.io;
-    Some(FileSource {
-        directory,
-        direct: io.o_direct && io_options::fits("o_direct", protocol),
-        splice: io.splice && io_options::fits("splice", protocol),
-    })
+    let Choices { direct, splice, .. } = Choices::new(&act.options.io, protocol);
+    Some(FileSource { directory, direct, splice })
 }

@@ -15,5 +15,6 @@ pub mod record;
 mod route;
 #[cfg(test)]
 mod sim;
+pub mod socket_setup;
 pub mod step;
 pub mod strand;

@@ -11,6 +11,7 @@ use wirecost_model::program::{
     Act, GroupProgram, PhaseProgram, Program, Service, ServiceRef, Side,
 };
 use wirecost_profile::flowops;
+use wirecost_profile::io_options::{self, Effect};
 use wirecost_profile::protocols;
 
 /// Why a profile cannot be run, and where it says so.
@@ -252,7 +253,14 @@ struct Part {
 
 /// Whether one listening socket can serve both: what must be set before listening is the same.
 fn same_listener(a: &Options, b: &Options) -> bool {
-    a.wndsz == b.wndsz && a.cc == b.cc && a.mss == b.mss && a.dscp == b.dscp && a.sctp == b.sctp
+    let sockets = |options: &Options| {
+        let set = io_options::set_in(&options.io);
+        let sockets = set.filter(|(option, _)| {
+            matches!(option.effect(), Effect::Socket(of) if of.iter().any(|socket| socket.inherited))
+        });
+        sockets.map(|(option, value)| (option.name(), value.clone())).collect::<Vec<_>>()
+    };
+    sockets(a) == sockets(b) && a.sctp == b.sctp
 }
 
 /// Streams out of one end are into the other.

@@ -2,9 +2,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use wirecost_model::profile::{Arrivals, Options, Part, Payload, Until};
+use wirecost_model::profile::{Arrivals, IoValue, Options, Part, Payload, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
 use wirecost_model::status::Status;
+use wirecost_profile::io_options;
 use wirecost_profile::language::{Language, unsayable};
 use wirecost_program::program;
 
@@ -284,19 +285,20 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
     if let Some(timeout) = o.timeout {
         words.push(format!("at most {}", humantime::format_duration(timeout)));
     }
-    words.extend(o.wndsz.map(|n| format!("buffers {}", bytes(n))));
-    words.extend(o.mss.map(|n| format!("mss {n}")));
-    words.extend(o.dscp.map(|n| format!("dscp {n}")));
-    words.extend(o.cc.as_ref().map(|cc| format!("congestion control {cc}")));
+    let described = |flags: bool| {
+        io_options::set_in(&o.io)
+            .filter(move |(_, value)| (**value == IoValue::On) == flags)
+            .filter_map(|(option, value)| option.described(value))
+    };
+    words.extend(described(false));
     words.extend(o.bind.as_ref().map(|from| format!("from {from}")));
     match &o.payload {
         Payload::Random => {}
         Payload::Zero => words.push("zeros".to_owned()),
         Payload::File(path) => words.push(format!("content of {path}")),
     }
-    for (flag, name) in
-        [(o.tcp_nodelay, "nodelay"), (o.canfail, "may fail"), (o.verify, "verified")]
-    {
+    words.extend(described(true));
+    for (flag, name) in [(o.canfail, "may fail"), (o.verify, "verified")] {
         if flag {
             words.push(name.to_owned());
         }

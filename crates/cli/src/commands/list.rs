@@ -54,8 +54,8 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "  {:<15} {}", flowop.name(), flowop.help())?;
     }
     writeln!(out, "\nOptions of flowops")?;
-    let width = language::OPTIONS.iter().map(|option| option.name.len()).max().unwrap_or(0);
-    for option in language::OPTIONS {
+    let width = language::options().iter().map(|option| option.name.len()).max().unwrap_or(0);
+    for option in language::options() {
         writeln!(out, "  {:<width$} {}", option.name, option.help)?;
     }
     writeln!(out, "\nProtocols and their requirements")?;

@@ -6,6 +6,7 @@ use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{GroupProgram, Program};
 use wirecost_profile::protocols::Delivery;
 use wirecost_program::payload::MAX_PIECE;
+use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
 
 use super::LoadError;
@@ -45,7 +46,8 @@ fn check_messages(group: &GroupProgram) -> Result<(), LoadError> {
             }
             if protocol.delivery() == Delivery::Messages {
                 let name = protocol.name();
-                let limit = transport.longest_message(options).map_err(LoadError::system(name))?;
+                let setup = SocketSetup::new(options, protocol);
+                let limit = transport.longest_message(&setup).map_err(LoadError::system(name))?;
                 let limit = limit.unwrap_or(u64::MAX).min(MAX_PIECE as u64);
                 longest.extend((conns.first..=conns.last).map(|id| (id, (name, limit))));
             }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use wirecost_linux::vsock;
 use wirecost_model::plan::limits::ADDRESSES;
 use wirecost_model::plan::{Address, Endpoints, Identity, Plan, ServiceAddresses, at_most};
-use wirecost_model::profile::Options;
 use wirecost_model::program::Service;
 use wirecost_profile::protocols::{self, Family};
 use wirecost_program::hello;
 use wirecost_program::net::Owner;
+use wirecost_program::socket_setup::SocketSetup;
 
 use super::LoadError;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
@@ -150,7 +150,8 @@ impl Services {
                 None => {
                     let transport = transport(&service.protocol)
                         .map_err(LoadError::system(&service.protocol))?;
-                    let options = Arc::new(service.options.clone());
+                    let setup = SocketSetup::new(&service.options, transport.protocol());
+                    let setup = Arc::new(setup);
                     let mut addresses = Vec::new();
                     for number in 0..shared_addresses(
                         &service,
@@ -159,9 +160,9 @@ impl Services {
                     ) {
                         let place = services.place(&service, index as u32, u32::MAX - number);
                         let (listener, address) = transport
-                            .listen(&place, &service.options)
+                            .listen(&place, &setup)
                             .map_err(|error| cannot_listen(error, &place))?;
-                        let kind = ListenerKind::Data { transport, options: options.clone() };
+                        let kind = ListenerKind::Data { transport, setup: setup.clone() };
                         listeners.push(SharedListener { listener, kind });
                         addresses.push(address);
                     }
@@ -211,7 +212,7 @@ impl Services {
         for (name, place) in places {
             let transport = transport(name).map_err(LoadError::system(name))?;
             let (listener, address) = transport
-                .listen(&place, &Options::default())
+                .listen(&place, &SocketSetup::default())
                 .map_err(|error| cannot_listen(error, &place))?;
             self.consent.push(address);
             listeners

@@ -18,6 +18,7 @@ use wirecost_model::program::Service;
 use wirecost_program::calls::Granted;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::net::{Interest, Opening, Owner};
+use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step::{Action, Group, Open};
 
 use super::by_step::ByStep;
@@ -102,6 +103,7 @@ pub(crate) struct Opener {
 pub(crate) struct OwnService {
     pub(crate) described: Service,
     pub(crate) transport: &'static dyn Transport,
+    setup: SocketSetup,
 }
 
 impl OwnService {
@@ -110,7 +112,8 @@ impl OwnService {
     pub(crate) fn all(services: &[Service]) -> io::Result<Arc<[Self]>> {
         let resolve = |service: &Service| {
             let transport = transport(&service.protocol)?;
-            Ok(Self { described: service.clone(), transport })
+            let setup = SocketSetup::new(&service.options, transport.protocol());
+            Ok(Self { described: service.clone(), transport, setup })
         };
         services.iter().map(resolve).collect()
     }
@@ -193,14 +196,14 @@ impl Opener {
         owner: Owner,
         at: &[Address],
     ) -> io::Result<Vec<Address>> {
-        let OwnService { described, transport } = &self.services[service as usize];
+        let OwnService { transport, setup, .. } = &self.services[service as usize];
         let local = owner.local as usize;
         if self.listeners.len() <= local {
             self.listeners.resize_with(local + 1, Vec::new);
         }
         let mut bound = Vec::new();
         for address in at {
-            let (fd, address) = transport.listen(address, &described.options)?;
+            let (fd, address) = transport.listen(address, setup)?;
             if let Some(epoll) = &self.epoll {
                 let number = self.listeners[local].len() as u32;
                 register(epoll, &fd, Token::Listener { local: owner.local, number })?;
@@ -353,7 +356,7 @@ impl Opener {
             id: owner.id,
             cookie: 0,
         });
-        let fd = transport.connect(address, &open.options).map_err(|error| {
+        let fd = transport.connect(address, &open.setup).map_err(|error| {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
@@ -366,7 +369,8 @@ impl Opener {
         socket.peer = peer_address;
         if socket.secure {
             let certificate = peer.and_then(|host| host.certificate.as_deref());
-            let session = self.security.connect(reference.host, certificate, &open.options)?;
+            let session =
+                self.security.connect(reference.host, certificate, &open.setup.options)?;
             socket.session = Some(Box::new(RefCell::new(session)));
         }
         settings.read(&socket, open, self.epoll.as_ref());
@@ -408,7 +412,7 @@ impl Opener {
         settings: &mut SettingsLog,
     ) -> io::Result<Socket> {
         let transport = self.transport(open)?;
-        transport.accepted(&fd, &open.options)?;
+        transport.accepted(&fd, &open.setup)?;
         let mut socket = admit(self.epoll.as_ref(), fd, transport, owner, State::Securing)?;
         if !socket.reliable {
             let peer = socket2::SockRef::from(&socket.fd).peer_addr();
@@ -418,7 +422,7 @@ impl Opener {
             if self.blocking {
                 block(&socket.fd)?;
             }
-            let session = self.security.accept(&open.options)?;
+            let session = self.security.accept(&open.setup.options)?;
             socket.session = Some(Box::new(RefCell::new(session)));
         } else {
             self.open(&mut socket, settings)?;

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use wirecost_linux::sockopt;
+use wirecost_profile::io_options::IoOption;
+use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_program::calls::Granted;
 use wirecost_program::step::Open;
 
 use super::Socket;
+use crate::socket_options;
 
 /// Connections of a step whose settings a worker reads: five calls each, as many as connecting takes.
 const SETTINGS_READ: u32 = 256;
@@ -45,15 +48,16 @@ impl SettingsLog {
             return;
         }
         *read += 1;
-        let options = &open.options;
-        if let Some(microseconds) = options.busy_poll.filter(|&longer| longer > self.busy_poll) {
+        let longer = BusyPoll.number(&open.setup.options);
+        let longer = longer.and_then(|longer| u32::try_from(longer).ok());
+        if let Some(microseconds) = longer.filter(|&longer| longer > self.busy_poll) {
             self.busy_poll = microseconds;
             if let Some(epoll) = epoll {
                 let set = sockopt::set_epoll_busy_poll(epoll, microseconds).is_ok();
                 self.note_waits(set);
             }
         }
-        self.settings.extend(socket.transport.granted(&socket.fd, options));
+        self.settings.extend(socket_options::granted(&socket.fd, &open.setup));
     }
 
     /// The longest `busy_poll` so far, microseconds; 0 without.

@@ -18,6 +18,9 @@ use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::Protocol;
 use wirecost_program::calls::Granted;
+use wirecost_program::socket_setup::SocketSetup;
+
+use crate::socket_options;
 
 /// How the sockets of one protocol are made. Moving bytes is the same for all.
 pub trait Transport: Sync {
@@ -34,7 +37,7 @@ pub trait Transport: Sync {
     ///
     /// # Errors
     /// Those of asking a socket.
-    fn longest_message(&self, _: &Options) -> io::Result<Option<u64>> {
+    fn longest_message(&self, _: &SocketSetup) -> io::Result<Option<u64>> {
         Ok(self.protocol().longest_message())
     }
 
@@ -52,19 +55,21 @@ pub trait Transport: Sync {
     ///
     /// # Errors
     /// Those of socket, setsockopt, bind and listen.
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)>;
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)>;
 
     /// A non-blocking socket whose connection to `address` is under way.
     ///
     /// # Errors
     /// Those of socket, setsockopt, bind and connect.
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd>;
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd>;
 
     /// Sets what an accepted connection does not have from its listener.
     ///
     /// # Errors
     /// Those of setsockopt.
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()>;
+    fn accepted(&self, socket: &OwnedFd, setup: &SocketSetup) -> io::Result<()> {
+        socket_options::set_accepted(socket, setup)
+    }
 
     /// Whether only a listener that poll(2) finds ready may be asked to accept.
     fn polls_before_accept(&self) -> bool {
@@ -94,9 +99,6 @@ pub trait Transport: Sync {
     fn closing(&self, _: &OwnedFd) -> Option<Granted> {
         None
     }
-
-    /// What the kernel granted of what was asked: (name, asked, granted).
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted>;
 }
 
 pub static ALL: &[&dyn Transport] = &[

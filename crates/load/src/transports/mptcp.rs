@@ -7,6 +7,7 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
 use super::{Granted, Transport, tcp};
 
@@ -32,16 +33,12 @@ impl Transport for Mptcp {
         Some(format!("no MPTCP socket: {error}; it takes CONFIG_MPTCP and net.mptcp.enabled=1"))
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        tcp::listen(address, Some(IpProtocol::MPTCP), options)
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
+        tcp::listen(address, Some(IpProtocol::MPTCP), setup)
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        tcp::connect(address, Some(IpProtocol::MPTCP), options)
-    }
-
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
-        tcp::Tcp.accepted(socket, options)
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
+        tcp::connect(address, Some(IpProtocol::MPTCP), setup)
     }
 
     /// A time-out of the listener does not end an accept: the kernel waits on the subflow that
@@ -64,9 +61,5 @@ impl Transport for Mptcp {
             asked: self.protocol().name().to_owned(),
             granted: "tcp".to_owned(),
         })
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        tcp::Tcp.granted(socket, options)
     }
 }

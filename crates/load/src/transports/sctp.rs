@@ -6,6 +6,7 @@ use wirecost_linux::sctp::{self, Parameters};
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
 use super::{Granted, Transport};
 use crate::inet;
@@ -14,12 +15,12 @@ pub(super) struct Sctp;
 
 const BACKLOG: i32 = 65_535;
 
-fn socket(address: &Address, options: &Options) -> io::Result<(Socket, socket2::SockAddr)> {
+fn socket(address: &Address, setup: &SocketSetup) -> io::Result<(Socket, socket2::SockAddr)> {
     let address = inet::socket_address(address)?;
-    let socket = inet::socket(address, Type::STREAM, Some(IpProtocol::SCTP), options)?;
-    let asked = &options.sctp;
+    let socket = inet::socket(address, Type::STREAM, Some(IpProtocol::SCTP), setup)?;
+    let asked = &setup.options.sctp;
     let parameters = Parameters {
-        nodelay: asked.nodelay || options.tcp_nodelay,
+        nodelay: asked.nodelay,
         out_streams: asked.out_streams,
         in_streams: asked.in_streams,
         rto_initial: asked.rto_initial,
@@ -53,8 +54,8 @@ impl Transport for Sctp {
         Some(format!("no SCTP socket: {error}; it takes the kernel module sctp (modprobe sctp)"))
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        let (socket, address) = socket(address, options)?;
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
+        let (socket, address) = socket(address, setup)?;
         socket.bind(&address)?;
         socket.listen(BACKLOG)?;
         let bound = socket.local_addr()?.as_socket();
@@ -62,14 +63,10 @@ impl Transport for Sctp {
         Ok((socket.into(), Address::Inet(bound)))
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        let (socket, address) = socket(address, options)?;
-        inet::bind(&socket, options)?;
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
+        let (socket, address) = socket(address, setup)?;
+        inet::bind(&socket, setup)?;
         inet::connect(socket, &address)
-    }
-
-    fn accepted(&self, _: &OwnedFd, _: &Options) -> io::Result<()> {
-        Ok(())
     }
 
     /// A non-blocking accept that finds nobody sleeps for a tick all the same.
@@ -89,9 +86,5 @@ impl Transport for Sctp {
             asked: least.to_string(),
             granted: status.window.to_string(),
         }))
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        inet::granted(&SockRef::from(socket), options)
     }
 }

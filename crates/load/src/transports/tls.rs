@@ -6,8 +6,9 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport, tcp};
+use super::{Transport, tcp};
 
 pub(super) struct Tls;
 
@@ -28,19 +29,11 @@ impl Transport for Tls {
         })
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        tcp::Tcp.listen(address, options)
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
+        tcp::Tcp.listen(address, setup)
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        tcp::Tcp.connect(address, options)
-    }
-
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
-        tcp::Tcp.accepted(socket, options)
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        tcp::Tcp.granted(socket, options)
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
+        tcp::Tcp.connect(address, setup)
     }
 }

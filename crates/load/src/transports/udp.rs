@@ -1,12 +1,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use socket2::{SockRef, Type};
+use socket2::Type;
 use wirecost_model::plan::Address;
-use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport};
+use super::Transport;
 use crate::inet;
 
 pub(super) struct Udp;
@@ -16,9 +16,9 @@ impl Transport for Udp {
         &protocols::udp::Udp
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
         let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::DGRAM, None, options)?;
+        let socket = inet::socket(address, Type::DGRAM, None, setup)?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address.into())?;
@@ -26,20 +26,11 @@ impl Transport for Udp {
         Ok((socket.into(), Address::Inet(bound)))
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
         let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::DGRAM, None, options)?;
-        inet::bind(&socket, options)?;
+        let socket = inet::socket(address, Type::DGRAM, None, setup)?;
+        inet::bind(&socket, setup)?;
         socket.connect(&address.into())?;
         Ok(socket.into())
-    }
-
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
-        inet::set_busy_poll(socket, options);
-        Ok(())
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        inet::granted(&SockRef::from(socket), options)
     }
 }

@@ -2,13 +2,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
-use wirecost_linux::sockopt;
+use socket2::{Domain, SockAddr, Socket, Type};
 use wirecost_model::plan::Address;
-use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport};
+use super::Transport;
+use crate::socket_options;
 
 pub(super) struct Unix;
 
@@ -24,11 +24,9 @@ fn path(address: &Address) -> io::Result<&Path> {
     }
 }
 
-fn socket(options: &Options) -> io::Result<Socket> {
+fn socket(setup: &SocketSetup) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    if let Some(bytes) = options.wndsz {
-        sockopt::set_buffers(&SockRef::from(&socket), bytes)?;
-    }
+    socket_options::set(&socket, Domain::UNIX, setup)?;
     Ok(socket)
 }
 
@@ -37,28 +35,16 @@ impl Transport for Unix {
         &protocols::unix::Unix
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        let socket = socket(options)?;
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
+        let socket = socket(setup)?;
         socket.bind(&SockAddr::unix(path(address)?)?)?;
         socket.listen(BACKLOG)?;
         Ok((socket.into(), address.clone()))
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        let socket = socket(options)?;
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
+        let socket = socket(setup)?;
         socket.connect(&SockAddr::unix(path(address)?)?)?;
         Ok(socket.into())
-    }
-
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
-        // Unlike TCP's, an accepted Unix socket does not have its listener's buffers.
-        if let Some(bytes) = options.wndsz {
-            sockopt::set_buffers(&SockRef::from(socket), bytes)?;
-        }
-        Ok(())
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        crate::inet::granted(&SockRef::from(socket), options)
     }
 }

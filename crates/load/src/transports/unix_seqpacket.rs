@@ -1,13 +1,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
-use wirecost_linux::sockopt;
+use socket2::{Domain, SockAddr, Socket, Type};
 use wirecost_model::plan::Address;
-use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport};
+use super::Transport;
+use crate::socket_options;
 
 pub(super) struct UnixSeqpacket;
 
@@ -16,11 +16,9 @@ const BACKLOG: i32 = 65_535;
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/unix/af_unix.c#L1973>
 const RESERVED: u64 = 32;
 
-fn socket(options: &Options) -> io::Result<Socket> {
+fn socket(setup: &SocketSetup) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
-    if let Some(bytes) = options.wndsz {
-        sockopt::set_buffers(&SockRef::from(&socket), bytes)?;
-    }
+    socket_options::set(&socket, Domain::UNIX, setup)?;
     Ok(socket)
 }
 
@@ -41,8 +39,8 @@ impl Transport for UnixSeqpacket {
 
     /// Found by asking a socket with these options: the buffer depends on `wndsz` and on
     /// net.core.wmem_default and wmem_max.
-    fn longest_message(&self, options: &Options) -> io::Result<Option<u64>> {
-        let buffer = socket(options)?.send_buffer_size()? as u64;
+    fn longest_message(&self, setup: &SocketSetup) -> io::Result<Option<u64>> {
+        let buffer = socket(setup)?.send_buffer_size()? as u64;
         Ok(Some(buffer.saturating_sub(RESERVED)))
     }
 
@@ -51,29 +49,17 @@ impl Transport for UnixSeqpacket {
         true
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
-        let socket = socket(options)?;
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
+        let socket = socket(setup)?;
         socket.bind(&path(address)?)?;
         socket.listen(BACKLOG)?;
         Ok((socket.into(), address.clone()))
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
-        let socket = socket(options)?;
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
+        let socket = socket(setup)?;
         socket.connect(&path(address)?)?;
         Ok(socket.into())
-    }
-
-    fn accepted(&self, socket: &OwnedFd, options: &Options) -> io::Result<()> {
-        // Unlike TCP's, an accepted Unix socket does not have its listener's buffers.
-        if let Some(bytes) = options.wndsz {
-            sockopt::set_buffers(&SockRef::from(socket), bytes)?;
-        }
-        Ok(())
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        crate::inet::granted(&SockRef::from(socket), options)
     }
 }
 
@@ -81,6 +67,7 @@ impl Transport for UnixSeqpacket {
 mod tests {
     use rustix::io::Errno;
     use rustix::net::{RecvFlags, SendFlags};
+    use wirecost_model::profile::{IoValue, Options};
 
     use super::*;
 
@@ -88,14 +75,18 @@ mod tests {
     fn the_longest_message_arrives_whole_and_one_byte_more_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         for wndsz in [None, Some(20_000), Some(100_000)] {
-            let options = Options { wndsz, ..Options::default() };
+            let mut options = Options::default();
+            if let Some(bytes) = wndsz {
+                options.io.set("wndsz", IoValue::Number(bytes));
+            }
+            let setup = SocketSetup::new(&options, &protocols::unix_seqpacket::UnixSeqpacket);
             let place = Address::Unix(directory.path().join(format!("{wndsz:?}")));
-            let (listener, address) = UnixSeqpacket.listen(&place, &options).unwrap();
-            let sender = UnixSeqpacket.connect(&address, &options).unwrap();
+            let (listener, address) = UnixSeqpacket.listen(&place, &setup).unwrap();
+            let sender = UnixSeqpacket.connect(&address, &setup).unwrap();
             let receiver = rustix::net::accept(&listener).unwrap();
-            UnixSeqpacket.accepted(&receiver, &options).unwrap();
+            UnixSeqpacket.accepted(&receiver, &setup).unwrap();
 
-            let longest = UnixSeqpacket.longest_message(&options).unwrap().unwrap() as usize;
+            let longest = UnixSeqpacket.longest_message(&setup).unwrap().unwrap() as usize;
             let message: Vec<u8> = (0..longest).map(|n| (n % 251) as u8).collect();
             let send = |bytes: &[u8]| rustix::net::send(&sender, bytes, SendFlags::NOSIGNAL);
             assert_eq!(send(&[&message[..], &[0]].concat()), Err(Errno::MSGSIZE));

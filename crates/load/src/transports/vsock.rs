@@ -6,9 +6,10 @@ use wirecost_linux::vsock;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
+use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport};
-use crate::inet;
+use super::Transport;
+use crate::{inet, socket_options};
 
 pub(super) struct Vsock;
 
@@ -24,11 +25,9 @@ fn place(address: &Address) -> io::Result<(u32, u32)> {
     }
 }
 
-fn socket(options: &Options) -> io::Result<Socket> {
+fn socket(setup: &SocketSetup) -> io::Result<Socket> {
     let socket = Socket::new(Domain::VSOCK, Type::STREAM.nonblocking(), None)?;
-    if let Some(bytes) = options.wndsz {
-        vsock::set_buffer(&socket, bytes)?;
-    }
+    socket_options::set(&socket, Domain::VSOCK, setup)?;
     Ok(socket)
 }
 
@@ -42,9 +41,9 @@ impl Transport for Vsock {
         Some(format!("no vsock socket: {error}; it takes the kernel module vsock (modprobe vsock)"))
     }
 
-    fn listen(&self, address: &Address, options: &Options) -> io::Result<(OwnedFd, Address)> {
+    fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
         let (cid, port) = place(address)?;
-        let socket = socket(options)?;
+        let socket = socket(setup)?;
         // Of any number: that by which others know this machine may not be one it can bind.
         socket.bind(&SockAddr::vsock(vsock::ANY, port))?;
         socket.listen(BACKLOG)?;
@@ -52,22 +51,8 @@ impl Transport for Vsock {
         Ok((socket.into(), Address::Vsock { cid, port }))
     }
 
-    fn connect(&self, address: &Address, options: &Options) -> io::Result<OwnedFd> {
+    fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
         let (cid, port) = place(address)?;
-        inet::connect(socket(options)?, &SockAddr::vsock(cid, port))
-    }
-
-    fn accepted(&self, _: &OwnedFd, _: &Options) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn granted(&self, socket: &OwnedFd, options: &Options) -> Vec<Granted> {
-        let granted = options.wndsz.zip(vsock::buffer(socket).ok());
-        let granted = granted.map(|(asked, granted)| Granted {
-            name: "wndsz.receive",
-            asked: asked.to_string(),
-            granted: granted.to_string(),
-        });
-        granted.into_iter().collect()
+        inet::connect(socket(setup)?, &SockAddr::vsock(cid, port))
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Plan;
 use super::limits::*;
+use super::{IoLimits, Plan, Sink};
 use crate::clock::nanos;
-use crate::profile::{Arrivals, ByStrand, Conns, Io, Options, Part, Payload, Quantity, Until};
+use crate::profile::{Arrivals, ByStrand, Conns, IoValue, Options, Part, Payload, Quantity, Until};
 use crate::program::{Act, GroupProgram, PhaseProgram, Program, Service};
 
 /// Why an order is refused.
@@ -78,11 +78,11 @@ fn whole(value: impl TryInto<u64>) -> u64 {
 
 impl Plan {
     /// Checks everything that says how much there is to do; `memory`: bytes that the machine has;
-    /// `threads`: whether the engine has a thread for each strand.
+    /// `threads`: whether the engine has a thread for each strand; `io`: what is known of I/O options.
     ///
     /// # Errors
     /// The first value that is out of bounds.
-    pub fn check(&self, memory: u64, threads: bool) -> Result<(), LimitError> {
+    pub fn check(&self, memory: u64, threads: bool, io: &dyn IoLimits) -> Result<(), LimitError> {
         text("token", &self.token)?;
         text("engine", self.engine.as_str())?;
         at_most("host", self.host, HOSTS - 1)?;
@@ -97,19 +97,19 @@ impl Plan {
         at_least("interval", self.interval, SHORTEST_INTERVAL)?;
         at_most("interval", self.interval, LONGEST_INTERVAL)?;
         at_most("tcp_samples", self.tcp_samples, TCP_SAMPLES)?;
-        self.program.check()?;
+        self.program.check(io)?;
         if threads {
             at_most("strands with a thread for each", self.program.strands(), THREADS)?;
         }
         at_most(
             "the memory in bytes that the plan needs",
-            self.memory(threads),
+            self.memory(threads, io),
             memory / MEMORY_SHARE,
         )
     }
 
     /// Bytes that carrying it out takes at least.
-    fn memory(&self, threads: bool) -> u64 {
+    fn memory(&self, threads: bool, io: &dyn IoLimits) -> u64 {
         let program = &self.program;
         let strands = program.strands();
         let workers = match threads {
@@ -125,7 +125,7 @@ impl Plan {
         // Threads share their patterns.
         let patterns = message.saturating_mul(payloads);
         let rows = program.acts().count() as u64 + 1;
-        let sinks = program.sinks().len() as u64 * SINK_BLOCK;
+        let sinks = program.sinks(io).len() as u64 * SINK_BLOCK;
         let of_worker = message.min(FILLED_AT_ONCE)
             + rows * ROW_BYTES
             + sinks
@@ -144,7 +144,7 @@ impl Plan {
 
 impl Program {
     /// See [`Plan::check`].
-    fn check(&self) -> Result<(), LimitError> {
+    fn check(&self, io: &dyn IoLimits) -> Result<(), LimitError> {
         at_most("the number of groups", self.groups.len(), GROUPS)?;
         let weight: usize = self.groups.iter().map(super::Weight::weight).sum();
         at_most("the number of phases, flowops and parts of their order", weight, ACTS)?;
@@ -168,14 +168,14 @@ impl Program {
         at_most("the number of connections that flowops name", named, NAMED_CONNECTIONS)?;
         at_most("the number of values by strand", self.values_by_strand(), BY_STRAND)?;
         at_most("the number of different payloads", self.payloads().len(), PAYLOADS)?;
-        at_most("the number of different sinks", self.sinks().len(), SINKS)?;
+        at_most("the number of different sinks", self.sinks(io).len(), SINKS)?;
         for group in &self.groups {
-            group.check().map_err(|error| error.of(&format!("group {}", group.group)))?;
+            group.check(io).map_err(|error| error.of(&format!("group {}", group.group)))?;
         }
         at_most("connections", self.connections(), CONNECTIONS)?;
         at_most("the number of services", self.services.len(), SERVICES)?;
         for (number, service) in self.services.iter().enumerate() {
-            service.check().map_err(|error| error.of(&format!("service {number}")))?;
+            service.check(io).map_err(|error| error.of(&format!("service {number}")))?;
         }
         let clients = self.services.iter().map(|service| service.clients.len()).sum::<usize>();
         at_most("the number of clients of all services", clients, HOSTS)?;
@@ -226,11 +226,8 @@ impl Program {
         files.collect()
     }
 
-    fn sinks(&self) -> BTreeSet<(&str, Option<u64>, bool)> {
-        fn sink(io: &Io) -> Option<(&str, Option<u64>, bool)> {
-            Some((io.sink.as_deref()?, io.sink_size, io.o_direct))
-        }
-        self.acts().filter_map(|act| sink(&act.options.io)).collect()
+    fn sinks(&self, io: &dyn IoLimits) -> BTreeSet<Sink> {
+        self.acts().filter_map(|act| io.sink(&act.options.io)).collect()
     }
 }
 
@@ -253,18 +250,18 @@ impl GroupProgram {
         sum
     }
 
-    fn check(&self) -> Result<(), LimitError> {
+    fn check(&self, io: &dyn IoLimits) -> Result<(), LimitError> {
         text("name", &self.name)?;
         for (number, phase) in self.phases.iter().enumerate() {
             let Some(phase) = phase else { continue };
-            phase.check().map_err(|error| error.of(&format!("phase {}", number + 1)))?;
+            phase.check(io).map_err(|error| error.of(&format!("phase {}", number + 1)))?;
         }
         Ok(())
     }
 }
 
 impl PhaseProgram {
-    fn check(&self) -> Result<(), LimitError> {
+    fn check(&self, io: &dyn IoLimits) -> Result<(), LimitError> {
         if let Until::Duration(length) = self.until {
             at_most("duration in nanoseconds", nanos(length), LONGEST_PHASE)?;
         }
@@ -277,7 +274,7 @@ impl PhaseProgram {
                 error.of(&format!("{kind} ({})", act.at))
             };
             text("kind", &act.kind).map_err(named)?;
-            check_options(&act.options).map_err(named)?;
+            check_options(&act.options, io).map_err(named)?;
         }
         let mut times = BTreeMap::new();
         rounds(&self.order, 1, &mut times)?;
@@ -287,7 +284,7 @@ impl PhaseProgram {
             let in_order = if self.order.is_empty() { Some(&1) } else { times.get(&act.flowop) };
             let turns =
                 u128::from(in_order.copied().unwrap_or(0).max(1)) * u128::from(count(options.conn));
-            let each = [options.count.max(1), options.repeat.max(1), options.io.datagrams()];
+            let each = [options.count.max(1), options.repeat.max(1), io.datagrams(&options.io)];
             let executed = each.into_iter().map(u128::from).fold(turns, u128::saturating_mul);
             executions = executions.saturating_add(executed);
             bytes = bytes.saturating_add(executed.saturating_mul(moved(options).into()));
@@ -298,12 +295,12 @@ impl PhaseProgram {
 }
 
 impl Service {
-    fn check(&self) -> Result<(), LimitError> {
+    fn check(&self, io: &dyn IoLimits) -> Result<(), LimitError> {
         text("protocol", &self.protocol)?;
         for &client in &self.clients {
             at_most("clients", client, HOSTS - 1)?;
         }
-        check_options(&self.options)
+        check_options(&self.options, io)
     }
 }
 
@@ -361,7 +358,7 @@ fn moved(options: &Options) -> u64 {
     longest(options).max(if whole_files { FILE_BYTES } else { 0 })
 }
 
-fn check_options(options: &Options) -> Result<(), LimitError> {
+fn check_options(options: &Options, io: &dyn IoLimits) -> Result<(), LimitError> {
     if options.conn.first > options.conn.last {
         return Err(LimitError::invalid(format!("conn={}", options.conn), "ends before it begins"));
     }
@@ -377,17 +374,18 @@ fn check_options(options: &Options) -> Result<(), LimitError> {
     if let Some(timeout) = options.timeout {
         at_most("timeout in nanoseconds", nanos(timeout), LONGEST_WAIT)?;
     }
-    at_most("busy_poll", options.busy_poll.unwrap_or(0), BUSY_POLL_MICROSECONDS)?;
-    at_most("gso", options.io.gso.unwrap_or(0), SEGMENTS)?;
-    at_most("batch", options.io.batch.unwrap_or(0), BATCH)?;
-    at_most("sink_size", options.io.sink_size.unwrap_or(0), SINK_BYTES)?;
+    for (name, value) in options.io.iter() {
+        text("the name of an option", name)?;
+        if let IoValue::Text(value) = value {
+            text(name, value)?;
+        }
+    }
+    io.check(&options.io)?;
     let texts = [
         ("remotehost", &options.remotehost),
         ("protocol", &options.protocol),
-        ("cc", &options.cc),
         ("bind", &options.bind),
         ("dir", &options.dir),
-        ("sink", &options.io.sink),
     ];
     for (name, value) in texts {
         text(name, value.as_deref().unwrap_or_default())?;
@@ -436,6 +434,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SECOND;
+    use crate::plan::io_limits::TwoOptions;
     use crate::profile::{Choice, Position};
     use crate::program::{ServiceRef, Side};
 
@@ -488,9 +487,9 @@ mod tests {
     #[track_caller]
     fn refused(words: &str, edit: impl FnOnce(&mut Plan)) {
         let mut plan = plan(vec![act("connect", |_| {}), act("write", |_| {})]);
-        plan.check(MEMORY, false).unwrap();
+        plan.check(MEMORY, false, &TwoOptions).unwrap();
         edit(&mut plan);
-        let error = plan.check(MEMORY, false).unwrap_err().to_string();
+        let error = plan.check(MEMORY, false, &TwoOptions).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 
@@ -512,8 +511,8 @@ mod tests {
         refused("strands is 4294967295", |p| p.program.groups[0].strands = u32::MAX);
         let mut threads = plan(vec![act("connect", |_| {})]);
         threads.program.groups[0].strands = 1_000_000;
-        threads.check(MEMORY, false).unwrap();
-        let error = threads.check(MEMORY, true).unwrap_err().to_string();
+        threads.check(MEMORY, false, &TwoOptions).unwrap();
+        let error = threads.check(MEMORY, true, &TwoOptions).unwrap_err().to_string();
         assert!(
             error.starts_with("strands with a thread for each is 1000000, and the limit is 10000")
         );
@@ -539,17 +538,23 @@ mod tests {
             phase(p).order = vec![Part::Flowop(7)];
             let options = &mut phase(p).acts[1].options;
             (options.count, options.repeat) = (i32::MAX as u64, i32::MAX as u64);
-            options.io.batch = Some(1024);
+            options.io.set("batch", IoValue::Number(1000));
         });
         // Sizes of files come with a later order.
         refused_option("bytes of a transaction is", |o| {
             (o.dir, o.count) = (Some("files".to_owned()), i32::MAX as u64);
         });
         refused_option("timeout in nanoseconds is", |o| o.timeout = Some(Duration::MAX));
-        refused_option("busy_poll is", |o| o.busy_poll = Some(u32::MAX));
-        refused_option("gso is", |o| o.io.gso = Some(u32::MAX));
-        refused_option("batch is", |o| o.io.batch = Some(u32::MAX));
-        refused_option("sink_size is", |o| o.io.sink_size = Some(u64::MAX));
+        refused_option("batch is", |o| o.io.set("batch", IoValue::Number(1001)));
+        refused_option("the length of sink is 5000", |o| {
+            o.io.set("sink", IoValue::Text("d".repeat(5000)));
+        });
+        refused_option("the length of the name of an option is 5000", |o| {
+            o.io.set(&"d".repeat(5000), IoValue::On);
+        });
+        refused("batch is", |p| {
+            p.program.services[0].options.io.set("batch", IoValue::Number(1001));
+        });
         refused_option("the length of dir is", |o| o.dir = Some("d".repeat(5000)));
         refused_option("the length of payload is", |o| {
             o.payload = Payload::File("d".repeat(5000));
@@ -636,7 +641,11 @@ mod tests {
             phase(p).acts = (0..65).map(with).collect();
         });
         refused("the number of different sinks is 65", |p| {
-            let with = |n: usize| act("read", |o| o.io.sink = Some(n.to_string()));
+            let with = |n: usize| {
+                act("read", |o| {
+                    o.io.set("sink", IoValue::Text(n.to_string()));
+                })
+            };
             phase(p).acts = (0..65).map(with).collect();
         });
         refused("the number of values by strand is 17000000", |p| {
@@ -666,9 +675,9 @@ mod tests {
         let mut large = plan(vec![act("connect", |_| {}), act("write", |_| {})]);
         large.program.groups[0].strands = 1_000_000;
         large.workers = Some(128);
-        large.check(MEMORY, false).unwrap();
+        large.check(MEMORY, false, &TwoOptions).unwrap();
         large.program.groups[0].strands = 10_000;
-        large.check(MEMORY, true).unwrap();
+        large.check(MEMORY, true, &TwoOptions).unwrap();
     }
 
     #[test]

@@ -55,9 +55,6 @@ pub const PAYLOADS: usize = 64;
 /// Different sinks of a program. Each is a file of every worker.
 pub const SINKS: usize = 64;
 
-/// Bytes of the files of a sink, as in the profile language.
-pub const SINK_BYTES: u64 = i32::MAX as u64;
-
 /// Bytes that are read of a payload file: as many as the longest piece of a message has.
 pub const PAYLOAD_BYTES: u64 = 16 << 20;
 
@@ -80,10 +77,6 @@ pub const IN_A_TRANSACTION: u64 = 1 << 62;
 /// through all rounds without giving others their turn.
 pub const MIXED_ROUNDS: u64 = 1_000_000;
 
-/// Datagrams of one message (UDP_MAX_SEGMENTS) and messages of one call (UIO_MAXIOV).
-pub const SEGMENTS: u32 = 128;
-pub const BATCH: u32 = 1024;
-
 /// Values of a table. It is searched for every draw.
 pub const TABLE: usize = 4096;
 
@@ -98,9 +91,6 @@ pub const RATE: f64 = i32::MAX as f64;
 
 /// A time-out or a thought. The sum of a few of these and the time since boot fits 64 bits.
 pub const LONGEST_WAIT: Nanos = 1 << 61;
-
-/// `busy_poll`: longer than this the kernel would hold a CPU for one call.
-pub const BUSY_POLL_MICROSECONDS: u32 = 1_000_000;
 
 /// Bytes of a name, a path or a token: PATH_MAX.
 pub const TEXT: usize = 4096;

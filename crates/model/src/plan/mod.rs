@@ -4,6 +4,7 @@
 mod bounded;
 mod check;
 mod extent;
+pub(crate) mod io_limits;
 pub mod limits;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ pub use bounded::bounded;
 pub(crate) use bounded::{Weight, bounded_in_all};
 pub use check::{LimitError, at_least, at_most, text};
 pub use extent::Extent;
+pub use io_limits::{IoLimits, Sink};
 
 /// Name of the engine by which workers wait for I/O. Which engines there are is for crate `load` to
 /// say.

@@ -26,6 +26,21 @@ pub enum Action {
     Nothing,
 }
 
+impl Action {
+    pub fn opens(self) -> bool {
+        matches!(self, Action::Connect | Action::Accept)
+    }
+
+    pub fn is_on_connection(self) -> bool {
+        !matches!(self, Action::Think | Action::Nothing)
+    }
+
+    /// Whether it moves messages.
+    pub fn moves(self) -> bool {
+        matches!(self, Action::Send(_) | Action::Receive(_))
+    }
+}
+
 /// The system call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendCall {
@@ -52,6 +67,63 @@ pub trait Flowop: Sync {
     fn mirror(&self) -> &'static str;
     /// What a strand does when its turn comes.
     fn action(&self) -> Action;
+}
+
+/// Flowops that an option is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flowops {
+    Any,
+    /// Those that open a connection.
+    Open,
+    /// Those that act on a connection.
+    Connection,
+    /// Those that move bytes of any protocol.
+    Move,
+    /// Those that move bytes of streams.
+    Stream,
+    File,
+    MoveOrFile,
+    StreamOrFile,
+    Think,
+}
+
+/// What sends files and is not supported yet.
+pub(crate) const UNBUILT_FILE: &str = "sendfilev";
+
+impl Flowops {
+    /// Whether the flowop of this name is among them.
+    pub fn contains(self, name: &str) -> bool {
+        match find(name) {
+            Some(flowop) => self.has(flowop.action()),
+            None => name == UNBUILT_FILE && self.has(Action::SendFile),
+        }
+    }
+
+    /// Their names, in the order of [`ALL`].
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let built = ALL.iter().filter(move |flowop| self.has(flowop.action()));
+        built.map(|flowop| flowop.name()).chain(self.has(Action::SendFile).then_some(UNBUILT_FILE))
+    }
+
+    fn has(self, action: Action) -> bool {
+        match self {
+            Flowops::Any => true,
+            Flowops::Open => action.opens(),
+            Flowops::Connection => action.is_on_connection(),
+            Flowops::Move => action.moves(),
+            Flowops::Stream => {
+                let datagrams = matches!(
+                    action,
+                    Action::Send(SendCall::SendTo) | Action::Receive(ReceiveCall::RecvFrom)
+                );
+                action.moves() && !datagrams
+            }
+            Flowops::File => action == Action::SendFile,
+            Flowops::MoveOrFile => Flowops::Move.has(action) || Flowops::File.has(action),
+            Flowops::StreamOrFile => Flowops::Stream.has(action) || Flowops::File.has(action),
+            Flowops::Think => action == Action::Think,
+        }
+    }
 }
 
 pub static ALL: [&dyn Flowop; 12] = [

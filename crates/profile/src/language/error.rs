@@ -105,8 +105,10 @@ pub enum LanguageErrorKind {
     BadSize { value: String, reason: NumberError },
     #[error("conn='{value}' is not a connection id")]
     BadConn { value: String },
-    #[error("dscp='{value}' is not a code point")]
-    BadDscp { value: String },
+    #[error("{what}={value} is out of range")]
+    TimeOutOfRange { what: &'static str, value: String, min: String, max: String },
+    #[error("{what}='{value}' is not a code point")]
+    BadCodePoint { what: &'static str, value: String, max: u64 },
     #[error("cipher='{value}' is not a cipher of TLS 1.3")]
     BadCipher { value: String },
     #[error("payload='{value}' is unknown")]
@@ -273,9 +275,10 @@ impl LanguageErrorKind {
             Kind::BadConn { .. } => {
                 "write a number from 1, or a range of them as in conn=1..100".to_owned()
             }
-            Kind::BadDscp { .. } => {
-                "write a number from 0 to 63, or be, le, ef, va, cs0 to cs7, af11 to af43".to_owned()
-            }
+            Kind::TimeOutOfRange { min, max, .. } => format!("choose a time from {min} to {max}"),
+            Kind::BadCodePoint { max, .. } => format!(
+                "write a number from 0 to {max}, or be, le, ef, va, cs0 to cs7, af11 to af43"
+            ),
             Kind::BadCipher { .. } => "write aes128, aes256 or chacha20".to_owned(),
             Kind::BadPayload { .. } => "write zero, random or file:PATH".to_owned(),
             Kind::NoType => "add type=\"...\", as in <flowop type=\"write\" .../>".to_owned(),

@@ -1,7 +1,9 @@
 //! A flowop as meant: its type and its options, word by word.
 
 use wirecost_model::clock::nanos;
-use wirecost_model::profile::{Cipher, Conns, Flowop, Options, Pause, Payload, Position, Size};
+use wirecost_model::profile::{
+    Cipher, Conns, Flowop, IoValue, Options, Pause, Payload, Position, Size,
+};
 
 use super::error::LanguageErrorKind;
 use super::lexer::Value;
@@ -12,6 +14,7 @@ use super::parse::{Reader, Resolved, unknown_option};
 use super::source::Span;
 use super::typed::TypedFlowop;
 use super::{escape, names};
+use crate::io_options::{IoOption, ValueType, Zero};
 
 /// The flowop, and where each of its options stands.
 pub(super) fn read_flowop(
@@ -139,7 +142,7 @@ fn read_word(
         reader.error(unknown_option(key), place(0, key.len()));
         return None;
     };
-    let is_flag = matches!(option.value, ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag));
+    let is_flag = option.is_flag();
     let name = option.name;
     let written = match (value, is_flag) {
         (None, true) => Resolved { text: String::new(), span },
@@ -213,7 +216,10 @@ pub(super) fn set(
         ValueKind::Port => options.port = port(reader, &written),
         ValueKind::Protocol => options.protocol = Some(protocol(reader, written)?),
         ValueKind::Cipher => options.cipher = Some(cipher(reader, written)?),
-        ValueKind::Dscp => options.dscp = Some(dscp(reader, written)?),
+        ValueKind::Io(of) => match io_value(reader, *of, written)? {
+            Some(value) => options.io.set(name, value),
+            None => options.io.remove(name),
+        },
         ValueKind::Payload => options.payload = payload(reader, written)?,
         ValueKind::Unbuilt(form) => {
             match form {
@@ -413,17 +419,54 @@ fn cipher(reader: &mut Reader<'_>, written: Resolved) -> Option<Cipher> {
     known
 }
 
-fn dscp(reader: &mut Reader<'_>, written: Resolved) -> Option<u8> {
-    let point = code_point(&written.text);
-    if point.is_none() {
-        let value = written.text;
-        reader.error(LanguageErrorKind::BadDscp { value }, written.span);
-    }
-    point
+/// The value of an I/O option; the inner `None` where it asks for nothing.
+fn io_value(
+    reader: &mut Reader<'_>,
+    option: &'static dyn IoOption,
+    written: Resolved,
+) -> Option<Option<IoValue>> {
+    let what = option.name();
+    Some(match option.value() {
+        ValueType::Flag => Some(IoValue::On),
+        ValueType::Number { min, max, zero } => {
+            let number = integer(reader, what, &written, min, max)?;
+            let unset = number == 0 && zero == Zero::Unset;
+            (!unset).then_some(IoValue::Number(number))
+        }
+        // An empty text can only come from an empty variable, and asks for nothing.
+        ValueType::Text => (!written.text.is_empty()).then_some(IoValue::Text(written.text)),
+        ValueType::Time { min, max } => {
+            let (value, span) = (written.text.clone(), written.span);
+            let time = reader.time(what, written)?;
+            if !(min..=max).contains(&time) {
+                let (min, max) = (options::time(min), options::time(max));
+                let kind = LanguageErrorKind::TimeOutOfRange { what, value, min, max };
+                reader.error(kind, span);
+                return None;
+            }
+            Some(IoValue::Time(time))
+        }
+        ValueType::CodePoint { times, max } => {
+            let Some(point) = code_point(&written.text, times, max) else {
+                let value = written.text;
+                let kind = LanguageErrorKind::BadCodePoint { what, value, max };
+                reader.error(kind, written.span);
+                return None;
+            };
+            Some(IoValue::Number(point))
+        }
+    })
 }
 
-/// RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va), 8622 (le).
-fn code_point(text: &str) -> Option<u8> {
+/// A number up to `max`, or `times` the code point of a name. RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va), 8622 (le).
+fn code_point(text: &str, times: u64, max: u64) -> Option<u64> {
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return text.parse().ok().filter(|number| *number <= max);
+    }
+    named_code_point(text).map(|point| u64::from(point) * times)
+}
+
+fn named_code_point(text: &str) -> Option<u8> {
     let name = text.to_ascii_lowercase();
     let digit = |index: usize, largest: u8| {
         let digit = name.as_bytes().get(index)?.checked_sub(b'0')?;
@@ -440,7 +483,7 @@ fn code_point(text: &str) -> Option<u8> {
             let drop = digit(3, 3).filter(|drop| *drop > 0)?;
             Some(class * 8 + drop * 2)
         }
-        _ => name.parse().ok().filter(|point| *point < 64 && !name.starts_with('+')),
+        _ => None,
     }
 }
 
@@ -487,8 +530,15 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in table {
-            assert_eq!(code_point(text), expected, "{text}");
+            assert_eq!(code_point(text, 1, 63), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_stands_for_several_times_its_code_point() {
+        assert_eq!(code_point("ef", 4, 255), Some(184));
+        assert_eq!(code_point("255", 4, 255), Some(255));
+        assert_eq!(code_point("256", 4, 255), None);
     }
 
     #[test]

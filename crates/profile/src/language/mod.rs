@@ -31,7 +31,9 @@ pub use convert::unsayable;
 pub use error::{LanguageError, LanguageErrorKind};
 pub use note::{Note, NoteKind};
 pub use number::{Nonsense, NumberError};
-pub use options::{ALL as OPTIONS, Form, OptionDef, ValueKind, find as find_option};
+pub use options::{
+    Form, OptionDef, ValueKind, all as options, find as find_option, requested, time,
+};
 pub use parse::{Parsed, parse};
 pub use print::print;
 pub use runnable::{runnable, unbuilt};

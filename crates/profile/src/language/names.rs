@@ -9,7 +9,7 @@ const UNBUILT_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
 /// What uperf calls `tls`.
 pub(super) const UPERF_TLS: &str = "ssl";
 
-const UNBUILT_FLOWOPS: [&str; 1] = ["sendfilev"];
+const UNBUILT_FLOWOPS: [&str; 1] = [flowops::UNBUILT_FILE];
 
 /// Protocols that traffic can be sent by.
 pub(super) fn built_protocols() -> Vec<&'static str> {

@@ -1,22 +1,27 @@
-//! Every option that a flowop may carry: one definition each, and [`ALL`] is the only list of them.
+//! Every option that a flowop may carry: one definition each, and [`all`] is the only list of them. Those
+//! that choose ways of the kernel are in [`crate::io_options`].
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use wirecost_model::profile::{Options, Payload};
+use wirecost_model::profile::{IoValue, Options, Payload};
+
+use crate::flowops::Flowops;
+use crate::io_options::{self, INT_MAX, IoOption, ValueType};
 
 /// One option: its name, which flowops it is for, what it does, how it is written and kept.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OptionDef {
     pub name: &'static str,
-    /// Flowops that it has an effect on; none stands for all.
-    pub applies: &'static [&'static str],
+    /// Flowops that it has an effect on.
+    pub applies: Flowops,
     /// One line for a person.
     pub help: &'static str,
     pub value: ValueKind,
 }
 
 /// How an option's value is written, and the way to and from [`Options`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum ValueKind {
     /// No value: being there is all.
     Flag {
@@ -54,7 +59,7 @@ pub enum ValueKind {
     /// A port; everything that is no number means the kernel's choice.
     Port,
     Protocol,
-    Dscp,
+    Io(&'static dyn IoOption),
     /// A cipher suite of TLS 1.3.
     Cipher,
     Payload,
@@ -71,38 +76,12 @@ pub enum Form {
     Text,
 }
 
-/// Largest number that uperf's `int` holds.
-const INT_MAX: u64 = i32::MAX as u64;
-
-const OPEN: &[&str] = &["connect", "accept"];
-const THINK: &[&str] = &["think"];
-const STREAM: &[&str] = &["read", "write", "send", "recv"];
-const MOVE: &[&str] = &["read", "write", "send", "recv", "sendto", "recvfrom"];
-const MOVE_OR_FILE: &[&str] =
-    &["read", "write", "send", "recv", "sendto", "recvfrom", "sendfile", "sendfilev"];
-const WAIT: &[&str] = &[
-    "connect",
-    "accept",
-    "disconnect",
-    "read",
-    "write",
-    "send",
-    "recv",
-    "sendto",
-    "recvfrom",
-    "sendfile",
-    "sendfilev",
-];
-const FILE: &[&str] = &["sendfile", "sendfilev"];
-const STREAM_OR_FILE: &[&str] = &["read", "write", "send", "recv", "sendfile", "sendfilev"];
-const ANY: &[&str] = &[];
-
 const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
 const SHORT: Form = Form::Integer { min: 0, max: 65535 };
 
 const fn unbuilt(
     name: &'static str,
-    applies: &'static [&'static str],
+    applies: Flowops,
     form: Form,
     help: &'static str,
 ) -> OptionDef {
@@ -111,7 +90,7 @@ const fn unbuilt(
 
 const fn flag(
     name: &'static str,
-    applies: &'static [&'static str],
+    applies: Flowops,
     help: &'static str,
     set: fn(&mut Options),
     get: fn(&Options) -> bool,
@@ -121,7 +100,7 @@ const fn flag(
 
 const fn text(
     name: &'static str,
-    applies: &'static [&'static str],
+    applies: Flowops,
     help: &'static str,
     set: fn(&mut Options, String),
     get: fn(&Options) -> Option<&str>,
@@ -137,7 +116,7 @@ const fn sctp(
     get: fn(&Options) -> Option<u64>,
 ) -> OptionDef {
     let value = ValueKind::Integer { min: 0, max: INT_MAX, set, get };
-    OptionDef { name, applies: OPEN, help, value }
+    OptionDef { name, applies: Flowops::Open, help, value }
 }
 
 const fn streams(
@@ -147,7 +126,7 @@ const fn streams(
     get: fn(&Options) -> Option<u64>,
 ) -> OptionDef {
     let value = ValueKind::Integer { min: 1, max: 65535, set, get };
-    OptionDef { name, applies: OPEN, help, value }
+    OptionDef { name, applies: Flowops::Open, help, value }
 }
 
 /// Where 0 means that nothing was asked for.
@@ -168,50 +147,64 @@ fn filled(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-pub static ALL: &[OptionDef] = &[
+/// Every option, in the order in which they are listed and written.
+pub fn all() -> &'static [OptionDef] {
+    static ALL: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
+        let io = io_options::ALL.iter().map(|&option| OptionDef {
+            name: option.name(),
+            applies: option.flowops(),
+            help: option.help(),
+            value: ValueKind::Io(option),
+        });
+        WHERE_AND_HOW_MUCH.iter().cloned().chain(io).chain(FURTHER.iter().cloned()).collect()
+    });
+    &ALL
+}
+
+static WHERE_AND_HOW_MUCH: &[OptionDef] = &[
     // Where to and how.
     text(
         "remotehost",
-        ANY,
+        Flowops::Any,
         "host at the other end of the flowop",
         |o, v| o.remotehost = filled(v),
         |o| o.remotehost.as_deref(),
     ),
     OptionDef {
         name: "protocol",
-        applies: OPEN,
+        applies: Flowops::Open,
         help: "protocol of the connection; `wirecost list` names them",
         value: ValueKind::Protocol,
     },
     OptionDef {
         name: "port",
-        applies: OPEN,
+        applies: Flowops::Open,
         help: "port of the accepting side; default: chosen by the kernel",
         value: ValueKind::Port,
     },
     text(
         "bind",
-        OPEN,
+        Flowops::Open,
         "local address of the connecting side",
         |o, v| o.bind = filled(v),
         |o| o.bind.as_deref(),
     ),
     OptionDef {
         name: "conn",
-        applies: WAIT,
+        applies: Flowops::Connection,
         help: "connection that the flowop acts on, or a range such as 1..100",
         value: ValueKind::Conns,
     },
     // How much and how often.
     OptionDef {
         name: "size",
-        applies: MOVE_OR_FILE,
+        applies: Flowops::MoveOrFile,
         help: "bytes of one operation: 64k, or rand(64,8k) for a uniform distribution",
         value: ValueKind::Size,
     },
     OptionDef {
         name: "rsize",
-        applies: MOVE,
+        applies: Flowops::Move,
         help: "bytes per operation of the peer; default: size",
         value: ValueKind::Integer {
             min: 0,
@@ -222,7 +215,7 @@ pub static ALL: &[OptionDef] = &[
     },
     OptionDef {
         name: "count",
-        applies: ANY,
+        applies: Flowops::Any,
         help: "number of times to execute the flowop",
         value: ValueKind::Plain {
             min: i32::MIN,
@@ -232,7 +225,7 @@ pub static ALL: &[OptionDef] = &[
     },
     OptionDef {
         name: "repeat",
-        applies: MOVE,
+        applies: Flowops::Move,
         help: "datagrams per execution",
         value: ValueKind::Plain {
             min: 1,
@@ -243,88 +236,59 @@ pub static ALL: &[OptionDef] = &[
     // When.
     OptionDef {
         name: "timeout",
-        applies: WAIT,
+        applies: Flowops::Connection,
         help: "maximum time of one operation",
         value: ValueKind::Time { set: |o, v| o.timeout = Some(v), get: |o| o.timeout },
     },
-    OptionDef { name: "duration", applies: THINK, help: "think time", value: ValueKind::Pause },
-    flag("busy", THINK, "think by spinning", |o| o.busy = true, |o| o.busy),
-    flag("idle", THINK, "think by sleeping (default)", |_| {}, |_| false),
-    flag("canfail", ANY, "count a failure and continue", |o| o.canfail = true, |o| o.canfail),
+    OptionDef {
+        name: "duration",
+        applies: Flowops::Think,
+        help: "think time",
+        value: ValueKind::Pause,
+    },
+    flag("busy", Flowops::Think, "think by spinning", |o| o.busy = true, |o| o.busy),
+    flag("idle", Flowops::Think, "think by sleeping (default)", |_| {}, |_| false),
+    flag(
+        "canfail",
+        Flowops::Any,
+        "count a failure and continue",
+        |o| o.canfail = true,
+        |o| o.canfail,
+    ),
     flag(
         "non_blocking",
-        OPEN,
+        Flowops::Open,
         "accepted for compatibility; ignored: sockets are always non-blocking",
         |o| o.non_blocking = true,
         |o| o.non_blocking,
     ),
     flag(
         "single_reads",
-        STREAM,
+        Flowops::Stream,
         "one call per read; by default a peer that only receives reads in large pieces",
         |o| o.single_reads = true,
         |o| o.single_reads,
     ),
-    // Socket options.
-    flag(
-        "tcp_nodelay",
-        OPEN,
-        "TCP_NODELAY: send small writes immediately",
-        |o| o.tcp_nodelay = true,
-        |o| o.tcp_nodelay,
-    ),
-    OptionDef {
-        name: "wndsz",
-        applies: OPEN,
-        help: "send and receive buffer size, bytes",
-        value: ValueKind::Integer {
-            min: 0,
-            max: INT_MAX,
-            set: |o, v| o.wndsz = asked(v),
-            get: |o| o.wndsz,
-        },
-    },
-    text(
-        "cc",
-        OPEN,
-        "TCP congestion control algorithm, such as cubic",
-        |o, v| o.cc = filled(v),
-        |o| o.cc.as_deref(),
-    ),
-    OptionDef {
-        name: "mss",
-        applies: OPEN,
-        help: "maximum TCP segment size, bytes",
-        value: ValueKind::Integer {
-            min: 1,
-            max: 65535,
-            set: |o, v| o.mss = small(v),
-            get: |o| o.mss.map(u64::from),
-        },
-    },
-    OptionDef {
-        name: "dscp",
-        applies: OPEN,
-        help: "differentiated services code point: 0 to 63, or a name such as ef, af41, cs1",
-        value: ValueKind::Dscp,
-    },
+];
+
+static FURTHER: &[OptionDef] = &[
     // Of TLS.
     OptionDef {
         name: "cipher",
-        applies: OPEN,
+        applies: Flowops::Open,
         help: "TLS cipher: aes128, aes256 (default) or chacha20",
         value: ValueKind::Cipher,
     },
     flag(
         "ktls",
-        OPEN,
+        Flowops::Open,
         "kernel TLS: the kernel encrypts and decrypts after the handshake",
         |o| o.ktls = true,
         |o| o.ktls,
     ),
     text(
         "method",
-        OPEN,
+        Flowops::Open,
         "accepted for compatibility; ignored: always TLS 1.3",
         |_, _| {},
         |_| None,
@@ -356,7 +320,7 @@ pub static ALL: &[OptionDef] = &[
     ),
     flag(
         "sctp_nodelay",
-        OPEN,
+        Flowops::Open,
         "send small SCTP messages immediately",
         |o| o.sctp.nodelay = true,
         |o| o.sctp.nodelay,
@@ -403,135 +367,30 @@ pub static ALL: &[OptionDef] = &[
         |o, v| o.sctp.sack_frequency = asked(v).and_then(small),
         |o| o.sctp.sack_frequency.map(u64::from),
     ),
-    OptionDef {
-        name: "notsent_lowat",
-        applies: OPEN,
-        help: "TCP_NOTSENT_LOWAT: unsent bytes above which the socket is not writable",
-        value: ValueKind::Integer {
-            min: 1,
-            max: INT_MAX,
-            set: |o, v| o.notsent_lowat = small(v),
-            get: |o| o.notsent_lowat.map(u64::from),
-        },
-    },
-    OptionDef {
-        name: "busy_poll",
-        applies: OPEN,
-        help: "SO_BUSY_POLL: microseconds to poll the device while waiting",
-        value: ValueKind::Integer {
-            min: 0,
-            max: INT_MAX,
-            set: |o, v| o.busy_poll = asked(v).and_then(small),
-            get: |o| o.busy_poll.map(u64::from),
-        },
-    },
-    // By which way of the kernel bytes come and go.
-    flag(
-        "tcp_cork",
-        STREAM,
-        "TCP_CORK: send partial segments only after the last of count messages",
-        |o| o.io.tcp_cork = true,
-        |o| o.io.tcp_cork,
-    ),
-    flag(
-        "zerocopy",
-        STREAM,
-        "MSG_ZEROCOPY: send without copying, if the path allows it; message numbers of verify are copied",
-        |o| o.io.zerocopy = true,
-        |o| o.io.zerocopy,
-    ),
-    OptionDef {
-        name: "gso",
-        applies: MOVE,
-        help: "UDP_SEGMENT: datagrams of size bytes that the kernel makes from one message",
-        value: ValueKind::Integer {
-            min: 0,
-            max: crate::io_options::MOST_SEGMENTS,
-            set: |o, v| o.io.gso = asked(v).and_then(small),
-            get: |o| o.io.gso.map(u64::from),
-        },
-    },
-    flag(
-        "gro",
-        MOVE,
-        "UDP_GRO: the receiver's kernel joins datagrams",
-        |o| o.io.gro = true,
-        |o| o.io.gro,
-    ),
-    OptionDef {
-        name: "batch",
-        applies: MOVE,
-        help: "messages per call (sendmmsg, recvmmsg) and per execution",
-        value: ValueKind::Integer {
-            min: 0,
-            max: crate::io_options::MOST_MESSAGES,
-            set: |o, v| o.io.batch = asked(v).and_then(small),
-            get: |o| o.io.batch.map(u64::from),
-        },
-    },
-    flag(
-        "discard",
-        STREAM,
-        "MSG_TRUNC: the receiver's kernel drops the bytes without copying them",
-        |o| o.io.discard = true,
-        |o| o.io.discard,
-    ),
-    flag(
-        "splice",
-        STREAM_OR_FILE,
-        "move bytes through a pipe: from the receiver's socket to its sink or /dev/null, or from sendfile's file",
-        |o| o.io.splice = true,
-        |o| o.io.splice,
-    ),
-    text(
-        "sink",
-        STREAM,
-        "directory to which the receiver writes received bytes, one file per worker",
-        |o, v| o.io.sink = filled(v),
-        |o| o.io.sink.as_deref(),
-    ),
-    OptionDef {
-        name: "sink_size",
-        applies: STREAM,
-        help: "total size of the sink's files, default 64m; a full file is overwritten",
-        value: ValueKind::Integer {
-            min: 1 << 20,
-            max: INT_MAX,
-            set: |o, v| o.io.sink_size = Some(v),
-            get: |o| o.io.sink_size,
-        },
-    },
-    flag(
-        "o_direct",
-        STREAM_OR_FILE,
-        "O_DIRECT: bypass the page cache for files of sink and sendfile",
-        |o| o.io.o_direct = true,
-        |o| o.io.o_direct,
-    ),
     // What the bytes are.
     OptionDef {
         name: "payload",
-        applies: MOVE,
+        applies: Flowops::Move,
         help: "zero, random (default) or file:PATH",
         value: ValueKind::Payload,
     },
     flag(
         "verify",
-        MOVE,
+        Flowops::Move,
         "the receiver checks that it gets the bytes that were sent",
         |o| o.verify = true,
         |o| o.verify,
     ),
     text(
         "dir",
-        FILE,
+        Flowops::File,
         "file to send, or a directory of files to choose from",
         |o, v| o.dir = filled(v),
         |o| o.dir.as_deref(),
     ),
     OptionDef {
         name: "nfiles",
-        applies: FILE,
+        applies: Flowops::File,
         help: "number of files of dir to use, default all",
         value: ValueKind::Integer {
             min: 0,
@@ -541,27 +400,41 @@ pub static ALL: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt("batch_size", ANY, Form::Plain { min: 1 }, "SCTP messages per system call"),
-    unbuilt("bblog", OPEN, ANY_INTEGER, "TCP black box logging of FreeBSD"),
-    unbuilt("encaps", OPEN, SHORT, "UDP encapsulation port"),
-    unbuilt("engine", OPEN, Form::Text, "OpenSSL engine"),
-    unbuilt("localhost", OPEN, Form::Text, "RDS local host name"),
-    unbuilt("stack", OPEN, Form::Text, "TCP stack of FreeBSD"),
-    unbuilt("sctp_pr_policy", ANY, Form::Text, "SCTP partial reliability: ttl, rtx or buf"),
-    unbuilt("sctp_pr_value", ANY, ANY_INTEGER, "parameter of sctp_pr_policy"),
-    unbuilt("sctp_stream_id", ANY, SHORT, "SCTP stream of a write"),
-    unbuilt("sctp_unordered", ANY, Form::Flag, "SCTP messages may overtake each other"),
+    unbuilt("batch_size", Flowops::Any, Form::Plain { min: 1 }, "SCTP messages per system call"),
+    unbuilt("bblog", Flowops::Open, ANY_INTEGER, "TCP black box logging of FreeBSD"),
+    unbuilt("encaps", Flowops::Open, SHORT, "UDP encapsulation port"),
+    unbuilt("engine", Flowops::Open, Form::Text, "OpenSSL engine"),
+    unbuilt("localhost", Flowops::Open, Form::Text, "RDS local host name"),
+    unbuilt("stack", Flowops::Open, Form::Text, "TCP stack of FreeBSD"),
+    unbuilt(
+        "sctp_pr_policy",
+        Flowops::Any,
+        Form::Text,
+        "SCTP partial reliability: ttl, rtx or buf",
+    ),
+    unbuilt("sctp_pr_value", Flowops::Any, ANY_INTEGER, "parameter of sctp_pr_policy"),
+    unbuilt("sctp_stream_id", Flowops::Any, SHORT, "SCTP stream of a write"),
+    unbuilt("sctp_unordered", Flowops::Any, Form::Flag, "SCTP messages may overtake each other"),
 ];
 
 /// The option of this name, in any case.
 pub fn find(name: &str) -> Option<&'static OptionDef> {
-    ALL.iter().find(|option| option.name.eq_ignore_ascii_case(name))
+    all().iter().find(|option| option.name.eq_ignore_ascii_case(name))
 }
 
 impl OptionDef {
+    /// Whether it is written without a value.
+    pub fn is_flag(&self) -> bool {
+        match &self.value {
+            ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => true,
+            ValueKind::Io(option) => option.value() == ValueType::Flag,
+            _ => false,
+        }
+    }
+
     /// Whether the option has an effect on this flowop.
     pub fn applies_to(&self, flowop: &str) -> bool {
-        self.applies.is_empty() || self.applies.contains(&flowop)
+        self.applies == Flowops::Any || self.applies.contains(flowop)
     }
 
     /// Its value in `options`, as a profile writes it; none where it is not set. Empty for flags.
@@ -581,7 +454,7 @@ impl OptionDef {
             ValueKind::Port => options.port.map(|port| port.to_string()),
             ValueKind::Protocol => options.protocol.clone(),
             ValueKind::Cipher => options.cipher.map(|cipher| cipher.name().to_owned()),
-            ValueKind::Dscp => options.dscp.map(|dscp| dscp.to_string()),
+            ValueKind::Io(option) => option.get(options).map(io),
             ValueKind::Payload => match &options.payload {
                 Payload::Random => None,
                 Payload::Zero => Some("zero".to_owned()),
@@ -592,13 +465,27 @@ impl OptionDef {
     }
 }
 
+/// The value of an I/O option as results tell it.
+pub fn requested(value: &IoValue) -> String {
+    if *value == IoValue::On { "on".to_owned() } else { io(value) }
+}
+
+fn io(value: &IoValue) -> String {
+    match value {
+        IoValue::On => String::new(),
+        IoValue::Number(number) => number.to_string(),
+        IoValue::Time(length) => time(*length),
+        IoValue::Text(text) => text.clone(),
+    }
+}
+
 /// The way back from [`super::number::plain`], which makes 2^64 - 1 of every negative number.
 fn plain(value: u64) -> String {
     if value == u64::MAX { "-1".to_owned() } else { value.to_string() }
 }
 
 /// A time in the largest unit that has no fraction.
-pub(super) fn time(value: Duration) -> String {
+pub fn time(value: Duration) -> String {
     let nanoseconds = value.as_nanos();
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     units.into_iter().find(|(_, one)| nanoseconds.is_multiple_of(*one)).map_or_else(
@@ -616,9 +503,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_explained() {
-        let names: BTreeSet<_> = ALL.iter().map(|option| option.name).collect();
-        assert_eq!(names.len(), ALL.len());
-        for option in ALL {
+        let names: BTreeSet<_> = all().iter().map(|option| option.name).collect();
+        assert_eq!(names.len(), all().len());
+        for option in all() {
             assert!(!option.help.is_empty(), "{}", option.name);
             assert!(option.name.is_ascii() && option.help.is_ascii());
             assert_eq!(option.name, option.name.to_ascii_lowercase());
@@ -627,16 +514,18 @@ mod tests {
 
     #[test]
     fn options_are_for_known_flowops() {
-        for option in ALL {
-            for flowop in option.applies {
-                assert!(names::flowop_names().any(|name| name == *flowop), "{flowop}");
+        for option in all() {
+            assert!(option.applies.names().count() > 0, "{}", option.name);
+            for flowop in names::flowop_names() {
+                let named = option.applies.names().any(|name| name == flowop);
+                assert_eq!(option.applies_to(flowop), named, "{} of {flowop}", option.name);
             }
         }
     }
 
     #[test]
     fn nothing_is_written_of_default_options() {
-        for option in ALL {
+        for option in all() {
             assert_eq!(option.written(&Options::default()), None, "{}", option.name);
         }
     }

@@ -349,6 +349,6 @@ impl<'a> Reader<'a> {
 pub(super) fn unknown_option(name: &str) -> LanguageErrorKind {
     LanguageErrorKind::UnknownOption {
         name: name.to_owned(),
-        nearest: super::names::nearest(name, options::ALL.iter().map(|option| option.name)),
+        nearest: super::names::nearest(name, options::all().iter().map(|option| option.name)),
     }
 }

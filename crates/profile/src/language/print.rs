@@ -48,7 +48,7 @@ fn opening(transaction: &Transaction) -> String {
 }
 
 fn flowop_tag(flowop: &Flowop) -> String {
-    let words: Vec<String> = options::ALL
+    let words: Vec<String> = options::all()
         .iter()
         .filter_map(|option| {
             let value = option.written(&flowop.options)?;

@@ -1,11 +1,11 @@
 //! Messages that go by other calls than one each: the accounts are the same.
 
 use proptest::prelude::*;
-use wirecost_model::profile::Io;
+use wirecost_model::profile::{IoValue, IoValues};
 
 use super::*;
 
-fn moving(kind: &str, bytes: u64, count: u64, io: &Io, verify: bool) -> Flowop {
+fn moving(kind: &str, bytes: u64, count: u64, io: &IoValues, verify: bool) -> Flowop {
     op(kind, |o| {
         o.size = Some(Size::Fixed(bytes));
         o.count = count;
@@ -31,7 +31,9 @@ proptest! {
         seed: u64,
         loss in prop_oneof![Just(0u64), 0u64..200],
     ) {
-        let io = Io { gso: Some(gso), batch: Some(batch), ..Io::default() };
+        let mut io = IoValues::default();
+        io.set("gso", IoValue::Number(gso.into()));
+        io.set("batch", IoValue::Number(batch.into()));
         let kinds = if writes { ["write", "read"] } else { ["read", "write"] };
         let flowops = kinds[..1 + usize::from(answers)]
             .iter()
@@ -75,7 +77,16 @@ proptest! {
     ) {
         let [zerocopy, tcp_cork, discard, splice, answers] = flags;
         let (discard, splice) = (discard && !verify, splice && !verify);
-        let io = Io { zerocopy, tcp_cork, discard, splice, ..Io::default() };
+        let mut io = IoValues::default();
+        let wanted = [
+            ("zerocopy", zerocopy),
+            ("tcp_cork", tcp_cork),
+            ("discard", discard),
+            ("splice", splice),
+        ];
+        for (name, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
+            io.set(name, IoValue::On);
+        }
         let kinds = if writes { ["write", "read"] } else { ["read", "write"] };
         let mut flowops: Vec<_> = kinds[..1 + usize::from(answers)]
             .iter()

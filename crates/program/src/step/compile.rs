@@ -9,6 +9,8 @@ use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{Options, Payload, Until};
 use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, Side};
 use wirecost_profile::flowops::{self, Action as FlowopAction};
+use wirecost_profile::io_options::IoOption;
+use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
@@ -19,6 +21,7 @@ use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
 use crate::files::{self, FileSource};
 use crate::route::{Route, firsts};
+use crate::socket_setup::SocketSetup;
 
 /// How long a connection may take to open, unless its flowop says otherwise.
 const CONNECT_TIMEOUT: Nanos = 10 * SECOND;
@@ -126,7 +129,7 @@ impl Host<'_> {
         let flowop = flowops::find(&act.kind)
             .ok_or_else(|| format!("this version does not know the flowop {}", act.kind))?;
         let does = flowop.action();
-        let on_connection = !matches!(does, FlowopAction::Think | FlowopAction::Nothing);
+        let on_connection = does.is_on_connection();
         let slot = |id: u32| connections.ids.binary_search(&id).map_or(0, |slot| slot as u32);
         let (first, last) =
             if on_connection { (slot(conns.first), slot(conns.last)) } else { (0, 0) };
@@ -142,10 +145,11 @@ impl Host<'_> {
         let messages = |reads: u64| self.messages(options, size(), datagram, files, reads);
         let open = || {
             let missing = |what| format!("{}: {} without {what}", act.at, act.kind);
+            let protocol = protocol.ok_or_else(|| missing("a protocol"))?;
             Ok::<_, String>(Open {
                 service: act.service.ok_or_else(|| missing("a service"))?,
-                protocol: protocol.ok_or_else(|| missing("a protocol"))?,
-                options: Arc::new(options.clone()),
+                protocol,
+                setup: Arc::new(SocketSetup::new(options, protocol)),
                 row,
                 plain_receives: connections.unlike.range(conns.first..=conns.last).next().is_none(),
             })
@@ -170,7 +174,7 @@ impl Host<'_> {
                     call: calls::receive_call(call, options, protocol, several, &self.sinks),
                     reply: false,
                     impatient: false,
-                    polls: options.busy || options.busy_poll.is_some(),
+                    polls: options.busy || BusyPoll.is_set(options),
                     single_reads: options.single_reads,
                 })
             }

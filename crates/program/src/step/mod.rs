@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
 use wirecost_model::measure::FlowopKey;
-use wirecost_model::profile::{Options, Position, Until};
+use wirecost_model::profile::{Position, Until};
 use wirecost_model::program::{ServiceRef, Side};
 use wirecost_profile::flowops;
 use wirecost_profile::protocols::Protocol;
@@ -19,6 +19,7 @@ pub use self::length::{Coordinates, Drawn, Length};
 pub use self::pace::Pace;
 use crate::calls::{Receives, Sends, Streamed, Unseen};
 use crate::route::Route;
+use crate::socket_setup::SocketSetup;
 
 /// How long the master waits for the datagram that answers one of its own before it counts it as
 /// lost and goes on. uperf would wait for ever.
@@ -67,7 +68,7 @@ pub enum Action {
 pub struct Open {
     pub service: ServiceRef,
     pub protocol: &'static dyn Protocol,
-    pub options: Arc<Options>,
+    pub setup: Arc<SocketSetup>,
     /// Row of counters of the step.
     pub row: u32,
     /// Whether every step that receives on the connection, in whatever phase, does so by plain calls.

@@ -20,10 +20,11 @@ use super::error::{LanguageError, LanguageErrorKind};
 use super::flowop::set;
 use super::names;
 use super::note::NoteKind;
-use super::options::{self, Form, OptionDef, ValueKind};
+use super::options::{self, OptionDef, ValueKind};
 use super::parse::{FlowopSpans, Parsed, Reader, Resolved};
 use super::source::{Lines, Span};
 use super::variables::{VariableUse, Variables};
+use crate::io_options::ValueType;
 
 pub use keys::{ALL as KEYS, KeyDef, Table};
 pub(super) use print::print;
@@ -524,7 +525,7 @@ impl Native<'_> {
             });
             return Some(Part::Mix(choices.collect()));
         }
-        let options: Vec<&'static str> = options::ALL.iter().map(|option| option.name).collect();
+        let options: Vec<&'static str> = options::all().iter().map(|option| option.name).collect();
         let more = [&options[..], &["loop", "mix"]].concat();
         self.known_keys(table, Table::Flowop, &more);
         if !self.needs(table, "type", Table::Flowop, span(value)) {
@@ -567,7 +568,7 @@ impl Native<'_> {
         let mut spans = Vec::new();
         let kind = self.text("type", kind).and_then(|written| self.kind(written));
         let kind = kind.unwrap_or_default();
-        for option in options::ALL {
+        for option in options::all() {
             let Some(value) = table.and_then(|table| table.get(option.name)) else { continue };
             if self.option(option, value, &mut options).is_none() {
                 continue;
@@ -603,7 +604,7 @@ impl Native<'_> {
         let name = option.name;
         let at = span(value);
         match &option.value {
-            ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => {
+            _ if option.is_flag() => {
                 let Some(wanted) = value.get_ref().as_bool() else {
                     self.wrong_type(name, "true or false", value);
                     return None;
@@ -624,7 +625,7 @@ impl Native<'_> {
             kind => {
                 let mut written = self.scalar(name, value)?;
                 written.text = match kind {
-                    ValueKind::Integer { .. } => {
+                    ValueKind::Integer { .. } | ValueKind::Io(_) if is_integer(kind) => {
                         let amount = self.amount(name, &written, Unit::Bytes)?;
                         self.in_range(name, &written, amount, (0, INT_MAX))?.to_string()
                     }
@@ -633,7 +634,7 @@ impl Native<'_> {
                     ValueKind::Conns if !written.text.contains("..") => {
                         self.whole(name, &written, (1, INT_MAX))?
                     }
-                    ValueKind::Time { .. } => {
+                    ValueKind::Time { .. } | ValueKind::Io(_) if is_time(kind) => {
                         let time = self.amount(name, &written, Unit::Time)?;
                         format!("{time}ns")
                     }
@@ -655,5 +656,19 @@ impl Native<'_> {
             return None;
         };
         self.in_range(what, written, number, range).map(|number| number.to_string())
+    }
+}
+
+fn is_integer(kind: &ValueKind) -> bool {
+    match kind {
+        ValueKind::Io(option) => matches!(option.value(), ValueType::Number { .. }),
+        kind => matches!(kind, ValueKind::Integer { .. }),
+    }
+}
+
+fn is_time(kind: &ValueKind) -> bool {
+    match kind {
+        ValueKind::Io(option) => matches!(option.value(), ValueType::Time { .. }),
+        kind => matches!(kind, ValueKind::Time { .. }),
     }
 }

@@ -9,6 +9,7 @@ use wirecost_model::profile::{
 use wirecost_model::units;
 
 use super::values::IPV4_UDP;
+use crate::io_options::ValueType;
 use crate::language::options::{self, Form, OptionDef, ValueKind};
 
 /// Writes a profile.
@@ -83,7 +84,7 @@ fn parts(out: &mut String, parts: &[Part], flowops: &[Flowop], depth: usize) {
 }
 
 fn written(flowop: &Flowop) -> String {
-    let values: Vec<String> = options::ALL
+    let values: Vec<String> = options::all()
         .iter()
         .filter_map(|option| Some(format!("{} = {}", option.name, value(option, &flowop.options)?)))
         .collect();
@@ -94,7 +95,8 @@ fn written(flowop: &Flowop) -> String {
 fn value(option: &OptionDef, of: &Options) -> Option<String> {
     let text = option.written(of)?;
     Some(match &option.value {
-        ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => "true".to_owned(),
+        _ if option.is_flag() => "true".to_owned(),
+        ValueKind::Io(option) if option.value() == ValueType::Text => quoted(&text),
         ValueKind::Size => quantity(of.size.as_ref()?, &bytes),
         ValueKind::Pause => quantity(of.duration.as_ref()?, &time),
         ValueKind::Text { .. } | ValueKind::Unbuilt(Form::Text) => quoted(&text),

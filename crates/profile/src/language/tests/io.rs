@@ -2,6 +2,9 @@
 //! switches them.
 
 use super::*;
+use crate::io_options::IoOption;
+use crate::io_options::notsent_lowat::NotsentLowat;
+use crate::io_options::zerocopy::Zerocopy;
 
 /// Notes and refusals of a flowop on a connection of this protocol.
 #[track_caller]
@@ -120,9 +123,9 @@ fn a_variable_among_words_stands_for_words() {
     let [connect, write] = &parsed.profile.groups[0].transactions[0].flowops[..] else {
         panic!("{parsed:#?}");
     };
-    assert_eq!(connect.options.notsent_lowat, Some(16384));
-    assert!(!connect.options.io.zerocopy && connect.options.size.is_none());
-    assert!(write.options.io.zerocopy && write.options.notsent_lowat.is_none());
+    assert_eq!(NotsentLowat.number(&connect.options), Some(16384));
+    assert!(!Zerocopy.is_set(&connect.options) && connect.options.size.is_none());
+    assert!(Zerocopy.is_set(&write.options) && !NotsentLowat.is_set(&write.options));
     // The last word of its name counts, as everywhere.
     assert_eq!(write.options.size, Some(wirecost_model::profile::Size::Fixed(2048)));
     assert_eq!(write.options.count, 2);

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Arrivals, ByStrand, Choice, Conns, Part, Payload, Position, Profile, Quantity, Trace, Until,
-    Weighted,
+    Arrivals, ByStrand, Choice, Conns, IoValue, Part, Payload, Position, Profile, Quantity, Trace,
+    Until, Weighted,
 };
 
 use super::super::native::{KEYS, Table};
-use super::super::{Form, Language, NoteKind, OPTIONS, ValueKind, unsayable};
+use super::super::{Form, Language, NoteKind, OptionDef, ValueKind, options, unsayable};
 use super::*;
 use crate::builtins::{self, Default};
+use crate::flowops::Flowops;
+use crate::io_options::ValueType;
 
 #[track_caller]
 fn read_with(source: &str, variables: &dyn Variables) -> Parsed {
@@ -60,8 +62,10 @@ fn a_whole_profile() {
     let connect = &open.flowops[0].options;
     assert_eq!(connect.remotehost.as_deref(), Some("server"));
     assert_eq!((connect.conn, connect.port), (Conns { first: 1, last: 3 }, Some(5001)));
-    assert_eq!((connect.dscp, connect.tcp_nodelay), (Some(46), true));
-    assert_eq!(connect.wndsz, Some(1 << 20));
+    let io = |name: &str| connect.io.get(name).cloned();
+    assert_eq!(io("dscp"), Some(IoValue::Number(46)));
+    assert_eq!(io("tcp_nodelay"), Some(IoValue::On));
+    assert_eq!(io("wndsz"), Some(IoValue::Number(1 << 20)));
     assert_eq!(open.order, []);
     assert_eq!(main.until, Until::Duration(Duration::from_millis(1500)));
     assert_eq!(main.arrivals, Some(Arrivals::Poisson(250.5)));
@@ -291,12 +295,12 @@ fn every_key_is_in_the_documentation() {
         assert!(page.contains(&format!("`{}`", key.name)), "{} of {:?}", key.name, key.table);
         assert!(!key.help.is_empty());
     }
-    for option in OPTIONS {
+    for option in options() {
         assert!(page.contains(&format!("`{}`", option.name)), "{}", option.name);
     }
     // No option of a flowop may be taken for a loop, a mix or a type.
     for key in KEYS.iter().filter(|k| matches!(k.table, Table::Flowop | Table::Loop | Table::Mix)) {
-        assert!(OPTIONS.iter().all(|option| option.name != key.name), "{}", key.name);
+        assert!(options().iter().all(|option| option.name != key.name), "{}", key.name);
     }
 }
 
@@ -430,12 +434,14 @@ fn the_documentation_lists_the_options() {
     let (text, _) = page.split_once(MARK).unwrap();
     let mut wanted =
         format!("{text}{MARK}\n| option | flowops | value | meaning |\n|---|---|---|---|\n");
-    for option in OPTIONS {
-        let of =
-            if option.applies.is_empty() { "any".to_owned() } else { option.applies.join(" ") };
+    for option in options() {
+        let of = match option.applies {
+            Flowops::Any => "any".to_owned(),
+            some => some.names().collect::<Vec<_>>().join(" "),
+        };
         let built =
             if matches!(option.value, ValueKind::Unbuilt(_)) { " (not supported yet)" } else { "" };
-        let (name, kind, help) = (option.name, kind(&option.value), option.help);
+        let (name, kind, help) = (option.name, kind(option), option.help);
         let _ = writeln!(wanted, "| `{name}` | {of} | {kind} | {help}{built} |");
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -445,9 +451,18 @@ fn the_documentation_lists_the_options() {
 }
 
 /// How the value of an option is written, in a few words.
-fn kind(value: &ValueKind) -> String {
-    match value {
-        ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => "flag".to_owned(),
+fn kind(option: &OptionDef) -> String {
+    const INT_MAX: u64 = i32::MAX as u64;
+    match &option.value {
+        _ if option.is_flag() => "flag".to_owned(),
+        ValueKind::Io(io) => match io.value() {
+            ValueType::Number { max: INT_MAX, .. } => {
+                "number, optional suffix k, m or g".to_owned()
+            }
+            ValueType::Number { max, .. } => format!("number up to {max}"),
+            ValueType::Time { .. } => "time".to_owned(),
+            _ => "text".to_owned(),
+        },
         ValueKind::Integer { max, .. } if *max < i32::MAX as u64 => format!("number up to {max}"),
         ValueKind::Integer { .. } => "number, optional suffix k, m or g".to_owned(),
         ValueKind::Plain { .. } => "count".to_owned(),

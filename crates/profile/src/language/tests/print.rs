@@ -5,13 +5,14 @@ use std::time::Duration;
 use proptest::option::of;
 use proptest::prelude::*;
 use wirecost_model::profile::{
-    Arrivals, Cipher, Conns, Flowop, Group, Io, Options, Payload, Position, Profile, Sctp, Size,
-    Transaction, Until,
+    Arrivals, Cipher, Conns, Flowop, Group, IoValue, IoValues, Options, Payload, Position, Profile,
+    Sctp, Size, Transaction, Until,
 };
 
 use super::super::names::{flowop_names, protocol_names};
-use super::super::{Form, OPTIONS, OptionDef, ValueKind, print};
+use super::super::{Form, OptionDef, ValueKind, options as all_options, print};
 use super::*;
+use crate::io_options::{self, ValueType};
 
 /// Numbers that the language can hold.
 fn int(min: u64) -> impl Strategy<Value = u64> {
@@ -46,7 +47,7 @@ fn payload() -> impl Strategy<Value = Payload> {
 }
 
 fn unbuilt() -> impl Strategy<Value = (String, String)> {
-    let all: Vec<_> = OPTIONS
+    let all: Vec<_> = all_options()
         .iter()
         .filter_map(|option| match option.value {
             ValueKind::Unbuilt(form) => Some((option.name, form)),
@@ -71,15 +72,12 @@ prop_compose! {
         rsize in of(int(1)),
         conn in conns(),
         port in of(1..=u16::MAX),
-        wndsz in of(int(1)),
-        mss in of(1..=65535u32),
-        dscp in of(0..64u8),
         timeout in of(time()),
         duration in of(time().prop_map(|time| Size::Fixed(time.as_nanos() as u64))),
         nfiles in of(int(1)),
     ) -> Options {
         Options {
-            count, repeat, size, rsize, conn, port, wndsz, mss, dscp, timeout, duration, nfiles,
+            count, repeat, size, rsize, conn, port, timeout, duration, nfiles,
             ..Options::default()
         }
     }
@@ -103,17 +101,30 @@ prop_compose! {
     }
 }
 
-prop_compose! {
-    fn io()(
-        flags in any::<[bool; 6]>(),
-        gso in of(1..=64u32),
-        batch in of(1..=1024u32),
-        sink in of(text()),
-        sink_size in of((1u64 << 20)..=i32::MAX as u64),
-    ) -> Io {
-        let [tcp_cork, zerocopy, gro, discard, splice, o_direct] = flags;
-        Io { tcp_cork, zerocopy, gso, gro, batch, discard, splice, sink, sink_size, o_direct }
+/// Any value of the type.
+fn io_value(of: ValueType) -> BoxedStrategy<IoValue> {
+    match of {
+        ValueType::Flag => Just(IoValue::On).boxed(),
+        ValueType::Number { min, max, .. } => (min.max(1)..=max).prop_map(IoValue::Number).boxed(),
+        ValueType::Time { min, max } => {
+            time().prop_map(move |time| IoValue::Time(time.clamp(min, max))).boxed()
+        }
+        ValueType::Text => text().prop_map(IoValue::Text).boxed(),
+        ValueType::CodePoint { max, .. } => (0..=max).prop_map(IoValue::Number).boxed(),
     }
+}
+
+fn io() -> impl Strategy<Value = IoValues> {
+    let each: Vec<_> = io_options::ALL.iter().map(|option| of(io_value(option.value()))).collect();
+    each.prop_map(|values| {
+        let mut io = IoValues::default();
+        for (option, value) in io_options::ALL.iter().zip(values) {
+            if let Some(value) = value {
+                io.set(option.name(), value);
+            }
+        }
+        io
+    })
 }
 
 prop_compose! {
@@ -121,20 +132,19 @@ prop_compose! {
         numbers in numbers(),
         remotehost in of(text()),
         protocol in of(proptest::sample::select(protocol_names().collect::<Vec<_>>())),
-        (cc, bind) in (of(text()), of(text())),
+        bind in of(text()),
         dir in of(text()),
         payload in payload(),
         sctp in sctp(),
         cipher in of(proptest::sample::select(Cipher::ALL.to_vec())),
-        flags in any::<[bool; 7]>(),
-        (busy_poll, notsent_lowat) in (of(1..1000u32), of(1..1_000_000u32)),
+        flags in any::<[bool; 6]>(),
         io in io(),
         unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
     ) -> Options {
-        let [tcp_nodelay, busy, non_blocking, canfail, verify, ktls, single_reads] = flags;
+        let [busy, non_blocking, canfail, verify, ktls, single_reads] = flags;
         Options {
-            remotehost, cc, bind, dir, payload, tcp_nodelay, busy, non_blocking, canfail, verify,
-            sctp, cipher, ktls, single_reads, busy_poll, notsent_lowat, io,
+            remotehost, bind, dir, payload, busy, non_blocking, canfail, verify,
+            sctp, cipher, ktls, single_reads, io,
             protocol: protocol.map(str::to_owned),
             unbuilt: unbuilt.into_values().collect(),
             ..numbers
@@ -215,7 +225,7 @@ fn the_generator_sets_every_option() {
 
     let mut runner = TestRunner::deterministic();
     let kept = |option: &&OptionDef| !matches!(option.name, "idle" | "method");
-    let mut missing: Vec<_> = OPTIONS.iter().filter(kept).collect();
+    let mut missing: Vec<_> = all_options().iter().filter(kept).collect();
     for _ in 0..2000 {
         let options = options().new_tree(&mut runner).unwrap().current();
         missing.retain(|option| option.written(&options).is_none());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wirecost_model::profile::{Arrivals, Cipher, Conns, Pause, Payload, Size, Until};
+use wirecost_model::profile::{Arrivals, Cipher, Conns, IoValue, Pause, Payload, Size, Until};
 
 use super::super::*;
 use super::*;
@@ -320,7 +320,7 @@ fn what_is_not_built_yet_is_known() {
     assert_eq!((connect.sctp.in_streams, connect.sctp.out_streams), (Some(64), Some(128)));
     assert_eq!((connect.sctp.rto_min, connect.sctp.rto_max), (Some(100), Some(1000)));
     assert!(connect.sctp.nodelay);
-    assert_eq!(connect.wndsz, Some(12345));
+    assert_eq!(connect.io.get("wndsz"), Some(&IoValue::Number(12345)));
     let found = messages(&parsed.refusals);
     assert_eq!(found, ["17:60 option sctp_stream_id is not supported yet"]);
     assert_eq!(notes(&parsed), [""; 0]);
@@ -398,7 +398,9 @@ fn options_of_wirecost() {
     ));
     let flowops = &parsed.profile.groups[0].transactions[0].flowops;
     let connect = &flowops[0].options;
-    assert_eq!((connect.mss, connect.dscp), (Some(1400), Some(46)));
+    let number = |name: &str| connect.io.get(name).cloned();
+    assert_eq!(number("mss"), Some(IoValue::Number(1400)));
+    assert_eq!(number("dscp"), Some(IoValue::Number(46)));
     assert_eq!(connect.bind.as_deref(), Some("10.0.0.1"));
     assert_eq!(connect.conn, Conns { first: 1, last: 100 });
     let write = &flowops[1].options;

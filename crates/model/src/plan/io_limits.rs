@@ -1,0 +1,54 @@
+//! What checking a plan takes to know of I/O options, whose names mean nothing to this crate.
+
+use super::LimitError;
+use crate::profile::IoValues;
+
+/// Where received bytes are written: a directory, the bytes of its files, and whether they bypass the
+/// page cache.
+pub type Sink = (String, u64, bool);
+
+/// Knows the I/O options.
+pub trait IoLimits: std::fmt::Debug {
+    /// # Errors
+    /// An unknown option, or a value out of range.
+    fn check(&self, io: &IoValues) -> Result<(), LimitError>;
+
+    /// Datagrams of one execution of a flowop.
+    fn datagrams(&self, io: &IoValues) -> u64;
+
+    /// Where a receiver with these options writes what it receives.
+    fn sink(&self, io: &IoValues) -> Option<Sink>;
+}
+
+/// An option with a limit, and a directory.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct TwoOptions;
+
+#[cfg(test)]
+impl IoLimits for TwoOptions {
+    fn check(&self, io: &IoValues) -> Result<(), LimitError> {
+        match io.get("batch") {
+            Some(crate::profile::IoValue::Number(messages)) => {
+                super::at_most("batch", *messages, 1000u32)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn datagrams(&self, io: &IoValues) -> u64 {
+        match io.get("batch") {
+            Some(crate::profile::IoValue::Number(messages)) => *messages,
+            _ => 1,
+        }
+    }
+
+    fn sink(&self, io: &IoValues) -> Option<Sink> {
+        match io.get("sink") {
+            Some(crate::profile::IoValue::Text(directory)) => {
+                Some((directory.clone(), 1 << 20, false))
+            }
+            _ => None,
+        }
+    }
+}
