@@ -16,6 +16,7 @@ pub mod sink_size;
 pub mod splice;
 pub mod tcp_cork;
 pub mod tcp_nodelay;
+pub mod tcp_user_timeout;
 pub mod wndsz;
 pub mod zerocopy;
 
@@ -188,6 +189,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &mss::Mss,
     &dscp::Dscp,
     &notsent_lowat::NotsentLowat,
+    &tcp_user_timeout::TcpUserTimeout,
     &busy_poll::BusyPoll,
     &tcp_cork::TcpCork,
     &zerocopy::Zerocopy,
