@@ -27,6 +27,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it has a direction: its mirror does the same the other way.
+    pub fn has_direction(self) -> bool {
+        self.moves()
+    }
+
     pub fn opens(self) -> bool {
         matches!(self, Action::Connect | Action::Accept)
     }
@@ -126,7 +131,7 @@ impl Flowops {
     }
 }
 
-pub static ALL: [&dyn Flowop; 12] = [
+pub static ALL: &[&dyn Flowop] = &[
     &connect::Connect,
     &accept::Accept,
     &disconnect::Disconnect,
@@ -143,7 +148,7 @@ pub static ALL: [&dyn Flowop; 12] = [
 
 /// The flowop of this name, in lower case.
 pub fn find(name: &str) -> Option<&'static dyn Flowop> {
-    ALL.into_iter().find(|flowop| flowop.name() == name)
+    ALL.iter().copied().find(|flowop| flowop.name() == name)
 }
 
 #[cfg(test)]

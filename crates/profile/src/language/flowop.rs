@@ -459,7 +459,7 @@ fn io_value(
 }
 
 /// A number up to `max`, or `times` the code point of a name. RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va), 8622 (le).
-fn code_point(text: &str, times: u64, max: u64) -> Option<u64> {
+pub fn code_point(text: &str, times: u64, max: u64) -> Option<u64> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return text.parse().ok().filter(|number| *number <= max);
     }

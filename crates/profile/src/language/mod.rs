@@ -29,6 +29,7 @@ mod variables;
 
 pub use convert::unsayable;
 pub use error::{LanguageError, LanguageErrorKind};
+pub use flowop::code_point;
 pub use note::{Note, NoteKind};
 pub use number::{Nonsense, NumberError};
 pub use options::{
