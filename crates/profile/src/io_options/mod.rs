@@ -17,6 +17,7 @@ pub mod splice;
 pub mod tcp_cork;
 pub mod tcp_nodelay;
 pub mod tcp_user_timeout;
+pub mod tos;
 pub mod wndsz;
 pub mod zerocopy;
 
@@ -188,6 +189,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &cc::Cc,
     &mss::Mss,
     &dscp::Dscp,
+    &tos::Tos,
     &notsent_lowat::NotsentLowat,
     &tcp_user_timeout::TcpUserTimeout,
     &busy_poll::BusyPoll,
