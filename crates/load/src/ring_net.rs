@@ -332,6 +332,10 @@ impl Net for RingNet {
         self.sockets.send_file(&self.ring.get(key).socket, source, file, offset, length)
     }
 
+    fn shut_down(&mut self, key: &Key) -> io::Result<()> {
+        self.sockets.shut_down(&self.ring.get(key).socket)
+    }
+
     fn close(&mut self, key: Key, _: Owner) {
         // A ring that takes nothing any more fails the worker's next wait, too.
         if let Ok(rung) = self.ring.get_mut(&key) {

@@ -165,5 +165,11 @@ pub trait Net {
         length: u64,
     ) -> io::Result<usize>;
 
+    /// Sends the end of a stream, whose other way stays open.
+    ///
+    /// # Errors
+    /// Those of shutdown(2).
+    fn shut_down(&mut self, socket: &Self::Socket) -> io::Result<()>;
+
     fn close(&mut self, socket: Self::Socket, owner: Owner);
 }

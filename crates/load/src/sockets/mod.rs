@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::net::Shutdown;
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
@@ -257,6 +258,10 @@ impl Net for Sockets {
         length: u64,
     ) -> io::Result<usize> {
         self.files.send((socket, &mut self.data), (source, file), offset, length)
+    }
+
+    fn shut_down(&mut self, socket: &Socket) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&socket.fd, Shutdown::Write)?)
     }
 
     fn close(&mut self, mut socket: Socket, _: Owner) {

@@ -5,11 +5,13 @@ mod connect;
 mod disconnect;
 mod nop;
 mod read;
+mod readeof;
 mod recv;
 mod recvfrom;
 mod send;
 mod sendfile;
 mod sendto;
+mod shutdown;
 mod think;
 mod write;
 
@@ -22,6 +24,10 @@ pub enum Action {
     Send(SendCall),
     Receive(ReceiveCall),
     SendFile,
+    /// Sends the end of a stream.
+    ShutDown,
+    /// Receives the end of a stream.
+    ReceiveEnd,
     Think,
     Nothing,
 }
@@ -29,7 +35,12 @@ pub enum Action {
 impl Action {
     /// Whether it has a direction: its mirror does the same the other way.
     pub fn has_direction(self) -> bool {
-        self.moves()
+        self.moves() || self.is_half_close()
+    }
+
+    /// Whether it ends one way of a stream.
+    pub fn is_half_close(self) -> bool {
+        matches!(self, Action::ShutDown | Action::ReceiveEnd)
     }
 
     pub fn opens(self) -> bool {
@@ -142,6 +153,8 @@ pub static ALL: &[&dyn Flowop] = &[
     &sendto::SendTo,
     &recvfrom::RecvFrom,
     &sendfile::SendFile,
+    &shutdown::Shutdown,
+    &readeof::ReadEof,
     &think::Think,
     &nop::Nop,
 ];

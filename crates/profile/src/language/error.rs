@@ -127,6 +127,8 @@ pub enum LanguageErrorKind {
     MessageTooLong { size: u64, longest: u64, protocol: String },
     #[error("{option} does not go with {protocol}: a read takes one whole message")]
     CutsMessages { option: &'static str, protocol: String },
+    #[error("{flowop} needs a stream that one end can end by itself, which {protocol} is not")]
+    NoHalfClose { flowop: String, protocol: String },
     #[error("{option} and {other} exclude each other: {why}")]
     Contradiction { option: &'static str, other: &'static str, why: &'static str },
     #[error(
@@ -292,6 +294,7 @@ impl LanguageErrorKind {
             Kind::CutsMessages { option, .. } => {
                 format!("leave out {option}, or use a protocol that carries a stream of bytes")
             }
+            Kind::NoHalfClose { .. } => "use disconnect, or protocol=tcp".to_owned(),
             Kind::Contradiction { option: "gso", .. } => {
                 "write one size, or use batch=... for several messages of different sizes".to_owned()
             }

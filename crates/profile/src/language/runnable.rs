@@ -155,6 +155,7 @@ fn unmovable(group: &Group) -> Vec<LanguageError> {
         let used = opened.iter().rfind(|(range, _)| range.contains(id)).map(|(_, name)| *name);
         let mut found = Vec::new();
         io::refused(flowop, used, &mut found);
+        found.extend(used.and_then(|used| no_half_close(flowop, used)));
         if let Some(protocol) = used.and_then(protocols::find) {
             beyond_messages(flowop, protocol, &mut found);
         }
@@ -180,6 +181,17 @@ fn beyond_messages(flowop: &Flowop, protocol: &dyn Protocol, found: &mut Vec<Lan
             found.push(LanguageErrorKind::CutsMessages { option, protocol: name() });
         }
     }
+}
+
+/// Of a flowop that ends one way of a stream: why it cannot. TLS ends both ways at once.
+fn no_half_close(flowop: &Flowop, protocol: &str) -> Option<LanguageErrorKind> {
+    let ends = flowops::find(&flowop.kind).is_some_and(|f| f.action().is_half_close());
+    let can = protocols::find(protocol)
+        .is_none_or(|protocol| protocol.delivery() == Delivery::Stream && !protocol.is_secure());
+    (ends && !can).then(|| LanguageErrorKind::NoHalfClose {
+        flowop: flowop.kind.clone(),
+        protocol: protocol.to_owned(),
+    })
 }
 
 /// The first id that no range holds.

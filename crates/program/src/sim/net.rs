@@ -59,6 +59,8 @@ struct End {
     /// When the connection is, or will be, open; and when the other end's close arrives.
     opens: Nanos,
     closes: Nanos,
+    /// When the other end has sent its end, at the latest when it closes.
+    ended: Nanos,
     opening: bool,
     corked: bool,
     low_water: usize,
@@ -124,7 +126,7 @@ impl SimNet {
         match on {
             Interest::Readable => {
                 let there = end.incoming.iter().take_while(|(at, _)| *at <= self.now);
-                end.closes <= self.now
+                end.closes.min(end.ended) <= self.now
                     || if end.datagram {
                         there.count() > 0
                     } else {
@@ -148,7 +150,7 @@ impl SimNet {
         let ends = self.ends.iter().filter(|end| end.open);
         let of_ends = ends.flat_map(|end| {
             let incoming = end.incoming.iter().map(|(at, _)| *at);
-            incoming.chain([end.opens, end.closes])
+            incoming.chain([end.opens, end.closes, end.ended])
         });
         let arrivals = self.arrived.values().flatten().copied();
         of_ends.chain(arrivals).filter(|at| *at > self.now && *at < Nanos::MAX).min()
@@ -223,6 +225,7 @@ impl Net for SimNet {
                 open: true,
                 opens,
                 closes: Nanos::MAX,
+                ended: Nanos::MAX,
                 opening: other == there,
                 corked: false,
                 low_water: 1,
@@ -321,7 +324,7 @@ impl Net for SimNet {
             return Ok(&[]);
         }
         let Some((at, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
-            return if !end.datagram && end.closes <= now && end.incoming.is_empty() {
+            return if !end.datagram && end.closes.min(end.ended) <= now && end.incoming.is_empty() {
                 Ok(&[])
             } else {
                 Err(io::ErrorKind::WouldBlock.into())
@@ -386,6 +389,16 @@ impl Net for SimNet {
         self.spend();
         let left = self.weather.files[file].saturating_sub(offset).min(length);
         self.send_stream(socket, &vec![0; left as usize])
+    }
+
+    fn shut_down(&mut self, &socket: &usize) -> io::Result<()> {
+        self.spend();
+        let end = &self.ends[socket];
+        assert!(end.open && !end.datagram, "of a stream that is open");
+        let other = end.other;
+        let last = self.ends[other].incoming.back().map_or(0, |(at, _)| *at);
+        self.ends[other].ended = (self.now + self.weather.latency).max(last);
+        Ok(())
     }
 
     fn close(&mut self, socket: usize, _: Owner) {

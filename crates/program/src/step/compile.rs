@@ -188,6 +188,8 @@ impl Host<'_> {
                     source: source.unwrap_or(0) as u32,
                 })
             }
+            FlowopAction::ShutDown => Action::ShutDown,
+            FlowopAction::ReceiveEnd => Action::ReceiveEnd,
             FlowopAction::Think => {
                 let length = options.duration.as_ref().map(|d| Length::new(d, key, strands));
                 let length = Drawn { length: length.unwrap_or(Length::Fixed(0)), key };
@@ -330,7 +332,9 @@ fn finish(
         }
     }
     let idle = |step: &Step| matches!(step.action, Action::Nothing);
-    let waits = |step: &Step| matches!(step.action, Action::Receive(_) | Action::Accept(_));
+    let waits = |step: &Step| {
+        matches!(step.action, Action::Receive(_) | Action::ReceiveEnd | Action::Accept(_))
+    };
     let firsts: Vec<&Step> = if route.is_some() {
         let firsts = firsts(&phase.order, &flowop_of, &|step| idle(&steps[step as usize]));
         firsts.steps.into_iter().map(|step| &steps[step as usize]).collect()

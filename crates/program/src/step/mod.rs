@@ -59,6 +59,8 @@ pub enum Action {
     Send(Send),
     Receive(Receive),
     SendFile(SendFile),
+    ShutDown,
+    ReceiveEnd,
     Think(Think),
     Nothing,
 }

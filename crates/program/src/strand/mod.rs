@@ -444,6 +444,8 @@ impl<S> Strand<S> {
             Action::Connect(open) => self.connect(step, phase, open, context),
             Action::Accept(open) => self.accept(step, phase, open, context),
             Action::Close => self.close(step, phase, context),
+            Action::ShutDown => self.shut_down(step, phase, context),
+            Action::ReceiveEnd => self.receive_end(step, phase, context),
             Action::Think(think) => return Ok(self.think(step, phase, think, context)),
             Action::Nothing => {
                 let now = self.operation.start;

@@ -1,4 +1,4 @@
-//! Opening and closing connections.
+//! Opening and closing connections, and ends of streams.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use wirecost_model::clock::MILLISECOND;
 
 use super::{Context, Strand, Turn};
 use crate::net::{Interest, Net, Opening};
-use crate::step::{Open, Phase, Step};
+use crate::step::{Open, Phase, ReceiveCall, Step};
 
 impl<S> Strand<S> {
     pub(super) fn connect<N: Net<Socket = S>>(
@@ -98,5 +98,55 @@ impl<S> Strand<S> {
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)
+    }
+
+    /// Sends the end of the stream.
+    pub(super) fn shut_down<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        let conn = self.connections.require(self.operation.slot)?;
+        context.net.shut_down(&conn.socket)?;
+        let now = context.net.now();
+        self.complete(step, phase, now, context);
+        Ok(None)
+    }
+
+    /// Receives the end of the stream, behind what earlier time-outs have left.
+    pub(super) fn receive_end<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        let slot = self.operation.slot;
+        let conn = self.connections.require(slot)?;
+        let abandoned = conn.abandoned();
+        let most = usize::try_from(abandoned.max(1)).unwrap_or(usize::MAX);
+        let timed = step.timeout.is_some();
+        match context.net.receive(&conn.socket, most, ReceiveCall::RECV, timed).map(<[u8]>::len) {
+            Ok(0) => {
+                let now = context.net.now();
+                self.complete(step, phase, now, context);
+                Ok(None)
+            }
+            Ok(got) if abandoned > 0 => {
+                let got = got as u64;
+                context.record.received(conn.abandoned_row(), conn.connector, got);
+                self.bytes += got;
+                self.connections.settle(slot, got);
+                Ok(None)
+            }
+            Ok(_) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "more bytes came where the stream was to end",
+            )),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
