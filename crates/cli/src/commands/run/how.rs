@@ -19,9 +19,10 @@ use wirecost_model::status::Status;
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
 
-use super::adjust::{Adjust, connect_to_each};
 use super::hosts::{At, Place};
 use super::machines::Machines;
+use super::options::Changes;
+use super::peers::connect_to_each;
 use super::random;
 use crate::Failure;
 use crate::commands::{parse_time, parse_time_not_zero};
@@ -46,21 +47,12 @@ pub(crate) struct How {
     #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
     pub(crate) engine: EngineName,
 
-    /// Measurement time [default: the profile's].
-    #[arg(long, value_name = "TIME", value_parser = parse_time_not_zero)]
-    duration: Option<Duration>,
+    #[command(flatten)]
+    changes: Changes,
 
     /// Warm-up time, excluded from results.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) ramp: Duration,
-
-    /// Number of strands of each group [default: the profile's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    connections: Option<u32>,
-
-    /// Reverse the direction of the data: the master reads where the profile writes.
-    #[arg(long)]
-    reverse: bool,
 
     /// Number of peers; each group of the profile connects to each peer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -112,12 +104,7 @@ impl How {
         if !loaded.refusals.is_empty() {
             return Err(profile::describe(&loaded.name, &loaded.source, &loaded.refusals));
         }
-        let adjust = Adjust {
-            connections: self.connections,
-            duration: self.duration,
-            reverse: self.reverse,
-        };
-        adjust.apply(&mut loaded.profile)?;
+        self.changes.apply(&mut loaded.profile)?;
         if let Some(peers) = self.peers {
             connect_to_each(&mut loaded, peers as usize, hosts)?;
         }

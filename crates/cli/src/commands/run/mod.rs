@@ -1,9 +1,10 @@
 //! `wirecost run`: a profile, on hosts, once.
 
-mod adjust;
 mod hosts;
 mod how;
 mod machines;
+pub(crate) mod options;
+mod peers;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use clap::Parser;
 use wirecost_model::study::Point;
 
 use crate::Failure;
-use crate::commands::run::How;
+use crate::commands::run::{How, options};
 use crate::profile;
 
 /// The arguments of `wirecost run` that define how to run.
@@ -18,7 +18,7 @@ struct Line {
 /// Settings that are arguments of `wirecost run` and take a value.
 const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", "observe"];
 /// Options of flowops are words of this variable of a profile.
-const OPTIONS: &str = "options";
+const WORDS: &str = "options";
 
 /// How a point is run. `find` locates a profile.
 pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Result<How, Failure> {
@@ -26,44 +26,47 @@ pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Re
     let path = find(profile);
     let variables = profile::variables(&path)?;
     let mut arguments = vec![format!("--seed={seed}")];
-    let mut options = Vec::new();
+    let mut words = Vec::new();
     for setting in &point.settings {
         let (name, value) = (setting.name.as_str(), setting.value.as_str());
         let is_variable = variables.iter().any(|variable| variable == name);
         if name == "profile" {
             continue;
-        } else if name == OPTIONS {
-            options.push(value.to_owned());
+        } else if name == WORDS {
+            words.push(value.to_owned());
         } else if let Some(option) = name.strip_prefix("option.") {
-            options.extend(option_word(option, value));
-        } else if name == "reverse" {
-            match value {
-                "true" => arguments.push("--reverse".to_owned()),
-                "false" => {}
-                _ => return Err(wrong(name, value, "must be true or false")),
-            }
-        } else if ARGUMENTS.contains(&name) || (name == "connections" && !is_variable) {
+            words.extend(option_word(option, value));
+        } else if ARGUMENTS.contains(&name) {
             arguments.push(format!("--{name}={value}"));
+        } else if let Some(option) = options::find(name).filter(|_| !is_variable) {
+            match (option.value_name(), value) {
+                (Some(_), _) => arguments.push(format!("--{name}={value}")),
+                (None, "true") => arguments.push(format!("--{name}")),
+                (None, "false") => {}
+                (None, _) => return Err(wrong(name, value, "must be true or false")),
+            }
         } else if is_variable {
             arguments.push(format!("--var={name}={value}"));
         } else {
             let message = format!("{profile} has no variable {name}");
             let failure = Failure::usage(format!("the study sets {name}: {message}"));
             let known = variables.iter().map(String::as_str);
-            let known = known.chain(ARGUMENTS).chain(["connections", "reverse", "profile"]);
+            let known =
+                known.chain(ARGUMENTS).chain(options::ALL.iter().map(|option| option.name()));
+            let known = known.chain(["profile"]);
             return Err(match profile::nearest(name, known) {
                 Some(near) => failure.help(format!("did you mean {near}?")),
                 None => failure.help(format!("it has {}", variables.join(", "))),
             });
         }
     }
-    if !options.is_empty() {
-        if !variables.iter().any(|variable| variable == OPTIONS) {
-            return Err(Failure::usage(format!("{profile} has no variable {OPTIONS}")).help(
+    if !words.is_empty() {
+        if !variables.iter().any(|variable| variable == WORDS) {
+            return Err(Failure::usage(format!("{profile} has no variable {WORDS}")).help(
                 "add $options to the options of its flowops; each flowop uses those that apply",
             ));
         }
-        arguments.push(format!("--var={OPTIONS}={}", options.join(" ")));
+        arguments.push(format!("--var={WORDS}={}", words.join(" ")));
     }
     arguments.push("--".to_owned());
     arguments.push(path);
