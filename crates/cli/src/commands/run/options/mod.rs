@@ -4,6 +4,7 @@
 mod connections;
 mod duration;
 mod reverse;
+mod tos;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(crate) trait RunOption: Sync {
 
 /// In the order in which help lists them and they are applied.
 pub(crate) static ALL: &[&dyn RunOption] =
-    &[&connections::Connections, &duration::Duration, &reverse::Reverse];
+    &[&connections::Connections, &duration::Duration, &reverse::Reverse, &tos::Tos];
 
 /// The option of this name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn RunOption> {
