@@ -68,6 +68,16 @@ fn content() -> Vec<u8> {
     (0..MESSAGE).map(|_| next()).collect()
 }
 
+#[test]
+fn a_time_that_sent_data_may_wait_is_effective_at_both_ends() {
+    let flowop = "<flowop type=\"write\" options=\"size=1k\"/>";
+    let profile = profile("tcp", "tcp_user_timeout=2500ms", flowop);
+    let document = good(&program("epoll", &profile).finish());
+    for host in ["master", "peer"] {
+        assert_eq!(setting(&document, "tcp_user_timeout", host), Some(("2500ms", "2500ms")));
+    }
+}
+
 on_every_engine!({
     zerocopy: zerocopy();
     bytes_that_are_not_copied_are_counted: bytes_that_are_not_copied_are_counted();

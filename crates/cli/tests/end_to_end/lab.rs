@@ -71,12 +71,12 @@ fn over_ipv6_and_on_threads() {
 pub(crate) static CLEANING: Mutex<()> = Mutex::new(());
 
 /// A lab made by hand.
-struct Standing {
-    name: String,
+pub(crate) struct Standing {
+    pub(crate) name: String,
 }
 
 impl Standing {
-    fn up() -> Self {
+    pub(crate) fn up() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}", std::process::id());

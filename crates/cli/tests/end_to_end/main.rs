@@ -33,6 +33,7 @@ mod machines;
 mod native;
 mod observe;
 mod output;
+mod packets;
 mod program;
 mod protocols;
 mod refusals;

@@ -4,6 +4,7 @@
 mod calls;
 mod datagrams;
 mod failures;
+mod half_close;
 mod mirror;
 mod native;
 mod net;

@@ -1,9 +1,14 @@
 //! I/O options: which ones exclude each other, which do nothing where they stand, and how a variable
 //! switches them.
 
+use std::time::Duration;
+
+use wirecost_model::profile::IoValue;
+
 use super::*;
 use crate::io_options::IoOption;
 use crate::io_options::notsent_lowat::NotsentLowat;
+use crate::io_options::tos::Tos;
 use crate::io_options::zerocopy::Zerocopy;
 
 /// Notes and refusals of a flowop on a connection of this protocol.
@@ -148,4 +153,50 @@ fn a_variable_among_words_stands_for_words() {
         dropped.len() == 2 && dropped[0].contains("'$o' is dropped, as in uperf"),
         "{dropped:?}"
     );
+}
+
+#[test]
+fn times_have_units_and_ranges() {
+    let connect = |value: &str| {
+        around(&format!(
+            "<flowop type=\"connect\" options=\"remotehost=h protocol=tcp tcp_user_timeout={value}\"/>"
+        ))
+    };
+    let of = |value: &str| {
+        let parsed = accepted(&connect(value));
+        first_flowop(&parsed.profile).options.io.get("tcp_user_timeout").cloned()
+    };
+    assert_eq!(of("5s"), Some(IoValue::Time(Duration::from_secs(5))));
+    assert_eq!(of("30ms"), Some(IoValue::Time(Duration::from_millis(30))));
+    let errors = refused_with(&connect("10us"), &|_: &str| None);
+    assert_eq!(messages(&errors), ["4:67 tcp_user_timeout=10us is out of range"]);
+}
+
+#[test]
+fn a_type_of_service_is_a_number_or_a_name() {
+    let of = |value: &str| {
+        let connect = format!("remotehost=h protocol=tcp tos={value}");
+        let parsed =
+            accepted(&around(&format!("<flowop type=\"connect\" options=\"{connect}\"/>")));
+        Tos.number(&first_flowop(&parsed.profile).options)
+    };
+    assert_eq!(
+        (of("ef"), of("af41"), of("255"), of("0")),
+        (Some(184), Some(136), Some(255), Some(0))
+    );
+}
+
+#[test]
+fn only_a_stream_can_be_half_closed() {
+    for flowop in ["shutdown", "readeof"] {
+        let tag = format!("<flowop type=\"{flowop}\"/>");
+        assert_eq!(said("tcp", &tag), [] as [&str; 0]);
+        for protocol in ["udp", "tls"] {
+            let said = said(protocol, &tag);
+            assert!(
+                said.len() == 1 && said[0].contains(&format!("{flowop} needs a stream")),
+                "{said:?}"
+            );
+        }
+    }
 }
