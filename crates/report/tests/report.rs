@@ -50,7 +50,7 @@ fn report() -> Document {
             "segments.sent_bytes",
         ],
     );
-    for wanted in [Wanted::Kind(tables::find("tcp-transmit").unwrap()), mine] {
+    for wanted in [Wanted::Named(tables::find("tcp-transmit").unwrap()), mine] {
         report.sections.push(wanted.build(&measured).unwrap());
     }
     let mut planned: Vec<_> = measured.points.iter().map(|point| point.point.clone()).collect();
@@ -81,7 +81,7 @@ fn texts_of(section: &Section) -> Vec<&str> {
 }
 
 fn build(name: &str, measured: &Measured) -> Section {
-    Wanted::Kind(tables::find(name).unwrap()).build(measured).unwrap()
+    Wanted::Named(tables::find(name).unwrap()).build(measured).unwrap()
 }
 
 /// A table as rows of texts, its head first.
@@ -122,20 +122,19 @@ fn every_table_is_in_the_list_and_its_rows_are_as_long_as_its_head() {
         let file = if path.is_dir() { path.join("mod.rs") } else { path };
         fs::read_to_string(file).ok()
     });
-    let kinds = files.filter(|text| text.contains("const KIND: TableKind")).count();
+    let kinds = files.filter(|text| text.contains("Table for ")).count();
     assert_eq!(kinds, tables::ALL.len());
     for (place, kind) in tables::ALL.iter().enumerate() {
-        assert!(tables::ALL[..place].iter().all(|other| other.name != kind.name));
-        assert!((1..80).contains(&kind.help.len()), "{}", kind.help);
+        assert!(tables::ALL[..place].iter().all(|other| other.name() != kind.name()));
+        assert!((1..80).contains(&kind.help().len()), "{}", kind.help());
         for measured in [sample(), Measured::default()] {
-            let section = (kind.build)(&measured);
+            let section = kind.build(&measured);
             for table in tables_of(&section) {
                 assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
             }
-            let Some(rows) = kind.rows else { continue };
-            let rows = rows(&measured);
+            let Some(rows) = kind.rows(&measured) else { continue };
             for point in &measured.points {
-                assert_eq!(rows.row(point).len(), rows.head().len(), "{}", kind.name);
+                assert_eq!(rows.row(point).len(), rows.head().len(), "{}", kind.name());
             }
         }
     }
@@ -340,7 +339,7 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
         assert!(lines.head().contains("throughput"));
     }
     // Sizes come mixed, so the row says which.
-    let transmit = Wanted::Kind(tables::find("tcp-transmit").unwrap()).rows(&measured).unwrap();
+    let transmit = Wanted::Named(tables::find("tcp-transmit").unwrap()).rows(&measured).unwrap();
     let texts: Vec<Cell> = transmit.row(&measured.points[5]);
     let texts: Vec<&str> = texts.iter().map(Cell::shown).collect();
     assert_eq!(texts[..3], ["1k", "4000", "32k"]);

@@ -13,7 +13,6 @@ use wirecost_model::metric::Unit;
 use wirecost_model::proportion::{Proportion, Z_95};
 use wirecost_model::units::three_digits;
 
-use super::TableKind;
 use super::cells::{at, ends, estimate, figure, first, label, of, sentence, table, text};
 
 const TITLE: &str = "What functions cost";
@@ -24,13 +23,25 @@ const WIDEST: f64 = 4.0;
 /// and where one case has none, if the other has so many samples.
 const SEEN: u64 = 10;
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "function-cost",
-    help: "functions at two points, and the ratio of their CPU time per bit",
-    build,
-    rows: None,
-    stacks: true,
-};
+pub(super) struct FunctionCost;
+
+impl super::Table for FunctionCost {
+    fn name(&self) -> &'static str {
+        "function-cost"
+    }
+
+    fn help(&self) -> &'static str {
+        "functions at two points, and the ratio of their CPU time per bit"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+
+    fn needs_stacks(&self) -> bool {
+        true
+    }
+}
 
 fn build(measured: &Measured) -> Section {
     let [a, b] = measured.points.as_slice() else {

@@ -3,17 +3,29 @@
 use wirecost_analyze::measured::Measured;
 use wirecost_model::document::Section;
 
-use super::TableKind;
+use super::Table;
 use super::rows::{ColumnOf, Rows};
 use super::whose::{self, Whose};
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "axes",
-    help: "all axes, throughput, cycles/KByte; latency where there are requests",
-    build,
-    rows: Some(rows),
-    stacks: false,
-};
+pub(super) struct General;
+
+impl Table for General {
+    fn name(&self) -> &'static str {
+        "axes"
+    }
+
+    fn help(&self) -> &'static str {
+        "all axes, throughput, cycles/KByte; latency where there are requests"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+
+    fn rows(&self, measured: &Measured) -> Option<Rows> {
+        Some(rows(measured))
+    }
+}
 
 /// More hosts than these have one column together.
 const MANY: usize = 4;

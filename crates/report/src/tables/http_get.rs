@@ -9,19 +9,31 @@ use wirecost_model::document::{Block, Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::units;
 
-use super::TableKind;
+use super::Table;
 use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::tcp_transmit::{WINDOW, connections, granted, window};
 use super::whose::{self, Whose};
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "http-get",
-    help: "connections, window, CPU of the server, Mbps; how far it scales",
-    build,
-    rows: Some(rows),
-    stacks: false,
-};
+pub(super) struct HttpGet;
+
+impl Table for HttpGet {
+    fn name(&self) -> &'static str {
+        "http-get"
+    }
+
+    fn help(&self) -> &'static str {
+        "connections, window, CPU of the server, Mbps; how far it scales"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+
+    fn rows(&self, measured: &Measured) -> Option<Rows> {
+        Some(rows(measured))
+    }
+}
 
 const CONNECTIONS: &str = "connections";
 

@@ -9,15 +9,27 @@ use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
 use super::rows::{ColumnOf, Rows};
-use super::{TableKind, cells};
+use super::{Table, cells};
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "io-engines",
-    help: "engines and I/O options: throughput, cost per byte and operation, vs the first",
-    build,
-    rows: Some(rows),
-    stacks: false,
-};
+pub(super) struct IoEngines;
+
+impl Table for IoEngines {
+    fn name(&self) -> &'static str {
+        "io-engines"
+    }
+
+    fn help(&self) -> &'static str {
+        "engines and I/O options: throughput, cost per byte and operation, vs the first"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+
+    fn rows(&self, measured: &Measured) -> Option<Rows> {
+        Some(rows(measured))
+    }
+}
 
 /// The axis of the ways.
 const METHOD: &str = "method";

@@ -13,7 +13,6 @@ use wirecost_model::metric::Unit;
 use wirecost_model::observe::{Bucket, DeviceSegments, SegmentInterval};
 use wirecost_model::run::Run;
 
-use super::TableKind;
 use super::cells::{
     count, estimate, estimated, figure, first, grouped, known, label, name, number, of, scaled,
     sentence, table, text,
@@ -22,13 +21,21 @@ use super::cells::{
 /// Cells of the longest bar.
 const BAR: f64 = 30.0;
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "lso",
-    help: "sizes of segments passed to the device, and the context that transmits them",
-    build,
-    rows: None,
-    stacks: false,
-};
+pub(super) struct Lso;
+
+impl super::Table for Lso {
+    fn name(&self) -> &'static str {
+        "lso"
+    }
+
+    fn help(&self) -> &'static str {
+        "sizes of segments passed to the device, and the context that transmits them"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+}
 
 fn build(measured: &Measured) -> Section {
     let mut blocks = Vec::new();

@@ -27,41 +27,54 @@ pub use columns::UnknownColumn;
 pub use rows::{ColumnOf, Rows};
 pub use runs::about;
 
-/// A kind of table.
-#[derive(Debug)]
-pub struct TableKind {
+/// A table of studies.
+pub trait Table: Sync {
     /// As a study names it.
-    pub name: &'static str,
+    fn name(&self) -> &'static str;
+
     /// One line for a person.
-    pub help: &'static str,
+    fn help(&self) -> &'static str;
+
     /// What it is made of runs. It says what it could not be made of.
-    pub build: fn(&Measured) -> Section,
+    fn build(&self, measured: &Measured) -> Section;
+
     /// The columns of its rows, where each is of one point: they are shown while a study goes on. `None`
     /// where a row is of several points or a point of several rows.
-    pub rows: Option<fn(&Measured) -> Rows>,
+    fn rows(&self, _: &Measured) -> Option<Rows> {
+        None
+    }
+
     /// Whether it is made of stacks, which are kept by themselves and take time to read.
-    pub stacks: bool,
+    fn needs_stacks(&self) -> bool {
+        false
+    }
 }
 
-/// All of them.
-pub static ALL: &[TableKind] = &[
-    general::KIND,
-    tcp_transmit::KIND,
-    http_get::KIND,
-    io_engines::KIND,
-    lso::KIND,
-    function_cost::KIND,
-    interrupt_cost::KIND,
-    patterns::KIND,
+impl std::fmt::Debug for dyn Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// All of them. The first is the one of a study that names none.
+pub static ALL: &[&dyn Table] = &[
+    &general::General,
+    &tcp_transmit::TcpTransmit,
+    &http_get::HttpGet,
+    &io_engines::IoEngines,
+    &lso::Lso,
+    &function_cost::FunctionCost,
+    &interrupt_cost::InterruptCost,
+    &patterns::Patterns,
 ];
 
-/// The kind of this name.
+/// The table of this name.
 ///
 /// # Errors
 /// There is none; the error names the nearest.
-pub fn find(name: &str) -> Result<&'static TableKind, UnknownTable> {
-    ALL.iter().find(|kind| kind.name == name).ok_or_else(|| {
-        let names = ALL.iter().map(|kind| kind.name);
+pub fn find(name: &str) -> Result<&'static dyn Table, UnknownTable> {
+    ALL.iter().copied().find(|table| table.name() == name).ok_or_else(|| {
+        let names = ALL.iter().map(|table| table.name());
         UnknownTable { name: name.to_owned(), nearest: nearest(name, names).map(str::to_owned) }
     })
 }
@@ -78,7 +91,7 @@ pub struct UnknownTable {
 #[derive(Debug, Clone)]
 pub enum Wanted {
     /// One that has a name.
-    Kind(&'static TableKind),
+    Named(&'static dyn Table),
     /// One of these columns, each an axis, a setting or a metric, with a row for each point.
     Columns { title: String, columns: Vec<String> },
 }
@@ -87,13 +100,13 @@ impl Wanted {
     /// The table of all axes, for who asks for none.
     #[must_use]
     pub fn general() -> Self {
-        Wanted::Kind(&ALL[0])
+        Wanted::Named(ALL[0])
     }
 
     /// Whether it is made of stacks too.
     #[must_use]
     pub fn needs_stacks(&self) -> bool {
-        matches!(self, Wanted::Kind(kind) if kind.stacks)
+        matches!(self, Wanted::Named(table) if table.needs_stacks())
     }
 
     /// The table.
@@ -102,9 +115,9 @@ impl Wanted {
     /// A column that nothing is called by.
     pub fn build(&self, measured: &Measured) -> Result<Section, UnknownColumn> {
         match self {
-            Wanted::Kind(kind) => {
-                let name = kind.name.to_owned();
-                Ok(Section { name, ..(kind.build)(measured) })
+            Wanted::Named(table) => {
+                let name = table.name().to_owned();
+                Ok(Section { name, ..table.build(measured) })
             }
             Wanted::Columns { title, columns } => columns::build(title, columns, measured),
         }
@@ -118,7 +131,9 @@ impl Wanted {
     /// A column that nothing is called by.
     pub fn rows(&self, measured: &Measured) -> Result<Rows, UnknownColumn> {
         match self {
-            Wanted::Kind(kind) => Ok(kind.rows.unwrap_or(general::rows)(measured)),
+            Wanted::Named(table) => {
+                Ok(table.rows(measured).unwrap_or_else(|| general::rows(measured)))
+            }
             Wanted::Columns { columns, .. } => columns::rows(columns, measured),
         }
     }

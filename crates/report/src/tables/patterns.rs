@@ -14,7 +14,6 @@ use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use super::TableKind;
 use super::cells::{
     at, ends, estimate, figure, first, grouped, label, of, of_estimate, scaled, sentence, table,
     text,
@@ -32,13 +31,21 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("app", &["application"]),
 ];
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "patterns",
-    help: "patterns of traffic, and the CPU time by layer of the stack",
-    build,
-    rows: None,
-    stacks: false,
-};
+pub(super) struct Patterns;
+
+impl super::Table for Patterns {
+    fn name(&self) -> &'static str {
+        "patterns"
+    }
+
+    fn help(&self) -> &'static str {
+        "patterns of traffic, and the CPU time by layer of the stack"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+}
 
 fn build(measured: &Measured) -> Section {
     let ends = ends(measured, ["master", "peer"]);

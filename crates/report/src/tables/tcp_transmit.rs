@@ -9,18 +9,30 @@ use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 use wirecost_model::{study, units};
 
-use super::TableKind;
+use super::Table;
 use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::whose::{self, Whose};
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "tcp-transmit",
-    help: "connections, window, CPU split, cycles/Kbyte, throughput, by write size",
-    build,
-    rows: Some(live),
-    stacks: false,
-};
+pub(super) struct TcpTransmit;
+
+impl Table for TcpTransmit {
+    fn name(&self) -> &'static str {
+        "tcp-transmit"
+    }
+
+    fn help(&self) -> &'static str {
+        "connections, window, CPU split, cycles/Kbyte, throughput, by write size"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+
+    fn rows(&self, measured: &Measured) -> Option<Rows> {
+        Some(live(measured))
+    }
+}
 
 const SIZE: &str = "size";
 const CONNECTIONS: &str = "connections";

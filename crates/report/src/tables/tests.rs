@@ -27,7 +27,7 @@ pub(super) fn near(a: f64, b: f64) {
 }
 
 pub(super) fn section(name: &str, measured: &Measured) -> Section {
-    (find(name).unwrap().build)(measured)
+    find(name).unwrap().build(measured)
 }
 
 /// The data, cell by cell: `text {low, high}`, and `! why` of what is missing.

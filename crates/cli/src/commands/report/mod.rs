@@ -171,7 +171,7 @@ impl Report {
 
 fn find(name: &str) -> Result<Wanted, Failure> {
     tables::find(name)
-        .map(Wanted::Kind)
+        .map(Wanted::Named)
         .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` lists them"))
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn no_column(unknown: tables::UnknownColumn) -> Failure {
 fn list(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "Tables (--table NAME, or `tables` of a study)")?;
     for kind in tables::ALL {
-        writeln!(out, "  {:<15} {}", kind.name, kind.help)?;
+        writeln!(out, "  {:<15} {}", kind.name(), kind.help())?;
     }
     writeln!(out, "\nMetrics, for tables of columns (hosts.NAME. before those of hosts)")?;
     for metric in wirecost_analyze::metrics::all() {

@@ -15,7 +15,6 @@ use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use super::TableKind;
 use super::cells::{
     at, count, ends, first, grouped, known, label, name, number, scaled, sentence, table, text,
 };
@@ -23,13 +22,21 @@ use super::cells::{
 /// Rows of the table of processes.
 const PROCESSES: usize = 12;
 
-pub(super) const KIND: TableKind = TableKind {
-    name: "interrupt-cost",
-    help: "cost of interrupts and softirqs, and CPUs that a line rate would need",
-    build,
-    rows: None,
-    stacks: false,
-};
+pub(super) struct InterruptCost;
+
+impl super::Table for InterruptCost {
+    fn name(&self) -> &'static str {
+        "interrupt-cost"
+    }
+
+    fn help(&self) -> &'static str {
+        "cost of interrupts and softirqs, and CPUs that a line rate would need"
+    }
+
+    fn build(&self, measured: &Measured) -> Section {
+        build(measured)
+    }
+}
 
 fn build(measured: &Measured) -> Section {
     // Of the two the last is the one that receives.
