@@ -169,7 +169,7 @@ fn times_have_units_and_ranges() {
     assert_eq!(of("5s"), Some(IoValue::Time(Duration::from_secs(5))));
     assert_eq!(of("30ms"), Some(IoValue::Time(Duration::from_millis(30))));
     let errors = refused_with(&connect("10us"), &|_: &str| None);
-    assert_eq!(messages(&errors), ["4:67 tcp_user_timeout=10us is out of range"]);
+    assert_eq!(messages(&errors), ["4:76 tcp_user_timeout=10us is out of range"]);
 }
 
 #[test]
