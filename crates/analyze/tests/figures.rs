@@ -354,7 +354,7 @@ fn late_cuts_are_lost_intervals_and_a_skewed_window() {
     end.at += 11_000_000;
     let run = analyze(&outcome);
     assert_eq!(codes(&run), ["lost-intervals", "window-skew"]);
-    assert!(message(&run, "lost-intervals").starts_with("2 of 5 intervals of server"));
+    assert!(message(&run, "lost-intervals").starts_with("2 of 5 snapshots of server"));
     assert!(message(&run, "window-skew").contains("11.0 ms"));
     assert_eq!(run.intervals.len(), 4);
 }
@@ -377,7 +377,7 @@ fn failures_time_outs_and_what_was_cut_off() {
     outcome.hosts[1].phases[0].verify_failures = 7;
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
-    assert!(run.error.unwrap().contains("verify failed: 7 messages at server"));
+    assert!(run.error.unwrap().contains("verify failed: 7 messages received by server"));
 }
 
 #[test]

@@ -8,12 +8,12 @@
 
 mod built;
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use built::{BENCH, row, wirecost};
+use built::{row, wirecost};
 
 fn bench(args: &[&str]) -> Output {
-    Command::new(BENCH).arg("peers").args(args).output().unwrap()
+    built::bench(&[&["peers"], args].concat())
 }
 
 #[test]

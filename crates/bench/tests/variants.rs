@@ -7,14 +7,14 @@
 
 mod built;
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use built::{BENCH, row, wirecost};
+use built::{row, wirecost};
 
 fn variants(args: &[&str]) -> Output {
     let program = wirecost();
     let words = ["variants", "--wirecost", program.to_str().unwrap()];
-    Command::new(BENCH).args(words).args(args).output().unwrap()
+    built::bench(&[&words, args].concat())
 }
 
 #[test]

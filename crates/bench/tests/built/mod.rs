@@ -1,9 +1,9 @@
 //! The programs under test, and how to read their tables.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
-pub const BENCH: &str = env!("CARGO_BIN_EXE_wirecost-bench");
+const BENCH: &str = env!("CARGO_BIN_EXE_wirecost-bench");
 
 /// The program of the same build; it is built where only this package is tested.
 pub fn wirecost() -> PathBuf {
@@ -14,6 +14,12 @@ pub fn wirecost() -> PathBuf {
         assert!(build.status().unwrap().success());
     }
     program
+}
+
+/// The program with a directory of its own for claims: tests beside it measure too.
+pub fn bench(args: &[&str]) -> Output {
+    let runtime = tempfile::tempdir().unwrap();
+    Command::new(BENCH).env("WIRECOST_RUNTIME_DIR", runtime.path()).args(args).output().unwrap()
 }
 
 /// Cells of the row that begins so.

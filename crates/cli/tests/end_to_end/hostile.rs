@@ -227,7 +227,7 @@ fn files_are_below_the_directories_that_the_agent_names() {
     let sink = altered(|p| {
         let acts = &mut p["program"]["groups"][0]["phases"][1]["acts"][0];
         acts["kind"] = json!("read");
-        acts["options"]["io"]["sink"] = json!(directory.path());
+        acts["options"]["io"]["sink"] = json!({ "text": directory.path() });
     });
     let message = Hostile::connect(&agent.address).refused(&agent, &sink);
     assert!(message.contains("orders may not use it"), "{message}");

@@ -266,7 +266,7 @@ mod tests {
     fn where_there_is_none_it_is_said() {
         let none: &[(&str, &[(&str, &str)])] = &[("software", &[("type", "1")])];
         assert!(found(none).is_empty());
-        assert!(Counters::of(&[], &[0]).unwrap_err().contains("no PMU"));
+        assert!(Counters::of(&[], &[0]).unwrap_err().contains("no visible PMU"));
         assert!(cores(Path::new("/nowhere")).is_empty());
     }
 

@@ -63,9 +63,8 @@ fn what_excludes_each_other_is_refused() {
 fn messages_that_do_not_stay_whole_are_refused() {
     let said_of = |protocol| of_write(protocol, "rsize=100");
     let reason = "rsize does not go with unix-seqpacket: a read takes one whole message";
-    let messages = said_of("unix-seqpacket");
-    assert!(messages.len() == 1 && messages[0].contains(reason), "{messages:?}");
-    assert_eq!(said_of("unix"), [] as [&str; 0]);
+    let refuses = |protocol| said_of(protocol).iter().any(|said| said.contains(reason));
+    assert!(refuses("unix-seqpacket") && !refuses("unix"));
     // An empty message would be taken for the end of the connection; no size is 0.
     for size in ["0", "rand(0,9)"] {
         let flowop = format!("<flowop type=\"write\" options=\"size={size}\"/>");
