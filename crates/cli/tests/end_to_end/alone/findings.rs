@@ -33,23 +33,25 @@ const STUDY: &str = r#"
     title = "Limits"
     profile = "paced.xml"
     place = "lab"
-    set.duration = "300ms"
-    set.ramp = "200ms"
+    repeat.times = 10
     set.observe = "cpu"
 "#;
 
-/// 13 Mb/s of each connection.
+/// 13 Mb/s of each connection. What is in the queue of the link as the window begins and ends is a small
+/// part of what goes over it in a second.
 const OVER_A_LINK: &str = r#"
-    repeat.times = 5
+    set.duration = "1s"
+    set.ramp = "500ms"
     lab.rate = "100mbit"
-    axes.connections = [1, 2, 4, 32, 48, 64]
+    axes.connections = [1, 4, 32, 64]
     set.size = "16k"
     set.pause = "10ms"
 "#;
 
 /// Some 1000 small writes a second of each connection.
 const OVER_CPUS: &str = r#"
-    repeat.times = 10
+    set.duration = "300ms"
+    set.ramp = "200ms"
     axes.connections = [1, 16, 512, 1024]
     set.size = "512"
     set.pause = "1ms"
