@@ -16,6 +16,7 @@ pub struct SocketOption {
     pub protocols: &'static [&'static str],
     pub on: On,
     pub level: Level,
+    /// The third argument of setsockopt(2).
     pub number: i32,
     pub form: Form,
     /// Whether an accepted connection has it from its listener.

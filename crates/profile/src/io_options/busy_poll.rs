@@ -34,14 +34,14 @@ impl IoOption for BusyPoll {
             SocketOption {
                 label: Some("busy_poll"),
                 level: Level::Socket,
-                number: 46,
+                number: libc::SO_BUSY_POLL,
                 optional: true,
                 ..SocketOption::NUMBER
             },
             SocketOption {
                 label: Some("busy_poll.prefer"),
                 level: Level::Socket,
-                number: 69,
+                number: libc::SO_PREFER_BUSY_POLL,
                 form: Form::Switch,
                 optional: true,
                 ..SocketOption::NUMBER

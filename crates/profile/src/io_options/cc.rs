@@ -32,7 +32,7 @@ impl IoOption for Cc {
         Effect::Socket(&[SocketOption {
             label: Some("cc"),
             level: Level::Tcp,
-            number: 13,
+            number: libc::TCP_CONGESTION,
             form: Form::Text,
             inherited: true,
             ..SocketOption::NUMBER

@@ -33,7 +33,7 @@ impl IoOption for Dscp {
                 label: Some("dscp"),
                 on: On::Ipv4,
                 level: Level::Ip,
-                number: 1,
+                number: libc::IP_TOS,
                 form: CLASS,
                 inherited: true,
                 ..SocketOption::NUMBER
@@ -42,7 +42,7 @@ impl IoOption for Dscp {
                 label: Some("dscp"),
                 on: On::Ipv6,
                 level: Level::Ipv6,
-                number: 67,
+                number: libc::IPV6_TCLASS,
                 form: CLASS,
                 inherited: true,
                 ..SocketOption::NUMBER

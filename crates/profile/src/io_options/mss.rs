@@ -32,7 +32,7 @@ impl IoOption for Mss {
         Effect::Socket(&[SocketOption {
             label: Some("mss"),
             level: Level::Tcp,
-            number: 2,
+            number: libc::TCP_MAXSEG,
             inherited: true,
             ..SocketOption::NUMBER
         }])

@@ -30,7 +30,7 @@ impl IoOption for NotsentLowat {
         Effect::Socket(&[SocketOption {
             label: Some("notsent_lowat"),
             level: Level::Tcp,
-            number: 25,
+            number: libc::TCP_NOTSENT_LOWAT,
             ..SocketOption::NUMBER
         }])
     }

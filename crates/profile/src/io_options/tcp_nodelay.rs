@@ -33,14 +33,14 @@ impl IoOption for TcpNodelay {
             SocketOption {
                 protocols: &["tcp", "tls", "mptcp"],
                 level: Level::Tcp,
-                number: 1,
+                number: libc::TCP_NODELAY,
                 form: Form::Switch,
                 ..SocketOption::NUMBER
             },
             SocketOption {
                 protocols: &["sctp"],
                 level: Level::Sctp,
-                number: 3,
+                number: libc::SCTP_NODELAY,
                 form: Form::Switch,
                 ..SocketOption::NUMBER
             },

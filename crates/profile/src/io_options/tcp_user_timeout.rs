@@ -35,7 +35,7 @@ impl IoOption for TcpUserTimeout {
         Effect::Socket(&[SocketOption {
             label: Some("tcp_user_timeout"),
             level: Level::Tcp,
-            number: 18,
+            number: libc::TCP_USER_TIMEOUT,
             form: Form::Time { unit: UNIT },
             ..SocketOption::NUMBER
         }])

@@ -35,8 +35,8 @@ impl IoOption for Tos {
 
     fn effect(&self) -> Effect {
         Effect::Socket(&[
-            SocketOption { on: On::Ipv4, level: Level::Ip, number: 1, ..TOS },
-            SocketOption { on: On::Ipv6, level: Level::Ipv6, number: 67, ..TOS },
+            SocketOption { on: On::Ipv4, level: Level::Ip, number: libc::IP_TOS, ..TOS },
+            SocketOption { on: On::Ipv6, level: Level::Ipv6, number: libc::IPV6_TCLASS, ..TOS },
         ])
     }
 }

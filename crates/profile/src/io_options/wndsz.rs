@@ -15,9 +15,14 @@ const BUFFER: SocketOption = SocketOption {
     form: Form::Number { times: 1, read_as: 2, bytes: 4 },
     ..SocketOption::NUMBER
 };
-const SEND: SocketOption = SocketOption { label: Some("wndsz.send"), number: 7, ..BUFFER };
-const RECEIVE: SocketOption = SocketOption { label: Some("wndsz.receive"), number: 8, ..BUFFER };
-/// The size, and its limit: <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/vm_sockets.h#L29>.
+const SEND: SocketOption =
+    SocketOption { label: Some("wndsz.send"), number: libc::SO_SNDBUF, ..BUFFER };
+const RECEIVE: SocketOption =
+    SocketOption { label: Some("wndsz.receive"), number: libc::SO_RCVBUF, ..BUFFER };
+/// The size of a vsock socket's buffer and the limit of that size, which the C library does not
+/// name: <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/vm_sockets.h#L29>.
+const SO_VM_SOCKETS_BUFFER_SIZE: i32 = 0;
+const SO_VM_SOCKETS_BUFFER_MAX_SIZE: i32 = 2;
 const VSOCK: SocketOption = SocketOption {
     on: On::Vsock,
     level: Level::Vsock,
@@ -50,8 +55,12 @@ impl IoOption for Wndsz {
             // Unlike the others, an accepted Unix socket does not have the buffers of its listener.
             SocketOption { on: On::Unix, ..SEND },
             SocketOption { on: On::Unix, ..RECEIVE },
-            SocketOption { number: 2, ..VSOCK },
-            SocketOption { label: Some("wndsz.receive"), number: 0, ..VSOCK },
+            SocketOption { number: SO_VM_SOCKETS_BUFFER_MAX_SIZE, ..VSOCK },
+            SocketOption {
+                label: Some("wndsz.receive"),
+                number: SO_VM_SOCKETS_BUFFER_SIZE,
+                ..VSOCK
+            },
         ])
     }
 
