@@ -1,4 +1,4 @@
-# One command for each thing one does here. `make` alone lists them.
+# The commands for developers. `make` alone lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

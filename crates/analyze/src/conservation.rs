@@ -1,20 +1,20 @@
 //! The check of sent and received: every byte that arrived was sent before, none is missing at the
-//! end, and the hosts cut their counters at the same instants.
+//! end, and the hosts take snapshots of their counters at the same instants.
 //!
 //! Three questions, from the surest to the weakest:
 //! 1. *Totals.* When the last phase has ended, streams have delivered exactly what was sent; of
 //!    datagrams no more than were sent, and what is missing is what the receivers counted as lost.
-//! 2. *Cuts.* On the controller's clock the hosts' cuts are at the same instants.
-//! 3. *Causality.* At each cut of the headline window, what was sent less what was received is
+//! 2. *Snapshots.* On the controller's clock the hosts' snapshots are at the same instants.
+//! 3. *Causality.* At each snapshot of the headline window, what was sent less what was received is
 //!    neither negative nor more than the connections can hold. This finds a host whose clock was
 //!    misjudged, which the second question cannot see.
 //!
-//! Single cuts may be late on a busy host, so neither 2 nor 3 looks at one cut alone: a wrong schedule
-//! delays all cuts of the window (2 takes each host's most punctual one), a wrong clock shows at most
-//! of them (3 takes the median).
+//! Single snapshots may be late on a busy host, so neither 2 nor 3 looks at one snapshot alone: a
+//! wrong schedule delays all snapshots of the window (2 takes each host's most punctual one), a
+//! wrong clock shows at most of them (3 takes the median).
 
 use wirecost_model::clock::SECOND;
-use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge, FlowopCounts};
+use wirecost_model::measure::{Bytes, Datagrams, Edge, FlowopCounts, Snapshot};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::status::Status;
@@ -22,19 +22,20 @@ use wirecost_model::status::Status;
 use crate::intervals;
 use crate::window::{self, HostWindow};
 
-/// Lateness of a host's most punctual cut that no longer is a scheduler's doing. On an idle host cuts
-/// are within a millisecond; on two CPUs shared by more workers some are late by many time slices, but
-/// not every one.
+/// Lateness of a host's most punctual snapshot that no longer is a scheduler's doing. On an idle
+/// host snapshots are within a millisecond; on two CPUs shared by more workers some are late by
+/// many time slices, but not every one.
 const MAX_SKEW_NANOS: f64 = 100e6;
-/// Phases that are counted whole have one start and no intervals, so nothing to outvote one bad moment.
+/// Phases that are counted whole have one start and no intervals, so nothing to outvote one bad
+/// moment.
 const MAX_SINGLE_SKEW_NANOS: f64 = 200e6;
-/// Hosts read the buffers of some connections at the window's edges; others, and those that the kernel
-/// has grown and shrunk between, may be this much larger.
+/// Hosts read the buffers of some connections at the window's edges; others, and those that the
+/// kernel has grown and shrunk between, may be this much larger.
 const UNSEEN_BUFFERS: f64 = 2.0;
-/// Of fewer cuts than these the median may be one that a busy worker spoilt.
+/// Of fewer snapshots than these the median may be one that a busy worker spoilt.
 const FEWEST_CUTS: usize = 3;
-/// The workers of a host publish their counters one after another; one that waits for its time slice
-/// is behind the others by up to some 10 ms.
+/// The workers of a host publish their counters one after another; one that waits for its time
+/// slice is behind the others by up to some 10 ms.
 const CUT_SECONDS: f64 = 0.020;
 /// Datagrams at the end of a connection have none after them, so their loss leaves no gap in the
 /// numbers. Sixteen in a row are lost by chance only where hardly any arrives.
@@ -93,7 +94,7 @@ pub(crate) fn check(
         && windows.len() > 1
     {
         let skewed = check_cuts(outcome, phase, windows);
-        // Cuts at other instants make for bytes out of place: one error says it.
+        // Snapshots at other instants make for bytes out of place: one error says it.
         if skewed.is_empty() && matches!(outcome.phases[phase].until, Until::Duration(_)) {
             errors.extend(check_causality(outcome, phase, windows));
         }
@@ -104,7 +105,7 @@ pub(crate) fn check(
 
 fn shrunken(host: &HostOutcome) -> Option<String> {
     let bad = host.phases.iter().find(|result| {
-        let pairs = result.cuts.windows(2);
+        let pairs = result.snapshots.windows(2);
         pairs
             .map(|pair| window::Span { start: &pair[0], end: &pair[1] })
             .any(|span| span.went_back())
@@ -126,8 +127,8 @@ struct RunTotals {
     largest_operation: u64,
 }
 
-/// Most bytes of one operation: where all are alike, their size; of sizes drawn evenly from a range,
-/// the largest is at most twice the mean.
+/// Most bytes of one operation: where all are alike, their size; of sizes drawn evenly from a
+/// range, the largest is at most twice the mean.
 fn largest(flowop: &FlowopCounts) -> u64 {
     match flowop.bytes.checked_rem(flowop.done) {
         None => 0,
@@ -141,7 +142,7 @@ fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
     for host in &outcome.hosts {
         for phase in 0..outcome.phases.len() {
             let result = window::result(host, phase);
-            let end = result.and_then(|result| result.cut(Edge::PhaseEnd));
+            let end = result.and_then(|result| result.snapshot(Edge::PhaseEnd));
             let (Some(result), Some(end)) = (result, end) else {
                 return Err(format!(
                     "counters were lost: {} did not report the end of phase {}",
@@ -240,10 +241,10 @@ fn datagrams_missing(totals: &RunTotals, errors: &mut Vec<String>) -> u64 {
     missing
 }
 
-/// The instant of a cut on the controller's clock. As a float it is exact to far less than a
+/// The instant of a snapshot on the controller's clock. As a float it is exact to far less than a
 /// microsecond over years of uptime.
-fn instant(host: &HostOutcome, cut: &Cut) -> f64 {
-    (i128::from(cut.at) - i128::from(host.clock_offset)) as f64
+fn instant(host: &HostOutcome, snapshot: &Snapshot) -> f64 {
+    (i128::from(snapshot.at) - i128::from(host.clock_offset)) as f64
 }
 
 fn clock_errors(windows: &[HostWindow<'_>]) -> f64 {
@@ -262,7 +263,9 @@ fn check_cuts(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) -> Ve
     let starts: Vec<f64> = windows
         .iter()
         .enumerate()
-        .map(|(place, window)| window_began(window, boundaries.iter().map(|cuts| cuts[place])))
+        .map(|(place, window)| {
+            window_began(window, boundaries.iter().map(|snapshots| snapshots[place]))
+        })
         .collect();
     let first = starts.iter().copied().fold(f64::INFINITY, f64::min);
     windows
@@ -280,11 +283,14 @@ fn check_cuts(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) -> Ve
         .collect()
 }
 
-/// When a host's window began by its schedule, as its most punctual cut shows: a cut is never early,
-/// and its distance from the window's start is known from what was asked for.
-fn window_began<'a>(window: &HostWindow<'_>, cuts: impl Iterator<Item = &'a Cut>) -> f64 {
+/// When a host's window began by its schedule, as its most punctual snapshot shows: a snapshot is
+/// never early, and its distance from the window's start is known from what was asked for.
+fn window_began<'a>(window: &HostWindow<'_>, snapshots: impl Iterator<Item = &'a Snapshot>) -> f64 {
     let start = window.span.start;
-    cuts.map(|cut| instant(window.host, cut) - cut.due.saturating_sub(start.due) as f64)
+    snapshots
+        .map(|snapshot| {
+            instant(window.host, snapshot) - snapshot.due.saturating_sub(start.due) as f64
+        })
         .fold(f64::INFINITY, f64::min)
 }
 
@@ -295,7 +301,7 @@ fn lower_median(values: &mut [f64]) -> f64 {
     values.get(middle).copied().unwrap_or(0.0)
 }
 
-/// What all hosts had sent and received in one direction when one boundary was cut.
+/// What all hosts had sent and received in one direction when one boundary was due.
 struct Instant {
     /// Mean of the hosts' instants, and how far the first and the last are apart; nanoseconds.
     at: f64,
@@ -313,8 +319,10 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
     Direction::ALL
         .into_iter()
         .filter_map(|direction| {
-            let series: Vec<Instant> =
-                boundaries.iter().map(|cuts| total_at(direction, phase, windows, cuts)).collect();
+            let series: Vec<Instant> = boundaries
+                .iter()
+                .map(|snapshots| total_at(direction, phase, windows, snapshots))
+                .collect();
             causality_of(direction, &series, most, windows)
         })
         .collect()
@@ -324,16 +332,16 @@ fn total_at(
     direction: Direction,
     phase: usize,
     windows: &[HostWindow<'_>],
-    cuts: &[&Cut],
+    snapshots: &[&Snapshot],
 ) -> Instant {
     let mut bytes = Bytes::default();
     let mut instants = Vec::new();
-    for (window, cut) in windows.iter().zip(cuts) {
-        instants.push(instant(window.host, cut));
-        bytes = add(&bytes, &cut.counters.bytes);
+    for (window, snapshot) in windows.iter().zip(snapshots) {
+        instants.push(instant(window.host, snapshot));
+        bytes = add(&bytes, &snapshot.counters.bytes);
         // Counters begin with each phase, but what an earlier phase sent may arrive in this one.
         for earlier in &window.host.phases {
-            let end = earlier.cut(Edge::PhaseEnd);
+            let end = earlier.snapshot(Edge::PhaseEnd);
             if (earlier.phase as usize) < phase
                 && let Some(end) = end
             {
@@ -361,7 +369,7 @@ fn causality_of(
     let errors = clock_errors(windows) / SECOND as f64;
     let mut early: Vec<f64> = Vec::new();
     let mut stuck: Vec<f64> = Vec::new();
-    // Traffic stops at the window's end: a host that cuts after it finds all arrived.
+    // Traffic stops at the window's end: a host whose snapshot comes after it finds all arrived.
     let informative = series.len().saturating_sub(1);
     if informative < FEWEST_CUTS {
         return None;
@@ -408,7 +416,7 @@ fn rate_around(series: &[Instant], number: usize) -> f64 {
 /// phase has ended; over a slow link a blocking write may take longer than the window.
 fn under_way(windows: &[HostWindow<'_>]) -> f64 {
     let of_host = |window: &HostWindow<'_>| {
-        let end = window.phase.cuts.last().unwrap_or(window.span.end);
+        let end = window.phase.snapshots.last().unwrap_or(window.span.end);
         let flowops = end.counters.flowops.iter();
         let per_operation = flowops
             .map(|flowop| flowop.bytes as f64 / flowop.done.max(1) as f64)

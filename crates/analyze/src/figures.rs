@@ -1,4 +1,5 @@
-//! The figures of a window: throughput, rates, latency, fairness, TCP, and a row per flowop and phase.
+//! The figures of a window: throughput, rates, latency, fairness, TCP, and a row per flowop and
+//! phase.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use wirecost_model::run::{
 
 use crate::window::{self, HostWindow, Span};
 
-/// What all hosts together did in a span that each of them cut by itself. Rates divide each host's
-/// counts by its own actual length: a late cut has more bytes and more time, not a higher rate.
+/// What all hosts together did in a span that each of them timed by itself. Rates divide each
+/// host's counts by its own actual length: a late snapshot has more bytes and more time, not a
+/// higher rate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Totals {
     /// Mean length.

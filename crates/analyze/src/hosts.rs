@@ -140,8 +140,8 @@ fn bytes_once(
     } else if masters == 0 || all_peers {
         Ok(handled(Side::Peer))
     } else {
-        Err("masters and peers play both here and elsewhere: which bytes stayed on the machine is \
-             not known"
+        Err("masters and peers run both on this machine and on others: which bytes stayed on it is \
+             unknown"
             .to_owned())
     }
 }

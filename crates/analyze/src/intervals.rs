@@ -1,24 +1,26 @@
-//! The window in intervals: which cuts of the hosts belong together, what each interval moved, and
-//! which intervals were lost.
+//! The window in intervals: which snapshots of the hosts belong together, what each interval moved,
+//! and which intervals were lost.
 
 use wirecost_model::clock::{self, Nanos};
-use wirecost_model::measure::{Cut, Edge};
+use wirecost_model::measure::{Edge, Snapshot};
 use wirecost_model::run::Interval;
 
 use crate::figures::Totals;
 use crate::window::{HostWindow, Span};
 
-/// The cuts of one host at the boundaries of its window's intervals, by number of the boundary.
+/// The snapshots of one host at the boundaries of its window's intervals, by number of the
+/// boundary.
 struct Boundaries<'a> {
-    cuts: Vec<Option<&'a Cut>>,
+    snapshots: Vec<Option<&'a Snapshot>>,
 }
 
-/// Length of an interval as planned: the least distance of two cuts that any host was asked for.
+/// Length of an interval as planned: the least distance of two snapshots that any host was asked
+/// for.
 /// `None` where the window has no boundary inside.
 pub(crate) fn length(windows: &[HostWindow<'_>]) -> Option<Nanos> {
     let distances = windows.iter().flat_map(|w| {
         let mut due = vec![w.span.start.due];
-        due.extend(inner(w).map(|cut| cut.due));
+        due.extend(inner(w).map(|snapshot| snapshot.due));
         let pairs: Vec<Nanos> =
             due.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
         pairs
@@ -26,14 +28,12 @@ pub(crate) fn length(windows: &[HostWindow<'_>]) -> Option<Nanos> {
     distances.filter(|&distance| distance > 0).min()
 }
 
-/// Interval cuts inside the window; those of the ramp and the drain are not.
-fn inner<'a>(window: &HostWindow<'a>) -> impl Iterator<Item = &'a Cut> + use<'a> {
+/// Interval snapshots inside the window; those of the ramp and the drain are not.
+fn inner<'a>(window: &HostWindow<'a>) -> impl Iterator<Item = &'a Snapshot> + use<'a> {
     let (from, to) = (window.span.start.due, window.span.end.due);
-    window
-        .phase
-        .cuts
-        .iter()
-        .filter(move |cut| cut.edge == Edge::Interval && cut.due > from && cut.due < to)
+    window.phase.snapshots.iter().filter(move |snapshot| {
+        snapshot.edge == Edge::Interval && snapshot.due > from && snapshot.due < to
+    })
 }
 
 /// Number of intervals the window was planned to have; the last may be shorter.
@@ -43,26 +43,28 @@ fn planned(window: &HostWindow<'_>, length: Nanos) -> usize {
 }
 
 fn boundaries<'a>(window: &HostWindow<'a>, length: Nanos, intervals: usize) -> Boundaries<'a> {
-    let mut cuts = vec![None; intervals + 1];
-    cuts[0] = Some(window.span.start);
-    for cut in inner(window) {
+    let mut snapshots = vec![None; intervals + 1];
+    snapshots[0] = Some(window.span.start);
+    for snapshot in inner(window) {
         // Nearest multiple: `due` of a host may be rounded.
-        let number = (cut.due - window.span.start.due + length / 2) / length;
-        if let Some(place) = cuts[1..intervals].get_mut((number as usize).wrapping_sub(1)) {
-            *place = Some(cut);
+        let number = (snapshot.due - window.span.start.due + length / 2) / length;
+        if let Some(place) = snapshots[1..intervals].get_mut((number as usize).wrapping_sub(1)) {
+            *place = Some(snapshot);
         }
     }
-    cuts[intervals] = Some(window.span.end);
-    Boundaries { cuts }
+    snapshots[intervals] = Some(window.span.end);
+    Boundaries { snapshots }
 }
 
-/// The boundaries that every host cut, in order, each with the hosts' cuts in the order of
+/// The boundaries of which every host has a snapshot, in order, each with the hosts' snapshots in
+/// the order of
 /// `windows`. The first are the starts of the window, the last its ends.
-pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Cut>> {
+pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Snapshot>> {
     if windows.is_empty() {
         return Vec::new();
     }
-    let edges = |pick: fn(&Span<'a>) -> &'a Cut| windows.iter().map(|w| pick(&w.span)).collect();
+    let edges =
+        |pick: fn(&Span<'a>) -> &'a Snapshot| windows.iter().map(|w| pick(&w.span)).collect();
     let Some(length) = length(windows) else {
         return vec![edges(|span| span.start), edges(|span| span.end)];
     };
@@ -70,7 +72,7 @@ pub(crate) fn aligned<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<&'a Cut>> {
     let hosts: Vec<Boundaries<'a>> =
         windows.iter().map(|w| boundaries(w, length, intervals)).collect();
     (0..=intervals)
-        .filter_map(|number| hosts.iter().map(|host| host.cuts[number]).collect())
+        .filter_map(|number| hosts.iter().map(|host| host.snapshots[number]).collect())
         .collect()
 }
 
@@ -85,8 +87,8 @@ pub(crate) fn spans<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<Span<'a>>> {
         .collect()
 }
 
-/// What moved between one boundary and the next. A boundary that a host did not cut joins two
-/// intervals to one, so that the rows always add up to the window.
+/// What moved between one boundary and the next. A boundary that a host has no snapshot of joins
+/// two intervals to one, so that the rows always add up to the window.
 pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
     spans(windows)
         .into_iter()
@@ -111,11 +113,12 @@ pub(crate) fn rows(windows: &[HostWindow<'_>]) -> Vec<Interval> {
         .collect()
 }
 
-/// How many of a window's intervals were lost: not cut, or cut late by more than half of one.
+/// How many of a window's intervals were lost: without a snapshot, or with one late by more than
+/// half of one.
 pub(crate) fn lost(window: &HostWindow<'_>, length: Nanos) -> (u64, u64) {
     let intervals = planned(window, length);
-    let cuts = boundaries(window, length, intervals).cuts;
-    let late = |cut: &Cut| cut.at.saturating_sub(cut.due) > length / 2;
-    let lost = cuts[1..].iter().filter(|cut| cut.is_none_or(late)).count();
+    let snapshots = boundaries(window, length, intervals).snapshots;
+    let late = |snapshot: &Snapshot| snapshot.at.saturating_sub(snapshot.due) > length / 2;
+    let lost = snapshots[1..].iter().filter(|snapshot| snapshot.is_none_or(late)).count();
     (lost as u64, intervals as u64)
 }

@@ -6,7 +6,7 @@ use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, Value};
 
-use crate::metrics::Asked;
+use crate::metrics::Selector;
 use crate::statistics::Estimate;
 
 /// The axis of runs outside a study: their names.
@@ -30,8 +30,8 @@ pub struct MeasuredPoint {
 }
 
 impl Measured {
-    /// Of runs with a name each, which tells those apart that are of no study. Runs to warm up are left
-    /// out.
+    /// Of runs with a name each, which tells those apart that are of no study. Runs to warm up are
+    /// left out.
     #[must_use]
     pub fn of(runs: impl IntoIterator<Item = (String, Run)>) -> Self {
         // By place in the study, those of none after them as they come.
@@ -62,7 +62,8 @@ impl Measured {
         first.map(|p| p.point.axes.iter().map(|a| a.name.as_str()).collect()).unwrap_or_default()
     }
 
-    /// What an axis or a setting is at the points, in the order in which it first comes; nothing where no point has it.
+    /// What an axis or a setting is at the points, in the order in which it first comes; nothing
+    /// where no point has it.
     #[must_use]
     pub fn values(&self, name: &str) -> Vec<&str> {
         let mut values = Vec::new();
@@ -83,20 +84,20 @@ impl MeasuredPoint {
     }
 
     /// A figure of each run that counts and has it.
-    pub fn figures(&self, asked: &Asked) -> Vec<f64> {
-        self.runs.iter().filter_map(|run| asked.of(run).ok()).collect()
+    pub fn figures(&self, selector: &Selector) -> Vec<f64> {
+        self.runs.iter().filter_map(|run| selector.of(run).ok()).collect()
     }
 
     /// A figure of this point, of all its runs.
     ///
     /// # Errors
     /// Why it was not measured.
-    pub fn estimate(&self, asked: &Asked) -> Result<Estimate, String> {
-        if let Some(estimate) = Estimate::of(&self.figures(asked)) {
+    pub fn estimate(&self, selector: &Selector) -> Result<Estimate, String> {
+        if let Some(estimate) = Estimate::of(&self.figures(selector)) {
             return Ok(estimate);
         }
         let run = self.runs.first().or(self.failed.first());
-        Err(match run.map(|run| asked.of(run)) {
+        Err(match run.map(|run| selector.of(run)) {
             Some(Err(reason)) => reason,
             Some(Ok(_)) => "the run failed".to_owned(),
             None => "not run yet".to_owned(),

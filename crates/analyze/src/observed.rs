@@ -1,6 +1,6 @@
 //! What probes saw, in the document of the run: whose it is, and what looking cost.
 
-use wirecost_model::measure::{Cut, Edge};
+use wirecost_model::measure::{Edge, Snapshot};
 use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::{Observe, ObserverCost, Pass, Run};
@@ -53,7 +53,8 @@ pub(crate) fn section(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<O
     Some(Observe { cost, cost_reason, probes, hosts, passes: Vec::new() })
 }
 
-/// Divides the cost of each host, or of the machine that hosts share, among what was observed of it.
+/// Divides the cost of each host, or of the machine that hosts share, among what was observed of
+/// it.
 pub(crate) fn spread_cost(run: &mut Run) {
     let Some(observe) = &mut run.observe else { return };
     for seen in &mut observe.hosts {
@@ -150,13 +151,18 @@ fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
 /// Parts of the time beside the window: of each, what every host counted.
 fn beside<'a>(windows: &[HostWindow<'a>]) -> Vec<Vec<Span<'a>>> {
     let of_host = |window: &HostWindow<'a>| -> Vec<Span<'a>> {
-        let cuts: Vec<&'a Cut> =
-            window.phase.cuts.iter().filter(|cut| cut.edge == Edge::Unobserved).collect();
-        let same_side = |a: &Cut, b: &Cut| {
-            let before = |cut: &Cut| cut.due < window.span.start.due;
+        let snapshots: Vec<&'a Snapshot> = window
+            .phase
+            .snapshots
+            .iter()
+            .filter(|snapshot| snapshot.edge == Edge::Unobserved)
+            .collect();
+        let same_side = |a: &Snapshot, b: &Snapshot| {
+            let before = |snapshot: &Snapshot| snapshot.due < window.span.start.due;
             before(a) == before(b)
         };
-        cuts.windows(2)
+        snapshots
+            .windows(2)
             .filter(|pair| same_side(pair[0], pair[1]))
             .map(|pair| Span { start: pair[0], end: pair[1] })
             .collect()

@@ -83,7 +83,7 @@ fn intervals_and_edges(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) 
             warnings.push(Warning::from(warning::LostIntervals { host: host.clone(), lost, of }));
         }
         let off = [window.span.start, window.span.end]
-            .map(|cut| cut.at.abs_diff(cut.due) as f64 / 1e6)
+            .map(|snapshot| snapshot.at.abs_diff(snapshot.due) as f64 / 1e6)
             .into_iter()
             .fold(0.0, f64::max);
         if off > SKEW_MILLISECONDS {
@@ -158,41 +158,43 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
 }
 
 fn clipped(setting: &Setting) -> Option<Warning> {
-    let Setting { name, host, asked, granted } = setting;
-    if name == "mss" && is_less_timestamps(asked, granted) {
+    let Setting { name, host, requested, effective } = setting;
+    if name == "mss" && is_less_timestamps(requested, effective) {
         return None;
     }
-    (asked != granted).then(|| {
+    (requested != effective).then(|| {
         Warning::from(warning::ClippedSetting {
             host: host.clone(),
             name: name.clone(),
-            asked: asked.clone(),
-            granted: granted.clone(),
+            requested: requested.clone(),
+            effective: effective.clone(),
             remedy: remedy(setting),
         })
     })
 }
 
-/// Timestamps take 12 bytes of each segment (RFC 7323, appendix A), and the kernel tells what is left.
-fn is_less_timestamps(asked: &str, granted: &str) -> bool {
+/// Timestamps take 12 bytes of each segment (RFC 7323, appendix A), and the kernel tells what is
+/// left.
+fn is_less_timestamps(requested: &str, effective: &str) -> bool {
     const TIMESTAMPS: u64 = 12;
-    let numbers = (asked.parse::<u64>(), granted.parse::<u64>());
-    matches!(numbers, (Ok(asked), Ok(granted)) if granted + TIMESTAMPS == asked)
+    let numbers = (requested.parse::<u64>(), effective.parse::<u64>());
+    matches!(numbers, (Ok(requested), Ok(effective)) if effective + TIMESTAMPS == requested)
 }
 
 /// What to do where the kernel granted something else.
 fn remedy(setting: &Setting) -> String {
-    let Setting { name, host, asked, granted } = setting;
-    let more = matches!((asked.parse::<u64>(), granted.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
+    let Setting { name, host, requested, effective } = setting;
+    let more =
+        matches!((requested.parse::<u64>(), effective.parse::<u64>()), (Ok(a), Ok(g)) if g > a);
     match name.as_str() {
         "wndsz.send" | "wndsz.receive" if more => "this is the minimum of its kernel".to_owned(),
-        "wndsz.send" => format!("on {host}: sysctl -w net.core.wmem_max={asked}"),
-        "wndsz.receive" => format!("on {host}: sysctl -w net.core.rmem_max={asked}"),
+        "wndsz.send" => format!("on {host}: sysctl -w net.core.wmem_max={requested}"),
+        "wndsz.receive" => format!("on {host}: sysctl -w net.core.rmem_max={requested}"),
         "mss" => format!(
-            "the MTU of the path and the TCP options allow no more: raise the MTU, or set mss={granted}"
+            "the MTU of the path and the TCP options allow no more: raise the MTU, or set mss={effective}"
         ),
         "cc" => format!(
-            "on {host}: modprobe tcp_{asked}; for an ordinary user also add it to \
+            "on {host}: modprobe tcp_{requested}; for an ordinary user also add it to \
              net.ipv4.tcp_allowed_congestion_control"
         ),
         "sctp.window" => {
@@ -211,7 +213,7 @@ fn remedy(setting: &Setting) -> String {
         "dscp" | "busy_poll" | "busy_poll.prefer" => {
             format!("run the agent of {host} with CAP_NET_ADMIN")
         }
-        _ => format!("raise the limit of {host}, or request {granted}"),
+        _ => format!("raise the limit of {host}, or request {effective}"),
     }
 }
 
@@ -232,7 +234,7 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     let Some(phase) = headline else { return };
     let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
     for result in outcome.hosts.iter().filter_map(|host| window::result(host, phase)) {
-        if let Some(end) = result.cut(Edge::PhaseEnd).or(result.cuts.last()) {
+        if let Some(end) = result.snapshot(Edge::PhaseEnd).or(result.snapshots.last()) {
             lost += end.counters.datagrams.lost;
             sent += end.counters.datagrams.sent;
         }
@@ -254,8 +256,8 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     }
 }
 
-/// Where an I/O option did not do what it is for, or makes a figure that others must not be compared
-/// with.
+/// Where an I/O option did not do what it is for, or makes a figure that others must not be
+/// compared with.
 fn io_options(run: &Run, windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {
     for window in windows {
         let counts = &window.phase.io;
@@ -309,7 +311,7 @@ fn failed(outcome: &Outcome, warnings: &mut Vec<Warning>) {
     let (mut failed, mut timeouts) = (0, 0);
     let masters = outcome.hosts.iter().filter(|h| h.side == Side::Master);
     for result in masters.flat_map(|host| &host.phases) {
-        if let Some(end) = result.cut(Edge::PhaseEnd).or(result.cuts.last()) {
+        if let Some(end) = result.snapshot(Edge::PhaseEnd).or(result.snapshots.last()) {
             failed += end.counters.flowops.iter().map(|f| f.failed).sum::<u64>();
             timeouts += end.counters.flowops.iter().map(|f| f.timeouts).sum::<u64>();
         }

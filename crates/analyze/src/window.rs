@@ -1,14 +1,14 @@
-//! The window of a phase as each host cut it, and the difference of two cuts of one host.
+//! The window of a phase as each host timed it, and the difference of two snapshots of one host.
 
 use wirecost_model::clock;
-use wirecost_model::measure::{Bytes, Cut, Datagrams, Edge, FlowopCounts, PhaseResult};
+use wirecost_model::measure::{Bytes, Datagrams, Edge, FlowopCounts, PhaseResult, Snapshot};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 
-/// What a host counted between two of its cuts.
+/// What a host counted between two of its snapshots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span<'a> {
-    pub(crate) start: &'a Cut,
-    pub(crate) end: &'a Cut,
+    pub(crate) start: &'a Snapshot,
+    pub(crate) end: &'a Snapshot,
 }
 
 impl Span<'_> {
@@ -146,7 +146,7 @@ pub(crate) fn result(host: &HostOutcome, phase: usize) -> Option<&PhaseResult> {
 }
 
 fn edges(result: &PhaseResult) -> Option<Span<'_>> {
-    let start = result.cut(Edge::WindowStart)?;
-    let end = result.cut(Edge::WindowEnd)?;
+    let start = result.snapshot(Edge::WindowStart)?;
+    let end = result.snapshot(Edge::WindowEnd)?;
     (end.at > start.at).then_some(Span { start, end })
 }

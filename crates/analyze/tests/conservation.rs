@@ -1,5 +1,5 @@
-//! The check of sent and received must be silent on honest runs, however noisy the machine, and must
-//! find every fault it is there for.
+//! The check of sent and received must be silent on honest runs, however noisy the machine, and
+//! must find every fault it is there for.
 
 mod two_hosts;
 
@@ -61,7 +61,7 @@ proptest! {
         share in 0.01f64..0.5,
     ) {
         let outcome = traffic.outcome(Fault::LostCounts { host: 1, share });
-        let received = outcome.hosts[1].phases[0].cut(Edge::PhaseEnd).unwrap();
+        let received = outcome.hosts[1].phases[0].snapshot(Edge::PhaseEnd).unwrap();
         prop_assume!(received.counters.bytes.tx_received > 100);
         prop_assert!(differ(&analyze(&outcome)));
     }
@@ -92,8 +92,8 @@ proptest! {
         prop_assert!(differ(&run), "{:?}", run.error);
     }
 
-    /// One way, the receiver's late cuts show bytes that were not sent yet, and the sender's late
-    /// cuts more than the buffers hold.
+    /// One way, the receiver's late snapshots show bytes that were not sent yet, and the sender's
+    /// late snapshots more than the buffers hold.
     #[test]
     fn a_misjudged_clock_is_found_by_a_stream(
         traffic in noisy(),
@@ -115,9 +115,9 @@ fn stream() -> Outcome {
 }
 
 fn last(outcome: &mut Outcome, host: usize) -> &mut wirecost_model::measure::Counters {
-    let cuts = &mut outcome.hosts[host].phases[0].cuts;
-    let end = cuts.len() - 1;
-    &mut cuts[end].counters
+    let snapshots = &mut outcome.hosts[host].phases[0].snapshots;
+    let end = snapshots.len() - 1;
+    &mut snapshots[end].counters
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn datagrams(missing: u64, lost: i64) -> Outcome {
         Datagrams { received: sent - missing, lost, ..Datagrams::default() };
     last(&mut outcome, 1).bytes.tx_received -= missing * 1000;
     // Only the end of the phase loses here, so that the counters never go back.
-    for cut in &mut outcome.hosts[1].phases[0].cuts {
-        cut.counters.bytes.tx_received =
-            cut.counters.bytes.tx_received.min((sent - missing) * 1000);
+    for snapshot in &mut outcome.hosts[1].phases[0].snapshots {
+        snapshot.counters.bytes.tx_received =
+            snapshot.counters.bytes.tx_received.min((sent - missing) * 1000);
     }
     outcome
 }
@@ -199,7 +199,7 @@ fn more_received_than_sent_is_never_right() {
 #[test]
 fn counters_that_go_back_are_lost_counters() {
     let mut outcome = stream();
-    outcome.hosts[0].phases[0].cuts[3].counters.flowops[0] = FlowopCounts::default();
+    outcome.hosts[0].phases[0].snapshots[3].counters.flowops[0] = FlowopCounts::default();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
     assert!(run.error.unwrap().contains("client decreased in phase 1"));
@@ -208,7 +208,7 @@ fn counters_that_go_back_are_lost_counters() {
 #[test]
 fn a_host_without_the_end_of_a_phase_makes_the_run_invalid() {
     let mut outcome = stream();
-    outcome.hosts[1].phases[0].cuts.pop();
+    outcome.hosts[1].phases[0].snapshots.pop();
     let run = analyze(&outcome);
     assert_eq!(run.status, Status::Invalid);
     assert!(run.error.unwrap().contains("server did not report the end"));
@@ -226,14 +226,15 @@ fn bytes_may_arrive_a_phase_later() {
         host.phases.push(second);
     }
     let waiting = 100_000;
-    let first = outcome.hosts[1].phases[0].cuts.last_mut().unwrap();
+    let first = outcome.hosts[1].phases[0].snapshots.last_mut().unwrap();
     first.counters.bytes.tx_received -= waiting;
     // What it received at the window's end is before that.
-    for cut in &mut outcome.hosts[1].phases[0].cuts {
-        cut.counters.bytes.tx_received = cut.counters.bytes.tx_received.saturating_sub(waiting);
+    for snapshot in &mut outcome.hosts[1].phases[0].snapshots {
+        snapshot.counters.bytes.tx_received =
+            snapshot.counters.bytes.tx_received.saturating_sub(waiting);
     }
-    for cut in &mut outcome.hosts[1].phases[1].cuts[1..] {
-        cut.counters.bytes.tx_received += 2 * waiting;
+    for snapshot in &mut outcome.hosts[1].phases[1].snapshots[1..] {
+        snapshot.counters.bytes.tx_received += 2 * waiting;
     }
     let run = analyze(&outcome);
     assert_eq!((run.status, run.error), (Status::Ok, None));
@@ -251,7 +252,7 @@ fn both_ways(fault: Fault, clock_error: u64) -> Run {
     analyze(&outcome)
 }
 
-/// Workers that wait for their time slices are behind the cut in each of its cuts alike.
+/// Workers that wait for their time slices are behind the snapshot in each of its snapshots alike.
 #[test]
 fn some_milliseconds_of_lag_are_honest() {
     let lag = |seconds| both_ways(Fault::MisjudgedClock { host: 1, seconds }, 0);
@@ -269,8 +270,8 @@ fn a_clock_known_to_be_uncertain_is_given_its_uncertainty() {
     assert_eq!(both_ways(late, 60_000_000).error, None);
 }
 
-/// A peer that leaves out an answer because the question was lost takes the gap back that the master
-/// sees in the answers, so only the sum over the hosts is a loss.
+/// A peer that leaves out an answer because the question was lost takes the gap back that the
+/// master sees in the answers, so only the sum over the hosts is a loss.
 #[test]
 fn losses_are_summed_over_the_hosts() {
     let mut outcome = datagrams(100, 140);

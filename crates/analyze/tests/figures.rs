@@ -45,8 +45,8 @@ fn on_one_machine(outcome: &mut Outcome, owns_cpus: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the noise, nothing is counted twice or left out between the window's edges, and rates
-    /// are what the traffic was made with.
+    /// Whatever the noise, nothing is counted twice or left out between the window's edges, and
+    /// rates are what the traffic was made with.
     #[test]
     fn intervals_add_up_to_the_window(
         tx_rate in 1e7f64..1e10,
@@ -60,10 +60,10 @@ proptest! {
         let traffic = Traffic { tx_rate, rx_rate, interval, window, jitter, seed, ..Traffic::default() };
         let mut outcome = traffic.outcome(Fault::None);
         for (number, index) in dropped.iter().enumerate() {
-            let cuts = &mut outcome.hosts[number % 2].phases[0].cuts;
-            let inner: Vec<usize> = (0..cuts.len()).filter(|&i| cuts[i].edge == Edge::Interval).collect();
+            let snapshots = &mut outcome.hosts[number % 2].phases[0].snapshots;
+            let inner: Vec<usize> = (0..snapshots.len()).filter(|&i| snapshots[i].edge == Edge::Interval).collect();
             if !inner.is_empty() {
-                cuts.remove(inner[index.index(inner.len())]);
+                snapshots.remove(inner[index.index(inner.len())]);
             }
         }
         let run = analyze(&outcome);
@@ -81,7 +81,8 @@ proptest! {
             prop_assert!(close(interval.start, clock, 1e-6));
             clock += interval.seconds;
         }
-        // Operations are whole, and traffic stops at the window's end while the last cut may be late.
+        // Operations are whole, and traffic stops at the window's end while the last snapshot may
+        // be late.
         let steps = 8.0 * (2.0 * traffic.operation_bytes as f64 + (tx_rate + rx_rate) * jitter) / window;
         prop_assert!((throughput.tx_bits_per_second - tx_rate * 8.0).abs() < steps * 1.2);
         prop_assert!((throughput.rx_bits_per_second - rx_rate * 8.0).abs() < steps * 1.2);
@@ -101,8 +102,8 @@ proptest! {
         prop_assume!(moved.iter().sum::<f64>() > 0.0);
         let mut outcome = honest();
         let mut second = outcome.hosts[0].clone();
-        let cut = split.index(moved.len());
-        for (host, strands) in [(&mut outcome.hosts[0], &moved[..cut]), (&mut second, &moved[cut..])] {
+        let split_at = split.index(moved.len());
+        for (host, strands) in [(&mut outcome.hosts[0], &moved[..split_at]), (&mut second, &moved[split_at..])] {
             let mut sums = FairnessSums::default();
             strands.iter().for_each(|&bytes| sums.add(bytes));
             host.phases[0].fairness = sums;
@@ -243,8 +244,8 @@ fn what_was_not_measured_is_null_with_its_reason() {
         row.cycles_reason.unwrap()
     };
     let each_cpu = |outcome: &mut Outcome, change: &dyn Fn(&mut _)| {
-        for cut in &mut outcome.hosts[0].phases[0].cuts {
-            change(&mut cut.cpu);
+        for snapshot in &mut outcome.hosts[0].phases[0].snapshots {
+            change(&mut snapshot.cpu);
         }
     };
     assert!(reason(&|o| each_cpu(o, &|cpu| *cpu = None)).contains("not read"));
@@ -269,10 +270,13 @@ fn what_was_not_measured_is_null_with_its_reason() {
 fn an_iterations_phase_is_counted_whole_and_its_ends_may_differ() {
     let mut outcome = honest();
     outcome.phases[0].until = Until::Iterations(1000);
-    let end =
-        outcome.hosts[1].phases[0].cuts.iter_mut().find(|cut| cut.edge == Edge::WindowEnd).unwrap();
+    let end = outcome.hosts[1].phases[0]
+        .snapshots
+        .iter_mut()
+        .find(|snapshot| snapshot.edge == Edge::WindowEnd)
+        .unwrap();
     (end.at, end.due) = (end.at + 400_000_000, end.due + 400_000_000);
-    outcome.hosts[1].phases[0].cuts.last_mut().unwrap().at += 400_000_000;
+    outcome.hosts[1].phases[0].snapshots.last_mut().unwrap().at += 400_000_000;
     let run = analyze(&outcome);
     assert_eq!((run.status, run.error), (Status::Ok, None));
     let window = run.window.unwrap();
@@ -311,17 +315,17 @@ fn warnings_name_what_spoils_the_run() {
     let mut outcome = honest();
     let host = &mut outcome.hosts[0];
     host.clock_error = 250_000;
-    host.settings[0].granted = "32768".to_owned();
+    host.settings[0].effective = "32768".to_owned();
     host.warnings.push(Warning::from(warning::StrangersRefused {
         host: "client".to_owned(),
         connections: 1,
     }));
     host.phases[0].workers.push(WorkerUse { worker: 1, cpu: Some(1), busy: Some(0.97) });
-    for cut in &mut host.phases[0].cuts {
-        if let Some(cpu) = &mut cut.cpu {
+    for snapshot in &mut host.phases[0].snapshots {
+        if let Some(cpu) = &mut snapshot.cpu {
             // Steal of 10% and as much in no column at all.
             for ticks in &mut cpu.ticks {
-                let seconds = cut.at as f64 / 1e9;
+                let seconds = snapshot.at as f64 / 1e9;
                 ticks.steal = (seconds * 10.0) as u64;
                 ticks.idle = (seconds * 24.0) as u64;
             }
@@ -347,10 +351,10 @@ fn warnings_name_what_spoils_the_run() {
 #[test]
 fn late_cuts_are_lost_intervals_and_a_skewed_window() {
     let mut outcome = honest();
-    let cuts = &mut outcome.hosts[1].phases[0].cuts;
-    cuts.remove(3);
-    cuts[3].at += 600_000_000;
-    let end = cuts.iter_mut().find(|c| c.edge == Edge::WindowEnd).unwrap();
+    let snapshots = &mut outcome.hosts[1].phases[0].snapshots;
+    snapshots.remove(3);
+    snapshots[3].at += 600_000_000;
+    let end = snapshots.iter_mut().find(|c| c.edge == Edge::WindowEnd).unwrap();
     end.at += 11_000_000;
     let run = analyze(&outcome);
     assert_eq!(codes(&run), ["lost-intervals", "window-skew"]);
@@ -362,7 +366,7 @@ fn late_cuts_are_lost_intervals_and_a_skewed_window() {
 #[test]
 fn failures_time_outs_and_what_was_cut_off() {
     let mut outcome = honest();
-    let end = outcome.hosts[0].phases[0].cuts.last_mut().unwrap();
+    let end = outcome.hosts[0].phases[0].snapshots.last_mut().unwrap();
     end.counters.flowops[1] = FlowopCounts { failed: 3, timeouts: 2, ..end.counters.flowops[1] };
     let run = analyze(&outcome);
     assert!(message(&run, "failed-operations").starts_with("3 operations failed (2 of them"));
@@ -387,8 +391,8 @@ fn nothing_moved_is_invalid_but_a_long_transaction_is_not() {
     assert_eq!((run.status, codes(&run)), (Status::Invalid, vec!["nothing-moved"]));
 
     let mut outcome = honest();
-    for cut in &mut outcome.hosts[0].phases[0].cuts {
-        cut.counters.transactions = 0;
+    for snapshot in &mut outcome.hosts[0].phases[0].snapshots {
+        snapshot.counters.transactions = 0;
     }
     assert_eq!(analyze(&outcome).status, Status::Ok);
 }
@@ -401,8 +405,8 @@ fn flowops_of_several_hosts_of_a_side_are_one_row() {
     second.facts.boot_id = "boot-2".to_owned();
     // Half of what the server got came from each.
     for host in [&mut outcome.hosts[0], &mut second] {
-        for cut in &mut host.phases[0].cuts {
-            cut.counters.bytes.tx_sent /= 2;
+        for snapshot in &mut host.phases[0].snapshots {
+            snapshot.counters.bytes.tx_sent /= 2;
         }
     }
     let one = analyze(&honest()).flowops[0].clone();

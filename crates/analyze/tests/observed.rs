@@ -3,7 +3,7 @@
 mod two_hosts;
 
 use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
-use wirecost_model::measure::{Bytes, Cut, Edge};
+use wirecost_model::measure::{Bytes, Edge, Snapshot};
 use wirecost_model::observe::{
     CpuSection, CpuTime, FunctionsSection, LayerShare, Observed, ObserverReport, PmuCounts,
     ProbeCost, ProbeReport, ProbeStatus, ProcessTime, UsrSys,
@@ -12,7 +12,7 @@ use wirecost_model::outcome::{Outcome, PhaseObservation};
 use wirecost_model::run::{CryptoShare, Run};
 use wirecost_model::status::Status;
 
-/// Seconds of a window as the probes cut it: a little off the load's 5 s.
+/// Seconds of a window as the probes timed it: a little off the load's 5 s.
 const SECONDS: f64 = 5.001;
 
 /// A CPU of which half was task time, a tenth softirq, a twentieth interrupt, a twentieth the idle
@@ -108,8 +108,8 @@ fn a_trace_takes_the_place_of_the_ticks() {
     assert_eq!(machine.cpu_source.as_deref(), Some("bpf"));
     assert_eq!(machine.cycles_source.as_deref(), Some("tsc-exact"));
     let split = machine.cpu.as_ref().unwrap();
-    // What was stolen is taken off tasks, a quarter of whose time was in user space; the idle loop is
-    // work of the system.
+    // What was stolen is taken off tasks, a quarter of whose time was in user space; the idle loop
+    // is work of the system.
     let expected = [12.0, 36.0 + 5.0, 5.0, 10.0, 2.0, 30.0];
     let found = [split.usr, split.sys, split.irq, split.softirq, split.steal, split.idle];
     for (found, expected) in found.into_iter().zip(expected) {
@@ -237,13 +237,18 @@ fn slowed(factor: u64) -> Outcome {
     let traffic = Traffic { beside: 0.5, ..Traffic::default() };
     let mut outcome = traffic.outcome(Fault::None);
     for host in &mut outcome.hosts {
-        let cuts = &mut host.phases[0].cuts;
-        let end = cuts.iter().find(|cut| cut.edge == Edge::WindowEnd).map_or(0, |cut| cut.at);
+        let snapshots = &mut host.phases[0].snapshots;
+        let end = snapshots
+            .iter()
+            .find(|snapshot| snapshot.edge == Edge::WindowEnd)
+            .map_or(0, |snapshot| snapshot.at);
         for before in [true, false] {
-            let of_side = |cut: &&mut Cut| cut.edge == Edge::Unobserved && (cut.at < end) == before;
+            let of_side = |snapshot: &&mut Snapshot| {
+                snapshot.edge == Edge::Unobserved && (snapshot.at < end) == before
+            };
             let mut first: Option<Bytes> = None;
-            for cut in cuts.iter_mut().filter(of_side) {
-                let bytes = &mut cut.counters.bytes;
+            for snapshot in snapshots.iter_mut().filter(of_side) {
+                let bytes = &mut snapshot.counters.bytes;
                 let base = *first.get_or_insert(*bytes);
                 bytes.tx_sent = base.tx_sent + factor * (bytes.tx_sent - base.tx_sent);
                 bytes.tx_received =
@@ -310,8 +315,8 @@ fn a_further_pass_adds_what_is_missing_and_changes_no_figure() {
     assert_eq!(observe.passes[1].bits_per_second, Some(1.0));
 }
 
-/// Both hosts on CPUs of their own; a quarter of the client's samples were in ciphers, of the server's
-/// none.
+/// Both hosts on CPUs of their own; a quarter of the client's samples were in ciphers, of the
+/// server's none.
 #[test]
 fn the_share_of_ciphers_is_told_where_the_profile_encrypts() {
     let mut client = seen("client", &["client"], &[0]);

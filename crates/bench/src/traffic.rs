@@ -1,4 +1,5 @@
-//! One long run on loopback, cut finely, so that its slices can be compared with each other.
+//! One long run on loopback, with frequent snapshots, so that its slices can be compared with each
+//! other.
 
 use std::path::Path;
 use std::process::Command;
@@ -55,8 +56,8 @@ impl Traffic {
         Ok(profile)
     }
 
-    /// Runs for so long, on this machine. Blocks; `began` is told when the phase that counts begins,
-    /// and how long its ramp is.
+    /// Runs for so long, on this machine. Blocks; `began` is told when the phase that counts
+    /// begins, and how long its ramp is.
     pub(crate) fn run(
         &self,
         wirecost: &Path,
@@ -105,10 +106,11 @@ impl Traffic {
     }
 }
 
-/// What the master had done at each of its cuts: transactions, which a stream has for each write.
+/// What the master had done at each of its snapshots: transactions, which a stream has for each
+/// write.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    cuts: Vec<(Nanos, u64)>,
+    snapshots: Vec<(Nanos, u64)>,
 }
 
 impl Rates {
@@ -119,13 +121,15 @@ impl Rates {
             .zip(headline)
             .and_then(|(host, phase)| host.phases.iter().find(|p| p.phase as usize == phase));
         let phase = phase.ok_or("the run has no headline")?;
-        Ok(Self { cuts: phase.cuts.iter().map(|c| (c.at, c.counters.transactions)).collect() })
+        Ok(Self {
+            snapshots: phase.snapshots.iter().map(|c| (c.at, c.counters.transactions)).collect(),
+        })
     }
 
-    /// Transactions a second between the first and the last cut within a slice; `None` where there
-    /// are fewer than half of the cuts that there should be.
+    /// Transactions a second between the first and the last snapshot within a slice; `None` where
+    /// there are fewer than half of the snapshots that there should be.
     pub(crate) fn within(&self, from: Nanos, to: Nanos) -> Option<f64> {
-        let mut inside = self.cuts.iter().filter(|(at, _)| (from..=to).contains(at));
+        let mut inside = self.snapshots.iter().filter(|(at, _)| (from..=to).contains(at));
         let (first, last) = (inside.next()?, inside.next_back()?);
         let length = last.0.saturating_sub(first.0);
         (length * 2 >= to - from).then(|| (last.1 - first.1) as f64 / seconds(length))

@@ -1,5 +1,5 @@
-//! Who connects to an agent, until it has said hello. The thread of the listener holds all of them: a
-//! connection that says nothing costs a descriptor for a few seconds, no thread and no process.
+//! Connections to an agent until they have sent a hello. The listener's thread holds all of them: a
+//! silent connection costs a descriptor for a few seconds, no thread and no process.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -12,53 +12,53 @@ use socket2::SockRef;
 use crate::watchdog::notice_vanished_host;
 use crate::wire::{self, LONGEST_HELLO, Order};
 
-/// How long a connection may take to say hello. A controller does so at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection may take to send its hello. A controller sends it at once.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections that have not said hello. When there are more the oldest is closed, so that nobody is
-/// kept out by silent ones for longer than a few round trips.
-const WAITING: usize = 256;
+/// Connections without a hello. When there are more, the oldest is closed: silent connections keep
+/// others out for a few round trips at most.
+const MAX_PENDING: usize = 256;
 
-/// How long the agent waits when it can take no connection, for want of descriptors or memory.
-pub(crate) const EXHAUSTED: Duration = Duration::from_millis(50);
+/// How long the agent waits after it could not accept, for lack of descriptors or memory.
+pub(crate) const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The listening socket of an agent, and those who have not said hello.
+/// The listening socket of an agent, and the connections without a hello.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     listener: TcpListener,
-    waiting: VecDeque<Waiting>,
-    patience: Duration,
-    /// Out of descriptors until then.
-    rests_until: Option<Instant>,
+    pending: VecDeque<Pending>,
+    hello_timeout: Duration,
+    /// After a lack of descriptors: when to accept again.
+    retry_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Pending {
     stream: TcpStream,
     from: SocketAddr,
     until: Instant,
-    /// The message so far: its length, and what has come of it.
+    /// The message so far: its length, and the bytes received.
     length: [u8; 4],
-    got: usize,
+    received: usize,
     body: Vec<u8>,
 }
 
-/// Somebody who has said hello. Nothing behind that has been read.
+/// A connection that has sent its hello. Nothing after the hello has been read.
 #[derive(Debug)]
-pub(crate) struct Caller {
+pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) from: SocketAddr,
-    /// Of the protocol.
+    /// Version of the protocol.
     pub(crate) version: u32,
 }
 
-/// What has become of a connection.
-enum Heard {
+/// What a connection has sent.
+enum Received {
     Hello(u32),
-    /// There is more to come.
-    Part,
-    /// It has ended, or what it said is no hello.
-    Stranger,
+    /// The beginning of a message.
+    Partial,
+    /// The connection has ended, or the message is not a hello.
+    NotHello,
 }
 
 impl Acceptor {
@@ -66,54 +66,59 @@ impl Acceptor {
     /// When the socket cannot be made non-blocking.
     pub(crate) fn new(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, waiting: VecDeque::new(), patience: PATIENCE, rests_until: None })
+        Ok(Self {
+            listener,
+            pending: VecDeque::new(),
+            hello_timeout: HELLO_TIMEOUT,
+            retry_at: None,
+        })
     }
 
-    /// What is waited for: the listening socket first, then those who have not said hello.
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let accepts = match self.rests_until {
+    /// The descriptors to poll: the listening socket first, then the pending connections.
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let accepts = match self.retry_at {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
-        let waiting = self.waiting.iter().map(|w| PollFd::new(&w.stream, PollFlags::IN));
-        std::iter::once(PollFd::new(&self.listener, accepts)).chain(waiting)
+        let pending = self.pending.iter().map(|w| PollFd::new(&w.stream, PollFlags::IN));
+        std::iter::once(PollFd::new(&self.listener, accepts)).chain(pending)
     }
 
-    /// When somebody's time is up.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.waiting.front().map(|oldest| oldest.until).into_iter().chain(self.rests_until).min()
+    /// When the next time limit is reached.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.pending.front().map(|oldest| oldest.until).into_iter().chain(self.retry_at).min()
     }
 
-    /// Goes on after a wait; `ready`: events of what was [wanted](Self::wanted). Returns who has said
-    /// hello.
-    pub(crate) fn go_on(&mut self, ready: &[PollFlags], now: Instant) -> Vec<Caller> {
-        let Some((called, ready)) = ready.split_first() else { return Vec::new() };
-        let mut callers = Vec::new();
-        // The last first, so that places before it stay what they are.
+    /// Handles the events of the descriptors that [`poll_fds`](Self::poll_fds) returned, in their order.
+    /// Returns the connections that have sent their hello.
+    pub(crate) fn process_events(&mut self, ready: &[PollFlags], now: Instant) -> Vec<Client> {
+        let Some((listener_events, ready)) = ready.split_first() else { return Vec::new() };
+        let mut clients = Vec::new();
+        // From the last, so that removing one does not move those still to be looked at.
         for (place, _) in ready.iter().enumerate().rev().filter(|(_, events)| !events.is_empty()) {
-            match self.waiting[place].hear() {
-                Heard::Part => {}
-                Heard::Stranger => drop(self.waiting.remove(place)),
-                Heard::Hello(version) => {
-                    let Some(Waiting { stream, from, .. }) = self.waiting.remove(place) else {
+            match self.pending[place].receive() {
+                Received::Partial => {}
+                Received::NotHello => drop(self.pending.remove(place)),
+                Received::Hello(version) => {
+                    let Some(Pending { stream, from, .. }) = self.pending.remove(place) else {
                         continue;
                     };
                     if stream.set_nonblocking(false).is_ok() {
-                        callers.push(Caller { stream, from, version });
+                        clients.push(Client { stream, from, version });
                     }
                 }
             }
         }
-        callers.reverse();
-        self.waiting.retain(|waiting| waiting.until > now);
-        let rested = self.rests_until.is_some_and(|until| now >= until);
-        if rested {
-            self.rests_until = None;
+        clients.reverse();
+        self.pending.retain(|pending| pending.until > now);
+        let retry_due = self.retry_at.is_some_and(|until| now >= until);
+        if retry_due {
+            self.retry_at = None;
         }
-        if rested || !called.is_empty() {
+        if retry_due || !listener_events.is_empty() {
             self.accept(now);
         }
-        callers
+        clients
     }
 
     fn accept(&mut self, now: Instant) {
@@ -124,60 +129,62 @@ impl Acceptor {
                 if stream.set_nonblocking(true).is_err() {
                     return;
                 }
-                if self.waiting.len() >= WAITING {
-                    self.waiting.pop_front();
+                if self.pending.len() >= MAX_PENDING {
+                    self.pending.pop_front();
                 }
-                let until = now + self.patience;
-                let (length, got, body) = ([0; 4], 0, Vec::new());
-                self.waiting.push_back(Waiting { stream, from, until, length, got, body });
+                let until = now + self.hello_timeout;
+                let (length, received, body) = ([0; 4], 0, Vec::new());
+                self.pending.push_back(Pending { stream, from, until, length, received, body });
             }
-            // Somebody who has given up.
+            // The client has given up.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Out of descriptors, of which the oldest has one to give.
+            // Out of descriptors: closing the oldest connection frees one.
             Err(_) => {
-                if self.waiting.pop_front().is_none() {
-                    self.rests_until = Some(now + EXHAUSTED);
+                if self.pending.pop_front().is_none() {
+                    self.retry_at = Some(now + ACCEPT_RETRY_DELAY);
                 }
             }
         }
     }
 }
 
-impl Waiting {
-    fn hear(&mut self) -> Heard {
+impl Pending {
+    fn receive(&mut self) -> Received {
         loop {
-            let read = if self.got < 4 {
-                self.stream.read(&mut self.length[self.got..])
+            let read = if self.received < 4 {
+                self.stream.read(&mut self.length[self.received..])
             } else {
                 let length = u32::from_le_bytes(self.length);
                 if length > LONGEST_HELLO {
-                    return Heard::Stranger;
+                    return Received::NotHello;
                 }
                 if self.body.is_empty() {
                     self.body.resize(length as usize, 0);
                 }
-                let said = self.got - 4;
+                let said = self.received - 4;
                 if said == self.body.len() {
                     return self.hello();
                 }
                 self.stream.read(&mut self.body[said..])
             };
             match read {
-                Ok(0) => return Heard::Stranger,
-                Ok(got) => self.got += got,
+                Ok(0) => return Received::NotHello,
+                Ok(received) => self.received += received,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Part,
-                Err(_) => return Heard::Stranger,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Partial;
+                }
+                Err(_) => return Received::NotHello,
             }
         }
     }
 
-    fn hello(&self) -> Heard {
+    fn hello(&self) -> Received {
         let mut message = self.length.as_slice().chain(self.body.as_slice());
         match wire::read_within(&mut message, LONGEST_HELLO) {
-            Ok(Order::Hello { version }) => Heard::Hello(version),
-            _ => Heard::Stranger,
+            Ok(Order::Hello { version }) => Received::Hello(version),
+            _ => Received::NotHello,
         }
     }
 }
@@ -192,24 +199,26 @@ mod tests {
     use super::*;
 
     fn wait(acceptor: &Acceptor) -> Vec<PollFlags> {
-        let mut wanted: Vec<PollFd<'_>> = acceptor.wanted().collect();
-        let left = acceptor.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let mut wanted: Vec<PollFd<'_>> = acceptor.poll_fds().collect();
+        let left = acceptor.deadline().map(|due| due.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec::try_from(left + Duration::from_millis(1)).unwrap());
         poll(&mut wanted, left.as_ref()).unwrap();
         wanted.iter().map(PollFd::revents).collect()
     }
 
     /// An acceptor in a thread of its own, which tells of each hello by its version.
-    fn acceptor(patience: Duration) -> (SocketAddr, Receiver<(TcpStream, u32)>) {
+    fn acceptor(hello_timeout: Duration) -> (SocketAddr, Receiver<(TcpStream, u32)>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let mut acceptor = Acceptor::new(listener).unwrap();
-        acceptor.patience = patience;
+        acceptor.hello_timeout = hello_timeout;
         let (sender, hellos) = channel();
         std::thread::spawn(move || {
             loop {
                 let ready = wait(&acceptor);
-                for Caller { stream, version, .. } in acceptor.go_on(&ready, Instant::now()) {
+                for Client { stream, version, .. } in
+                    acceptor.process_events(&ready, Instant::now())
+                {
                     if sender.send((stream, version)).is_err() {
                         return;
                     }
@@ -241,7 +250,7 @@ mod tests {
         controller.write_all(&hello(7)).unwrap();
         assert_eq!(hellos.recv().unwrap().1, 7);
         // The oldest have been closed, and not the newest.
-        assert!(is_closed(&silent[0]) && is_closed(&silent[3000 - WAITING - 2]));
+        assert!(is_closed(&silent[0]) && is_closed(&silent[3000 - MAX_PENDING - 2]));
         silent[2999].set_nonblocking(true).unwrap();
         let error = (&silent[2999]).read(&mut [0; 1]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);

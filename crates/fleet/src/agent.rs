@@ -1,5 +1,5 @@
-//! One session of an agent, in a process of its own: carries out the orders of one controller, and ends
-//! what it runs when the controller is gone.
+//! One session of an agent, in a process of its own: carries out the orders of one controller, and
+//! ends what it runs when the controller is gone.
 
 use std::io::{self, BufReader, Read};
 use std::net::Shutdown;
@@ -19,7 +19,7 @@ pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::holder::Holder;
-use wirecost_model::measure::{Cut, Edge, Setting};
+use wirecost_model::measure::{Edge, Setting, Snapshot};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
 use wirecost_model::plan::{EngineName, Extent};
@@ -29,18 +29,19 @@ use wirecost_program::calls::KnownOptions;
 
 use crate::listener::GRACE;
 use crate::machine::{self, Claim, ClaimError, Conflict, Waiting};
-use crate::observing::{Observing, Said};
+use crate::observing::{ObserverEvent, Observing};
 use crate::watchdog::{Watchdog, is_gone};
 use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
 
-/// A controller that has said nothing for this long is gone: it asks for the time every other second.
+/// A controller that has said nothing for this long is gone: it asks for the time every other
+/// second.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Counters of intervals are passed on no more often; all of them come with the phase's result.
 const LIVE: Duration = Duration::from_millis(90);
 
-/// Inputs of a session that wait to be dealt with. Of orders there is one: the next is read when it has
-/// been obeyed. The writes of a controller that does not read its answers then block, so it cannot fill
-/// memory with orders.
+/// Inputs of a session that wait to be dealt with. Of orders there is one: the next is read when it
+/// has been obeyed. The writes of a controller that does not read its answers then block, so it
+/// cannot fill memory with orders.
 const INPUTS: usize = 64;
 
 /// Why a session could not go on.
@@ -50,7 +51,7 @@ pub struct SessionError(#[source] io::Error);
 
 /// What a session may do, and what has been said of it already.
 #[derive(Debug)]
-pub struct Terms {
+pub struct SessionPolicy {
     /// Files that orders may name.
     pub files: Files,
     /// A run is prepared only after it has claimed this host.
@@ -59,18 +60,18 @@ pub struct Terms {
     pub hello: Option<u32>,
 }
 
-/// Serves the one session whose stream is given, of the domain Unix or over TCP. When the controller
-/// has gone and what the session has started does not end by itself, `hangs` is called, which ends the
-/// process.
+/// Serves the one session whose stream is given, of the domain Unix or over TCP. When the
+/// controller has gone and what the session has started does not end by itself, `hangs` is called,
+/// which ends the process.
 ///
 /// # Errors
 /// When the stream fails other than by its end.
 pub fn session(
     stream: OwnedFd,
-    terms: Terms,
+    policy: SessionPolicy,
     hangs: impl FnOnce() + Send + 'static,
 ) -> Result<(), SessionError> {
-    serve(Socket::from(stream), terms, hangs).map_err(SessionError)
+    serve(Socket::from(stream), policy, hangs).map_err(SessionError)
 }
 
 enum Input {
@@ -78,14 +79,18 @@ enum Input {
     /// The load has news.
     News,
     /// So has who observes.
-    Said(Said),
+    ObserverEvent(ObserverEvent),
     /// What came is no order.
     Unreadable(String),
     Gone,
 }
 
-fn serve(stream: Socket, terms: Terms, hangs: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let Terms { files, must_claim, hello } = terms;
+fn serve(
+    stream: Socket,
+    policy: SessionPolicy,
+    hangs: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let SessionPolicy { files, must_claim, hello } = policy;
     // A listener starts it by a link that has another name; what is observed names programs.
     let _ = rustix::thread::set_name(c"wirecost");
     // No write blocks for longer than a lease.
@@ -192,28 +197,28 @@ struct Session {
 
 impl Session {
     fn run(&mut self) -> io::Result<()> {
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         loop {
-            let patience = LEASE.saturating_sub(heard.elapsed());
+            let patience = LEASE.saturating_sub(last_received.elapsed());
             match self.inputs.recv_timeout(patience) {
                 Ok(Input::Order(order)) => {
-                    heard = Instant::now();
-                    self.obey(order)?;
+                    last_received = Instant::now();
+                    self.handle_order(order)?;
                     let _ = self.obeyed.send(());
                 }
                 Ok(Input::News) => {}
-                Ok(Input::Said(Said::Watching(probes))) => {
-                    self.say(&Notice::Watching { probes })?;
+                Ok(Input::ObserverEvent(ObserverEvent::Watching(probes))) => {
+                    self.send_notice(&Notice::Watching { probes })?;
                 }
-                Ok(Input::Said(Said::Observed(observation))) => {
-                    self.say(&Notice::Observed { phase: self.phase, observation })?;
+                Ok(Input::ObserverEvent(ObserverEvent::Observed(observation))) => {
+                    self.send_notice(&Notice::Observed { phase: self.phase, observation })?;
                 }
                 Ok(Input::Unreadable(reason)) => {
                     return self.fail(Status::Usage, format!("the agent refuses: {reason}"));
                 }
                 Ok(Input::Gone) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
-                    if heard.elapsed() >= LEASE {
+                    if last_received.elapsed() >= LEASE {
                         return Err(io::Error::new(
                             io::ErrorKind::TimedOut,
                             "the controller stopped responding",
@@ -221,20 +226,20 @@ impl Session {
                     }
                 }
             }
-            self.tell_news()?;
+            self.send_load_events()?;
         }
     }
 
-    fn say(&mut self, notice: &Notice) -> io::Result<()> {
+    fn send_notice(&mut self, notice: &Notice) -> io::Result<()> {
         wire::write(&mut self.stream, notice)
     }
 
     fn fail(&mut self, status: Status, message: impl ToString) -> io::Result<()> {
-        self.say(&Notice::Failed { status, message: message.to_string() })
+        self.send_notice(&Notice::Failed { status, message: message.to_string() })
     }
 
     /// Carries out an order, if it is within all limits and comes in its turn.
-    fn obey(&mut self, order: Order) -> io::Result<()> {
+    fn handle_order(&mut self, order: Order) -> io::Result<()> {
         let known = Known {
             now: Monotonic.now(),
             memory: memory(),
@@ -246,7 +251,7 @@ impl Session {
             return self.fail(Status::Usage, format!("the agent refuses: {error}"));
         }
         if !self.is_in_turn(&order) {
-            return self.out_of_turn();
+            return self.unexpected_order();
         }
         self.carry_out(order)
     }
@@ -281,11 +286,13 @@ impl Session {
                     self.stage = Stage::Greeted;
                     facts.version = env!("CARGO_PKG_VERSION").to_owned();
                     let pid = std::process::id();
-                    self.say(&Notice::Welcome { version, facts: Box::new(facts), pid })
+                    self.send_notice(&Notice::Welcome { version, facts: Box::new(facts), pid })
                 }
                 Err(error) => self.fail(Status::Peer, error),
             },
-            Order::Ping { number } => self.say(&Notice::Pong { number, now: Monotonic.now() }),
+            Order::Ping { number } => {
+                self.send_notice(&Notice::Pong { number, now: Monotonic.now() })
+            }
             Order::Claim(request) => self.claim(request),
             Order::Prepare(_) if self.must_claim && self.claim.is_none() => self.fail(
                 Status::Peer,
@@ -307,7 +314,7 @@ impl Session {
                     Ok((load, prepared)) => {
                         self.load = Some(load);
                         self.stage = Stage::Prepared;
-                        self.say(&Notice::Prepared(prepared))
+                        self.send_notice(&Notice::Prepared(prepared))
                     }
                     Err(error) => self.fail(status_of(&error), error),
                 }
@@ -316,16 +323,16 @@ impl Session {
                 Some(load) => match load.connect(endpoints) {
                     Ok(()) => {
                         self.stage = Stage::Connected;
-                        self.say(&Notice::Ready)
+                        self.send_notice(&Notice::Ready)
                     }
                     Err(error) => self.fail(status_of(&error), error),
                 },
-                None => self.out_of_turn(),
+                None => self.unexpected_order(),
             },
             Order::Observe(request) => {
                 let said = self.inputs_to.clone();
                 let say = move |word| {
-                    let _ = said.send(Input::Said(word));
+                    let _ = said.send(Input::ObserverEvent(word));
                 };
                 let interval = self.interval.max(SHORTEST_INTERVAL);
                 match Observing::start(request, interval, say) {
@@ -353,7 +360,7 @@ impl Session {
                         });
                         Ok(())
                     }
-                    None => self.out_of_turn(),
+                    None => self.unexpected_order(),
                 }
             }
             Order::Finish { limits } => match &self.load {
@@ -361,33 +368,33 @@ impl Session {
                     load.finish(limits);
                     Ok(())
                 }
-                None => self.out_of_turn(),
+                None => self.unexpected_order(),
             },
             Order::CutOff => match &self.load {
                 Some(load) => {
                     load.cut_off();
                     Ok(())
                 }
-                None => self.out_of_turn(),
+                None => self.unexpected_order(),
             },
             Order::Environment => {
                 let environment = serde_json::to_value(environment::read())?;
-                self.say(&Notice::Environment(environment))
+                self.send_notice(&Notice::Environment(environment))
             }
             Order::Summarize => {
-                let Some(load) = &self.load else { return self.out_of_turn() };
+                let Some(load) = &self.load else { return self.unexpected_order() };
                 let settings = load
                     .settings()
-                    .map(|granted| Setting {
-                        name: granted.name.to_owned(),
+                    .map(|effective| Setting {
+                        name: effective.name.to_owned(),
                         host: String::new(),
-                        asked: granted.asked.clone(),
-                        granted: granted.granted.clone(),
+                        requested: effective.requested.clone(),
+                        effective: effective.effective.clone(),
                     })
                     .collect();
                 let mut warnings = load.warnings().to_vec();
                 warnings.extend(self.shared());
-                self.say(&Notice::Summary { settings, warnings })
+                self.send_notice(&Notice::Summary { settings, warnings })
             }
         }
     }
@@ -401,14 +408,16 @@ impl Session {
         let mut waiting = Asker { stream: self.stream.try_clone()? };
         match Claim::take(&run, &cpus, conflict, &mut waiting) {
             Ok(claim) => self.claim = Some((claim, began)),
-            Err(ClaimError::Busy { holders }) => return self.say(&Notice::Busy { holders }),
+            Err(ClaimError::Busy { holders }) => {
+                return self.send_notice(&Notice::Busy { holders });
+            }
             Err(error) => return self.fail(Status::Peer, error),
         }
         if self.must_claim && !request.observes {
             // What starts from now on may do no more than that.
             confine::keep_only(LOAD)?;
         }
-        self.say(&Notice::Claimed)
+        self.send_notice(&Notice::Claimed)
     }
 
     /// That other runs have used the same CPUs.
@@ -417,16 +426,16 @@ impl Session {
         machine::shared("", &claim.others_since(*began))
     }
 
-    fn out_of_turn(&mut self) -> io::Result<()> {
-        self.fail(Status::Peer, "the controller gave an order out of turn")
+    fn unexpected_order(&mut self) -> io::Result<()> {
+        self.fail(Status::Peer, "the controller sent an unexpected order")
     }
 
-    fn tell_news(&mut self) -> io::Result<()> {
+    fn send_load_events(&mut self) -> io::Result<()> {
         while let Some(event) = self.load.as_mut().and_then(Load::event) {
             let phase = self.phase;
             let notice = match event {
-                LoadEvent::Cut(cut) => match self.is_live(&cut) {
-                    true => Notice::Cut { phase, cut },
+                LoadEvent::Snapshot(snapshot) => match self.is_live(&snapshot) {
+                    true => Notice::Snapshot { phase, snapshot },
                     false => continue,
                 },
                 LoadEvent::Held(started) => {
@@ -438,13 +447,13 @@ impl Session {
                     // Where datagrams were lost nothing is held: the others know when it is over.
                     self.end_of_window();
                     if let (Some(observing), Some(_)) = (&self.observing, self.observes.take()) {
-                        observing.tell();
+                        observing.request_report();
                     }
                     Notice::Ended(result)
                 }
                 LoadEvent::Failed(message) => Notice::Failed { status: Status::Peer, message },
             };
-            self.say(&notice)?;
+            self.send_notice(&notice)?;
         }
         Ok(())
     }
@@ -458,8 +467,8 @@ impl Session {
         }
     }
 
-    fn is_live(&mut self, cut: &Cut) -> bool {
-        if cut.edge == Edge::Interval && self.last_live.elapsed() < LIVE {
+    fn is_live(&mut self, snapshot: &Snapshot) -> bool {
+        if snapshot.edge == Edge::Interval && self.last_live.elapsed() < LIVE {
             return false;
         }
         self.last_live = Instant::now();

@@ -1,5 +1,5 @@
-//! The listener of an agent: starts a process for each session, so that what ends one session ends no
-//! other, and the listener goes on. One thread waits for connections, hellos and ends of
+//! The listener of an agent: starts a process for each session, so that what ends one session ends
+//! no other, and the listener goes on. One thread waits for connections, hellos and ends of
 //! processes alike.
 
 use std::io::{self, Read};
@@ -13,17 +13,18 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use wirecost_linux::confine::{Confinement, confine_on_spawn};
 use wirecost_linux::privilege::{LOAD, OBSERVING};
 
-use crate::acceptor::{Acceptor, Caller, EXHAUSTED};
+use crate::acceptor::{ACCEPT_RETRY_DELAY, Acceptor, Client};
 use crate::wire::{self, Notice};
 
-/// A session whose controller has gone, and that cannot put an end to its work in this time, ends its
-/// process.
+/// A session whose controller has gone, and that cannot put an end to its work in this time, ends
+/// its process.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// A process that does not even do that is killed.
 const KILL_AFTER: Duration = Duration::from_secs(6);
 /// Sessions at a time. A run has one for each of its hosts that this agent plays.
 const MOST_SESSIONS: usize = 64;
-/// How long a connection is read that was told why there is no session, and how many there are of them.
+/// How long a connection is read that was told why there is no session, and how many there are of
+/// them.
 const FAREWELL: Duration = Duration::from_secs(5);
 const MOST_CLOSING: usize = 256;
 /// The kernel ends a session rather than another process where memory runs out (proc(5),
@@ -139,7 +140,7 @@ impl<'a> Listener<'a> {
         loop {
             if self.wait().is_err() {
                 // The kernel is out of memory, and may not be for long.
-                std::thread::sleep(EXHAUSTED);
+                std::thread::sleep(ACCEPT_RETRY_DELAY);
             }
         }
     }
@@ -159,14 +160,14 @@ impl<'a> Listener<'a> {
         for (place, events) in of_sessions.chunks_exact(2).enumerate().rev() {
             self.look_after(place, events[0], events[1], now);
         }
-        for caller in self.acceptor.go_on(of_acceptor, now) {
-            self.begin(caller);
+        for client in self.acceptor.process_events(of_acceptor, now) {
+            self.begin(client);
         }
         Ok(())
     }
 
-    /// Events of each connection that is closing, of the process and the stream of each session, and of
-    /// the acceptor.
+    /// Events of each connection that is closing, of the process and the stream of each session,
+    /// and of the acceptor.
     fn poll(&self) -> io::Result<Vec<PollFlags>> {
         let mut wanted: Vec<PollFd<'_>> =
             self.closing.iter().map(|one| PollFd::new(&one.stream, PollFlags::IN)).collect();
@@ -178,10 +179,11 @@ impl<'a> Listener<'a> {
                 Some(_) => wanted.push(PollFd::new(&session.process, PollFlags::empty())),
             }
         }
-        wanted.extend(self.acceptor.wanted());
+        wanted.extend(self.acceptor.poll_fds());
         let living = self.sessions.iter().filter(|session| !session.killed);
         let dues = living.filter_map(|session| Some(session.gone? + KILL_AFTER));
-        let due = dues.chain(self.closing.iter().map(|one| one.due)).chain(self.acceptor.due());
+        let due =
+            dues.chain(self.closing.iter().map(|one| one.due)).chain(self.acceptor.deadline());
         let left = due.min().map(|due| due.saturating_duration_since(Instant::now()));
         // Rounded up, so that what is due is due when the time is over.
         let left = left.map(|left| left + Duration::from_millis(1));
@@ -194,8 +196,8 @@ impl<'a> Listener<'a> {
     }
 
     /// Starts the process of a session.
-    fn begin(&mut self, caller: Caller) {
-        let Caller { stream, from, version } = caller;
+    fn begin(&mut self, client: Client) {
+        let Client { stream, from, version } = client;
         if self.sessions.len() >= MOST_SESSIONS {
             return self.refuse(stream, from, SessionEnd::TooMany);
         }
@@ -237,7 +239,8 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// Tells a controller why there is no session (any more). No other process writes to the stream.
+    /// Tells a controller why there is no session (any more). No other process writes to the
+    /// stream.
     fn refuse(&mut self, mut stream: TcpStream, from: SocketAddr, reason: SessionEnd) {
         // A controller that reads nothing must not keep the agent from serving others.
         let _ = stream.set_nonblocking(true);

@@ -11,24 +11,24 @@ use wirecost_model::observe::{ObserveRequest, ObserveTimes, ObserverReport, Prob
 use wirecost_observe::Observer;
 
 /// What the thread is told.
-enum Word {
+enum ObserverCommand {
     /// Observe this window.
     Window(ObserveTimes),
     /// The window that has no end of its own ends now.
     End,
     /// The phase is over: there is time to put things together.
-    Tell,
+    Report,
 }
 
 /// What the thread says.
-pub(crate) enum Said {
+pub(crate) enum ObserverEvent {
     Watching(Vec<ProbeReport>),
     Observed(Box<ObserverReport>),
 }
 
 /// The thread.
 pub(crate) struct Observing {
-    words: Sender<Word>,
+    commands: Sender<ObserverCommand>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,58 +40,63 @@ impl Observing {
     pub(crate) fn start(
         request: ObserveRequest,
         interval: Nanos,
-        say: impl Fn(Said) + Send + 'static,
+        report: impl Fn(ObserverEvent) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (words, told) = channel();
+        let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("wirecost-watch".to_owned())
-            .spawn(move || run(request, interval, &told, &say))?;
-        Ok(Self { words, thread: Some(thread) })
+            .spawn(move || run(request, interval, &receiver, &report))?;
+        Ok(Self { commands, thread: Some(thread) })
     }
 
     pub(crate) fn window(&self, times: ObserveTimes) {
-        let _ = self.words.send(Word::Window(times));
+        let _ = self.commands.send(ObserverCommand::Window(times));
     }
 
     pub(crate) fn end(&self) {
-        let _ = self.words.send(Word::End);
+        let _ = self.commands.send(ObserverCommand::End);
     }
 
-    pub(crate) fn tell(&self) {
-        let _ = self.words.send(Word::Tell);
+    pub(crate) fn request_report(&self) {
+        let _ = self.commands.send(ObserverCommand::Report);
     }
 }
 
 impl Drop for Observing {
     fn drop(&mut self) {
         // Its ear closes, and it takes its hooks away.
-        self.words = channel().0;
+        self.commands = channel().0;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(request: ObserveRequest, interval: Nanos, words: &Receiver<Word>, say: &impl Fn(Said)) {
+fn run(
+    request: ObserveRequest,
+    interval: Nanos,
+    commands: &Receiver<ObserverCommand>,
+    report: &impl Fn(ObserverEvent),
+) {
     let mut observer = Observer::open(request);
-    say(Said::Watching(observer.reports()));
-    while let Ok(word) = words.recv() {
-        match word {
-            Word::Window(times) => {
+    report(ObserverEvent::Watching(observer.reports()));
+    while let Ok(command) = commands.recv() {
+        match command {
+            ObserverCommand::Window(times) => {
                 // Edges must be on time on a machine whose CPUs are all busy.
                 let urgent = thread::make_urgent(thread::Urgency::Watch);
-                let over = window(&mut observer, times, interval, words);
+                let over = window(&mut observer, times, interval, commands);
                 if urgent {
                     thread::make_ordinary();
                 }
                 match over {
                     Wait::Gone => return,
-                    Wait::Told => say(Said::Observed(Box::new(observer.take()))),
+                    Wait::Told => report(ObserverEvent::Observed(Box::new(observer.take()))),
                     Wait::Due | Wait::Ended => {}
                 }
             }
-            Word::End => {}
-            Word::Tell => say(Said::Observed(Box::new(observer.take()))),
+            ObserverCommand::End => {}
+            ObserverCommand::Report => report(ObserverEvent::Observed(Box::new(observer.take()))),
         }
     }
 }
@@ -101,19 +106,19 @@ fn window(
     observer: &mut Observer,
     times: ObserveTimes,
     interval: Nanos,
-    words: &Receiver<Word>,
+    commands: &Receiver<ObserverCommand>,
 ) -> Wait {
-    let waited = wait(times.attach, words);
+    let waited = wait(times.attach, commands);
     if waited == Wait::Gone {
         return waited;
     }
     observer.attach();
-    let mut waited = waited.then(times.start, words);
+    let mut waited = waited.then(times.start, commands);
     observer.begin();
     let end = times.end.unwrap_or(Nanos::MAX);
     if waited == Wait::Due {
         observer.watch(times.start, end, interval, |due| {
-            waited = wait(due, words);
+            waited = wait(due, commands);
             waited == Wait::Due
         });
     }
@@ -134,25 +139,25 @@ enum Wait {
 
 impl Wait {
     /// Waits on, unless there is nothing to wait for any more.
-    fn then(self, due: Nanos, words: &Receiver<Word>) -> Self {
+    fn then(self, due: Nanos, commands: &Receiver<ObserverCommand>) -> Self {
         match self {
-            Self::Due => wait(due, words),
+            Self::Due => wait(due, commands),
             over => over,
         }
     }
 }
 
-fn wait(due: Nanos, words: &Receiver<Word>) -> Wait {
+fn wait(due: Nanos, commands: &Receiver<ObserverCommand>) -> Wait {
     loop {
         let left = due.saturating_sub(Monotonic.now());
         if left == 0 {
             return Wait::Due;
         }
-        match words.recv_timeout(Duration::from_nanos(left)) {
-            Ok(Word::End) => return Wait::Ended,
-            Ok(Word::Tell) => return Wait::Told,
+        match commands.recv_timeout(Duration::from_nanos(left)) {
+            Ok(ObserverCommand::End) => return Wait::Ended,
+            Ok(ObserverCommand::Report) => return Wait::Told,
             // A window does not begin within another.
-            Ok(Word::Window(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ObserverCommand::Window(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Wait::Gone,
         }
     }

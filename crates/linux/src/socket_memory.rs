@@ -1,18 +1,19 @@
-//! Memory of sockets and how many there are: /proc/net/sockstat, sockstat6 and protocols, the limits
-//! of TCP, and the caches of /proc/slabinfo. What the kernel counts in pages is bytes here.
+//! Memory of sockets and how many there are: /proc/net/sockstat, sockstat6 and protocols, the
+//! limits of TCP, and the caches of /proc/slabinfo. What the kernel counts in pages is bytes here.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::iter::successors;
 use std::path::Path;
 
-use crate::{netns, sysctl};
+use crate::{netns, process, sysctl};
 
 /// What `sockstat` and `sockstat6` of a namespace tell, by protocol and name, as `TCP.inuse` and
 /// `TCP6.inuse`.
 ///
-/// `inuse`, `used`, `tw` and what FRAG counts are of the namespace; `orphan`, `alloc` and `mem` are of
-/// the whole kernel: `sockstat_seq_show` in
+/// `inuse`, `used`, `tw` and what FRAG counts are of the namespace; `orphan`, `alloc` and `mem` are
+/// of the whole kernel: `sockstat_seq_show` in
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/proc.c>.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sockstat(BTreeMap<String, u64>);
@@ -66,8 +67,8 @@ fn parse_sockstat(text: &str, values: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Whether TCP is under memory pressure: the column `press` of `/proc/net/protocols`, which is of the
-/// whole kernel (`proto_seq_printf` in
+/// Whether TCP is under memory pressure: the column `press` of `/proc/net/protocols`, which is of
+/// the whole kernel (`proto_seq_printf` in
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c>). None where it does not tell.
 #[must_use]
 pub fn tcp_under_pressure(process: &Path) -> Option<bool> {
@@ -96,7 +97,8 @@ pub fn tcp_limits() -> io::Result<[u64; 3]> {
 
 /// How much each CPU keeps of a protocol's account to itself before it is in `mem`, in either
 /// direction: `sk_memory_allocated_add` in
-/// <https://elixir.bootlin.com/linux/v6.12/source/include/net/sock.h>. Since Linux 6.0; a setting since
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/net/sock.h>. Since Linux 6.0; a setting
+/// since
 /// 6.7.
 ///
 /// # Errors
@@ -112,10 +114,20 @@ pub fn reserve_of_each_cpu() -> io::Result<u64> {
 fn of_the_kernel(name: &str) -> io::Result<String> {
     match sysctl::read(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            netns::run_in(File::open("/proc/1/ns/net")?, || sysctl::read(name))?
+            netns::run_in(namespace_of_an_ancestor()?, || sysctl::read(name))?
         }
         known => known,
     }
+}
+
+/// The network namespace of process 1, or of the oldest ancestor whose namespace may be opened: a
+/// sandbox can deny access to process 1, and a host of a lab is started from outside its namespace.
+fn namespace_of_an_ancestor() -> io::Result<File> {
+    let own = std::process::id();
+    let ancestors: Vec<u32> = successors(Some(own), |pid| process::parent_of(*pid)).collect();
+    let mut oldest_first = ancestors.into_iter().rev().filter(|pid| *pid > 0);
+    let open = |pid| File::open(format!("/proc/{pid}/ns/net")).ok();
+    oldest_first.find_map(open).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
 }
 
 fn page_bytes() -> u64 {

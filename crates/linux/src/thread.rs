@@ -46,7 +46,7 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// Counters of the load.
-    Cut = 2,
+    Snapshot = 2,
     /// Observers.
     Watch = 1,
 }
@@ -62,7 +62,8 @@ pub fn make_urgent(urgency: Urgency) -> bool {
 /// Undoes [`make_urgent`].
 pub fn make_ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: passes a valid, initialised structure that the kernel only reads. The kernel always allows a lower priority.
+    // SAFETY: passes a valid, initialised structure that the kernel only reads. The kernel always
+    // allows a lower priority.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 

@@ -12,7 +12,7 @@ use wirecost_linux::uring::{Direction, Event, Key, ListenerKey, Ring};
 use wirecost_model::clock::Nanos;
 use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
-use wirecost_program::calls::Unseen;
+use wirecost_program::calls::KernelReceive;
 use wirecost_program::hello;
 use wirecost_program::net::{Interest, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
@@ -67,8 +67,8 @@ impl RingNet {
         self.ring.submit(wait.map(std::time::Duration::from_nanos), events)
     }
 
-    /// Sees to it that a strand hears when it can go on. What the ring is asked for already it tells
-    /// by itself.
+    /// Sees to it that a strand hears when it can go on. What the ring is asked for already it
+    /// tells by itself.
     ///
     /// # Errors
     /// Those of io_uring_enter.
@@ -267,8 +267,8 @@ impl Net for RingNet {
                 self.sockets.data.io.zerocopy_calls += 1;
                 Ok(sent)
             }
-            // The first where the ring does not hold the bytes, the second where the limit of locked memory
-            // is reached.
+            // The first where the ring does not hold the bytes, the second where the limit of
+            // locked memory is reached.
             Err(error)
                 if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
             {
@@ -315,7 +315,13 @@ impl Net for RingNet {
         self.sockets.low_water(&self.ring.get(key).socket, bytes.min(most))
     }
 
-    fn pass_on(&mut self, key: &Key, size: usize, call: Unseen, timed: bool) -> io::Result<usize> {
+    fn pass_on(
+        &mut self,
+        key: &Key,
+        size: usize,
+        call: KernelReceive,
+        timed: bool,
+    ) -> io::Result<usize> {
         self.make_plain(key)?;
         self.sockets.pass_on(&self.ring.get(key).socket, size, call, timed)
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use socket2::Domain;
 use wirecost_linux::plain_option;
 use wirecost_profile::socket_option::{Level, On};
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::socket_setup::{SocketSetting, SocketSetup};
 
 /// Sets what must be set before a socket of this domain listens or connects.
@@ -46,7 +46,7 @@ fn set_one(socket: impl AsFd, domain: Domain, setting: &SocketSetting) -> io::Re
 }
 
 /// What took effect of what was requested. What cannot be read is left out.
-pub(crate) fn granted(socket: impl AsFd, setup: &SocketSetup) -> Vec<Granted> {
+pub(crate) fn effective(socket: impl AsFd, setup: &SocketSetup) -> Vec<EffectiveSetting> {
     let mut told = setup.settings.iter().filter_map(|s| Some((s, s.option.label?))).peekable();
     let Some(domain) = told.peek().and_then(|_| socket2::SockRef::from(&socket).domain().ok())
     else {
@@ -56,8 +56,8 @@ pub(crate) fn granted(socket: impl AsFd, setup: &SocketSetup) -> Vec<Granted> {
         .filter_map(|(setting, name)| {
             let option = &setting.option;
             let value = plain_option::get(&socket, level(option.level), option.number).ok()?;
-            let (asked, granted) = (setting.requested.clone(), option.form.shown(&value));
-            Some(Granted { name, asked, granted })
+            let (requested, effective) = (setting.requested.clone(), option.form.shown(&value));
+            Some(EffectiveSetting { name, requested, effective })
         })
         .collect()
 }
@@ -102,8 +102,10 @@ mod tests {
     fn told(domain: Domain, setup: &SocketSetup) -> Vec<(&'static str, String, String)> {
         let socket = Socket::new(domain, Type::STREAM, None).unwrap();
         set(&socket, domain, setup).unwrap();
-        let granted = granted(&socket, setup).into_iter();
-        granted.map(|granted| (granted.name, granted.asked, granted.granted)).collect()
+        let effective = effective(&socket, setup).into_iter();
+        effective
+            .map(|effective| (effective.name, effective.requested, effective.effective))
+            .collect()
     }
 
     #[test]
@@ -138,7 +140,8 @@ mod tests {
             setup(&[("dscp", IoValue::Number(46)), ("notsent_lowat", IoValue::Number(4096))]);
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         set_accepted(&socket, &setup).unwrap();
-        let granted: Vec<_> = granted(&socket, &setup).into_iter().map(|g| g.granted).collect();
-        assert_eq!(granted, ["0", "4096"]);
+        let effective: Vec<_> =
+            effective(&socket, &setup).into_iter().map(|g| g.effective).collect();
+        assert_eq!(effective, ["0", "4096"]);
     }
 }

@@ -9,15 +9,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Cut, Edge, FairnessSums, IoCounts, TcpSample};
+use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::net::Net;
 use wirecost_program::payload::Patterns;
 use wirecost_program::record::{Record, WorkerCounters};
 use wirecost_program::step::{Group, Phase};
-use wirecost_program::strand::{Context, Gate, Strand, StrandError, Turn};
+use wirecost_program::strand::{Context, PhaseTiming, Strand, StrandError, Turn};
 
 use crate::sockets::{Arrival, Socket, Sockets};
 
@@ -66,8 +66,8 @@ pub(crate) enum Event {
     },
     Ended(Box<WorkerReport>),
     Failed(StrandError),
-    /// Of the thread that cuts the counters.
-    Cut(Cut),
+    /// Of the thread that takes snapshots.
+    Snapshot(Snapshot),
     /// Of the same: a phase has had as many readings as can be kept, and has not ended.
     Endless(u64),
     /// Of the same, at an edge of the window.
@@ -133,7 +133,7 @@ pub(crate) struct WorkerReport {
     pub(crate) unfinished: u64,
     pub(crate) buffer_bytes: u64,
     pub(crate) strangers: u64,
-    pub(crate) settings: Vec<Granted>,
+    pub(crate) settings: Vec<EffectiveSetting>,
 }
 
 /// What is known at an edge of the window.
@@ -150,7 +150,7 @@ struct EdgeState {
 struct Running {
     order: PhaseOrder,
     /// By index of the group.
-    gates: Vec<Gate>,
+    timings: Vec<PhaseTiming>,
     record: Record,
     held: bool,
     /// Strands of some groups end after so many iterations, while others run for a time.
@@ -232,8 +232,8 @@ pub(crate) struct Worker<N: SocketNet = Sockets> {
     events: Outlet,
 }
 
-/// Samples of a window, so that it need not stop for memory; of a phase whose end is unknown those of
-/// its first minutes.
+/// Samples of a window, so that it need not stop for memory; of a phase whose end is unknown those
+/// of its first minutes.
 fn expected_samples(order: &PhaseOrder) -> usize {
     let length = order.window.end.saturating_sub(order.window.start).min(600 * SECOND);
     let times = usize::try_from(length / SAMPLE_INTERVAL + 1).unwrap_or(0);
@@ -297,7 +297,7 @@ impl<N: SocketNet> Worker<N> {
             Some(phase.until)
         };
         let window = order.window.start;
-        let gates = self
+        let timings = self
             .groups
             .iter()
             .map(|group| match until(group) {
@@ -305,9 +305,15 @@ impl<N: SocketNet> Worker<N> {
                     let end = order.window.start.saturating_add(nanos(length));
                     // Who fills the window goes on for as long as the phase does after it.
                     let end = if end >= order.window.end { order.end.max(end) } else { end };
-                    Gate { start: order.start, window, end, closed: false, finishing: false }
+                    PhaseTiming { start: order.start, window, end, closed: false, finishing: false }
                 }
-                _ => Gate { start: order.start, window, end: 0, closed: true, finishing: false },
+                _ => PhaseTiming {
+                    start: order.start,
+                    window,
+                    end: 0,
+                    closed: true,
+                    finishing: false,
+                },
             })
             .collect();
         for (index, group) in (0u32..).zip(self.groups.iter()) {
@@ -327,7 +333,7 @@ impl<N: SocketNet> Worker<N> {
             mixed |= !by_iterations && limit > 0;
         }
         self.running = Some(Running {
-            gates,
+            timings,
             record: Record::new(order.counters.clone(), order.window.clone()),
             held: false,
             mixed,
@@ -387,9 +393,9 @@ impl<N: SocketNet> Worker<N> {
         let Some(running) = &mut self.running else {
             return;
         };
-        for gate in &mut running.gates {
-            gate.closed = true;
-            gate.finishing = true;
+        for timing in &mut running.timings {
+            timing.closed = true;
+            timing.finishing = true;
         }
         running.finishing = true;
         running.held = true;
@@ -437,7 +443,7 @@ impl<N: SocketNet> Worker<N> {
             net: &mut self.net,
             record: &mut running.record,
             patterns: &mut self.patterns,
-            gate: &running.gates[group],
+            timing: &running.timings[group],
             turn: bytes,
             tag: u64::from(running.order.phase + 1) << 56,
         };
@@ -472,8 +478,8 @@ impl<N: SocketNet> Worker<N> {
         let Some(running) = &mut self.running else {
             return;
         };
-        for gate in &mut running.gates {
-            gate.closed = true;
+        for timing in &mut running.timings {
+            timing.closed = true;
         }
         running.held = true;
         let started =
@@ -483,7 +489,7 @@ impl<N: SocketNet> Worker<N> {
 
     /// What is due at `now`: edges of the window, samples, the end of the phase. Returns when
     /// something is due next.
-    pub(crate) fn keep_time(&mut self, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn run_due(&mut self, now: Nanos) -> Option<Nanos> {
         let running = self.running.as_ref()?;
         let window = running.order.window.clone();
         if running.start_edge.is_none() && now >= window.start {
@@ -562,7 +568,8 @@ impl<N: SocketNet> Worker<N> {
             edge.open += 1;
             edge.retransmits += socket.tcp_info().map_or(0, |info| u64::from(info.retransmits));
         }
-        // Buffers are alike on connections that were opened alike; reading them all would take long.
+        // Buffers are alike on connections that were opened alike; reading them all would take
+        // long.
         let first = self.open().take(16);
         let (sum, count) = first.fold((0, 0), |(sum, n), s| (sum + s.buffer_bytes(), n + 1));
         edge.buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * edge.open;

@@ -1,5 +1,5 @@
-//! In the steady window no worker allocates memory: an allocation costs as much as a small send, and
-//! would be counted as cost of the protocol.
+//! In the steady window no worker allocates memory: an allocation costs as much as a small send,
+//! and would be counted as cost of the protocol.
 //!
 //! Exempt, and counted instead, is what opens and closes connections.
 
@@ -118,8 +118,8 @@ impl Hosts {
         for (host, load) in self.loads.iter_mut().enumerate() {
             while let Some(event) = load.event() {
                 match event {
-                    LoadEvent::Cut(cut) => {
-                        let flowops = &cut.counters.flowops;
+                    LoadEvent::Snapshot(snapshot) => {
+                        let flowops = &snapshot.counters.flowops;
                         self.operations[host] = flowops.iter().map(|flowop| flowop.done).sum();
                     }
                     LoadEvent::Failed(error) => panic!("{error}"),

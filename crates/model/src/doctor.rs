@@ -1,13 +1,19 @@
 //! What the doctor says of a host before anything is run there: the document `wirecost.doctor/1`.
-//! Keys are stable: adding one keeps the version, changing or removing one makes a new one. The JSON
-//! Schema is docs/schema/wirecost.doctor-1.json.
+//! Keys are stable: adding one keeps the version, changing or removing one makes a new one. The
+//! JSON Schema is docs/schema/wirecost.doctor-1.json.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::CycleCounter;
 use crate::observe::ProbeStatus;
+use crate::renamed::renamed;
 use crate::status::Status;
+
+renamed!(
+    /// What to type as root on that host; none where no command helps, or none is needed.
+    fix, formerly mend, in fix
+);
 
 pub const SCHEMA: &str = "wirecost.doctor/1";
 
@@ -56,8 +62,9 @@ pub struct Need {
     pub enough: Option<bool>,
     /// How `needed` comes about.
     pub why: String,
-    /// Commands that provide it, to be typed as root on that host.
-    pub mend: Vec<String>,
+    #[serde(flatten, with = "fix")]
+    #[schemars(with = "fix::Keys<Vec<String>>")]
+    pub fix: Vec<String>,
     /// Commands that put it back as it is.
     pub undo: Vec<String>,
     pub advice: Option<String>,
@@ -80,7 +87,7 @@ impl Need {
             available,
             enough: available.map(|available| available >= needed),
             why: String::new(),
-            mend: Vec::new(),
+            fix: Vec::new(),
             undo: Vec::new(),
             advice: None,
         }
@@ -93,8 +100,8 @@ impl Need {
     }
 
     #[must_use]
-    pub fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend.push(command.into());
+    pub fn fix(mut self, command: impl Into<String>) -> Self {
+        self.fix.push(command.into());
         self
     }
 
@@ -123,8 +130,9 @@ pub struct ProbeState {
     pub status: ProbeStatus,
     /// Why it is not ready, or where its figures come from.
     pub reason: Option<String>,
-    /// What makes it ready; `None` where nothing does, or nothing is needed.
-    pub mend: Option<String>,
+    #[serde(flatten, with = "fix")]
+    #[schemars(with = "fix::Keys<Option<String>>")]
+    pub fix: Option<String>,
 }
 
 /// How much a finding matters; the worse is the less.
@@ -151,8 +159,9 @@ pub struct Finding {
     pub found: String,
     /// What that does to a result.
     pub why: String,
-    /// Commands that mend it, to be typed as root on that host.
-    pub mend: Vec<String>,
+    #[serde(flatten, with = "fix")]
+    #[schemars(with = "fix::Keys<Vec<String>>")]
+    pub fix: Vec<String>,
     /// Commands that put it back as it is.
     pub undo: Vec<String>,
     /// What to do, or to mind, beside the commands.
@@ -168,7 +177,7 @@ impl Finding {
             about: None,
             found: found.into(),
             why: why.into(),
-            mend: Vec::new(),
+            fix: Vec::new(),
             undo: Vec::new(),
             advice: None,
         }
@@ -191,8 +200,8 @@ impl Finding {
     }
 
     #[must_use]
-    pub fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend.push(command.into());
+    pub fn fix(mut self, command: impl Into<String>) -> Self {
+        self.fix.push(command.into());
         self
     }
 

@@ -23,6 +23,7 @@ pub mod profile;
 pub mod program;
 pub mod proportion;
 pub mod quantity;
+mod renamed;
 pub mod run;
 pub mod sample;
 pub mod status;

@@ -1,6 +1,6 @@
-//! What a host measured: cumulative counters cut at instants, and histograms of a phase's window.
+//! What a host measured: cumulative counters at instants, and histograms of a phase's window.
 //!
-//! Counters only grow; analysis subtracts two cuts. All byte counts are application bytes.
+//! Counters only grow; analysis subtracts two snapshots. All byte counts are application bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,7 @@ use crate::clock::Nanos;
 use crate::histogram::Histogram;
 use crate::host::CpuSnapshot;
 use crate::program::Side;
+use crate::renamed::renamed;
 
 /// Bytes a host has moved, by direction and end. `tx` is from connector to acceptor, `rx` back.
 #[derive(
@@ -81,8 +82,8 @@ pub struct IoCounts {
     pub zerocopy_copied: u64,
     /// Sends that were to be without a copy, and were made with one because the kernel refused.
     pub zerocopy_refused: u64,
-    /// Of flowops that move several datagrams by a call: calls and datagrams, and messages received,
-    /// each of which may be several datagrams.
+    /// Of flowops that move several datagrams by a call: calls and datagrams, and messages
+    /// received, each of which may be several datagrams.
     pub send_calls: u64,
     pub sent_datagrams: u64,
     pub receive_calls: u64,
@@ -94,8 +95,8 @@ pub struct IoCounts {
     pub spliced_bytes: u64,
     /// Received bytes that were written to files.
     pub sink_bytes: u64,
-    /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase), and
-    /// those that saw packets brought by a device.
+    /// Looks at sockets of a host that uses `busy_poll` (at their end and at that of each phase),
+    /// and those that saw packets brought by a device.
     pub polling: u64,
     pub polled: u64,
 }
@@ -150,7 +151,7 @@ pub struct Datagrams {
     pub late: u64,
 }
 
-/// Which instant a cut was made at.
+/// The instant that a snapshot is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Edge {
@@ -167,11 +168,11 @@ pub enum Edge {
 
 /// All counters of a host at one instant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cut {
+pub struct Snapshot {
     pub edge: Edge,
-    /// When it was asked for, on this host's clock.
+    /// When it was due, on this host's clock.
     pub due: Nanos,
-    /// When it was made.
+    /// When it was taken.
     pub at: Nanos,
     pub counters: Counters,
     /// Only at the edges of the window.
@@ -205,8 +206,8 @@ pub struct WorkerUse {
     pub worker: u32,
     /// CPU it is pinned to; `None` if it is not.
     pub cpu: Option<u32>,
-    /// CPU time of its thread over the window's length, 0 to 1; `None` where too little of the window
-    /// was measured.
+    /// CPU time of its thread over the window's length, 0 to 1; `None` where too little of the
+    /// window was measured.
     pub busy: Option<f64>,
 }
 
@@ -240,6 +241,15 @@ impl FairnessSums {
     }
 }
 
+renamed!(
+    /// As the profile has it.
+    requested, formerly asked, in requested
+);
+renamed!(
+    /// As the kernel tells it.
+    effective, formerly granted, in effective
+);
+
 /// A setting as it was requested, and its effective value.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -248,8 +258,12 @@ pub struct Setting {
     /// Socket option as in the profile, and which half of it: `wndsz.send`, `wndsz.receive`, `mss`.
     pub name: String,
     pub host: String,
-    pub asked: String,
-    pub granted: String,
+    #[serde(flatten, with = "requested")]
+    #[schemars(with = "requested::Keys<String>")]
+    pub requested: String,
+    #[serde(flatten, with = "effective")]
+    #[schemars(with = "effective::Keys<String>")]
+    pub effective: String,
 }
 
 /// What one host measured in one phase.
@@ -259,7 +273,7 @@ pub struct PhaseResult {
     /// Names of the rows of [`Counters::flowops`].
     pub flowops: Vec<FlowopKey>,
     /// In order of time.
-    pub cuts: Vec<Cut>,
+    pub snapshots: Vec<Snapshot>,
     /// Transactions of this host's strands, think time excluded. Analysis uses the master's.
     pub transactions: Histogram,
     pub latencies: Vec<FlowopLatency>,
@@ -285,8 +299,8 @@ pub struct PhaseResult {
 }
 
 impl PhaseResult {
-    /// The cut at this edge.
-    pub fn cut(&self, edge: Edge) -> Option<&Cut> {
-        self.cuts.iter().find(|cut| cut.edge == edge)
+    /// The snapshot at this edge.
+    pub fn snapshot(&self, edge: Edge) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|snapshot| snapshot.edge == edge)
     }
 }

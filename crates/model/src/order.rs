@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::clock::{Nanos, nanos};
 use crate::holder::{Holder, RunIdentity};
 use crate::host::HostFacts;
-use crate::measure::{Cut, PhaseResult, Setting};
+use crate::measure::{PhaseResult, Setting, Snapshot};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
 use crate::plan::{
@@ -94,9 +94,9 @@ pub enum Notice {
     Prepared(Prepared),
     Ready,
     /// Counters, while a phase runs.
-    Cut {
+    Snapshot {
         phase: u32,
-        cut: Cut,
+        snapshot: Snapshot,
     },
     /// No strand begins another transaction by itself; so many has each begun, by group.
     Held {

@@ -17,5 +17,5 @@ mod tracker;
 pub use bpf::BpfError;
 pub use empty::EmptyHooks;
 pub use observer::Observer;
-pub use probe::About;
+pub use probe::Description;
 pub use probes::{Set, describe, layers, names};

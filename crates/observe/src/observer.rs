@@ -6,13 +6,13 @@ use wirecost_model::observe::{
     ObserveRequest, Observed, ObserverReport, ProbeCost, ProbeReport, ProbeStatus,
 };
 
-use crate::probe::{Extent, Probe, Session, Shared, asked};
+use crate::probe::{Extent, Probe, Session, Shared, parse_entry};
 use crate::probes;
 use crate::sampler::PER_SECOND;
 use crate::slices::Slices;
 
 /// One probe, as far as it got.
-struct Seat {
+struct ActiveProbe {
     probe: &'static dyn Probe,
     extent: Extent,
     session: Option<Box<dyn Session>>,
@@ -25,7 +25,7 @@ struct Seat {
 pub struct Observer {
     request: ObserveRequest,
     shared: Shared,
-    seats: Vec<Seat>,
+    probes: Vec<ActiveProbe>,
     window: Option<(Nanos, Nanos)>,
 }
 
@@ -48,10 +48,10 @@ impl Observer {
         let wanted: Vec<&'static dyn Probe> = probes::ALL
             .iter()
             .copied()
-            .filter(|probe| request.probes.iter().any(|entry| asked(entry).0 == probe.name()))
+            .filter(|probe| request.probes.iter().any(|entry| parse_entry(entry).0 == probe.name()))
             .collect();
         let mut shared = Shared::new(&request, samples_per_second);
-        let seats = wanted
+        let probes = wanted
             .into_iter()
             .map(|probe| {
                 let (session, refused) = match probe.open(&mut shared) {
@@ -59,21 +59,21 @@ impl Observer {
                     Err(error) => (None, Some(error.to_string())),
                 };
                 let extent = shared.extent(probe.name());
-                Seat { probe, extent, session, refused, attached: false }
+                ActiveProbe { probe, extent, session, refused, attached: false }
             })
             .collect();
-        Self { request, shared, seats, window: None }
+        Self { request, shared, probes, window: None }
     }
 
     /// Puts all hooks in place. From here on the host pays.
     pub fn attach(&mut self) {
         self.window = None;
         self.shared.attach();
-        for seat in &mut self.seats {
-            let Some(session) = &mut seat.session else { continue };
+        for active in &mut self.probes {
+            let Some(session) = &mut active.session else { continue };
             match session.attach(&self.shared) {
-                Ok(()) => seat.attached = true,
-                Err(error) => seat.refused = Some(error.to_string()),
+                Ok(()) => active.attached = true,
+                Err(error) => active.refused = Some(error.to_string()),
             }
         }
     }
@@ -82,12 +82,12 @@ impl Observer {
     pub fn begin(&mut self) {
         let at = self.shared.begin();
         self.window = Some((at, at));
-        for session in attached(&mut self.seats) {
+        for session in attached(&mut self.probes) {
             session.begin(&self.shared, at);
         }
         self.shared.slices = Slices::of_window(at);
         // Whoever does not go on by `watch` has a window of one slice.
-        if sliced(&mut self.seats).next().is_some() {
+        if sliced(&mut self.probes).next().is_some() {
             self.slice();
         }
     }
@@ -101,7 +101,7 @@ impl Observer {
         interval: Nanos,
         mut wait: impl FnMut(Nanos) -> bool,
     ) {
-        let slices = sliced(&mut self.seats).next().is_some();
+        let slices = sliced(&mut self.probes).next().is_some();
         let mut due = start.saturating_add(interval.max(1));
         loop {
             let turn = if slices { self.shared.slices.next() } else { Nanos::MAX };
@@ -113,7 +113,7 @@ impl Observer {
                 self.slice();
             }
             if next >= due {
-                for session in attached(&mut self.seats) {
+                for session in attached(&mut self.probes) {
                     session.interval(&self.shared, due);
                 }
                 due = due.saturating_add(interval.max(1));
@@ -127,7 +127,7 @@ impl Observer {
         if !begins {
             self.shared.slices.ends(Monotonic.now());
         }
-        for session in sliced(&mut self.seats) {
+        for session in sliced(&mut self.probes) {
             session.slice(begins);
         }
         if begins {
@@ -144,14 +144,14 @@ impl Observer {
         if let Some((_, end)) = &mut self.window {
             *end = at;
         }
-        for session in attached(&mut self.seats) {
+        for session in attached(&mut self.probes) {
             session.end(&self.shared, at);
         }
     }
 
     /// Takes all hooks away. From here on the host pays nothing.
     pub fn detach(&mut self) {
-        for session in attached(&mut self.seats) {
+        for session in attached(&mut self.probes) {
             session.detach();
         }
         self.shared.detach();
@@ -170,7 +170,7 @@ impl Observer {
                 seconds: seconds(end.saturating_sub(begin)),
                 ..Observed::default()
             };
-            for session in attached(&mut self.seats) {
+            for session in attached(&mut self.probes) {
                 session.fill(&self.shared, part, &mut observed);
             }
             parts.push(observed);
@@ -182,22 +182,22 @@ impl Observer {
     pub fn reports(&mut self) -> Vec<ProbeReport> {
         let host = self.request.parts.first().map(|part| part.host.clone()).unwrap_or_default();
         let mut reports = Vec::new();
-        for seat in &self.seats {
+        for active in &self.probes {
             let missing =
-                seat.session.as_ref().map(|session| session.missing()).unwrap_or_default();
-            let (status, reason) = match &seat.refused {
+                active.session.as_ref().map(|session| session.missing()).unwrap_or_default();
+            let (status, reason) = match &active.refused {
                 Some(reason) => (ProbeStatus::No, Some(reason.clone())),
                 None if missing.is_empty() => (ProbeStatus::Ready, None),
                 None => (ProbeStatus::Partial, Some(missing.join("; "))),
             };
-            let own = seat.session.as_ref().map(|session| session.cost()).unwrap_or_default();
-            let cost = match seat.session {
+            let own = active.session.as_ref().map(|session| session.cost()).unwrap_or_default();
+            let cost = match active.session {
                 Some(_) => sum(self.shared.cost(), own),
                 None => own,
             };
             reports.push(ProbeReport {
                 host: host.clone(),
-                name: seat.probe.name().to_owned(),
+                name: active.probe.name().to_owned(),
                 status,
                 reason,
                 cost,
@@ -208,22 +208,22 @@ impl Observer {
 }
 
 /// Sessions whose hooks are in place for slices of the window.
-fn sliced(seats: &mut [Seat]) -> impl Iterator<Item = &mut Box<dyn Session>> {
-    attached_if(seats, |seat| seat.extent == Extent::Sliced)
+fn sliced(probes: &mut [ActiveProbe]) -> impl Iterator<Item = &mut Box<dyn Session>> {
+    attached_if(probes, |active| active.extent == Extent::Sliced)
 }
 
-fn attached(seats: &mut [Seat]) -> impl Iterator<Item = &mut Box<dyn Session>> {
-    attached_if(seats, |_| true)
+fn attached(probes: &mut [ActiveProbe]) -> impl Iterator<Item = &mut Box<dyn Session>> {
+    attached_if(probes, |_| true)
 }
 
 fn attached_if(
-    seats: &mut [Seat],
-    wanted: impl Fn(&Seat) -> bool,
+    probes: &mut [ActiveProbe],
+    wanted: impl Fn(&ActiveProbe) -> bool,
 ) -> impl Iterator<Item = &mut Box<dyn Session>> {
-    seats
+    probes
         .iter_mut()
-        .filter(move |seat| seat.attached && wanted(seat))
-        .filter_map(|seat| seat.session.as_mut())
+        .filter(move |active| active.attached && wanted(active))
+        .filter_map(|active| active.session.as_mut())
 }
 
 fn sum(a: ProbeCost, b: ProbeCost) -> ProbeCost {

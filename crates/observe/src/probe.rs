@@ -13,7 +13,7 @@ use crate::bpf::BpfError;
 use crate::probes;
 use crate::sampler::Sampler;
 use crate::slices::Slices;
-use crate::tracker::{Tracker, Wants};
+use crate::tracker::{Tracker, TrackerNeeds};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
 pub(crate) trait Probe: Sync {
@@ -21,7 +21,7 @@ pub(crate) trait Probe: Sync {
     fn name(&self) -> &'static str;
 
     /// What it tells, what it needs, what it costs and what it cannot see: a sentence each.
-    fn about(&self) -> About;
+    fn about(&self) -> Description;
 
     /// What of it can be asked for besides the whole.
     fn extents(&self) -> &'static [Extent] {
@@ -32,7 +32,7 @@ pub(crate) trait Probe: Sync {
     fn sets(&self) -> Sets;
 
     /// What it needs of the tracker where its hooks are wanted.
-    fn ask_tracker(&self, _wants: &mut Wants) {}
+    fn ask_tracker(&self, _wants: &mut TrackerNeeds) {}
 
     /// Gets ready: loads programs and opens files. Nothing is attached yet.
     ///
@@ -43,14 +43,15 @@ pub(crate) trait Probe: Sync {
 
 /// What `wirecost observe --list` and the documentation say of a probe.
 #[derive(Debug, Clone, Copy)]
-pub struct About {
+pub struct Description {
     pub tells: &'static str,
     pub needs: &'static str,
     pub costs: &'static str,
     pub blind: &'static str,
 }
 
-/// A probe at work. The observer calls, for each window: `attach`, `begin`, `interval` now and then,
+/// A probe at work. The observer calls, for each window: `attach`, `begin`, `interval` now and
+/// then,
 /// `end`, `detach`; then `fill` for each part. Slices begin after `begin` and end before `end`.
 pub(crate) trait Session {
     /// Puts hooks in place.
@@ -121,7 +122,7 @@ pub(crate) struct Sets {
 }
 
 /// The probe that an entry of a request is of, and how much of it.
-pub(crate) fn asked(entry: &str) -> (&str, Extent) {
+pub(crate) fn parse_entry(entry: &str) -> (&str, Extent) {
     match entry.split_once(':') {
         Some((name, "basic")) => (name, Extent::Basic),
         Some((name, "sliced")) => (name, Extent::Sliced),
@@ -166,7 +167,7 @@ impl Namespace {
 /// What several probes use, opened when the first of them asks.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    wants: Wants,
+    wants: TrackerNeeds,
     extents: BTreeMap<String, Extent>,
     /// Slices of the window that began last.
     pub(crate) slices: Slices,
@@ -182,13 +183,13 @@ pub(crate) struct Shared {
 impl Shared {
     /// The sampler looks at each CPU so many times a second.
     pub(crate) fn new(request: &ObserveRequest, samples_per_second: u32) -> Self {
-        let entries = request.probes.iter().map(|entry| asked(entry));
+        let entries = request.probes.iter().map(|entry| parse_entry(entry));
         let extents: BTreeMap<String, Extent> =
             entries.map(|(name, extent)| (name.to_owned(), extent)).collect();
         // A part without a process is of all of them.
         let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
         let processes = processes.unwrap_or_default().into_iter().collect();
-        let mut wants = Wants { processes, ..Wants::default() };
+        let mut wants = TrackerNeeds { processes, ..TrackerNeeds::default() };
         let hooked = |name| extents.get(name).is_some_and(|extent| *extent > Extent::Basic);
         for probe in probes::ALL.iter().filter(|probe| hooked(probe.name())) {
             probe.ask_tracker(&mut wants);
@@ -220,8 +221,8 @@ impl Shared {
         self.extent(name) == Extent::Sliced
     }
 
-    /// The network namespaces of all parts, by the process that names them. One of a process that has
-    /// gone is not there.
+    /// The network namespaces of all parts, by the process that names them. One of a process that
+    /// has gone is not there.
     pub(crate) fn namespaces(&self) -> BTreeMap<Option<u32>, Namespace> {
         let named = self.parts.iter().map(|part| part.netns_of);
         named.filter_map(|pid| Some((pid, Namespace::of(pid).ok()?))).collect()

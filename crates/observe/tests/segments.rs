@@ -19,7 +19,8 @@ use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::observe::{
-    DeviceSegments, Drainer, ObserveRequest, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
+    DeviceSegments, ObserveRequest, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
+    TransmitContext,
 };
 use wirecost_observe::Observer;
 
@@ -48,9 +49,9 @@ fn received(device: &DeviceSegments) -> &SegmentSizes {
     device.received.as_ref().expect("counted")
 }
 
-fn share(device: &DeviceSegments, by: Drainer) -> f64 {
-    let drain = device.drained.iter().find(|drain| drain.by == by);
-    drain.map_or(0.0, |drain| drain.percent_packets)
+fn share(device: &DeviceSegments, by: TransmitContext) -> f64 {
+    let share = device.transmit_contexts.iter().find(|share| share.by == by);
+    share.map_or(0.0, |share| share.percent_packets)
 }
 
 /// What must be so of any observation.
@@ -68,16 +69,16 @@ fn check(watched: &Watched) {
             let last: u64 = sizes.intervals.iter().map(|interval| interval.bytes).sum();
             assert_eq!(last, sizes.bytes);
         }
-        let mut drained = device.control_packets;
-        for drains in [&device.drained, &device.drained_acks] {
-            drained += drains.iter().map(|drain| drain.packets).sum::<u64>();
-            let packets: f64 = drains.iter().map(|drain| drain.percent_packets).sum();
-            let bytes: f64 = drains.iter().map(|drain| drain.percent_bytes).sum();
+        let mut contexts = device.control_packets;
+        for shares in [&device.transmit_contexts, &device.transmit_contexts_acks] {
+            contexts += shares.iter().map(|share| share.packets).sum::<u64>();
+            let packets: f64 = shares.iter().map(|share| share.percent_packets).sum();
+            let bytes: f64 = shares.iter().map(|share| share.percent_bytes).sum();
             for percent in [packets, bytes] {
-                assert!(drains.is_empty() || (percent - 100.0).abs() < 1e-9, "{drains:?}");
+                assert!(shares.is_empty() || (percent - 100.0).abs() < 1e-9, "{shares:?}");
             }
         }
-        assert_eq!(drained, device.sent.packets);
+        assert_eq!(contexts, device.sent.packets);
     }
     let (a, b) = (device(watched.of_a()), device(watched.of_b()));
     for (device, (before, after)) in [(a, &watched.a), (b, &watched.b)] {
@@ -154,8 +155,8 @@ fn datagrams_are_counted_to_the_last_one() {
         assert_eq!(a.sent.bytes, 4999 * (101 + 8 + 20 + LINK_HEADER));
         assert_eq!(received(b).packets, 4999);
         assert_eq!(received(b).bytes, 4999 * (101 + 8 + 20));
-        assert_eq!(share(a, Drainer::Writer), 100.0, "{:?}", a.drained);
-        assert_eq!(a.drained[0].contexts[0].context, "write");
+        assert_eq!(share(a, TransmitContext::Writer), 100.0, "{:?}", a.transmit_contexts);
+        assert_eq!(a.transmit_contexts[0].contexts[0].context, "write");
     });
 }
 
@@ -210,8 +211,9 @@ fn what_gro_joins_is_counted_by_its_segments() {
         assert_eq!(got.segments, after.rx_packets - before.rx_packets);
         assert!(got.packets * 3 < got.segments * 2, "{got:?}");
         assert!(got.gso_packets > 0);
-        // What was joined has no headers: TCP's with a time stamp, IPv4's. By NAPI the pair counts without
-        // link headers: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L905
+        // What was joined has no headers: TCP's with a time stamp, IPv4's. By NAPI the pair counts
+        // without link headers:
+        // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c#L905
         let joined = got.segments - got.packets;
         assert_eq!(got.bytes + (32 + 20) * joined, after.rx_bytes - before.rx_bytes);
     });
@@ -236,8 +238,11 @@ fn a_stream_that_waits_for_its_receiver_goes_by_the_ack_clock() {
         });
         check(&watched);
         let a = device(watched.of_a());
-        assert!(share(a, Drainer::AckClock) > 80.0, "{:?}", a.drained);
-        let reader = device(watched.of_b()).drained_acks.iter().find(|d| d.by == Drainer::Reader);
+        assert!(share(a, TransmitContext::AckClock) > 80.0, "{:?}", a.transmit_contexts);
+        let reader = device(watched.of_b())
+            .transmit_contexts_acks
+            .iter()
+            .find(|d| d.by == TransmitContext::Reader);
         assert!(
             reader.is_some_and(|reader| reader.packets > 0),
             "windows are updated by who reads"
@@ -264,8 +269,8 @@ fn small_writes_go_by_the_thread_that_writes() {
         });
         check(&watched);
         let a = device(watched.of_a());
-        assert!(share(a, Drainer::Writer) > 90.0, "{:?}", a.drained);
-        let data: u64 = a.drained.iter().map(|drain| drain.packets).sum();
+        assert!(share(a, TransmitContext::Writer) > 90.0, "{:?}", a.transmit_contexts);
+        let data: u64 = a.transmit_contexts.iter().map(|share| share.packets).sum();
         assert_eq!(data, 499 + watched.a.1.grown(&watched.a.0, "Tcp.RetransSegs"));
         pump(client, server, 0);
     });

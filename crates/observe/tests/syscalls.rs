@@ -9,7 +9,8 @@
 use std::fs::File;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use wirecost_linux::{clock, privilege, thread};
@@ -166,15 +167,19 @@ fn user_and_system_are_told_apart_to_the_clock_of_the_thread() {
     // In the kernel: a large read of zeros, which the kernel writes byte by byte.
     let zero = File::open("/dev/zero").expect("/dev/zero");
     let mut used = 0.0;
+    let reads = Arc::new(AtomicU64::new(0));
     let observation = watch(vec![part.clone()], || {
+        let reads = reads.clone();
         // So large that the call is nearly all of the thread's time; its pages are there before.
         let mut buffer = vec![1; 8 << 20];
         used = work_on(cpu, 211, move || {
             zero.read_at(&mut buffer, 0).expect("zeros");
+            reads.fetch_add(1, Ordering::Relaxed);
         });
     });
     let (usr, sys, interrupts, wall) = split(&observation);
     let of_call = call(&observation.parts[0], "pread64");
+    assert_eq!(of_call.count, reads.load(Ordering::Relaxed), "{usr} user, {sys} kernel");
     // The thread's clock has what interrupted it, too, and not what a hypervisor took, which
     // /proc/stat tells in steps of 10 ms.
     let spans = of_call.seconds + of_call.interrupted_seconds;

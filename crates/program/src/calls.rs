@@ -1,5 +1,5 @@
-//! Which system calls a flowop's I/O options make of its transfers, and which options a protocol has
-//! a use for.
+//! Which system calls a flowop's I/O options make of its transfers, and which options a protocol
+//! has a use for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,15 @@ use crate::step::{ReceiveCall, SendCall};
 
 /// A setting as requested, and as it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Granted {
+pub struct EffectiveSetting {
     pub name: &'static str,
-    pub asked: String,
-    pub granted: String,
+    pub requested: String,
+    pub effective: String,
 }
 
 /// A stream's messages by other means than a copying call for each piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Streamed {
+pub struct StreamSend {
     /// Part segments wait until the last message of the flowop's turn.
     pub cork: bool,
     pub zerocopy: bool,
@@ -51,7 +51,7 @@ pub struct Receives {
 
 /// What becomes of the bytes of a stream that never enter this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unseen {
+pub enum KernelReceive {
     /// The kernel drops them.
     Discarded,
     /// They go through a pipe to this place in [`sinks`]; none: they are dropped after the pipe.
@@ -150,7 +150,7 @@ pub fn send_call(
     if messages > 1 || segments > 1 {
         SendCall::Several(Sends { messages, segments })
     } else if zerocopy || cork {
-        SendCall::Streamed(Streamed { cork, zerocopy })
+        SendCall::StreamSend(StreamSend { cork, zerocopy })
     } else {
         SendCall::Plain(plain)
     }
@@ -171,12 +171,12 @@ pub fn receive_call(
         return ReceiveCall::Several(receives);
     }
     if choices.discard {
-        return ReceiveCall::Unseen(Unseen::Discarded);
+        return ReceiveCall::KernelReceive(KernelReceive::Discarded);
     }
     let place = choices.sink_place();
     let sink = place.and_then(|place| sinks.iter().position(|sink| *sink == place));
     match sink.and_then(|sink| u16::try_from(sink).ok()) {
-        sink if splices => ReceiveCall::Unseen(Unseen::Spliced(sink)),
+        sink if splices => ReceiveCall::KernelReceive(KernelReceive::Spliced(sink)),
         Some(sink) => ReceiveCall::Kept(sink),
         None => ReceiveCall::Plain(plain),
     }
@@ -225,7 +225,7 @@ fn receives(act: &Act) -> bool {
 
 /// The I/O options of a host's flowops, as far as they are this end's part: the sender's or the
 /// receiver's.
-pub fn settings(program: &Program) -> BTreeSet<Granted> {
+pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
     let mut settings = BTreeSet::new();
     for group in &program.groups {
         let protocols = crate::step::connection_protocols(group);
@@ -243,8 +243,8 @@ pub fn settings(program: &Program) -> BTreeSet<Granted> {
                     && option.fits(protocol)
                 {
                     let value = language::requested(value);
-                    let (asked, granted) = (value.clone(), value);
-                    settings.insert(Granted { name: option.name(), asked, granted });
+                    let (requested, effective) = (value.clone(), value);
+                    settings.insert(EffectiveSetting { name: option.name(), requested, effective });
                 }
             }
         }
@@ -252,13 +252,13 @@ pub fn settings(program: &Program) -> BTreeSet<Granted> {
     settings
 }
 
-/// Connections, by id, whose datagrams are received several at a time. What one call receives may be
-/// more than one flowop wants: all flowops of a connection receive in the same way.
-pub fn several(
+/// Connections, by id, whose datagrams are received several at a time. What one call receives may
+/// be more than one flowop wants: all flowops of a connection receive in the same way.
+pub fn batched_receives(
     group: &GroupProgram,
     protocols: &BTreeMap<u32, &'static dyn Protocol>,
 ) -> BTreeMap<u32, Receives> {
-    let mut several: BTreeMap<u32, Receives> = BTreeMap::new();
+    let mut batched: BTreeMap<u32, Receives> = BTreeMap::new();
     let acts = || group.phases.iter().flatten().flat_map(|phase| &phase.acts);
     for act in acts().filter(|act| receives(act)) {
         let options = &act.options;
@@ -270,7 +270,7 @@ pub fn several(
             let choices = Choices::new(&options.io, protocol);
             let size =
                 options.size.as_ref().map_or(0, |size| size.max()).min(u64::from(JOINED)) as u32;
-            let receives = several.entry(id).or_insert(Receives {
+            let receives = batched.entry(id).or_insert(Receives {
                 messages: 1,
                 joined: false,
                 place: hello::LENGTH as u32,
@@ -280,17 +280,17 @@ pub fn several(
             receives.place = receives.place.max(size.next_multiple_of(64));
         }
     }
-    several.retain(|_, receives| receives.messages > 1 || receives.joined);
-    for receives in several.values_mut().filter(|receives| receives.joined) {
+    batched.retain(|_, receives| receives.messages > 1 || receives.joined);
+    for receives in batched.values_mut().filter(|receives| receives.joined) {
         receives.place = JOINED;
     }
-    several
+    batched
 }
 
 /// The same for a range of connections: what is enough for each of them.
-pub fn of_range(several: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives> {
+pub fn receives_of(batched: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives> {
     let conns = act.options.conn;
-    let mut of = several.range(conns.first..=conns.last).map(|(_, receives)| *receives);
+    let mut of = batched.range(conns.first..=conns.last).map(|(_, receives)| *receives);
     let first = of.next()?;
     Some(of.fold(first, |a, b| Receives {
         messages: a.messages.max(b.messages),
@@ -300,10 +300,10 @@ pub fn of_range(several: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives
 }
 
 /// Connections, by id, of which some flowop receives in another way than by plain calls.
-pub fn unlike(
+pub fn special_receivers(
     group: &GroupProgram,
     protocols: &BTreeMap<u32, &'static dyn Protocol>,
-    several: &BTreeMap<u32, Receives>,
+    batched: &BTreeMap<u32, Receives>,
     sinks: &[SinkPlace],
 ) -> BTreeSet<u32> {
     let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
@@ -313,7 +313,7 @@ pub fn unlike(
         else {
             return false;
         };
-        let receives = of_range(several, act);
+        let receives = receives_of(batched, act);
         !receive_call(plain, &act.options, protocol, receives, sinks).is_plain()
     })
     .flat_map(|act| act.options.conn.first..=act.options.conn.last)

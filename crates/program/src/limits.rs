@@ -96,7 +96,7 @@ fn by_datagrams(group: &GroupProgram, act: &Act) -> bool {
 
 /// Whether a host may be left waiting for datagrams that were lost, or for what failed at the other
 /// side, where iterations decide: then only the others know when the phase is over. A master that
-/// does more than receive does not wait for ever.
+/// does more than receive does not wait forever.
 pub fn may_wait(program: &Program, phase: u32) -> bool {
     program.groups.iter().any(|group| {
         let Some(Some(of_phase)) = group.phases.get(phase as usize) else { return false };

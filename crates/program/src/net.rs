@@ -5,7 +5,7 @@ use std::io;
 
 use wirecost_model::clock::Nanos;
 
-use crate::calls::Unseen;
+use crate::calls::KernelReceive;
 use crate::payload::DatagramBatch;
 use crate::step::{Open, ReceiveCall, SendCall};
 
@@ -49,8 +49,8 @@ pub trait Net {
     /// the strand never asks again.
     const DEFERS: bool = false;
 
-    /// Whether a send on this connection that would block has been sent in part all the same, as the
-    /// first records of a piece that is encrypted.
+    /// Whether a send on this connection that would block has been sent in part all the same, as
+    /// the first records of a piece that is encrypted.
     fn has_begun_to_send(&self, _: &Self::Socket) -> bool {
         Self::DEFERS
     }
@@ -82,8 +82,8 @@ pub trait Net {
     /// Those of the system call.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
 
-    /// Sends a piece of a message from where it stands: all but its first `copied` bytes must stay as
-    /// they are.
+    /// Sends a piece of a message from where it stands: all but its first `copied` bytes must stay
+    /// as they are.
     ///
     /// # Errors
     /// Those of the system call.
@@ -124,14 +124,14 @@ pub trait Net {
         timed: bool,
     ) -> io::Result<&[u8]>;
 
-    /// Whether a wait for the connection to be readable, begun at once, ends with whatever arrives from now
-    /// on: then nobody has to look first where nothing can have arrived yet.
+    /// Whether a wait for the connection to be readable, begun at once, ends with whatever arrives
+    /// from now on: then nobody has to look first where nothing can have arrived yet.
     fn tells_of_arrivals(&self, _: &Self::Socket) -> bool {
         false
     }
 
-    /// Has a wait for the connection to be readable go on until so many bytes are there or it has ended.
-    /// Returns the mark that is set, which is 1 where waits heed none.
+    /// Has a wait for the connection to be readable go on until so many bytes are there or it has
+    /// ended. Returns the mark that is set, which is 1 where waits heed none.
     ///
     /// # Errors
     /// Those of the system call.
@@ -139,8 +139,8 @@ pub trait Net {
         Ok(1)
     }
 
-    /// Has the kernel do with at most `size` bytes of a stream what `call` asks for: nobody here looks
-    /// at them. Returns how many they were.
+    /// Has the kernel do with at most `size` bytes of a stream what `call` asks for: nobody here
+    /// looks at them. Returns how many they were.
     ///
     /// # Errors
     /// Those of the system calls.
@@ -148,7 +148,7 @@ pub trait Net {
         &mut self,
         socket: &Self::Socket,
         size: usize,
-        call: Unseen,
+        call: KernelReceive,
         timed: bool,
     ) -> io::Result<usize>;
 

@@ -43,8 +43,8 @@ pub struct WorkerCounters {
     whole: Vec<u32>,
 }
 
-/// Counters of one flowop. Aligned, as those of the worker are, so that no two workers share a cache
-/// line.
+/// Counters of one flowop. Aligned, as those of the worker are, so that no two workers share a
+/// cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct RowCounters {
@@ -75,8 +75,8 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
     let (mut gaps, mut not_lost) = (0u64, 0u64);
     for worker in workers {
         let Bytes { tx_sent, tx_received, rx_sent, rx_received } = &mut sum.bytes;
-        // Receivers first: what they have was sent before, so a cut never shows more received than
-        // sent by the order of reading alone.
+        // Receivers first: what they have was sent before, so a snapshot never shows more received
+        // than sent by the order of reading alone.
         for (row, counters) in sum.flowops.iter_mut().zip(&worker.rows) {
             let [acceptors, connectors] = counters.received.each_ref().map(Count::get);
             *tx_received += acceptors;

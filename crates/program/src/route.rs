@@ -56,7 +56,7 @@ struct Mix {
 
 /// Which steps may be the first, and whether there may be none.
 #[derive(Debug, Default)]
-pub struct Firsts {
+pub struct FirstSteps {
     pub steps: Vec<u32>,
     pub none: bool,
 }
@@ -199,7 +199,7 @@ impl Builder<'_> {
         let (mut begins, mut jumps) = (Vec::new(), Vec::new());
         for (weight, parts) in choices {
             sum += u128::from(*weight);
-            begins.push((part_of(sum, total), self.here()));
+            begins.push((share_end(sum, total), self.here()));
             any |= self.parts(parts, depth, times);
             jumps.push(self.route.acts.len());
             self.route.acts.push(Act::Jump(0));
@@ -229,39 +229,43 @@ pub fn nesting(parts: &[Part]) -> usize {
 }
 
 /// The largest of 2^64 numbers that belongs to the first `sum` of `total` equal parts of them.
-pub fn part_of(sum: u128, total: u128) -> u64 {
+pub fn share_end(sum: u128, total: u128) -> u64 {
     let end = (sum << 64).checked_div(total).unwrap_or(0);
     u64::try_from(end.saturating_sub(1)).unwrap_or(u64::MAX)
 }
 
 /// Which steps a host may begin a transaction with; those that `passed_over` do not count.
-pub fn firsts(parts: &[Part], flowop_of: &[u32], passed_over: &dyn Fn(u32) -> bool) -> Firsts {
-    let mut firsts = Firsts { steps: Vec::new(), none: true };
+pub fn first_steps(
+    parts: &[Part],
+    flowop_of: &[u32],
+    passed_over: &dyn Fn(u32) -> bool,
+) -> FirstSteps {
+    let mut first_steps = FirstSteps { steps: Vec::new(), none: true };
     for part in parts {
         let of_part = match part {
             Part::Flowop(flowop) => {
                 let steps = flowop_of.iter().zip(0..).filter(|(f, _)| *f == flowop);
                 let first = steps.map(|(_, step)| step).find(|step| !passed_over(*step));
-                Firsts { none: first.is_none(), steps: first.into_iter().collect() }
+                FirstSteps { none: first.is_none(), steps: first.into_iter().collect() }
             }
-            Part::Loop { parts, .. } => self::firsts(parts, flowop_of, passed_over),
+            Part::Loop { parts, .. } => self::first_steps(parts, flowop_of, passed_over),
             Part::Mix(choices) => {
-                let mut of_mix = Firsts::default();
+                let mut of_mix = FirstSteps::default();
                 for choice in choices {
-                    let of_choice = self::firsts(&choice.parts, flowop_of, passed_over);
+                    let of_choice = self::first_steps(&choice.parts, flowop_of, passed_over);
                     of_mix.steps.extend(of_choice.steps);
                     of_mix.none |= of_choice.none;
                 }
                 of_mix
             }
         };
-        firsts.steps.extend(of_part.steps);
+        first_steps.steps.extend(of_part.steps);
         if !of_part.none {
-            firsts.none = false;
+            first_steps.none = false;
             break;
         }
     }
-    firsts
+    first_steps
 }
 
 #[cfg(test)]
@@ -354,9 +358,9 @@ mod tests {
     #[test]
     fn the_first_step_may_be_one_of_several() {
         let mix = Part::Mix(vec![choice(1, &[0, 1]), choice(1, &[2])]);
-        let all = firsts(&[mix.clone(), Part::Flowop(3)], &[0, 1, 2, 3], &|_| false);
+        let all = first_steps(&[mix.clone(), Part::Flowop(3)], &[0, 1, 2, 3], &|_| false);
         assert_eq!((all.steps, all.none), (vec![0, 2], false));
-        let some = firsts(&[mix, Part::Flowop(3)], &[0, 1, 2, 3], &|step| step == 2);
+        let some = first_steps(&[mix, Part::Flowop(3)], &[0, 1, 2, 3], &|step| step == 2);
         assert_eq!((some.steps, some.none), (vec![0, 3], false));
     }
 
@@ -373,8 +377,8 @@ mod tests {
 
     #[test]
     fn parts_fill_the_range() {
-        assert_eq!(part_of(1, 1), u64::MAX);
-        assert_eq!(part_of(1, 2), (1 << 63) - 1);
-        assert_eq!(part_of(7, 12), ((7u128 << 64) / 12 - 1) as u64);
+        assert_eq!(share_end(1, 1), u64::MAX);
+        assert_eq!(share_end(1, 2), (1 << 63) - 1);
+        assert_eq!(share_end(7, 12), ((7u128 << 64) / 12 - 1) as u64);
     }
 }

@@ -12,12 +12,12 @@ use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_report::outputs::{Output, Terminal, TerminalStyle};
 
-fn probe(probe: &str, status: ProbeStatus, reason: Option<&str>, mend: Option<&str>) -> ProbeState {
+fn probe(probe: &str, status: ProbeStatus, reason: Option<&str>, fix: Option<&str>) -> ProbeState {
     ProbeState {
         name: probe.to_owned(),
         status,
         reason: reason.map(str::to_owned),
-        mend: mend.map(str::to_owned),
+        fix: fix.map(str::to_owned),
     }
 }
 
@@ -32,7 +32,7 @@ fn unknown(check: &str, about: Option<&str>, reason: &str) -> Unknown {
 fn capacity() -> Capacity {
     let mut descriptors = Need::new("descriptors", 250_032, Unit::Count, Some(20_000))
         .why("one per connection, spread over 4 workers, each with its own descriptor table")
-        .mend("prlimit --pid $$ --nofile=250032:250032")
+        .fix("prlimit --pid $$ --nofile=250032:250032")
         .undo("prlimit --pid $$ --nofile=20000:20000");
     descriptors.advice = Some("or run with --workers 51".to_owned());
     let files = Need::new("open files", 1_000_000, Unit::Count, Some(u64::MAX)).why("of all");
@@ -71,7 +71,7 @@ fn ill() -> Examination {
                     "a slow receiver stops the sender",
                 )
                 .about("eth0")
-                .mend("ethtool -A eth0 autoneg off rx off tx off")
+                .fix("ethtool -A eth0 autoneg off rx off tx off")
                 .undo("ethtool -A eth0 autoneg on rx on tx on"),
             ),
             named(
@@ -80,7 +80,7 @@ fn ill() -> Examination {
                     "3 firewall rules in table inet filter",
                     "every packet is compared",
                 )
-                .mend("nft list ruleset > ruleset.saved && nft flush ruleset")
+                .fix("nft list ruleset > ruleset.saved && nft flush ruleset")
                 .undo("nft -f ruleset.saved")
                 .advice("do it only on a network you trust"),
             ),
@@ -90,7 +90,7 @@ fn ill() -> Examination {
                     "net.core.rmem_max limits receive buffers to 208 KiB",
                     "larger values of `wndsz` have no effect, and bursts of datagrams overflow the buffer",
                 )
-                .mend("sysctl -w net.core.rmem_max=67108864")
+                .fix("sysctl -w net.core.rmem_max=67108864")
                 .undo("sysctl -w net.core.rmem_max=212992"),
             ),
         ],
@@ -147,7 +147,7 @@ fn nothing_but_a_command_is_wider_than_the_terminal() {
             assert!(command || line.len() <= width, "{width}: {line}");
             assert_eq!(line.trim_end(), line);
         }
-        for command in ill().findings.iter().flat_map(|finding| &finding.mend) {
+        for command in ill().findings.iter().flat_map(|finding| &finding.fix) {
             assert!(text.lines().any(|line| line.ends_with(command.as_str())));
         }
     }

@@ -1,4 +1,4 @@
-//! What older versions wrote is read for ever.
+//! What older versions wrote is read forever.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
 
@@ -13,13 +13,23 @@ use wirecost_model::run::Run;
 use wirecost_store::study::Study;
 use wirecost_store::{Document, HOSTS, OBSERVATION, RUN, Record, document, read};
 
-/// Nothing that was written is lost, and what was not is null.
+/// Keys that have got a better name, with that name. Both are written.
+const RENAMED: [(&str, &str); 4] = [
+    ("asked", "requested"),
+    ("granted", "effective"),
+    ("drained", "transmit_contexts"),
+    ("drained_acks", "transmit_contexts_acks"),
+];
+
+/// Nothing that was written is lost, and what was not is null, or has another name too.
 fn keeps(read: &Value, written: &Value) {
     match (read, written) {
         (Value::Object(read), Value::Object(written)) => {
             assert!(written.keys().all(|key| read.contains_key(key)));
             for (key, value) in read {
-                match written.get(key) {
+                let former = RENAMED.iter().find(|(_, new)| new == key);
+                let former = former.and_then(|(former, _)| written.get(*former));
+                match written.get(key).or(former) {
                     Some(written) => keeps(value, written),
                     None => assert!(value.is_null(), "{key}"),
                 }

@@ -2,7 +2,7 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
-use wirecost_analyze::metrics::{self, Asked};
+use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Point;
 
@@ -15,7 +15,7 @@ use crate::error::StudyError;
 pub struct Expectation {
     /// As it is written.
     pub text: String,
-    pub asked: Asked,
+    pub selector: Selector,
     at: Condition,
     most: bool,
     factor: f64,
@@ -57,18 +57,18 @@ impl Expectation {
             (None, Some((name, bound))) => (name, false, bound),
             _ => return Err(wrong(text, form)),
         };
-        let asked = metrics::find(name.trim())?;
+        let selector = metrics::find(name.trim())?;
         let mut factor = 1.0;
         let mut of_baseline = false;
         for part in bound.split('*').map(str::trim) {
             if part == "baseline" && !of_baseline {
                 of_baseline = true;
             } else {
-                let part = quantity(part, asked.metric().unit);
+                let part = quantity(part, selector.metric().unit);
                 factor *= part.ok_or_else(|| wrong(text, form))?;
             }
         }
-        Ok(Self { text: text.to_owned(), asked, at: at.clone(), most, factor, of_baseline })
+        Ok(Self { text: text.to_owned(), selector, at: at.clone(), most, factor, of_baseline })
     }
 
     /// How it did wherever it is to hold. `other` is the study that the baseline names, if it does.
@@ -103,12 +103,12 @@ impl Expectation {
         let bound = || match (self.of_baseline, reference) {
             (false, _) => Ok(self.factor),
             (true, None) => Err("the baseline has no such point".to_owned()),
-            (true, Some(reference)) => match reference.estimate(&self.asked) {
+            (true, Some(reference)) => match reference.estimate(&self.selector) {
                 Ok(estimate) => Ok(self.factor * estimate.mean),
                 Err(reason) => Err(format!("the baseline: {reason}")),
             },
         };
-        let measured = point.estimate(&self.asked).and_then(|value| Ok((value, bound()?)));
+        let measured = point.estimate(&self.selector).and_then(|value| Ok((value, bound()?)));
         let holds = measured.as_ref().is_ok_and(|(value, bound)| match self.most {
             true => value.mean <= *bound,
             false => value.mean >= *bound,
@@ -116,7 +116,7 @@ impl Expectation {
         Verdict {
             text: self.text.clone(),
             point: point.point.clone(),
-            unit: self.asked.metric().unit,
+            unit: self.selector.metric().unit,
             measured,
             holds,
         }

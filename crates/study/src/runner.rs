@@ -37,7 +37,8 @@ pub struct Refusal {
 /// Events of a running study.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// `least` runs are planned, `done` of them are finished. A stop rule may add runs, up to `most`.
+    /// `least` runs are planned, `done` of them are finished. A stop rule may add runs, up to
+    /// `most`.
     Started {
         points: usize,
         least: usize,
@@ -129,8 +130,8 @@ impl FinishedRuns<'_> {
         }
         let none = || vec![Vec::new(); self.rule.until.len()];
         let figures = self.figures.entry(place).or_insert_with(none);
-        for (values, (asked, _)) in figures.iter_mut().zip(&self.rule.until) {
-            values.extend(asked.of(run));
+        for (values, (selector, _)) in figures.iter_mut().zip(&self.rule.until) {
+            values.extend(selector.of(run));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::metrics::{self, Asked};
+use wirecost_analyze::metrics::{self, Selector};
 
 use crate::definition::Repeat;
 use crate::error::StudyError;
@@ -15,7 +15,7 @@ pub(crate) struct StopRule {
     pub(crate) most: u32,
     pub(crate) budget: Option<Duration>,
     /// Figures, with the maximum width of each interval relative to its mean.
-    pub(crate) until: Vec<(Asked, f64)>,
+    pub(crate) until: Vec<(Selector, f64)>,
 }
 
 /// Default of `most`, so that a study always ends.
@@ -63,7 +63,7 @@ impl StopRule {
         if runs < self.times {
             return true;
         }
-        let wide = |(values, (_, most)): (&Vec<f64>, &(Asked, f64))| {
+        let wide = |(values, (_, most)): (&Vec<f64>, &(Selector, f64))| {
             // Further runs do not help a figure that was never measured.
             Estimate::of(values)
                 .is_some_and(|estimate| estimate.relative_width().is_none_or(|width| width > *most))

@@ -1,5 +1,5 @@
-//! Comparison of two studies or runs, point by point. docs/compare.md describes the method, ADR 0019 the
-//! reasons.
+//! Comparison of two studies or runs, point by point. docs/compare.md describes the method, ADR
+//! 0019 the reasons.
 
 mod surroundings;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use wirecost_model::status::Status;
 use wirecost_model::study::{Point, Value};
 
 use crate::measured::{Measured, MeasuredPoint};
-use crate::metrics::{self, Asked};
+use crate::metrics::{self, Selector};
 use crate::statistics::{Estimate, bootstrap, holm, welch};
 
 pub use surroundings::Hosts;
@@ -52,7 +52,7 @@ pub struct Options {
     /// Differences up to this fraction do not count: 0.05 is 5%.
     pub threshold: f64,
     /// The metrics to compare; if empty, the usual ones.
-    pub metrics: Vec<Asked>,
+    pub metrics: Vec<Selector>,
 }
 
 /// Why the two sides cannot be compared.
@@ -100,12 +100,12 @@ pub fn compare(
             None => comparable.push((point, of_a, of_b)),
         }
     }
-    let asked = match options.metrics.is_empty() {
+    let selector = match options.metrics.is_empty() {
         true => usual(&comparable),
         false => options.metrics.clone(),
     };
     for (point, a, b) in comparable {
-        let figures = asked.iter().map(|asked| figure(asked, a, b)).collect();
+        let figures = selector.iter().map(|selector| figure(selector, a, b)).collect();
         comparison.points.push(ComparedPoint { point, figures });
     }
     let all = || comparison.points.iter().flat_map(|point| &point.figures);
@@ -118,7 +118,7 @@ pub fn compare(
             reason: reason.cloned().unwrap_or_else(|| "no figure was measured in both".to_owned()),
         });
     }
-    judge(&mut comparison, &asked, options.threshold);
+    judge(&mut comparison, &selector, options.threshold);
     surroundings::fill(a, b, &mut comparison);
     let worse = comparison.count(Verdict::Worse);
     if worse > 0 {
@@ -255,41 +255,42 @@ fn obstacle(
 }
 
 /// The usual figures that both sides measured at some point.
-fn usual(pairs: &[Pair<'_>]) -> Vec<Asked> {
+fn usual(pairs: &[Pair<'_>]) -> Vec<Selector> {
     let found = USUAL.iter().filter_map(|name| metrics::find(name).ok());
-    let seen = |asked: &Asked| {
+    let seen = |selector: &Selector| {
         pairs.iter().any(|(_, a, b)| {
             let positive = |point: &MeasuredPoint| {
-                point.estimate(asked).is_ok_and(|estimate| estimate.mean > 0.0)
+                point.estimate(selector).is_ok_and(|estimate| estimate.mean > 0.0)
             };
             positive(a) && positive(b)
         })
     };
-    let mut asked: Vec<Asked> = found.filter(seen).collect();
-    let has = |asked: &[Asked], name: &str| asked.iter().any(|asked| asked.name == name);
+    let mut selector: Vec<Selector> = found.filter(seen).collect();
+    let has =
+        |selector: &[Selector], name: &str| selector.iter().any(|selector| selector.name == name);
     // Transactions repeat what bytes show, and the machine's cost repeats its hosts': each further
     // comparison makes all of them less sensitive.
-    if has(&asked, "throughput") {
-        asked.retain(|asked| asked.name != "transactions");
+    if has(&selector, "throughput") {
+        selector.retain(|selector| selector.name != "transactions");
     }
-    if has(&asked, "hosts.sender.cycles_per_kbyte")
-        && has(&asked, "hosts.receiver.cycles_per_kbyte")
+    if has(&selector, "hosts.sender.cycles_per_kbyte")
+        && has(&selector, "hosts.receiver.cycles_per_kbyte")
     {
-        asked.retain(|asked| asked.name != "cycles_per_kbyte");
+        selector.retain(|selector| selector.name != "cycles_per_kbyte");
     }
-    asked
+    selector
 }
 
-fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure {
+fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure {
     let seen = |estimate: Estimate| Seen {
         mean: estimate.mean,
         interval: estimate.interval,
         runs: estimate.times as u64,
     };
-    let (of_a, of_b) = (a.estimate(asked), b.estimate(asked));
+    let (of_a, of_b) = (a.estimate(selector), b.estimate(selector));
     let mut figure = ComparedFigure {
-        metric: asked.name.clone(),
-        unit: asked.metric().unit.symbol().to_owned(),
+        metric: selector.name.clone(),
+        unit: selector.metric().unit.symbol().to_owned(),
         a: of_a.as_ref().ok().copied().map(seen),
         b: of_b.as_ref().ok().copied().map(seen),
         ratio: None,
@@ -309,7 +310,7 @@ fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure
         }
     };
     let methods = |point: &MeasuredPoint| {
-        let mut all: Vec<&str> = point.runs.iter().filter_map(|run| asked.method(run)).collect();
+        let mut all: Vec<&str> = point.runs.iter().filter_map(|run| selector.method(run)).collect();
         all.sort_unstable();
         all.dedup();
         all.join(" and ")
@@ -321,7 +322,7 @@ fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure
         ));
         return figure;
     }
-    let (values_a, values_b) = (a.figures(asked), b.figures(asked));
+    let (values_a, values_b) = (a.figures(selector), b.figures(selector));
     if of_a.mean == 0.0 {
         figure.reason = Some("A is 0, of which nothing is a multiple".to_owned());
     } else {
@@ -342,12 +343,12 @@ fn figure(asked: &Asked, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure
 }
 
 /// Decides on all figures together, with the correction for their number.
-fn judge(comparison: &mut Comparison, asked: &[Asked], threshold: f64) {
+fn judge(comparison: &mut Comparison, selector: &[Selector], threshold: f64) {
     let mut tested: Vec<(&mut ComparedFigure, Better)> = Vec::new();
     for point in &mut comparison.points {
-        for (figure, asked) in point.figures.iter_mut().zip(asked) {
+        for (figure, selector) in point.figures.iter_mut().zip(selector) {
             if figure.p_value.is_some() {
-                tested.push((figure, asked.metric().better));
+                tested.push((figure, selector.metric().better));
             }
         }
     }

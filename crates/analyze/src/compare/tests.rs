@@ -174,10 +174,10 @@ fn the_metric_decides_which_direction_is_better() {
         subject("cost", all)
     };
     let (cheap, dear) = (cost([100.0, 101.0]), cost([200.0, 201.0]));
-    let asked = options(0.05, &["cycles_per_kbyte"]);
-    let comparison = compare(&cheap, &dear, &asked, "0.1.0").unwrap();
+    let selector = options(0.05, &["cycles_per_kbyte"]);
+    let comparison = compare(&cheap, &dear, &selector, "0.1.0").unwrap();
     assert_eq!(comparison.count(Verdict::Worse), 1);
-    let comparison = compare(&dear, &cheap, &asked, "0.1.0").unwrap();
+    let comparison = compare(&dear, &cheap, &selector, "0.1.0").unwrap();
     assert_eq!(comparison.count(Verdict::Better), 1);
     // Nobody asked: cost is among what is looked at.
     let names: Vec<String> =
@@ -192,7 +192,7 @@ fn the_metric_decides_which_direction_is_better() {
     let figure = &comparison.points[0].figures[1];
     assert_eq!((figure.verdict, figure.ratio), (Verdict::Unknown, None));
     assert!(figure.reason.as_deref().unwrap().contains("by tsc-exact, B by pmu"));
-    let refused = compare(&cheap, &other, &asked, "0.1.0").unwrap_err().to_string();
+    let refused = compare(&cheap, &other, &selector, "0.1.0").unwrap_err().to_string();
     assert!(refused.contains("by tsc-exact, B by pmu"), "{refused}");
 }
 
@@ -358,8 +358,8 @@ fn a_cost_from_zero_is_worse() {
         }
         subject("counts", all)
     };
-    let asked = options(0.05, &["retransmits", "transactions"]);
-    let comparison = compare(&counts([0, 0]), &counts([7, 7]), &asked, "0.1.0").unwrap();
+    let selector = options(0.05, &["retransmits", "transactions"]);
+    let comparison = compare(&counts([0, 0]), &counts([7, 7]), &selector, "0.1.0").unwrap();
     let figure = &comparison.points[0].figures[0];
     assert_eq!((figure.verdict, figure.ratio), (Verdict::Worse, None));
     assert!(figure.reason.as_deref().unwrap().contains("A is 0"));

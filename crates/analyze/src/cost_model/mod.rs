@@ -1,6 +1,6 @@
-//! What the CPU cycles of a study were spent on: cycles a second as a sum of costs per byte, operation,
-//! packet, connection and interrupt, fitted to all points at once. docs/cost-model.md has the equations;
-//! ADR 0020 says what else was tried.
+//! What the CPU cycles of a study were spent on: cycles a second as a sum of costs per byte,
+//! operation, packet, connection and interrupt, fitted to all points at once. docs/cost-model.md
+//! has the equations; ADR 0020 says what else was tried.
 
 mod fit;
 mod inputs;
@@ -25,7 +25,8 @@ const LEAST_POINTS: usize = 3;
 /// Options of a model.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The host whose cycles are meant, by a name that [`crate::metrics`] takes; of none, all machines.
+    /// The host whose cycles are meant, by a name that [`crate::metrics`] takes; of none, all
+    /// machines.
     pub host: Option<String>,
     /// Only points that have these values.
     pub at: Vec<Value>,
@@ -170,10 +171,11 @@ fn source(points: &[&MeasuredPoint], options: &Options) -> Result<String, NoMode
         Some(host) => format!("hosts.{host}.cycles_per_kbyte"),
         None => "cycles_per_kbyte".to_owned(),
     };
-    let asked = crate::metrics::find(&name).ok();
+    let selector = crate::metrics::find(&name).ok();
     let runs = points.iter().flat_map(|point| &point.runs);
-    let mut sources: Vec<&str> =
-        runs.filter_map(|run| asked.as_ref().and_then(|asked| asked.method(run))).collect();
+    let mut sources: Vec<&str> = runs
+        .filter_map(|run| selector.as_ref().and_then(|selector| selector.method(run)))
+        .collect();
     sources.sort_unstable();
     sources.dedup();
     match sources.as_slice() {

@@ -46,18 +46,19 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
     let fit = &explained.fit;
     let bytes = load.bits_per_second / 8.0;
     let mut outside = Vec::new();
-    if let Some((asked, sizes)) = &size {
+    if let Some((selector, sizes)) = &size {
         let (least, most) = range(sizes);
-        if *asked < least || *asked > most {
+        if *selector < least || *selector > most {
             outside.push(format!(
                 "size {} (studied: {} to {})",
-                decimal(*asked, "B"),
+                decimal(*selector, "B"),
                 decimal(least, "B"),
                 decimal(most, "B")
             ));
         }
     }
-    let place = Place { connections: load.connections as f64, size: size.map(|(asked, _)| asked) };
+    let place =
+        Place { connections: load.connections as f64, size: size.map(|(selector, _)| selector) };
     let mut inputs = Vec::new();
     let mut values = Vec::new();
     // Connections say where among the points the load is, also where they cost nothing themselves.
@@ -179,8 +180,8 @@ struct Place {
     size: Option<f64>,
 }
 
-/// How many of an input come with a byte there: between the points around it along straight lines of
-/// logarithms, beyond them as at the last.
+/// How many of an input come with a byte there: between the points around it along straight lines
+/// of logarithms, beyond them as at the last.
 fn per_byte(points: &[Observed], input: Input, place: &Place) -> f64 {
     let known: Vec<(f64, f64, f64)> = points
         .iter()

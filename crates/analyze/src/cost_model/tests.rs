@@ -8,7 +8,8 @@ use super::*;
 use crate::fixtures;
 use crate::statistics::bootstrap::normal;
 
-/// Cycles for each byte, operation, packet and interrupt; each second for a connection, and for nothing.
+/// Cycles for each byte, operation, packet and interrupt; each second for a connection, and for
+/// nothing.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     byte: f64,
@@ -81,8 +82,8 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
         sent,
         received: None,
         gso_max_segments: 0,
-        drained: Vec::new(),
-        drained_acks: Vec::new(),
+        transmit_contexts: Vec::new(),
+        transmit_contexts_acks: Vec::new(),
         control_packets: 0,
     };
     let slices = wirecost_model::observe::Slices { count: 10, seconds: 1.0, percent: 50.0 };
@@ -212,8 +213,8 @@ fn the_held_out_error_matches_the_noise() {
         assert!(held_out.worst >= held_out.median && fit.worst >= fit.median);
         medians.push(held_out.median);
     }
-    // Half of normal errors of 10%, the mean of two runs each, are below 0.6745 * 10% / sqrt(2) = 4.8%;
-    // a model that has not seen a point adds its own.
+    // Half of normal errors of 10%, the mean of two runs each, are below 0.6745 * 10% / sqrt(2) =
+    // 4.8%; a model that has not seen a point adds its own.
     let mean = medians.iter().sum::<f64>() / medians.len() as f64;
     assert!((0.040..0.070).contains(&mean), "{mean}");
 }

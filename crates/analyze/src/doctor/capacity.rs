@@ -6,8 +6,9 @@ use wirecost_model::environment::Environment;
 
 use super::settings::{not_here, set};
 
-/// What the kernel keeps of one open TCP connection, and bytes of it where its allocator does not say
-/// (Linux 6.12, x86-64): the socket, its inode, file and directory entry, and its place in an epoll.
+/// What the kernel keeps of one open TCP connection, and bytes of it where its allocator does not
+/// say (Linux 6.12, x86-64): the socket, its inode, file and directory entry, and its place in an
+/// epoll.
 const OBJECTS: [(&str, u64); 6] = [
     ("TCP", 2432),
     ("sock_inode_cache", 832),
@@ -63,10 +64,10 @@ fn descriptors(environment: &Environment, connections: u64) -> Option<Need> {
         ));
         let name = "fs.nr_open";
         if let Some(now) = environment.sysctl_number(name).filter(|&now| (now as u64) < each) {
-            need = need.mend(set(name, each)).undo(set(name, now));
+            need = need.fix(set(name, each)).undo(set(name, now));
         }
         let limits = |n: u64| format!("prlimit --pid $$ --nofile={n}:{n}");
-        need = need.mend(limits(each)).undo(limits(limit.unwrap_or(each)));
+        need = need.fix(limits(each)).undo(limits(limit.unwrap_or(each)));
     }
     Some(need)
 }
@@ -79,8 +80,8 @@ fn open_files(environment: &Environment, connections: u64) -> Option<Need> {
     Some(settable(need, name, limit))
 }
 
-/// A connection is known by both addresses and both ports, so that a local port serves once for each
-/// port of the peer.
+/// A connection is known by both addresses and both ports, so that a local port serves once for
+/// each port of the peer.
 fn ports(environment: &Environment, connections: u64) -> Option<Need> {
     let name = "net.ipv4.ip_local_port_range";
     let range = environment.sysctl_numbers(name);
@@ -100,7 +101,7 @@ fn ports(environment: &Environment, connections: u64) -> Option<Need> {
                 .to_owned(),
         );
         let now = environment.sysctl(name).unwrap_or_default();
-        need = need.mend(set(name, "1024 65535")).undo(set(name, now));
+        need = need.fix(set(name, "1024 65535")).undo(set(name, now));
     }
     if range.is_none() {
         need = need.why(not_here(name));
@@ -152,7 +153,7 @@ fn buffers(environment: &Environment, connections: u64) -> Option<Need> {
     if need.enough == Some(false) {
         let most = needed.div_ceil(page);
         need = need
-            .mend(set(name, format!("{} {} {most}", most / 2, most / 4 * 3)))
+            .fix(set(name, format!("{} {} {most}", most / 2, most / 4 * 3)))
             .undo(set(name, environment.sysctl(name).unwrap_or_default()));
     }
     Some(need)
@@ -184,7 +185,7 @@ fn settable(need: Need, name: &str, now: Option<i64>) -> Need {
     match now {
         Some(now) if need.enough == Some(false) => {
             let needed = need.needed;
-            need.mend(set(name, needed)).undo(set(name, now))
+            need.fix(set(name, needed)).undo(set(name, now))
         }
         Some(_) => need,
         None => need.why(not_here(name)),

@@ -27,7 +27,7 @@ pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
                 "the CPU frequency depends on temperature and on the number of busy cores, so the \
                  same work takes a different time in each run",
             )
-            .mend(format!("echo {off} > {setting}"))
+            .fix(format!("echo {off} > {setting}"))
             .undo(format!("echo {on} > {setting}")),
         );
     }
@@ -51,7 +51,7 @@ pub(super) fn governor(environment: &Environment, verdict: &mut Verdict) {
         "CPUs speed up only after some time under load: short runs and low rates measure the \
          governor, not the network",
     )
-    .mend(set("performance"));
+    .fix(set("performance"));
     verdict.finding(match governors.as_slice() {
         [only] => finding.undo(set(only)),
         _ => finding
@@ -78,7 +78,7 @@ pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
                 slowest.latency_us
             ),
         )
-        .mend(format!("cpupower idle-set -D {SLOW_TO_WAKE_US}"))
+        .fix(format!("cpupower idle-set -D {SLOW_TO_WAKE_US}"))
         .undo("cpupower idle-set -E")
         .advice("cpupower comes with linux-cpupower, linux-tools or kernel-tools"),
     );
@@ -112,7 +112,7 @@ pub(super) fn quota(environment: &Environment, verdict: &mut Verdict) {
         format!("a cgroup limits CPU time to {quota} CPUs"),
         "a throttled task stalls until the next period, for tens of milliseconds",
     )
-    .mend(format!("echo {unlimited} > {setting}"));
+    .fix(format!("echo {unlimited} > {setting}"));
     verdict.finding(match &process.quota_value {
         Some(value) => finding.undo(format!("echo '{value}' > {setting}")),
         None => finding,
@@ -164,7 +164,7 @@ pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
         .as_ref()
         .is_some_and(|available| available.iter().any(|name| name == "tsc"));
     verdict.finding(if has_tsc {
-        finding.mend(format!("echo tsc > {file}")).undo(format!("echo {current} > {file}"))
+        finding.fix(format!("echo tsc > {file}")).undo(format!("echo {current} > {file}"))
     } else {
         finding.advice("the kernel does not offer tsc; `dmesg | grep -i tsc` shows the reason")
     });
@@ -182,7 +182,7 @@ pub(super) fn numa_balancing(environment: &Environment, verdict: &mut Verdict) {
                 "automatic NUMA balancing is enabled",
                 "its page faults and migrations disturb a run at any time",
             )
-            .mend("sysctl -w kernel.numa_balancing=0")
+            .fix("sysctl -w kernel.numa_balancing=0")
             .undo(format!("sysctl -w kernel.numa_balancing={value}")),
         ),
     }
@@ -201,7 +201,7 @@ pub(super) fn irqbalance(environment: &Environment, verdict: &mut Verdict) {
                 "it moves interrupts to other CPUs during a run, and overrides affinities that were \
                  set by hand",
             )
-            .mend("systemctl stop irqbalance")
+            .fix("systemctl stop irqbalance")
             .undo("systemctl start irqbalance"),
         ),
     }
@@ -221,7 +221,7 @@ pub(super) fn smt(environment: &Environment, verdict: &mut Verdict) {
     let control = "/sys/devices/system/cpu/smt/control";
     verdict.finding(match cpu.smt_control.as_deref() {
         Some("on") => {
-            finding.mend(format!("echo off > {control}")).undo(format!("echo on > {control}"))
+            finding.fix(format!("echo off > {control}")).undo(format!("echo on > {control}"))
         }
         _ => {
             let cpus = cpu.threads.map_or_else(Vec::new, |threads| (0..threads).collect());

@@ -46,7 +46,7 @@ pub(super) fn flow_control(environment: &Environment, verdict: &mut Verdict) {
                  this hides drops and lowers throughput",
             )
             .about(name)
-            .mend(format!("ethtool -A {name}{off} rx off tx off"))
+            .fix(format!("ethtool -A {name}{off} rx off tx off"))
             .undo(format!("ethtool -A {name}{on} rx {} tx {}", word(rx), word(tx))),
         );
     }
@@ -64,7 +64,7 @@ pub(super) fn shaping(environment: &Environment, verdict: &mut Verdict) {
                 "it delays or limits what the device sends",
             )
             .about(name)
-            .mend(format!("tc qdisc del dev {name} root"))
+            .fix(format!("tc qdisc del dev {name} root"))
             .advice(format!("before, save the output of `tc qdisc show dev {name}`: there is no command to undo this")),
         );
     }
@@ -114,7 +114,7 @@ pub(super) fn offloads(environment: &Environment, verdict: &mut Verdict) {
                 "the kernel processes each segment separately, which costs several times the cycles",
             )
             .about(name)
-            .mend(switch("on"))
+            .fix(switch("on"))
             .undo(switch("off")),
         );
     }
@@ -154,7 +154,7 @@ pub(super) fn node(environment: &Environment, verdict: &mut Verdict) {
         verdict.finding(
             finding
                 .about(name)
-                .mend(format!("taskset -c {} wirecost run ...", list(near)))
+                .fix(format!("taskset -c {} wirecost run ...", list(near)))
                 .advice("the same for `wirecost agent`, if an agent runs on this host"),
         );
     }
@@ -241,12 +241,12 @@ fn numbers(vectors: &[&Vector]) -> String {
     vectors.iter().map(|vector| vector.irq.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn with_saved_affinity(finding: Finding, irqs: &str, mend: String) -> Finding {
+fn with_saved_affinity(finding: Finding, irqs: &str, fix: String) -> Finding {
     finding
-        .mend(format!(
+        .fix(format!(
             "for irq in {irqs}; do grep -H . /proc/irq/$irq/smp_affinity_list; done > affinity.saved"
         ))
-        .mend(mend)
+        .fix(fix)
         .undo("while IFS=: read -r file cpus; do echo $cpus > $file; done < affinity.saved")
 }
 
@@ -273,7 +273,7 @@ pub(super) fn queues(environment: &Environment, verdict: &mut Verdict) {
             verdict.finding(
                 finding
                     .about(name)
-                    .mend(format!("ethtool -L {name} {kind} {wanted}"))
+                    .fix(format!("ethtool -L {name} {kind} {wanted}"))
                     .undo(format!("ethtool -L {name} {kind} {now}")),
             );
         }
@@ -299,7 +299,7 @@ pub(super) fn rings(environment: &Environment, verdict: &mut Verdict) {
             verdict.finding(
                 finding
                     .about(name)
-                    .mend(format!("ethtool -G {name} rx {}", rings.rx_max))
+                    .fix(format!("ethtool -G {name} rx {}", rings.rx_max))
                     .undo(format!("ethtool -G {name} rx {}", rings.rx)),
             );
         } else if missed > 0 {
@@ -330,7 +330,7 @@ pub(super) fn coalescing(environment: &Environment, verdict: &mut Verdict) {
                     "latency and packets per interrupt change with the load",
                 )
                 .about(name)
-                .mend(format!("ethtool -C {name} adaptive-rx off"))
+                .fix(format!("ethtool -C {name} adaptive-rx off"))
                 .undo(format!("ethtool -C {name} adaptive-rx on")),
             );
         } else if us >= LATE_INTERRUPT_US {
@@ -340,7 +340,7 @@ pub(super) fn coalescing(environment: &Environment, verdict: &mut Verdict) {
                     "single messages arrive later; bulk throughput costs less",
                 )
                 .about(name)
-                .mend(format!("ethtool -C {name} rx-usecs 0"))
+                .fix(format!("ethtool -C {name} rx-usecs 0"))
                 .undo(format!("ethtool -C {name} rx-usecs {us}"))
                 .advice("change it to measure latency; keep it to measure throughput and its cost"),
             );

@@ -78,7 +78,7 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
     );
     if !new.is_empty() {
         finding = finding
-            .mend("nft list ruleset > ruleset.saved && nft flush ruleset")
+            .fix("nft list ruleset > ruleset.saved && nft flush ruleset")
             .undo("nft -f ruleset.saved");
     }
     for (family, command) in [("ip", "iptables-legacy"), ("ip6", "ip6tables-legacy")] {
@@ -87,15 +87,15 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
         if of_family.is_empty() {
             continue;
         }
-        finding = finding.mend(format!("{command}-save > {command}.saved"));
+        finding = finding.fix(format!("{command}-save > {command}.saved"));
         for table in of_family {
             if table.name == "filter" {
                 // Without their rules, chains that drop by default drop everything.
-                finding = finding.mend(format!(
+                finding = finding.fix(format!(
                     "for chain in INPUT FORWARD OUTPUT; do {command} -P $chain ACCEPT; done"
                 ));
             }
-            finding = finding.mend(format!("{command} -t {} -F", table.name));
+            finding = finding.fix(format!("{command} -t {} -F", table.name));
         }
         finding = finding.undo(format!("{command}-restore < {command}.saved"));
     }
@@ -116,7 +116,7 @@ pub(super) fn connection_tracking(environment: &Environment, verdict: &mut Verdi
                 format!("the connection tracking table has {count} of {most} entries"),
                 "when it is full, the kernel drops packets of new connections",
             )
-            .mend(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most * 4))
+            .fix(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most * 4))
             .undo(format!("sysctl -w net.netfilter.nf_conntrack_max={most}")),
         );
     }
@@ -140,7 +140,7 @@ pub(super) fn ipsec(environment: &Environment, verdict: &mut Verdict) {
                 "every packet is compared with the policies. Packets that match are encrypted, which \
                  costs more than the rest of the stack",
             )
-            .mend("ip xfrm policy flush")
+            .fix("ip xfrm policy flush")
             .advice(
                 "`ip xfrm policy` shows the addresses that they cover. Policies of a key daemon return \
                  when it restarts; there is no command to undo this",
@@ -176,7 +176,7 @@ pub(super) fn backlog(environment: &Environment, verdict: &mut Verdict) {
         _ if long => finding
             .advice("the backlog is already long: check whether the number of drops still grows"),
         Some(_) => finding
-            .mend(format!("sysctl -w net.core.netdev_max_backlog={LONG_BACKLOG}"))
+            .fix(format!("sysctl -w net.core.netdev_max_backlog={LONG_BACKLOG}"))
             .undo(format!("sysctl -w net.core.netdev_max_backlog={length}")),
         None => finding
             .advice("net.core.netdev_max_backlog can be set only in the initial network namespace"),
@@ -203,7 +203,7 @@ pub(super) fn receive_budget(environment: &Environment, verdict: &mut Verdict) {
     let now = (number("net.core.netdev_budget"), number("net.core.netdev_budget_usecs"));
     verdict.finding(match now {
         (Some(budget), Some(time)) => {
-            finding.mend(set(budget * 2, time * 2)).undo(set(budget, time))
+            finding.fix(set(budget * 2, time * 2)).undo(set(budget, time))
         }
         _ => finding.advice("both can be set only in the initial network namespace"),
     });

@@ -8,7 +8,7 @@ use wirecost_model::observe::{ProbeReport, ProbeStatus};
 /// Why something cannot be used, and what helps.
 struct Obstacle {
     reason: String,
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 /// A row a probe, as it answered, and one for cycles.
@@ -25,7 +25,7 @@ pub fn probes(environment: &Environment, answers: &[ProbeReport]) -> Vec<ProbeSt
             name: report.name.clone(),
             status: report.status,
             reason: report.reason.clone().or(hint),
-            mend: obstacle.and_then(|obstacle| obstacle.mend),
+            fix: obstacle.and_then(|obstacle| obstacle.fix),
         }
     });
     let mut rows: Vec<ProbeState> = answered.collect();
@@ -36,7 +36,7 @@ pub fn probes(environment: &Environment, answers: &[ProbeReport]) -> Vec<ProbeSt
 
 /// Whether BPF programs that watch the kernel can be loaded.
 fn bpf(environment: &Environment) -> Option<Obstacle> {
-    let obstacle = |reason: &str| Some(Obstacle { reason: reason.to_owned(), mend: None });
+    let obstacle = |reason: &str| Some(Obstacle { reason: reason.to_owned(), fix: None });
     if environment.kernel.btf == Some(false) {
         return obstacle("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
     }
@@ -53,7 +53,7 @@ fn sampling(environment: &Environment) -> Option<Obstacle> {
     if environment.kernel.lockdown.as_deref() == Some("confidentiality") {
         return Some(Obstacle {
             reason: "kernel lockdown (confidentiality) forbids reading kernel memory".to_owned(),
-            mend: None,
+            fix: None,
         });
     }
     let paranoid = environment.sysctl_number("kernel.perf_event_paranoid");
@@ -69,18 +69,18 @@ fn rights(environment: &Environment, wanted: &[&str]) -> Option<Obstacle> {
     let has = |right| process.may(right) == Some(true);
     if process.capabilities.is_none() {
         let reason = "the capabilities of this process are unknown".to_owned();
-        return Some(Obstacle { reason, mend: None });
+        return Some(Obstacle { reason, fix: None });
     }
     if !has("cap_sys_admin") && !wanted.iter().all(|right| has(right)) {
         let names: Vec<String> = wanted.iter().map(|right| right.to_uppercase()).collect();
         return Some(Obstacle {
             reason: format!("needs root, or {}", names.join(" and ")),
-            mend: Some("setcap cap_bpf,cap_perfmon=ep \"$(command -v wirecost)\"".to_owned()),
+            fix: Some("setcap cap_bpf,cap_perfmon=ep \"$(command -v wirecost)\"".to_owned()),
         });
     }
     (process.rights_hold_everywhere == Some(false)).then(|| Obstacle {
         reason: "the capabilities of this process apply only inside its container".to_owned(),
-        mend: None,
+        fix: None,
     })
 }
 
@@ -114,10 +114,11 @@ fn cycles(environment: &Environment) -> ProbeState {
             (ProbeStatus::No, format!("{why}, and the clocksource is not a constant-rate TSC"))
         }
     };
-    // Up to this level everybody may count his own cycles; a container's filter may refuse it still.
+    // Up to this level everybody may count his own cycles; a container's filter may refuse it
+    // still.
     let refused = cpu.cycle_counter == Some(CycleCounter::Refused);
     let paranoid = environment.sysctl_number("kernel.perf_event_paranoid");
-    let mend = (refused && paranoid.is_some_and(|level| level > 2))
+    let fix = (refused && paranoid.is_some_and(|level| level > 2))
         .then(|| "sysctl -w kernel.perf_event_paranoid=2".to_owned());
-    ProbeState { name: "cycles".to_owned(), status, reason: Some(reason), mend }
+    ProbeState { name: "cycles".to_owned(), status, reason: Some(reason), fix }
 }

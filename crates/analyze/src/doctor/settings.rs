@@ -47,7 +47,7 @@ pub(super) fn socket_buffers(environment: &Environment, verdict: &mut Verdict) {
             Some((_, speed)) if speed >= FAST => Finding::spoils(found, why),
             _ => Finding::note(found, why),
         };
-        verdict.finding(finding.mend(set(name, LARGE_BUFFER)).undo(set(name, most)));
+        verdict.finding(finding.fix(set(name, LARGE_BUFFER)).undo(set(name, most)));
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn tcp_buffers(environment: &Environment, verdict: &mut Verdict) {
                 ),
             )
             .about(device)
-            .mend(set(name, format!("{least} {usual} {LARGE_BUFFER}")))
+            .fix(set(name, format!("{least} {usual} {LARGE_BUFFER}")))
             .undo(set(name, format!("{least} {usual} {most}"))),
         );
     }
@@ -110,7 +110,7 @@ pub(super) fn tcp_memory(environment: &Environment, verdict: &mut Verdict) {
             format!("{name} limits all TCP buffers together to {}", bytes(all as i64)),
             "above it the kernel drops packets and shrinks windows",
         )
-        .mend(set(name, format!("{least} {usual} {}", total / 16 / page)))
+        .fix(set(name, format!("{least} {usual} {}", total / 16 / page)))
         .undo(set(name, environment.sysctl(name).unwrap_or_default())),
     );
 }
@@ -129,7 +129,7 @@ pub(super) fn tcp_features(environment: &Environment, verdict: &mut Verdict) {
             None => verdict.unknown(not_here(name)),
             Some(0) => verdict.finding(
                 Finding::spoils(format!("{name} is off"), without)
-                    .mend(set(name, 1))
+                    .fix(set(name, 1))
                     .undo(set(name, 0)),
             ),
             Some(_) => {}
@@ -149,7 +149,7 @@ pub(super) fn accept_queue(environment: &Environment, verdict: &mut Verdict) {
                     format!("{name} limits the queue of pending connections to {length}"),
                     "if more connections open at once, some retry after a second",
                 )
-                .mend(set(name, 4 * SHORT_ACCEPT_QUEUE))
+                .fix(set(name, 4 * SHORT_ACCEPT_QUEUE))
                 .undo(set(name, length)),
             );
         }
@@ -170,7 +170,7 @@ pub(super) fn port_range(environment: &Environment, verdict: &mut Verdict) {
                 "a closed connection keeps its port for a minute (TIME_WAIT), so a test that opens many \
                  connections runs out of ports",
             )
-            .mend(set(name, "16384 65535"))
+            .fix(set(name, "16384 65535"))
             .undo(set(name, format!("{first} {last}"))),
         );
     }
@@ -188,7 +188,7 @@ pub(super) fn descriptors(environment: &Environment, verdict: &mut Verdict) {
                 format!("a process may have {most} open descriptors"),
                 "each connection needs one at each end",
             )
-            .mend(limit(MANY_DESCRIPTORS))
+            .fix(limit(MANY_DESCRIPTORS))
             .undo(limit(most))
             .advice("run this in the shell that starts wirecost or its agent"),
         );
@@ -207,7 +207,7 @@ pub(super) fn io_uring(environment: &Environment, verdict: &mut Verdict) {
     );
     let name = "kernel.io_uring_disabled";
     verdict.finding(match environment.sysctl_number(name) {
-        Some(level @ 1..) => finding.mend(set(name, 0)).undo(set(name, level)),
+        Some(level @ 1..) => finding.fix(set(name, 0)).undo(set(name, level)),
         _ => finding,
     });
 }
@@ -221,7 +221,7 @@ pub(super) fn busy_poll(environment: &Environment, verdict: &mut Verdict) {
                     format!("{name}: sockets poll for {microseconds} us before they sleep"),
                     "latency is lower and CPU time is higher than without polling",
                 )
-                .mend(set(name, 0))
+                .fix(set(name, 0))
                 .undo(set(name, microseconds)),
             );
         }
@@ -236,7 +236,7 @@ pub(super) fn huge_pages(environment: &Environment, verdict: &mut Verdict) {
                 "transparent huge pages are enabled for all memory (always)",
                 "buffers are in huge pages only by chance, so the cost of copies varies between runs",
             )
-            .mend(format!("echo madvise > {file}"))
+            .fix(format!("echo madvise > {file}"))
             .undo(format!("echo always > {file}")),
         );
     }
@@ -251,7 +251,7 @@ pub(super) fn bpf_jit(environment: &Environment, verdict: &mut Verdict) {
                 "BPF programs are interpreted",
                 "probes and packet filters cost several times as much as compiled ones",
             )
-            .mend(set(name, 1))
+            .fix(set(name, 1))
             .undo(set(name, 0)),
         );
     }

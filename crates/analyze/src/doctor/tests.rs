@@ -225,7 +225,7 @@ fn set(environment: &mut Environment, name: &str, value: &str) {
 
 type Harm = fn(&mut Environment);
 
-/// A check, what makes it fire, how much that matters, and a part of the command that mends it.
+/// A check, what makes it fire, how much that matters, and a part of the command that fixes it.
 const CASES: &[(&str, Harm, Severity, &str)] = &[
     (
         "turbo",
@@ -580,9 +580,9 @@ fn each_problem_is_found_by_its_check_alone() {
         let [finding] = findings.as_slice() else { panic!("{name}: {findings:#?}") };
         assert_eq!((finding.check.as_str(), finding.severity), (*name, *severity));
         if command.is_empty() {
-            assert!(finding.mend.is_empty() && finding.advice.is_some(), "{finding:#?}");
+            assert!(finding.fix.is_empty() && finding.advice.is_some(), "{finding:#?}");
         } else {
-            let found = finding.mend.iter().any(|mend| mend.starts_with(command));
+            let found = finding.fix.iter().any(|fix| fix.starts_with(command));
             assert!(found, "{command}: {finding:#?}");
             // What has no way back says so.
             assert!(!finding.undo.is_empty() || finding.advice.is_some(), "{finding:#?}");
@@ -651,7 +651,7 @@ fn a_pair_needs_no_gro() {
     assert_eq!(examined(&environment).findings, []);
     let features = eth0(&mut environment).features.as_mut().unwrap();
     features.insert("tx-tcp-segmentation".to_owned(), false);
-    assert_eq!(examined(&environment).findings[0].mend, ["ethtool -K eth0 tso on"]);
+    assert_eq!(examined(&environment).findings[0].fix, ["ethtool -K eth0 tso on"]);
 }
 
 #[test]
@@ -685,18 +685,18 @@ fn probes_answer_for_themselves_and_the_remedy_is_of_the_surroundings() {
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["cpu", "cycles", "segments", "functions"]);
     assert_eq!(rows[0].status, ProbeStatus::Ready);
-    assert_eq!((&rows[0].reason, &rows[0].mend), (&None, &None));
+    assert_eq!((&rows[0].reason, &rows[0].fix), (&None, &None));
     assert_eq!(rows[2].reason.as_deref(), Some("it said so"));
     // With all rights, rights are not what is missing.
-    assert_eq!(rows[2].mend, None);
+    assert_eq!(rows[2].fix, None);
 
     environment.process.capabilities = Some(vec!["cap_bpf".to_owned()]);
     let rows = probes(&environment, &[refused("segments"), refused("functions")]);
-    assert!(rows[1..].iter().all(|row| row.mend.as_ref().is_some_and(|m| m.contains("setcap"))));
+    assert!(rows[1..].iter().all(|row| row.fix.as_ref().is_some_and(|m| m.contains("setcap"))));
     // Sampling takes one right, tracing two.
     environment.process.capabilities = Some(vec!["cap_perfmon".to_owned()]);
     let rows = probes(&environment, &[refused("segments"), refused("functions")]);
-    assert!(rows[1].mend.is_some() && rows[2].mend.is_none());
+    assert!(rows[1].fix.is_some() && rows[2].fix.is_none());
 }
 
 #[test]
@@ -725,7 +725,7 @@ fn a_prepared_server_takes_many_connections() {
     let of = |name: &str| capacity.needs.iter().find(|need| need.name == name).unwrap();
     for need in &capacity.needs {
         assert_eq!(need.enough, Some(true), "{need:?}");
-        assert!(need.mend.is_empty() && need.undo.is_empty() && !need.why.is_empty());
+        assert!(need.fix.is_empty() && need.undo.is_empty() && !need.why.is_empty());
     }
     // Four workers.
     assert_eq!(of("descriptors").needed, 50_032);
@@ -750,7 +750,7 @@ fn missing_resources_for_a_million_connections_have_a_command() {
     let descriptors = of("descriptors").unwrap();
     assert_eq!((descriptors.needed, descriptors.enough), (250_032, Some(false)));
     assert_eq!(
-        descriptors.mend,
+        descriptors.fix,
         ["sysctl -w fs.nr_open=250032", "prlimit --pid $$ --nofile=250032:250032"]
     );
     assert_eq!(
@@ -760,7 +760,7 @@ fn missing_resources_for_a_million_connections_have_a_command() {
     assert!(descriptors.advice.as_ref().unwrap().contains("--workers 51"));
     let buffers = of("TCP buffers").unwrap();
     assert_eq!(buffers.enough, Some(false));
-    assert_eq!(buffers.mend, ["sysctl -w net.ipv4.tcp_mem='1000000 1500000 2000000'"]);
+    assert_eq!(buffers.fix, ["sysctl -w net.ipv4.tcp_mem='1000000 1500000 2000000'"]);
     assert_eq!(buffers.undo, ["sysctl -w net.ipv4.tcp_mem='1000 2000 3000'"]);
     // Not known is not enough, nor too little.
     let files = of("open files").unwrap();

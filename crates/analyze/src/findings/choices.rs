@@ -3,7 +3,7 @@
 use super::line;
 use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
-use crate::metrics::{self, Asked};
+use crate::metrics::{self, Selector};
 use crate::statistics::contrast::{Contrast, contrast};
 use wirecost_model::metric::Better;
 
@@ -37,7 +37,7 @@ struct WorseValue<'a> {
 
 fn find(measured: &Measured) -> Vec<Finding> {
     let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
-    let metrics: Vec<Asked> = line::work(measured).into_iter().chain(named).collect();
+    let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
     let mut tests = Vec::new();
     for axis in measured.axes() {
         let values = measured.values(axis);
@@ -45,10 +45,10 @@ fn find(measured: &Measured) -> Vec<Finding> {
         if values.len() < 2 || values.len() > 2 && line::is_numeric(measured, axis) {
             continue;
         }
-        for (metric, asked) in metrics.iter().enumerate() {
+        for (metric, selector) in metrics.iter().enumerate() {
             for (number, value) in values.iter().enumerate() {
                 for other in &values[number + 1..] {
-                    let pair = beside(measured, axis, asked, value, other);
+                    let pair = beside(measured, axis, selector, value, other);
                     let Some((contrast, places)) = pair else { continue };
                     let pair = Pair { axis, metric, value, other, contrast, places };
                     tests.push((contrast.p_value, pair));
@@ -59,10 +59,10 @@ fn find(measured: &Measured) -> Vec<Finding> {
     let significant = significant(tests);
     let mut findings = Vec::new();
     for axis in measured.axes() {
-        for (metric, asked) in metrics.iter().enumerate() {
+        for (metric, selector) in metrics.iter().enumerate() {
             let here: Vec<&(f64, Pair<'_>)> =
                 significant.iter().filter(|(_, p)| p.axis == axis && p.metric == metric).collect();
-            findings.extend(best(measured, axis, asked, &here));
+            findings.extend(best(measured, axis, selector, &here));
         }
     }
     findings
@@ -71,7 +71,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
 fn beside(
     measured: &Measured,
     axis: &str,
-    asked: &Asked,
+    selector: &Selector,
     value: &str,
     other: &str,
 ) -> Option<(Contrast, usize)> {
@@ -80,7 +80,7 @@ fn beside(
         .filter_map(|(_, points)| {
             let of = |value: &str| {
                 let (_, point) = points.iter().find(|(at, _)| *at == value)?;
-                Some(point.figures(asked)).filter(|figures| !figures.is_empty())
+                Some(point.figures(selector)).filter(|figures| !figures.is_empty())
             };
             Some((of(value)?, of(other)?))
         })
@@ -92,10 +92,10 @@ fn beside(
 fn best(
     measured: &Measured,
     axis: &str,
-    asked: &Asked,
+    selector: &Selector,
     pairs: &[&(f64, Pair<'_>)],
 ) -> Option<Finding> {
-    let higher = match asked.metric().better {
+    let higher = match selector.metric().better {
         Better::Higher => true,
         Better::Lower => false,
         Better::Neither => return None,
@@ -131,7 +131,7 @@ fn best(
         }
     }
     let (value, beaten) = champion?;
-    let name = asked.metric().name;
+    let name = selector.metric().name;
     let parts: Vec<String> = beaten
         .iter()
         .map(|WorseValue { other, ratio, interval: (low, high), .. }| {
@@ -146,9 +146,12 @@ fn best(
     for (fixed, points) in line::groups(measured, axis) {
         let shown: Vec<String> = points
             .iter()
-            .filter(|(_, point)| !point.figures(asked).is_empty())
+            .filter(|(_, point)| !point.figures(selector).is_empty())
             .map(|(value, point)| {
-                format!("{value} {}", asked.metric().unit.show(line::mean(&point.figures(asked))))
+                format!(
+                    "{value} {}",
+                    selector.metric().unit.show(line::mean(&point.figures(selector)))
+                )
             })
             .collect();
         let at: Vec<String> = fixed.iter().map(|v| format!("{}={}", v.name, v.value)).collect();

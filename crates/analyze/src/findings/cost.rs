@@ -3,7 +3,7 @@
 use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, significant, words};
 use crate::measured::Measured;
-use crate::metrics::{self, Asked};
+use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
 use crate::statistics::umbrella::{Shape, Turn, umbrella};
@@ -32,14 +32,14 @@ fn find(measured: &Measured) -> Vec<Finding> {
             true => of(&line, "cycles_per_kbyte", "").into_iter().collect(),
             false => of_ends,
         };
-        for (whose, asked, stops, figures) in known {
+        for (whose, selector, stops, figures) in known {
             if let Some(turn) = umbrella(&figures, &[Shape::Hill, Shape::Valley]) {
                 let fixed = line.fixed.clone();
                 let confounders = line.confounders();
                 let line = Line { axis: line.axis, fixed, stops };
                 tests.push((
                     turn.p_value,
-                    CostLine { line, whose, asked, figures, turn, confounders },
+                    CostLine { line, whose, selector, figures, turn, confounders },
                 ));
             }
         }
@@ -50,19 +50,19 @@ fn find(measured: &Measured) -> Vec<Finding> {
         .collect()
 }
 
-type Known<'a> = (&'static str, Asked, Vec<Stop<'a>>, Vec<Vec<f64>>);
+type Known<'a> = (&'static str, Selector, Vec<Stop<'a>>, Vec<Vec<f64>>);
 
 fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>> {
-    let asked = metrics::find(name).ok()?;
-    let (stops, figures) = line.measured(&asked)?;
-    Some((whose, asked, stops, figures))
+    let selector = metrics::find(name).ok()?;
+    let (stops, figures) = line.measured(&selector)?;
+    Some((whose, selector, stops, figures))
 }
 
 /// A cost along a line.
 struct CostLine<'a> {
     line: Line<'a>,
     whose: &'static str,
-    asked: Asked,
+    selector: Selector,
     figures: Vec<Vec<f64>>,
     turn: Turn,
     confounders: Vec<String>,
@@ -78,7 +78,7 @@ impl CostLine<'_> {
         let (_, interval) = legs.last()?;
         let words: Vec<String> = legs.iter().map(|(words, _)| words.clone()).collect();
         let text = format!("{}cycles/KByte {}", self.whose, words::list(&words));
-        let unit = self.asked.metric().unit;
+        let unit = self.selector.metric().unit;
         let shown: Vec<String> =
             self.figures.iter().map(|runs| words::plain(line::mean(runs))).collect();
         let what = format!("{}{}", self.whose, unit.symbol());
@@ -117,8 +117,8 @@ impl CostLine<'_> {
         Some((text, interval))
     }
 
-    /// The last over the first, by their repeats; where there are none, by the slope of the line that all
-    /// between them make.
+    /// The last over the first, by their repeats; where there are none, by the slope of the line
+    /// that all between them make.
     fn factor(&self, first: usize, last: usize) -> Option<(f64, (f64, f64))> {
         let (from, to) = (&self.figures[first], &self.figures[last]);
         if from.len() > 1 && to.len() > 1 {

@@ -5,7 +5,7 @@ use wirecost_model::study::{Value, number};
 
 use super::words;
 use crate::measured::{Measured, MeasuredPoint};
-use crate::metrics::{self, Asked};
+use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap::normal;
 
 /// Points by the number that an axis gives them.
@@ -29,7 +29,8 @@ pub(super) struct Stop<'a> {
 /// What is the same at some points, and the points, each with its value on the axis.
 pub(super) type Group<'a> = (Vec<&'a Value>, Vec<(&'a str, &'a MeasuredPoint)>);
 
-/// Whether the values of an axis are numbers of what it is called, and not names of several settings.
+/// Whether the values of an axis are numbers of what it is called, and not names of several
+/// settings.
 pub(super) fn is_numeric(measured: &Measured, axis: &str) -> bool {
     let find = |values: &[Value]| values.iter().find(|v| v.name == axis).map(|v| v.value.clone());
     measured.points.iter().all(|point| {
@@ -71,10 +72,10 @@ pub(super) fn lines(measured: &Measured) -> Vec<Line<'_>> {
 }
 
 impl<'a> Line<'a> {
-    /// The stops at which a metric was measured, and what it was in each run. `None` where that is fewer
-    /// than three.
-    pub(super) fn measured(&self, asked: &Asked) -> Option<(Vec<Stop<'a>>, Vec<Vec<f64>>)> {
-        let all = self.stops.iter().map(|stop| (*stop, stop.point.figures(asked)));
+    /// The stops at which a metric was measured, and what it was in each run. `None` where that is
+    /// fewer than three.
+    pub(super) fn measured(&self, selector: &Selector) -> Option<(Vec<Stop<'a>>, Vec<Vec<f64>>)> {
+        let all = self.stops.iter().map(|stop| (*stop, stop.point.figures(selector)));
         let known: (Vec<_>, Vec<_>) = all.filter(|(_, figures)| !figures.is_empty()).unzip();
         (known.0.len() >= 3).then_some(known)
     }
@@ -116,8 +117,8 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What the true means may be. How far repeats are off is taken from all stops together, relative to
-/// their means: of three repeats alone hardly anything would be known. `None` where nothing was
+/// What the true means may be. How far repeats are off is taken from all stops together, relative
+/// to their means: of three repeats alone hardly anything would be known. `None` where nothing was
 /// repeated.
 pub(super) fn plausible_means(figures: &[Vec<f64>], random: &mut Rng) -> Option<Vec<f64>> {
     let (mut squares, mut freedom) = (0.0, 0.0);
@@ -135,7 +136,7 @@ pub(super) fn plausible_means(figures: &[Vec<f64>], random: &mut Rng) -> Option<
 }
 
 /// What moves: bytes, or where none do, transactions.
-pub(super) fn work(measured: &Measured) -> Option<Asked> {
+pub(super) fn work(measured: &Measured) -> Option<Selector> {
     let (throughput, transactions) =
         (metrics::find("throughput").ok()?, metrics::find("transactions").ok()?);
     let bytes_move =

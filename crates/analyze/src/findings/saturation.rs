@@ -5,7 +5,7 @@ use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, significant, words};
 use crate::knee::{After, Knee, knee};
 use crate::measured::Measured;
-use crate::metrics::Asked;
+use crate::metrics::Selector;
 use crate::statistics::umbrella::{Shape, umbrella};
 use crate::statistics::{Estimate, bootstrap};
 
@@ -40,7 +40,7 @@ fn knee_of(stops: &[Stop<'_>], means: &[f64]) -> Option<Knee> {
 }
 
 fn finding_of(
-    work: &Asked,
+    work: &Selector,
     line: &Line<'_>,
     stops: &[Stop<'_>],
     figures: &[Vec<f64>],

@@ -1,5 +1,5 @@
-//! Figures by name. Tables, stop rules, expectations, findings and comparisons ask for them so, and are
-//! told why where there is none.
+//! Figures by name. Tables, stop rules, expectations, findings and comparisons ask for them so, and
+//! are told why where there is none.
 //!
 //! A name is one of [`all`], with the host before it where it is of a host: `throughput`,
 //! `latency.p99`, `hosts.server.cycles_per_kbyte`. In place of a host's name may stand
@@ -7,9 +7,9 @@
 //! - `sender` and `receiver`, the one that sent more bytes than it received, and the other,
 //! - `machine`, where all hosts share one.
 //!
-//! Without a host, what is of hosts is of `machine`, and `cycles_per_kbyte` of all machines together.
-//! In `layers.NAME.share` and `functions.NAME.inclusive` a name of the profile of functions stands in
-//! the middle.
+//! Without a host, what is of hosts is of `machine`, and `cycles_per_kbyte` of all machines
+//! together. In `layers.NAME.share` and `functions.NAME.inclusive` a name of the profile of
+//! functions stands in the middle.
 
 pub(crate) mod host;
 mod run;
@@ -69,7 +69,7 @@ pub struct UnknownMetric {
 
 /// A figure that was asked for.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct Selector {
     /// As it was asked for.
     pub name: String,
     definition: Definition,
@@ -78,22 +78,31 @@ pub struct Asked {
     thing: Option<String>,
 }
 
+/// Names that metrics had before, which studies may still use, with those that they have.
+const FORMER_NAMES: [(&str, &str); 3] = [
+    ("drained.writer", "transmit_context.writer"),
+    ("drained.worker", "transmit_context.worker"),
+    ("drained.ack", "transmit_context.ack"),
+];
+
 /// The figure of this name.
 ///
 /// # Errors
 /// There is none; the error names the nearest.
-pub fn find(name: &str) -> Result<Asked, UnknownMetric> {
+pub fn find(name: &str) -> Result<Selector, UnknownMetric> {
     let (host, short) = match name.strip_prefix("hosts.") {
         Some(rest) => rest.split_once('.').map_or((None, name), |(host, s)| (Some(host), s)),
         None => (None, name),
     };
+    let current = FORMER_NAMES.iter().find(|(former, _)| *former == short);
+    let short = current.map_or(short, |(_, current)| current);
     for definition in definitions() {
         let thing = match_name(definition.metric.name, short);
         let of_run = matches!(definition.source, Source::Run(_));
         if let Some(thing) = thing
             && of_run <= host.is_none()
         {
-            return Ok(Asked {
+            return Ok(Selector {
                 name: name.to_owned(),
                 definition,
                 host: host.map(str::to_owned),
@@ -131,13 +140,14 @@ fn match_name<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
-impl Asked {
+impl Selector {
     #[must_use]
     pub fn metric(&self) -> Metric {
         self.definition.metric
     }
 
-    /// How a run came by the figure, where there are several ways that give other numbers for the same.
+    /// How a run came by the figure, where there are several ways that give other numbers for the
+    /// same.
     #[must_use]
     pub fn method<'a>(&self, run: &'a Run) -> Option<&'a str> {
         let scope = Scope::find(run, self.host.as_deref()).ok()?;

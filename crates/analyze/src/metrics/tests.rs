@@ -24,11 +24,11 @@ fn names_are_unique_and_each_is_found() {
 
 #[test]
 fn what_is_of_hosts_can_be_asked_of_one() {
-    let asked = find("hosts.sender.cycles_per_kbyte").unwrap();
-    assert_eq!(asked.metric().name, "cycles_per_kbyte");
-    assert_eq!(asked.host.as_deref(), Some("sender"));
-    let asked = find("hosts.h2.functions.tcp_sendmsg.inclusive").unwrap();
-    assert_eq!(asked.thing.as_deref(), Some("tcp_sendmsg"));
+    let selector = find("hosts.sender.cycles_per_kbyte").unwrap();
+    assert_eq!(selector.metric().name, "cycles_per_kbyte");
+    assert_eq!(selector.host.as_deref(), Some("sender"));
+    let selector = find("hosts.h2.functions.tcp_sendmsg.inclusive").unwrap();
+    assert_eq!(selector.thing.as_deref(), Some("tcp_sendmsg"));
     assert_eq!(find("functions.a.b.exclusive").unwrap().thing.as_deref(), Some("a.b"));
 }
 
@@ -56,14 +56,15 @@ fn every_figure_of_a_run_that_measured_nothing_is_missing_with_a_reason() {
 #[test]
 fn what_is_no_number_is_missing() {
     let mut run = run();
-    let asked = find("throughput").unwrap();
+    let selector = find("throughput").unwrap();
     run.throughput = Some(fixtures::throughput(f64::NAN, 0));
-    assert!(asked.of(&run).is_err());
+    assert!(selector.of(&run).is_err());
     run.throughput = Some(fixtures::throughput(5.0, 0));
-    assert_eq!(asked.of(&run), Ok(5.0));
+    assert_eq!(selector.of(&run), Ok(5.0));
 }
 
-/// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers all.
+/// A run between hosts that share CPUs, as in a lab with more hosts than CPUs: one observer covers
+/// all.
 fn shared(addresses: [&str; 2]) -> Run {
     let host = |name: &str, role, address: &str, bytes| {
         let address = Some(address.to_owned());
@@ -138,16 +139,16 @@ fn the_cost_of_an_operation_is_that_of_the_bytes_it_moves() {
 
 #[test]
 fn what_the_kernel_copied_of_zero_copy_is_a_percentage_or_missing() {
-    let asked = find("zerocopy.copied").unwrap();
+    let selector = find("zerocopy.copied").unwrap();
     let mut run = run();
     let zerocopy = |completed, copied_share| {
         let of = ZeroCopy { calls: 8, completed, copied: 2, copied_share, refused: 0 };
         Some(Io { zerocopy: Some(of), ..Io::default() })
     };
     run.io = zerocopy(8, Some(0.25));
-    assert_eq!(asked.of(&run), Ok(25.0));
+    assert_eq!(selector.of(&run), Ok(25.0));
     run.io = zerocopy(0, None);
-    assert!(asked.of(&run).unwrap_err().contains("completed"));
+    assert!(selector.of(&run).unwrap_err().contains("completed"));
     run.io = Some(Io::default());
-    assert!(asked.of(&run).unwrap_err().contains("zero-copy"));
+    assert!(selector.of(&run).unwrap_err().contains("zero-copy"));
 }

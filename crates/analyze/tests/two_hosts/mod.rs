@@ -1,5 +1,5 @@
-//! Two hosts that never were: a master and a peer whose traffic is a formula, so that every counter at
-//! every instant is known, and faults that a real host could have.
+//! Two hosts that never were: a master and a peer whose traffic is a formula, so that every counter
+//! at every instant is known, and faults that a real host could have.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -9,8 +9,8 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::host::{CpuSnapshot, CpuTicks, HostFacts};
 use wirecost_model::measure::{
-    Bytes, Counters, Cut, Edge, FairnessSums, FlowopCounts, FlowopKey, FlowopLatency, PhaseResult,
-    Setting, TcpSample, WorkerUse,
+    Bytes, Counters, Edge, FairnessSums, FlowopCounts, FlowopKey, FlowopLatency, PhaseResult,
+    Setting, Snapshot, TcpSample, WorkerUse,
 };
 use wirecost_model::outcome::{HostOutcome, Outcome, PhasePlan};
 use wirecost_model::profile::Until;
@@ -43,20 +43,21 @@ pub(crate) struct Traffic {
     pub(crate) window: f64,
     /// Time without observers before and after the window, each in five parts; 0 for none.
     pub(crate) beside: f64,
-    /// Longest ordinary lateness of a cut, seconds.
+    /// Longest ordinary lateness of a snapshot, seconds.
     pub(crate) jitter: f64,
-    /// Most lateness of the few cuts that are very late, seconds.
+    /// Most lateness of the few snapshots that are very late, seconds.
     pub(crate) late: f64,
-    /// How much later than the cut says its workers' counters are, at most, seconds.
+    /// How much later than the snapshot says its workers' counters are, at most, seconds.
     pub(crate) worker_skew: f64,
-    /// Clock of master and peer less the controller's, nanoseconds, and how wrong the estimates are.
+    /// Clock of master and peer less the controller's, nanoseconds, and how wrong the estimates
+    /// are.
     pub(crate) offsets: [i64; 2],
     pub(crate) offset_errors: [i64; 2],
     pub(crate) seed: u64,
 }
 
 impl Default for Traffic {
-    /// A gigabyte a second from master to peer, cut exactly on time.
+    /// A gigabyte a second from master to peer, with snapshots exactly on time.
     fn default() -> Self {
         Self {
             tx_rate: 1e9,
@@ -95,7 +96,8 @@ pub(crate) enum Fault {
         host: usize,
         seconds: f64,
     },
-    /// The host cuts this much later, and nobody knows because its clock was misjudged.
+    /// The host takes its snapshots this much later, and nobody knows because its clock was
+    /// misjudged.
     MisjudgedClock {
         host: usize,
         seconds: f64,
@@ -209,8 +211,8 @@ impl Traffic {
             settings: vec![Setting {
                 name: "wndsz.send".to_owned(),
                 host: ["client", "server"][number].to_owned(),
-                asked: "65536".to_owned(),
-                granted: "65536".to_owned(),
+                requested: "65536".to_owned(),
+                effective: "65536".to_owned(),
             }],
             warnings: Vec::new(),
             environment: Default::default(),
@@ -250,9 +252,9 @@ impl Traffic {
             random.next();
         }
         let edges = self.edges();
-        // Fewer than half of the window's cuts may be very late, so that most tell the truth.
+        // Fewer than half of the window's snapshots may be very late, so that most tell the truth.
         let mut very_late = (edges.len() - 3) / 2;
-        let mut cuts = Vec::new();
+        let mut snapshots = Vec::new();
         let (mut last, mut last_t) = (0, 0.0);
         for (edge, at) in edges {
             let mut late = random.next() * self.jitter;
@@ -260,9 +262,10 @@ impl Traffic {
                 very_late -= 1;
                 late = random.next() * self.late;
             }
-            // A host told to cut at an instant of the controller's clock does so by its own.
+            // A host told to take a snapshot at an instant of the controller's clock does so by its
+            // own.
             let due = at + schedule + misjudged;
-            // A cut that is late makes those after it wait.
+            // A snapshot that is late makes those after it wait.
             let t = f64::max(due + late, last_t);
             last_t = t + random.next() * self.worker_skew;
             let own = |t: f64| -> Nanos {
@@ -271,7 +274,7 @@ impl Traffic {
             };
             let at = own(t).max(last + 1);
             last = at;
-            cuts.push(Cut {
+            snapshots.push(Snapshot {
                 edge,
                 due: own(due),
                 at,
@@ -282,12 +285,14 @@ impl Traffic {
         }
         let mut transactions = Histogram::new();
         (1..=1000).for_each(|n| transactions.record(n * 1000));
-        let window_start =
-            cuts.iter().find(|cut| cut.edge == Edge::WindowStart).map_or(0, |cut| cut.at);
+        let window_start = snapshots
+            .iter()
+            .find(|snapshot| snapshot.edge == Edge::WindowStart)
+            .map_or(0, |snapshot| snapshot.at);
         PhaseResult {
             phase: 0,
             flowops: vec![key(side, 0), key(side, 1)],
-            cuts,
+            snapshots,
             transactions: transactions.clone(),
             latencies: vec![FlowopLatency { key: key(side, 0), latency: transactions }],
             connections_open: self.connections,

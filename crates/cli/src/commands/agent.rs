@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use wirecost_fleet::agent::{self, Files, Terms};
+use wirecost_fleet::agent::{self, Files, SessionPolicy};
 use wirecost_fleet::listener::{AgentEvent, Listener, SessionLimits};
 use wirecost_linux::facts;
 use wirecost_model::status::Status;
@@ -21,8 +21,8 @@ pub(crate) const PORT: u16 = 20_050;
 /// Controllers elsewhere (`wirecost run --host NAME=ADDR`) connect to its port. There is no
 /// authentication: whoever reaches the port can have this host generate load towards hosts whose
 /// agents have agreed to it, and can read the host's environment and observe its kernel. Listen on
-/// networks you trust only. Each session is a separate process with limits: if it fails, the agent and
-/// the other sessions continue.
+/// networks you trust only. Each session is a separate process with limits: if it fails, the agent
+/// and the other sessions continue.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Address to listen on; default port 20050, port 0 for any free port.
@@ -88,9 +88,9 @@ impl Agent {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Failure::new(Status::Peer, error))?;
-        let terms = Terms { files, must_claim: self.must_claim, hello: self.hello };
+        let policy = SessionPolicy { files, must_claim: self.must_claim, hello: self.hello };
         let hangs = || std::process::exit(i32::from(Status::Peer.exit_code()));
-        agent::session(stream, terms, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
+        agent::session(stream, policy, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
         Ok(Status::Ok)
     }
 

@@ -214,7 +214,8 @@ fn describe_parts(
                 *text += &format!("{:margin$}one of\n", "");
                 for (share, inside) in of_choices {
                     let percent = wirecost_model::units::three_digits(100.0 * share);
-                    let nothing = if inside.is_empty() { ", which is nothing here" } else { "" };
+                    let nothing =
+                        if inside.is_empty() { ": no operation on this host" } else { "" };
                     *text += &format!("{:margin$}  {percent}%{nothing}\n{inside}", "");
                 }
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use wirecost_analyze::compare::{self, Options, Subject};
 use wirecost_analyze::measured::Measured;
-use wirecost_analyze::metrics::{self, Asked};
+use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::status::Status;
 use wirecost_report::documents::comparison;
 
@@ -17,9 +17,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Compare two studies, or two runs, point by point: B with A.
 ///
-/// Host differences are listed first, then each figure with its ratio, then the verdict. A difference
-/// counts if it is significant after correction for the number of comparisons, and larger than the
-/// threshold. Exit codes: 0 nothing is worse, 1 something is worse, 2 cannot be compared.
+/// Host differences are listed first, then each figure with its ratio, then the verdict. A
+/// difference counts if it is significant after correction for the number of comparisons, and
+/// larger than the threshold. Exit codes: 0 nothing is worse, 1 something is worse, 2 cannot be
+/// compared.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Baseline: a study, a record of `run --out`, or JSON of a run.
@@ -34,18 +35,18 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     threshold: f64,
 
-    /// Compare only this metric, such as throughput, latency.p99, hosts.sender.cycles_per_kbyte; can be
-    /// repeated [default: throughput, or transactions where no bytes move, latency.p99, and
+    /// Compare only this metric, such as throughput, latency.p99, hosts.sender.cycles_per_kbyte;
+    /// can be repeated [default: throughput, or transactions where no bytes move, latency.p99, and
     /// cycles/KByte of sender and receiver, or of the machine]
     #[arg(long = "metric", value_name = "NAME", value_parser = parse_metric)]
-    metrics: Vec<Asked>,
+    metrics: Vec<Selector>,
 
     /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
     format: Format,
 }
 
-fn parse_metric(name: &str) -> Result<Asked, String> {
+fn parse_metric(name: &str) -> Result<Selector, String> {
     metrics::find(name).map_err(|error| error.to_string())
 }
 

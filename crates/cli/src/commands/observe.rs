@@ -17,7 +17,7 @@ use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_store::Recorder;
 
-use super::run::{Machines, Together, interruptible};
+use super::run::{ConflictOptions, Machines, interruptible};
 use super::{output, parse_time_not_zero};
 use crate::Failure;
 
@@ -32,8 +32,8 @@ pub(crate) struct Observe {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_time_not_zero)]
     length: Duration,
 
-    /// Probes: `standard`, `full` (all, hot-path hooks enabled part of the time), `deep` (one after the
-    /// other, each for the entire time), or a comma-separated list of names.
+    /// Probes: `standard`, `full` (all, hot-path hooks enabled part of the time), `deep` (one after
+    /// the other, each for the entire time), or a comma-separated list of names.
     #[arg(long, value_name = "SET", default_value = "full", value_parser = Set::parse)]
     probes: Set,
 
@@ -62,7 +62,7 @@ pub(crate) struct Observe {
     list: bool,
 
     #[command(flatten)]
-    together: Together,
+    conflict: ConflictOptions,
 }
 
 /// A list of CPUs is one value on the command line.
@@ -86,13 +86,14 @@ impl Observe {
         let recorder = self.check()?;
         let stop = interruptible();
         let cpus = self.cpus.as_ref().map(|cpus| cpus.0.as_slice()).unwrap_or_default();
-        let machines = match Machines::to_observe(cpus, self.together, &stop) {
+        let machines = match Machines::to_observe(cpus, self.conflict, &stop) {
             Ok(machines) => machines,
             Err(failure) => {
                 let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
-                // Where the document cannot be written either, the first failure is the one to tell.
+                // Where the document cannot be written either, the first failure is the one to
+                // tell.
                 let _ = self.write_json(&document);
                 return Err(failure);
             }

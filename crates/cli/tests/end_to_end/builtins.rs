@@ -164,7 +164,7 @@ fn makes_sense(document: &Document, known: Known) {
     }
     assert!(!document.list("/flowops").is_empty());
 
-    // The window is cut into intervals without a gap.
+    // The window is divided into intervals without a gap.
     close(document.sum("/intervals", "seconds"), seconds);
     close(document.sum("/intervals", "tx_bytes"), tx as f64);
     close(document.sum("/intervals", "rx_bytes"), rx as f64);
@@ -225,8 +225,8 @@ fn shares_add_up(cpu: &Value) {
     assert!(cpu["per_cpu"].as_array().is_some_and(|lines| !lines.is_empty()));
 }
 
-/// A rate is of the host that counted, over the window as that host cut it: on a busy machine some
-/// milliseconds more or less.
+/// A rate is of the host that counted, over the window as that host timed it: on a busy machine
+/// some milliseconds more or less.
 #[track_caller]
 fn about(a: f64, b: f64) {
     assert!((a - b).abs() <= (0.05 * a.abs().max(b.abs())).max(8.0), "{a} is not about {b}");

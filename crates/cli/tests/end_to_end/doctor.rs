@@ -46,7 +46,7 @@ fn this_host() {
     assert!(finished.stdout.contains(kernel), "{finished}");
     // Whatever is found is said to people as well, with its commands.
     for finding in document["findings"].as_array().unwrap() {
-        for command in ["mend", "undo"].iter().flat_map(|key| finding[key].as_array().unwrap()) {
+        for command in ["fix", "undo"].iter().flat_map(|key| finding[key].as_array().unwrap()) {
             let command = command.as_str().unwrap();
             assert!(finished.stdout.lines().any(|line| line.ends_with(command)), "{finished}");
         }

@@ -1,5 +1,5 @@
-//! The check of sent and received: a host that loses 1% of its bytes, or that runs 300 ms behind, is
-//! found; one that does neither is not.
+//! The check of sent and received: a host that loses 1% of its bytes, or that runs 300 ms behind,
+//! is found; one that does neither is not.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use wirecost_fleet::controller::{self, Member, Settings};
 use wirecost_fleet::host::{AgentHost, Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::{MILLISECOND, Nanos};
-use wirecost_model::measure::{Bytes, Cut};
+use wirecost_model::measure::{Bytes, Snapshot};
 use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::run::Run;
@@ -28,7 +28,7 @@ enum Fault {
     None,
     /// It forgets one byte of a hundred that it received.
     LosesBytes,
-    /// It begins, and cuts its counters, that much later than it was told to.
+    /// It begins, and takes its snapshots, that much later than it was told to.
     IsLate(Nanos),
 }
 
@@ -59,8 +59,8 @@ impl Host for Faulty {
             for (number, mut notice) in received {
                 if fault == Fault::LosesBytes {
                     match &mut notice {
-                        Ok(Notice::Cut { cut, .. }) => lose(cut),
-                        Ok(Notice::Ended(result)) => result.cuts.iter_mut().for_each(lose),
+                        Ok(Notice::Snapshot { snapshot, .. }) => lose(snapshot),
+                        Ok(Notice::Ended(result)) => result.snapshots.iter_mut().for_each(lose),
                         _ => {}
                     }
                 }
@@ -72,8 +72,8 @@ impl Host for Faulty {
     }
 }
 
-fn lose(cut: &mut Cut) {
-    let Bytes { tx_received, rx_received, .. } = &mut cut.counters.bytes;
+fn lose(snapshot: &mut Snapshot) {
+    let Bytes { tx_received, rx_received, .. } = &mut snapshot.counters.bytes;
     for bytes in [tx_received, rx_received] {
         *bytes -= *bytes / 100;
     }

@@ -25,13 +25,13 @@ fn run(engine: EngineName, strands: u32) -> Outcome {
     controller::run(&profile, members, &settings, &stop, &mut ())
 }
 
-/// No thread is busy for longer than there is time, nor are all of a host for longer than its CPUs are
-/// there; and somebody did the work.
+/// No thread is busy for longer than there is time, nor are all of a host for longer than its CPUs
+/// are there; and somebody did the work.
 #[track_caller]
 fn is_possible(host: &HostOutcome, threads: usize) {
     let phase = &host.phases[1];
     assert_eq!(phase.workers.len(), threads);
-    let at = |edge| phase.cut(edge).unwrap().at;
+    let at = |edge| phase.snapshot(edge).unwrap().at;
     assert!(at(Edge::WindowEnd) > at(Edge::WindowStart));
     let busy: Vec<f64> = phase.workers.iter().filter_map(|worker| worker.busy).collect();
     assert!(busy.iter().all(|busy| (0.0..=1.0).contains(busy)), "{busy:?}");

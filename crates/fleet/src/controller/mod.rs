@@ -14,7 +14,7 @@ use wirecost_linux::vsock;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::event::{Event, HostBrief, Listener};
 use wirecost_model::host::HostFacts;
-use wirecost_model::measure::{Cut, PhaseResult, Setting};
+use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
@@ -48,7 +48,7 @@ const CAUSE: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a run is to be done.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub engine: EngineName,
     pub workers: Workers,
@@ -131,7 +131,7 @@ fn refused(errors: &[ProgramError]) -> Outcome {
 }
 
 /// What the controller knows of a host.
-struct Seat {
+struct HostState {
     member: Member,
     program: Program,
     facts: HostFacts,
@@ -140,7 +140,7 @@ struct Seat {
     /// Whether it watches its machine, for all hosts there.
     observes: bool,
     offset: Offset,
-    heard: Instant,
+    last_received: Instant,
     cpus: Vec<u32>,
     owns_cpus: bool,
     workers: u32,
@@ -149,11 +149,11 @@ struct Seat {
     warnings: Vec<Warning>,
     environment: serde_json::Value,
     /// Newest counters of the phase under way.
-    newest: Option<Cut>,
+    newest: Option<Snapshot>,
 }
 
 struct Controller<'a> {
-    seats: Vec<Seat>,
+    hosts: Vec<HostState>,
     notices: Receiver<(usize, Result<Notice, HostError>)>,
     settings: &'a Settings,
     stop: &'a AtomicBool,
@@ -166,7 +166,7 @@ struct Controller<'a> {
     observations: Vec<PhaseObservation>,
     warnings: Vec<Warning>,
     /// What has come while something else was waited for.
-    put_by: Vec<(usize, Notice)>,
+    deferred: Vec<(usize, Notice)>,
     /// Instant, on the controller's clock, whose counters have been told last.
     ticked: Nanos,
 }
@@ -180,17 +180,17 @@ impl<'a> Controller<'a> {
         listener: &'a mut dyn Listener,
     ) -> Self {
         let (sender, notices) = channel();
-        let mut seats = Vec::new();
+        let mut hosts = Vec::new();
         for (number, (mut member, program)) in members.into_iter().zip(programs).enumerate() {
             member.host.attach(number, sender.clone());
-            seats.push(Seat {
+            hosts.push(HostState {
                 member,
                 program,
                 facts: HostFacts::default(),
                 pid: 0,
                 observes: false,
                 offset: Offset::default(),
-                heard: Instant::now(),
+                last_received: Instant::now(),
                 cpus: Vec::new(),
                 owns_cpus: false,
                 workers: 0,
@@ -202,7 +202,7 @@ impl<'a> Controller<'a> {
             });
         }
         Self {
-            seats,
+            hosts,
             notices,
             settings,
             stop,
@@ -214,7 +214,7 @@ impl<'a> Controller<'a> {
             plans: Vec::new(),
             observations: Vec::new(),
             warnings: Vec::new(),
-            put_by: Vec::new(),
+            deferred: Vec::new(),
             ticked: 0,
         }
     }
@@ -227,7 +227,7 @@ impl<'a> Controller<'a> {
         self.order_all(|_| Order::Environment)?;
         for (number, notice) in self.one_from_each("environment", is_environment)? {
             if let Notice::Environment(environment) = notice {
-                self.seats[number].environment = environment;
+                self.hosts[number].environment = environment;
             }
         }
         let endpoints = self.prepare()?;
@@ -236,13 +236,13 @@ impl<'a> Controller<'a> {
         self.observe()?;
         let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
         let hosts = self
-            .seats
+            .hosts
             .iter()
-            .map(|seat| HostBrief {
-                name: seat.member.host.name().to_owned(),
-                side: seat.program.side,
-                workers: seat.workers,
-                cpus: seat.cpus.clone(),
+            .map(|host| HostBrief {
+                name: host.member.host.name().to_owned(),
+                side: host.program.side,
+                workers: host.workers,
+                cpus: host.cpus.clone(),
             })
             .collect();
         self.listener.event(&Event::Ready { hosts, phases: phases as u32 });
@@ -253,10 +253,10 @@ impl<'a> Controller<'a> {
         self.summarize()
     }
 
-    fn order_all(&mut self, order: impl Fn(&Seat) -> Order) -> Result<(), Stopped> {
-        for seat in &mut self.seats {
-            let order = order(seat);
-            seat.member.host.order(order)?;
+    fn order_all(&mut self, order: impl Fn(&HostState) -> Order) -> Result<(), Stopped> {
+        for host in &mut self.hosts {
+            let order = order(host);
+            host.member.host.order(order)?;
         }
         Ok(())
     }
@@ -267,8 +267,8 @@ impl<'a> Controller<'a> {
             self.one_from_each("greeting", |notice| matches!(notice, Notice::Welcome { .. }))?;
         for (number, notice) in welcomes {
             if let Notice::Welcome { facts, pid, .. } = notice {
-                self.seats[number].facts = *facts;
-                self.seats[number].pid = pid;
+                self.hosts[number].facts = *facts;
+                self.hosts[number].pid = pid;
             }
         }
         self.claim()
@@ -277,9 +277,9 @@ impl<'a> Controller<'a> {
     /// Claims the machines of all agents for this run.
     fn claim(&mut self) -> Result<(), Stopped> {
         let mut claiming = Vec::new();
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            if let Some(request) = &seat.member.claim {
-                seat.member.host.order(Order::Claim(request.clone()))?;
+        for (number, host) in self.hosts.iter_mut().enumerate() {
+            if let Some(request) = &host.member.claim {
+                host.member.host.order(Order::Claim(request.clone()))?;
                 claiming.push((number, Instant::now().checked_add(SET_UP + request.wait)));
             }
         }
@@ -295,14 +295,14 @@ impl<'a> Controller<'a> {
     /// Hosts on this machine share its clock; the others are asked.
     fn match_clocks(&mut self) -> Result<(), Stopped> {
         let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        for number in 0..self.seats.len() {
-            if self.seats[number].facts.boot_id == here.trim() && !here.is_empty() {
+        for number in 0..self.hosts.len() {
+            if self.hosts[number].facts.boot_id == here.trim() && !here.is_empty() {
                 continue;
             }
             let mut exchanges = Vec::new();
             for _ in 0..EXCHANGES {
                 let (sent, ping) = (Monotonic.now(), self.next_ping());
-                self.seats[number].member.host.order(Order::Ping { number: ping })?;
+                self.hosts[number].member.host.order(Order::Ping { number: ping })?;
                 let due = Instant::now() + SET_UP;
                 let answer = self.wait("the time", due, |from, notice| {
                     from == number
@@ -312,19 +312,20 @@ impl<'a> Controller<'a> {
                     exchanges.push(Exchange { sent, there: now, received: Monotonic.now() });
                 }
             }
-            self.seats[number].offset = estimate(&exchanges);
+            self.hosts[number].offset = estimate(&exchanges);
         }
         Ok(())
     }
 
     fn one_machine(&self) -> bool {
-        self.seats.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id)
+        self.hosts.windows(2).all(|two| two[0].facts.boot_id == two[1].facts.boot_id)
     }
 
     /// Sockets of the Unix domain do not leave a machine.
     fn check_machines(&self) -> Result<(), Stopped> {
-        let uses_unix = |seat: &Seat| seat.program.services.iter().any(|s| s.protocol == "unix");
-        if !self.one_machine() && self.seats.iter().any(uses_unix) {
+        let uses_unix =
+            |host: &HostState| host.program.services.iter().any(|s| s.protocol == "unix");
+        if !self.one_machine() && self.hosts.iter().any(uses_unix) {
             return Err(Stopped::new(
                 Status::Usage,
                 "protocol unix needs all hosts on one machine; these are not",
@@ -340,46 +341,46 @@ impl<'a> Controller<'a> {
 
     /// Decides which CPUs each host uses, and whether they are its own.
     fn share_cpus(&mut self) {
-        let machines: Vec<String> = self.seats.iter().map(|s| s.facts.boot_id.clone()).collect();
-        let strands = self.seats.iter().map(|seat| strands(&seat.program)).max().unwrap_or(0);
-        for (number, seat) in self.seats.iter_mut().enumerate() {
+        let machines: Vec<String> = self.hosts.iter().map(|s| s.facts.boot_id.clone()).collect();
+        let strands = self.hosts.iter().map(|host| strands(&host.program)).max().unwrap_or(0);
+        for (number, host) in self.hosts.iter_mut().enumerate() {
             let on_machine = machines.iter().filter(|m| **m == machines[number]).count();
             let place = machines[..number].iter().filter(|m| **m == machines[number]).count();
-            seat.owns_cpus = seat.member.owns_cpus || on_machine == 1;
-            if seat.member.cpus.is_empty() {
-                let mut cpus = seat.facts.cpus.clone();
+            host.owns_cpus = host.member.owns_cpus || on_machine == 1;
+            if host.member.cpus.is_empty() {
+                let mut cpus = host.facts.cpus.clone();
                 let first = first_cpu(cpus.len(), place, on_machine, strands);
                 cpus.rotate_left(first);
-                seat.cpus = cpus;
+                host.cpus = cpus;
             } else {
-                seat.cpus = seat.member.cpus.clone();
+                host.cpus = host.member.cpus.clone();
             }
         }
     }
 
-    /// Has the first host of every machine watch it. Hooks in a kernel are paid by all its hosts, so
-    /// one must do.
+    /// Has the first host of every machine watch it. Hooks in a kernel are paid by all its hosts,
+    /// so one must do.
     fn observe(&mut self) -> Result<(), Stopped> {
         if self.settings.probes.is_empty() {
             return Ok(());
         }
-        let machines: Vec<String> = self.seats.iter().map(|s| s.facts.boot_id.clone()).collect();
+        let machines: Vec<String> = self.hosts.iter().map(|s| s.facts.boot_id.clone()).collect();
         let mut loading = Vec::new();
         for (number, machine) in machines.iter().enumerate() {
             if machines[..number].contains(machine) {
                 continue;
             }
-            let here: Vec<&Seat> = self
-                .seats
+            let here: Vec<&HostState> = self
+                .hosts
                 .iter()
                 .zip(&machines)
-                .filter_map(|(seat, of)| (of == machine).then_some(seat))
+                .filter_map(|(host, of)| (of == machine).then_some(host))
                 .collect();
             let request =
                 ObserveRequest { probes: self.settings.probes.clone(), parts: parts(&here) };
-            let seat = &mut self.seats[number];
-            seat.observes = true;
-            seat.member.host.order(Order::Observe(request))?;
+            let host = &mut self.hosts[number];
+            host.observes = true;
+            host.member.host.order(Order::Observe(request))?;
             loading.push(number);
         }
         for number in loading {
@@ -393,30 +394,30 @@ impl<'a> Controller<'a> {
 
     fn prepare(&mut self) -> Result<Endpoints, Stopped> {
         let settings = self.settings;
-        for (number, seat) in self.seats.iter_mut().enumerate() {
+        for (number, host) in self.hosts.iter_mut().enumerate() {
             let plan = Plan {
                 token: settings.token.clone(),
                 seed: settings.seed,
                 host: number as u32,
                 engine: settings.engine.clone(),
-                workers: settings.workers.of(seat.member.host.name(), seat.program.side),
-                cpus: seat.cpus.clone(),
+                workers: settings.workers.of(host.member.host.name(), host.program.side),
+                cpus: host.cpus.clone(),
                 interval: settings.interval,
-                program: seat.program.clone(),
-                data_address: seat.member.listens_at,
+                program: host.program.clone(),
+                data_address: host.member.listens_at,
                 tcp_samples: settings.tcp_samples,
             };
-            seat.member.host.order(Order::Prepare(Box::new(plan)))?;
+            host.member.host.order(Order::Prepare(Box::new(plan)))?;
         }
-        let mut hosts = vec![Prepared::default(); self.seats.len()];
+        let mut hosts = vec![Prepared::default(); self.hosts.len()];
         let all = self.one_from_each("the workers", |n| matches!(n, Notice::Prepared(_)))?;
         for (number, notice) in all {
             if let Notice::Prepared(mut prepared) = notice {
-                let seat = &mut self.seats[number];
-                seat.workers = prepared.workers;
+                let host = &mut self.hosts[number];
+                host.workers = prepared.workers;
                 let mut fill = |address: &mut Address| {
                     if let (Address::Inet(address), Some(known)) =
-                        (address, seat.member.data_address)
+                        (address, host.member.data_address)
                         && address.ip().is_unspecified()
                     {
                         address.set_ip(known);
@@ -443,7 +444,7 @@ impl<'a> Controller<'a> {
                 format!(
                     "{}: other machines cannot reach it by vsock: it is neither a virtual machine \
                      with a vsock device nor a host with the module vhost_vsock",
-                    self.seats[number].member.host.name()
+                    self.hosts[number].member.host.name()
                 ),
             )),
             _ => Ok(()),
@@ -455,13 +456,13 @@ impl<'a> Controller<'a> {
         let all = self.one_from_each("the summary", |n| matches!(n, Notice::Summary { .. }))?;
         for (number, notice) in all {
             if let Notice::Summary { settings, warnings } = notice {
-                let seat = &mut self.seats[number];
-                let name = seat.member.host.name().to_owned();
-                seat.settings = settings
+                let host = &mut self.hosts[number];
+                let name = host.member.host.name().to_owned();
+                host.settings = settings
                     .into_iter()
                     .map(|setting| Setting { host: name.clone(), ..setting })
                     .collect();
-                seat.warnings =
+                host.warnings =
                     warnings.into_iter().map(|warning| warning.of_host(&name)).collect();
             }
         }
@@ -476,7 +477,7 @@ impl<'a> Controller<'a> {
     ) -> Result<Vec<(usize, Notice)>, Stopped> {
         let due = Instant::now() + SET_UP;
         let mut got: BTreeMap<usize, Notice> = BTreeMap::new();
-        while got.len() < self.seats.len() {
+        while got.len() < self.hosts.len() {
             let (number, notice) =
                 self.wait(what, due, |from, notice| !got.contains_key(&from) && is(notice))?;
             got.insert(number, notice);
@@ -491,15 +492,15 @@ impl<'a> Controller<'a> {
         due: Instant,
         fits: impl Fn(usize, &Notice) -> bool,
     ) -> Result<(usize, Notice), Stopped> {
-        if let Some(place) = self.put_by.iter().position(|(from, notice)| fits(*from, notice)) {
-            return Ok(self.put_by.remove(place));
+        if let Some(place) = self.deferred.iter().position(|(from, notice)| fits(*from, notice)) {
+            return Ok(self.deferred.remove(place));
         }
         loop {
             match self.next(due)? {
                 Some((from, notice)) if fits(from, &notice) => return Ok((from, notice)),
                 // A sign of life that came too late to tell the time.
                 Some((_, Notice::Pong { .. })) => {}
-                Some(other) => self.put_by.push(other),
+                Some(other) => self.deferred.push(other),
                 None => {
                     return Err(Stopped::new(
                         Status::Peer,
@@ -528,7 +529,9 @@ impl<'a> Controller<'a> {
                 let number = self.next_ping();
                 self.order_all(|_| Order::Ping { number })?;
             }
-            if let Some(silent) = self.seats.iter().find(|s| now.duration_since(s.heard) >= LEASE) {
+            if let Some(silent) =
+                self.hosts.iter().find(|s| now.duration_since(s.last_received) >= LEASE)
+            {
                 return Err(Stopped::new(
                     Status::Peer,
                     format!(
@@ -544,10 +547,10 @@ impl<'a> Controller<'a> {
             let patience = (due - now).min(Duration::from_millis(100));
             match self.notices.recv_timeout(patience) {
                 Ok((from, Ok(notice))) => {
-                    self.seats[from].heard = Instant::now();
+                    self.hosts[from].last_received = Instant::now();
                     match notice {
                         Notice::Failed { status, message } => {
-                            let name = self.seats[from].member.host.name();
+                            let name = self.hosts[from].member.host.name();
                             let stopped = Stopped::new(status, format!("{name}: {message}"));
                             return Err(self.cause_of(stopped));
                         }
@@ -555,7 +558,7 @@ impl<'a> Controller<'a> {
                             return Err(self.session_ended(from, &reason));
                         }
                         Notice::Busy { holders } => {
-                            let name = self.seats[from].member.host.name();
+                            let name = self.hosts[from].member.host.name();
                             let held = machine::list(&holders);
                             let message = format!("another run measures on {name}: {held}");
                             return Err(Stopped::new(Status::Peer, message));
@@ -573,12 +576,12 @@ impl<'a> Controller<'a> {
     }
 
     fn session_ended(&self, from: usize, reason: &str) -> Stopped {
-        let name = self.seats[from].member.host.name();
+        let name = self.hosts[from].member.host.name();
         Stopped::new(Status::Peer, format!("{name}: {reason}"))
     }
 
-    /// Where a host fails because the process of another has ended, that is what there is to tell, and
-    /// it may come later than the failure.
+    /// Where a host fails because the process of another has ended, that is what there is to tell,
+    /// and it may come later than the failure.
     fn cause_of(&self, stopped: Stopped) -> Stopped {
         let due = Instant::now() + CAUSE;
         while stopped.status == Status::Peer
@@ -600,33 +603,33 @@ impl<'a> Controller<'a> {
             Err(stopped) => (stopped.status, Some(stopped.message)),
         };
         let hosts: Vec<HostOutcome> = self
-            .seats
+            .hosts
             .into_iter()
-            .map(|seat| HostOutcome {
-                name: seat.member.host.name().to_owned(),
-                side: seat.program.side,
-                address: seat.member.address.clone(),
-                cpus: match (seat.member.cpus.is_empty(), seat.owns_cpus) {
-                    (false, _) => seat.cpus,
+            .map(|host| HostOutcome {
+                name: host.member.host.name().to_owned(),
+                side: host.program.side,
+                address: host.member.address.clone(),
+                cpus: match (host.member.cpus.is_empty(), host.owns_cpus) {
+                    (false, _) => host.cpus,
                     // Alone on its machine: also what the kernel does elsewhere is for it.
-                    (true, true) => (0..seat.facts.machine_cpus).collect(),
-                    (true, false) => seat.facts.cpus.clone(),
+                    (true, true) => (0..host.facts.machine_cpus).collect(),
+                    (true, false) => host.facts.cpus.clone(),
                 },
-                owns_cpus: seat.owns_cpus,
-                workers: seat.workers,
-                pid: seat.pid,
-                clock_offset: seat.offset.nanos,
-                clock_error: seat.offset.error,
-                phases: seat.phases,
-                settings: seat.settings,
-                warnings: seat.warnings,
-                environment: seat.environment,
-                facts: seat.facts,
+                owns_cpus: host.owns_cpus,
+                workers: host.workers,
+                pid: host.pid,
+                clock_offset: host.offset.nanos,
+                clock_error: host.offset.error,
+                phases: host.phases,
+                settings: host.settings,
+                warnings: host.warnings,
+                environment: host.environment,
+                facts: host.facts,
             })
             .collect();
         let mut phases = self.plans;
-        if let Some(seat) = hosts.iter().find(|host| host.side == Side::Master) {
-            phases::choose_headline(&mut phases, &seat.phases);
+        if let Some(host) = hosts.iter().find(|host| host.side == Side::Master) {
+            phases::choose_headline(&mut phases, &host.phases);
         }
         Outcome {
             status,
@@ -640,18 +643,18 @@ impl<'a> Controller<'a> {
 }
 
 /// What figures are wanted of: of the machine, and of each host where all have CPUs of their own.
-fn parts(here: &[&Seat]) -> Vec<Part> {
-    let name = |seat: &&Seat| seat.member.host.name().to_owned();
-    let part = |seats: &[&Seat], cpus| Part {
-        host: seats.first().map(name).unwrap_or_default(),
-        covers: seats.iter().map(name).collect(),
+fn parts(here: &[&HostState]) -> Vec<Part> {
+    let name = |host: &&HostState| host.member.host.name().to_owned();
+    let part = |hosts: &[&HostState], cpus| Part {
+        host: hosts.first().map(name).unwrap_or_default(),
+        covers: hosts.iter().map(name).collect(),
         cpus,
-        netns_of: seats.first().map(|seat| seat.pid),
+        netns_of: hosts.first().map(|host| host.pid),
         ..Part::default()
     };
     let mut parts = vec![part(here, None)];
-    if here.len() > 1 && here.iter().all(|seat| seat.owns_cpus) {
-        parts.extend(here.iter().map(|seat| part(&[*seat], Some(seat.cpus.clone()))));
+    if here.len() > 1 && here.iter().all(|host| host.owns_cpus) {
+        parts.extend(here.iter().map(|host| part(&[*host], Some(host.cpus.clone()))));
     }
     parts
 }
@@ -665,8 +668,8 @@ fn strands(program: &Program) -> u64 {
     program.groups.iter().map(|group| u64::from(group.strands)).sum()
 }
 
-/// Which of the CPUs that hosts share a host begins with: each with others, so that the two ends of a
-/// single flow do not meet on one (ADR 0005). Where there are flows for every CPU all begin with
+/// Which of the CPUs that hosts share a host begins with: each with others, so that the two ends of
+/// a single flow do not meet on one (ADR 0005). Where there are flows for every CPU all begin with
 /// the same: each flow then stays on one, where a scheduler would take it as well.
 fn first_cpu(cpus: usize, place: usize, hosts: usize, strands: u64) -> usize {
     if strands >= cpus as u64 { 0 } else { (place * cpus / hosts.max(1)).min(cpus) }

@@ -1,4 +1,5 @@
-//! One phase after the other: all hosts begin, cut their counters and end at the same instants.
+//! One phase after the other: all hosts begin, take snapshots of their counters and end at the same
+//! instants.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use wirecost_model::status::Status;
 use wirecost_profile::protocols::{self, Protocol};
 use wirecost_program::limits::{Counts, agree, may_wait};
 
-use super::{Controller, DRAIN, SET_UP, STALL, Seat, Stopped};
+use super::{Controller, DRAIN, HostState, SET_UP, STALL, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
 
 /// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
@@ -46,8 +47,8 @@ fn uniform(profile: &Profile, phase: u32) -> bool {
     transactions(profile, phase).all(|transaction| transaction.until == all)
 }
 
-/// The phases of a profile as they are measured. The headline is the longest that lasts a given time;
-/// where none does, [`choose_headline`] finds it when they have been measured.
+/// The phases of a profile as they are measured. The headline is the longest that lasts a given
+/// time; where none does, [`choose_headline`] finds it when they have been measured.
 pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
     let count = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let mut plans: Vec<PhasePlan> = (0..count)
@@ -79,7 +80,7 @@ pub(super) fn choose_headline(plans: &mut [PhasePlan], measured: &[PhaseResult])
         return;
     }
     let length = |result: &&PhaseResult| {
-        let at = |edge| result.cut(edge).map(|cut| cut.at);
+        let at = |edge| result.snapshot(edge).map(|snapshot| snapshot.at);
         Some(at(Edge::WindowEnd)?.saturating_sub(at(Edge::WindowStart)?))
     };
     if let Some(longest) = measured.iter().max_by_key(length)
@@ -141,10 +142,10 @@ impl Controller<'_> {
         let ramp = if plan.ramp_seconds > 0.0 { self.settings.ramp } else { 0 };
         // Which phase is the headline is known before, unless none of them lasts a given time.
         let observed = plan.headline || !self.plans.iter().any(|plan| plan.headline);
-        let observed = observed && self.seats.iter().any(|seat| seat.observes);
+        let observed = observed && self.hosts.iter().any(|host| host.observes);
         let settle = if observed { SETTLE } else { 0 };
         // A clock's error is half of a round trip; an order may meet a slow one.
-        let far = self.seats.iter().map(|seat| seat.offset.error).max().unwrap_or(0);
+        let far = self.hosts.iter().map(|host| host.offset.error).max().unwrap_or(0);
         let start = Monotonic.now() + LEAD + 4 * far + settle.saturating_sub(ramp);
         let window = match plan.until {
             Until::Duration(length) => {
@@ -161,21 +162,21 @@ impl Controller<'_> {
             start: start + ramp,
             end: window.map(|(_, end)| end),
         };
-        for seat in &mut self.seats {
-            seat.newest = None;
-            let there = |here| seat.offset.there(here);
+        for host in &mut self.hosts {
+            host.newest = None;
+            let there = |here| host.offset.there(here);
             let times = PhaseTimes {
                 phase,
                 start: there(start),
                 window: window.map(|(from, to)| (there(from), there(to))),
                 unobserved: unobserved.iter().map(|&(a, b)| (there(a), there(b))).collect(),
-                observe: (observed && seat.observes).then(|| ObserveTimes {
+                observe: (observed && host.observes).then(|| ObserveTimes {
                     attach: there(observe.attach),
                     start: there(observe.start),
                     end: observe.end.map(there),
                 }),
             };
-            seat.member.host.order(Order::Start(times))?;
+            host.member.host.order(Order::Start(times))?;
         }
         self.ticked = start;
         self.listener.event(&Event::PhaseStarted {
@@ -187,10 +188,10 @@ impl Controller<'_> {
         });
         let patience = longest_wait(profile, phase);
         let started = self.held(phase, start, window.map(|(_, to)| to), patience)?;
-        let programs: Vec<_> = self.seats.iter().map(|seat| &seat.program).collect();
+        let programs: Vec<_> = self.hosts.iter().map(|host| &host.program).collect();
         let limits = agree(&programs, phase, &started);
-        for (seat, limits) in self.seats.iter_mut().zip(limits) {
-            seat.member.host.order(Order::Finish { limits })?;
+        for (host, limits) in self.hosts.iter_mut().zip(limits) {
+            host.member.host.order(Order::Finish { limits })?;
         }
         let cut_off = self.ended(phase, start, DRAIN + patience)?;
         if observed {
@@ -217,7 +218,7 @@ impl Controller<'_> {
     /// Gathers what was observed.
     fn observations(&mut self, phase: u32) -> Result<(), Stopped> {
         let mut missing: BTreeSet<usize> =
-            (0..self.seats.len()).filter(|&seat| self.seats[seat].observes).collect();
+            (0..self.hosts.len()).filter(|&host| self.hosts[host].observes).collect();
         while !missing.is_empty() {
             let due = Instant::now() + SET_UP;
             let (host, notice) = self.wait("what was observed", due, |from, notice| {
@@ -241,14 +242,14 @@ impl Controller<'_> {
         end: Option<Nanos>,
         patience: Duration,
     ) -> Result<Vec<Counts>, Stopped> {
-        let mut held: Vec<Option<Counts>> = vec![None; self.seats.len()];
+        let mut held: Vec<Option<Counts>> = vec![None; self.hosts.len()];
         let stall = STALL + patience + Duration::from_nanos(self.settings.interval) * 2;
         let mut progress = (0u64, Instant::now());
         loop {
             // Where iterations decide, a host may wait for datagrams that are lost: only the others
             // know when it is over.
-            let enough = held.iter().zip(&self.seats).all(|(held, seat)| {
-                held.is_some() || (end.is_none() && may_wait(&seat.program, phase))
+            let enough = held.iter().zip(&self.hosts).all(|(held, host)| {
+                held.is_some() || (end.is_none() && may_wait(&host.program, phase))
             });
             if enough {
                 return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
@@ -290,15 +291,15 @@ impl Controller<'_> {
 
     /// Waits for the results; cuts off what does not end. Returns whether it had to.
     fn ended(&mut self, phase: u32, start: Nanos, patience: Duration) -> Result<bool, Stopped> {
-        let mut ended = vec![false; self.seats.len()];
+        let mut ended = vec![false; self.hosts.len()];
         let mut due = Instant::now() + patience;
         let mut cut_off = false;
         while !ended.iter().all(|&ended| ended) {
             match self.next(due)? {
                 Some((from, Notice::Ended(result))) => {
                     ended[from] = true;
-                    self.seats[from].newest = result.cuts.last().cloned();
-                    self.seats[from].phases.push(*result);
+                    self.hosts[from].newest = result.snapshots.last().cloned();
+                    self.hosts[from].phases.push(*result);
                 }
                 Some((from, notice)) => self.live(from, phase, start, notice),
                 None if cut_off => {
@@ -310,9 +311,9 @@ impl Controller<'_> {
                 None => {
                     cut_off = true;
                     due = Instant::now() + DRAIN;
-                    for (seat, _) in self.seats.iter_mut().zip(&ended).filter(|(_, ended)| !**ended)
+                    for (host, _) in self.hosts.iter_mut().zip(&ended).filter(|(_, ended)| !**ended)
                     {
-                        seat.member.host.order(Order::CutOff)?;
+                        host.member.host.order(Order::CutOff)?;
                     }
                 }
             }
@@ -320,20 +321,20 @@ impl Controller<'_> {
         Ok(cut_off)
     }
 
-    /// Counters of the phase under way. A tick is told when all hosts have cut theirs.
+    /// Counters of the phase under way. A tick is told when all hosts have taken theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
-        let (of, cut) = match notice {
-            Notice::Cut { phase, cut } => (phase, cut),
+        let (of, snapshot) = match notice {
+            Notice::Snapshot { phase, snapshot } => (phase, snapshot),
             // Whoever observes may be done before the other hosts are.
-            Notice::Observed { .. } => return self.put_by.push((from, notice)),
+            Notice::Observed { .. } => return self.deferred.push((from, notice)),
             _ => return,
         };
         if of != phase {
             return;
         }
-        self.seats[from].newest = Some(cut);
-        let due = |seat: &Seat| Some(seat.offset.here(seat.newest.as_ref()?.due));
-        let Some(oldest) = self.seats.iter().map(due).min().flatten() else { return };
+        self.hosts[from].newest = Some(snapshot);
+        let due = |host: &HostState| Some(host.offset.here(host.newest.as_ref()?.due));
+        let Some(oldest) = self.hosts.iter().map(due).min().flatten() else { return };
         if oldest <= self.ticked {
             return;
         }
@@ -344,16 +345,16 @@ impl Controller<'_> {
     }
 
     fn counters(&self, start: Nanos) -> Vec<HostCounters> {
-        self.seats
+        self.hosts
             .iter()
             .enumerate()
-            .filter_map(|(number, seat)| {
-                let cut = seat.newest.as_ref()?;
+            .filter_map(|(number, host)| {
+                let snapshot = host.newest.as_ref()?;
                 Some(HostCounters {
                     host: number as u32,
-                    side: seat.program.side,
-                    elapsed: cut.at.saturating_sub(seat.offset.there(start)),
-                    counters: cut.counters.clone(),
+                    side: host.program.side,
+                    elapsed: snapshot.at.saturating_sub(host.offset.there(start)),
+                    counters: snapshot.counters.clone(),
                 })
             })
             .collect()

@@ -1,5 +1,5 @@
-//! The status socket of a run: says who holds the machine to whoever connects, hears who joins, and is
-//! closed by the kernel when the process ends, which is how the others notice that.
+//! The status socket of a run: says who holds the machine to whoever connects, hears who joins, and
+//! is closed by the kernel when the process ends, which is how the others notice that.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -100,8 +100,8 @@ pub(super) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Opens it under this name, and tells each of `others`, whose connections are given, that this run
-    /// joins them.
+    /// Opens it under this name, and tells each of `others`, whose connections are given, that this
+    /// run joins them.
     pub(super) fn open(
         directory: &Directory,
         name: &str,
@@ -192,7 +192,7 @@ impl Server {
             }
             // Backwards: those that are gone are taken out.
             for place in (0..self.peers.len()).rev() {
-                if ready[place + 2] && !self.hear(place) {
+                if ready[place + 2] && !self.receive(place) {
                     self.peers.swap_remove(place);
                 }
             }
@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// Reads what a peer says. Returns whether it is still there.
-    fn hear(&mut self, place: usize) -> bool {
+    fn receive(&mut self, place: usize) -> bool {
         let peer = &mut self.peers[place];
         let mut bytes = [0u8; 4096];
         let said = match peer.stream.read(&mut bytes) {

@@ -1,4 +1,5 @@
-//! Hosts that make no traffic but say all that a run needs of them, in an order that a test decides.
+//! Hosts that make no traffic but say all that a run needs of them, in an order that a test
+//! decides.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -10,7 +11,7 @@ use wirecost_fleet::host::{Host, HostError, Notices};
 use wirecost_fleet::wire::{Notice, Order};
 use wirecost_model::clock::Nanos;
 use wirecost_model::host::HostFacts;
-use wirecost_model::measure::{Counters, Cut, Edge, PhaseResult, Setting};
+use wirecost_model::measure::{Counters, Edge, PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::ObserverReport;
 use wirecost_model::plan::Prepared;
 
@@ -105,10 +106,11 @@ pub struct FakeHost {
     held_back: Option<(Vec<Notice>, u32)>,
     phase: u32,
     /// Cuts that it tells of while a phase runs.
-    cuts: u64,
+    snapshots: u64,
 }
 
-/// Hosts of these names; `choices` decides whose notice comes next where several have one (of so many).
+/// Hosts of these names; `choices` decides whose notice comes next where several have one (of so
+/// many).
 /// `fault` says what one of them does wrong.
 pub fn members(
     names: &[&str],
@@ -129,7 +131,7 @@ pub fn members(
             fault,
             held_back: None,
             phase: 0,
-            cuts: 1 + number as u64 * 2,
+            snapshots: 1 + number as u64 * 2,
         };
         Member {
             host: Box::new(host),
@@ -150,16 +152,19 @@ fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-fn cut(edge: Edge, at: Nanos, transactions: u64) -> Cut {
+fn snapshot(edge: Edge, at: Nanos, transactions: u64) -> Snapshot {
     let counters = Counters { transactions, ..Counters::default() };
-    Cut { edge, due: at, at, counters, cpu: None }
+    Snapshot { edge, due: at, at, counters, cpu: None }
 }
 
 /// What a host has measured in a phase, by which it is known again.
 pub fn result(host: usize, phase: u32) -> PhaseResult {
     PhaseResult {
         phase,
-        cuts: vec![cut(Edge::WindowStart, 1, 0), cut(Edge::WindowEnd, 2, tag(host, phase))],
+        snapshots: vec![
+            snapshot(Edge::WindowStart, 1, 0),
+            snapshot(Edge::WindowEnd, 2, tag(host, phase)),
+        ],
         connections_open: tag(host, phase),
         ..PhaseResult::default()
     }
@@ -188,14 +193,14 @@ impl FakeHost {
             Order::Start(times) => {
                 self.phase = times.phase;
                 // One of a phase that is over, which counts for nothing any more.
-                let late = Notice::Cut {
+                let late = Notice::Snapshot {
                     phase: times.phase.wrapping_sub(1),
-                    cut: cut(Edge::Interval, times.start, 1 << 40),
+                    snapshot: snapshot(Edge::Interval, times.start, 1 << 40),
                 };
                 let mut notices = vec![late];
-                notices.extend((1..=self.cuts).map(|number| Notice::Cut {
+                notices.extend((1..=self.snapshots).map(|number| Notice::Snapshot {
                     phase: times.phase,
-                    cut: cut(Edge::Interval, times.start + number, number),
+                    snapshot: snapshot(Edge::Interval, times.start + number, number),
                 }));
                 // A phase may be observed to its end before all have ended it.
                 if times.observe.is_some() {
@@ -209,9 +214,9 @@ impl FakeHost {
                 notices
             }
             Order::Finish { .. } => vec![
-                Notice::Cut {
+                Notice::Snapshot {
                     phase: self.phase,
-                    cut: cut(Edge::Interval, u64::MAX >> 1, self.cuts),
+                    snapshot: snapshot(Edge::Interval, u64::MAX >> 1, self.snapshots),
                 },
                 Notice::Ended(Box::new(result(self.number, self.phase))),
             ],
@@ -220,8 +225,8 @@ impl FakeHost {
                 let setting = Setting {
                     name: format!("of {}", self.name),
                     host: String::new(),
-                    asked: String::new(),
-                    granted: String::new(),
+                    requested: String::new(),
+                    effective: String::new(),
                 };
                 vec![Notice::Summary { settings: vec![setting], warnings: Vec::new() }]
             }

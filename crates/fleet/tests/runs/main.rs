@@ -111,14 +111,14 @@ fn are_in_order(events: &[Event]) {
             }
             Event::Tick { phase, hosts, .. } => {
                 assert_eq!(under_way, Some(*phase));
-                assert_eq!(hosts.len(), NAMES.len(), "a tick is told when all have cut");
+                assert_eq!(hosts.len(), NAMES.len(), "a tick is told when all have taken one");
                 assert!(hosts.iter().all(|host| host.counters.transactions < 1 << 40), "{hosts:?}");
             }
             Event::PhaseEnded { phase, hosts, .. } => {
                 assert_eq!(under_way.take(), Some(*phase));
                 for host in hosts {
                     let measured = result(host.host as usize, *phase);
-                    let last = measured.cuts.last().unwrap();
+                    let last = measured.snapshots.last().unwrap();
                     assert_eq!(host.counters, last.counters);
                 }
                 phases += 1;
@@ -213,7 +213,8 @@ fn a_lost_answer_ends_with_the_time_of_the_run() {
     });
 }
 
-/// A host that is slow, but alive, is waited for in every stage. It answers at the second sign of life.
+/// A host that is slow, but alive, is waited for in every stage. It answers at the second sign of
+/// life.
 #[test]
 fn a_slow_host_is_waited_for() {
     std::thread::scope(|scope| {

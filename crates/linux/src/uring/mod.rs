@@ -145,6 +145,10 @@ impl Kind {
     }
 }
 
+/// Connections of one listener that are accepted before anybody takes them. The others stay in the
+/// listener's queue, whose length the kernel limits (net.core.somaxconn).
+const MAX_ACCEPTED: usize = 128;
+
 /// Something that is not a connection: listeners, and descriptors that only wake.
 #[derive(Debug)]
 struct Watch {
@@ -154,6 +158,8 @@ struct Watch {
     /// Accepts again and again.
     all: bool,
     armed: bool,
+    /// Its cancellation is under way.
+    pausing: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -541,13 +547,20 @@ impl<S: AsFd> Ring<S> {
 
     /// Accepts at a listener from now on. The listener must block, and what it accepts does too. `all`:
     /// everybody at once, else the next one only when the one before has been taken. All at once take
-    /// descriptors before anybody wants them: as many as the queue of the listener holds.
+    /// descriptors before anybody wants them, up to [`MAX_ACCEPTED`] and the queue of the listener.
     ///
     /// # Errors
     /// Those of io_uring_enter, where there are more operations than entries.
     pub fn listen(&mut self, listener: OwnedFd, token: u64, all: bool) -> io::Result<ListenerKey> {
         let accepted = VecDeque::new();
-        self.watches.push(Watch { fd: listener, token, accepted, all, armed: false });
+        self.watches.push(Watch {
+            fd: listener,
+            token,
+            accepted,
+            all,
+            armed: false,
+            pausing: false,
+        });
         let place = self.watches.len() as u32 - 1;
         self.arm(place, Kind::Accept)?;
         Ok(ListenerKey(place))
@@ -573,7 +586,7 @@ impl<S: AsFd> Ring<S> {
     pub fn watch(&mut self, fd: impl AsFd, token: u64) -> io::Result<()> {
         let fd = fd.as_fd().try_clone_to_owned()?;
         let accepted = VecDeque::new();
-        self.watches.push(Watch { fd, token, accepted, all: true, armed: false });
+        self.watches.push(Watch { fd, token, accepted, all: true, armed: false, pausing: false });
         self.arm(self.watches.len() as u32 - 1, Kind::Watch)
     }
 
@@ -843,13 +856,20 @@ impl<S: AsFd> Ring<S> {
         let watch = &mut self.watches[place as usize];
         watch.armed = cqueue::more(by.flags);
         if kind == Kind::Accept {
-            watch.accepted.push_back(match by.result {
-                fd if fd >= 0 => {
-                    // SAFETY: the kernel has just opened it for us, and told nobody else.
-                    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-                }
-                error => Err(io::Error::from_raw_os_error(-error)),
-            });
+            match by.result {
+                // SAFETY: the kernel has just opened it for us, and told nobody else.
+                fd if fd >= 0 => watch.accepted.push_back(Ok(unsafe { OwnedFd::from_raw_fd(fd) })),
+                // It goes on when what has been accepted is taken.
+                error if watch.pausing && -error == libc::ECANCELED => {}
+                error => watch.accepted.push_back(Err(io::Error::from_raw_os_error(-error))),
+            }
+            let full = watch.armed && watch.all && watch.accepted.len() >= MAX_ACCEPTED;
+            let pause = full && !watch.pausing;
+            watch.pausing = watch.armed && (watch.pausing || pause);
+            if pause {
+                // There is room: completions are being taken out.
+                let _ = self.cancel(kind, place);
+            }
         } else if !watch.armed && by.result >= 0 {
             // It must not fall silent. There is room: completions are being taken out.
             let _ = self.arm(place, kind);

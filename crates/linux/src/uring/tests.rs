@@ -369,6 +369,35 @@ fn accept(all: bool) {
     }
 }
 
+/// Clients that nobody wants cannot take all descriptors, and those behind them are still accepted.
+#[test]
+fn connections_that_nobody_takes_are_limited() {
+    const ROUND: usize = 32;
+    let mut ring = ring::<UnixStream>(1);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 8 * ROUND as i32).unwrap();
+    let at = listener.local_addr().unwrap();
+    let key = ring.listen(listener.into(), 9, true).unwrap();
+    let connect = || std::net::TcpStream::connect(at).unwrap();
+    let mut clients = Vec::new();
+    while ring.watches[0].accepted.len() < MAX_ACCEPTED {
+        clients.extend((0..ROUND).map(|_| connect()));
+        happen(&mut ring);
+    }
+    for _ in 0..4 {
+        clients.extend((0..ROUND).map(|_| connect()));
+        ring.submit(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+    }
+    let waiting = ring.watches[0].accepted.len();
+    assert!(waiting <= MAX_ACCEPTED + 2 * ROUND, "{waiting} of {}", clients.len());
+    for _ in &clients {
+        while let Err(error) = ring.accepted(key) {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            assert!(happen(&mut ring).contains(&Event::Arrival(9)));
+        }
+    }
+}
+
 /// What is under way when a ring is dropped ends, and is not begun again.
 #[test]
 fn a_ring_that_is_dropped_lets_go_of_all() {

@@ -19,14 +19,14 @@ use crate::sockets::{Token, register};
 use crate::worker::Worker;
 
 const EVENTS: usize = 512;
-/// What all that are ready may move together before the first has its next turn: a quarter of a second at
-/// most. The longer a turn, the less of it goes to fetching a connection that has left the caches
-/// (ADR 0017).
+/// What all that are ready may move together before the first has its next turn: a quarter of a
+/// second at most. The longer a turn, the less of it goes to fetching a connection that has left
+/// the caches (ADR 0017).
 const ROUND_BYTES: i64 = 512 << 20;
 /// Less would be spent on switching.
 const LEAST_TURN: i64 = 16 << 10;
-/// Turns before the loop looks at the clock and at events: thousands of ready strands would else keep
-/// the edges of the window, timers and orders waiting for seconds.
+/// Turns before the loop looks at the clock and at events: thousands of ready strands would else
+/// keep the edges of the window, timers and orders waiting for seconds.
 const ROUND: usize = 64;
 
 pub(super) struct Epoll;
@@ -66,12 +66,12 @@ fn run(thread: WorkerThread) {
     let worker = Worker::new(number, sockets, patterns, outlet);
     let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run };
     let mut events = Vec::with_capacity(EVENTS);
-    while engine.scheduler.obey(&orders, &mut engine.worker, &mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker, &mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
-        let due = engine.worker.keep_time(now);
+        let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         engine.poll(&mut events, now, due);
     }

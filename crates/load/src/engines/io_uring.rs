@@ -1,7 +1,8 @@
 //! One event loop for many strands, by a ring of the kernel.
 //!
-//! What ready strands ask for is gathered and handed over together, with the wait for what comes next,
-//! by one system call. So the more connections are busy, the less of a call each operation costs.
+//! What ready strands ask for is gathered and handed over together, with the wait for what comes
+//! next, by one system call. So the more connections are busy, the less of a call each operation
+//! costs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -74,8 +75,8 @@ impl Engine for IoUring {
         Some(&Epoll)
     }
 
-    /// Names the protocols whose bytes do not go through a ring, which a comparison of engines must not
-    /// hide.
+    /// Names the protocols whose bytes do not go through a ring, which a comparison of engines must
+    /// not hide.
     fn warnings(&self, program: &Program) -> Vec<Warning> {
         let names: BTreeSet<_> = transports_of(program)
             .filter(|(transport, _)| transport.by_calls())
@@ -93,8 +94,8 @@ impl Engine for IoUring {
         beside.collect()
     }
 
-    /// Makes a ring that knows what is sent, and what wakes its worker. Whether there is memory for it
-    /// is only known when it has been made.
+    /// Makes a ring that knows what is sent, and what wakes its worker. Whether there is memory for
+    /// it is only known when it has been made.
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
         let mut ring: Ring<RingSocket> =
             Ring::new(&ring_setup(setup.message)).map_err(|reason| {
@@ -125,12 +126,12 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
     let worker = Worker::new(number, RingNet::new(sockets, ring), patterns, outlet);
     let mut engine = Loop { worker, scheduler: Scheduler::default(), mine, wakers, run };
     let mut events = Vec::with_capacity(EVENTS);
-    while engine.scheduler.obey(&orders, &mut engine.worker, &engine.mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker, &engine.mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
-        let due = engine.worker.keep_time(now);
+        let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         let sleep = engine.scheduler.sleep(now, due);
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {

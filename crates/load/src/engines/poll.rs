@@ -1,7 +1,7 @@
 //! One event loop for many strands by poll(2), as servers were written before epoll.
 //!
-//! Every wait hands over what all parked strands wait for, so its cost grows with their number, whether
-//! or not anything happens to them.
+//! Every wait hands over what all parked strands wait for, so its cost grows with their number,
+//! whether or not anything happens to them.
 
 use std::io;
 
@@ -52,8 +52,8 @@ struct Loop {
     worker: Worker,
     scheduler: Scheduler,
     wakers: Wakers,
-    /// Whether more connections can come by the inbox. Once its other end is closed, every poll would
-    /// report it at once.
+    /// Whether more connections can come by the inbox. Once its other end is closed, every poll
+    /// would report it at once.
     inbox_is_open: bool,
     /// The longest `busy_poll` that has been noted, microseconds.
     busy_poll: u32,
@@ -82,12 +82,12 @@ fn run(thread: WorkerThread) {
         descriptors: Vec::with_capacity(most),
         entries: Vec::with_capacity(most),
     };
-    while engine.scheduler.obey(&orders, &mut engine.worker, &mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker, &mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
         let now = Monotonic.now();
-        let due = engine.worker.keep_time(now);
+        let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         if let Err(source) = engine.poll(now, due) {
             let (group, strand) = mine.first().copied().unwrap_or_default();
@@ -99,7 +99,8 @@ fn run(thread: WorkerThread) {
     engine.worker.close_all();
 }
 
-/// The memory of descriptors that a wait is done with, for the next ones: collecting in place keeps it.
+/// The memory of descriptors that a wait is done with, for the next ones: collecting in place keeps
+/// it.
 fn recycle<'a>(mut descriptors: Vec<PollFd<'_>>) -> Vec<PollFd<'a>> {
     descriptors.clear();
     descriptors.into_iter().map_while(|_| None).collect()

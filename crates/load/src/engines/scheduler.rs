@@ -31,9 +31,9 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Has the worker carry out all orders that have come, and parks its strands accordingly. Returns whether
-    /// to go on.
-    pub(super) fn obey<N: SocketNet>(
+    /// Has the worker carry out all orders that have come, and parks its strands accordingly.
+    /// Returns whether to go on.
+    pub(super) fn handle_order<N: SocketNet>(
         &mut self,
         orders: &Receiver<Order>,
         worker: &mut Worker<N>,
@@ -118,8 +118,9 @@ impl Scheduler {
         }
     }
 
-    /// Waits that something else ends leave their timers behind. A strand has at most one that counts, so
-    /// where there are many more, they are made anew: on average that costs no more than a push.
+    /// Waits that something else ends leave their timers behind. A strand has at most one that
+    /// counts, so where there are many more, they are made anew: on average that costs no more than
+    /// a push.
     fn remove_stale_timers(&mut self) {
         if self.timers.len() > 2 * self.strands.len() + SPARE_TIMERS {
             let mut timers = std::mem::take(&mut self.timers);
@@ -155,8 +156,8 @@ impl Scheduler {
         }
     }
 
-    /// How long nothing can be done but wait; none when a strand is ready. `due`: what the worker has
-    /// to do next.
+    /// How long nothing can be done but wait; none when a strand is ready. `due`: what the worker
+    /// has to do next.
     pub(super) fn sleep(&mut self, now: Nanos, due: Option<Nanos>) -> Option<Nanos> {
         if !self.ready.is_empty() {
             return None;
@@ -227,8 +228,8 @@ mod tests {
         assert_eq!(ready(&mut scheduler), [0]);
     }
 
-    /// As where each connect has a time-out of seconds and takes microseconds; and where one deadline
-    /// holds for many waits.
+    /// As where each connect has a time-out of seconds and takes microseconds; and where one
+    /// deadline holds for many waits.
     #[test]
     fn many_short_waits_leave_few_timers() {
         for step in [1, 0] {
@@ -262,7 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against what is meant: each strand waits for one thing, and is ready when that or its time comes.
+        /// Against what is meant: each strand waits for one thing, and is ready when that or its
+        /// time comes.
         #[test]
         fn strands_are_ready_when_their_time_or_event_comes(steps in steps()) {
             let mut scheduler = scheduler(STRANDS);

@@ -54,14 +54,14 @@ fn run(thread: WorkerThread) {
             }
         };
         if let Some(order) = order {
-            obey(&mut worker, order, &mine);
+            handle_order(&mut worker, order, &mine);
             continue;
         }
         let now = Monotonic.now();
         let early = worker.start().saturating_sub(now);
         if early > LONGEST_WAIT {
             match orders.recv_timeout(Duration::from_nanos(LONGEST_WAIT)) {
-                Ok(order) => obey(&mut worker, order, &mine),
+                Ok(order) => handle_order(&mut worker, order, &mine),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -71,7 +71,7 @@ fn run(thread: WorkerThread) {
             let _ = wirecost_linux::clock::sleep_until(worker.start());
             continue;
         }
-        let due = worker.keep_time(now);
+        let due = worker.run_due(now);
         if !worker.is_running() {
             continue;
         }
@@ -85,7 +85,7 @@ fn run(thread: WorkerThread) {
                 let next = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
                 let length = Duration::from_nanos(next.min(LONGEST_WAIT));
                 match orders.recv_timeout(length) {
-                    Ok(order) => obey(&mut worker, order, &mine),
+                    Ok(order) => handle_order(&mut worker, order, &mine),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -94,7 +94,7 @@ fn run(thread: WorkerThread) {
                 worker.failed(error);
                 // The run is over; wait to be told.
                 match orders.recv() {
-                    Ok(order) => obey(&mut worker, order, &mine),
+                    Ok(order) => handle_order(&mut worker, order, &mine),
                     Err(_) => break,
                 }
             }
@@ -103,7 +103,7 @@ fn run(thread: WorkerThread) {
     worker.close_all();
 }
 
-fn obey(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
+fn handle_order(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
     match order {
         Order::Connect { endpoints, groups } => worker.connect(endpoints, groups, mine),
         Order::Phase(order) => {
@@ -136,8 +136,8 @@ fn pause(worker: &mut Worker, wait: Wait, due: Option<Nanos>) {
         Interest::Arrival => {
             let (group, strand) = (worker.strands[0].group, worker.strands[0].number);
             let id = worker.id(0, wait.slot);
-            // A strand with a listener of its own has just blocked on it for a while.
-            if worker.net.opener.listeners_of(0).next().is_none() {
+            // Otherwise it has just blocked on its own listeners for a while.
+            if worker.net.opener.awaits_broker {
                 let length = Duration::from_nanos(length);
                 worker.net.opener.mailbox().wait((group, strand), id, length);
             }

@@ -20,14 +20,14 @@ use rustix::event::{EventfdFlags, eventfd};
 use wirecost_linux::clock::ThreadClock;
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::Nanos;
-use wirecost_model::measure::{Cut, Edge, FlowopKey, FlowopLatency, PhaseResult, WorkerUse};
+use wirecost_model::measure::{Edge, FlowopKey, FlowopLatency, PhaseResult, Snapshot, WorkerUse};
 use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Payload, Size};
 use wirecost_model::program::{Program, Service};
 use wirecost_model::warning::{self, Warning};
 use wirecost_profile::protocols;
-use wirecost_program::calls::{self, Granted};
+use wirecost_program::calls::{self, EffectiveSetting};
 use wirecost_program::files;
 use wirecost_program::hello;
 use wirecost_program::payload::{Contents, MAX_PIECE, Patterns};
@@ -108,7 +108,7 @@ impl Schedule {
 /// What a load says while it runs.
 #[derive(Debug)]
 pub enum LoadEvent {
-    Cut(Cut),
+    Snapshot(Snapshot),
     /// No strand here begins another transaction by itself; so many has each begun, by group.
     Held(BTreeMap<u32, Vec<u64>>),
     Ended(Box<PhaseResult>),
@@ -165,7 +165,7 @@ pub struct Load {
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
     phase: Option<Phase>,
-    settings: BTreeSet<Granted>,
+    settings: BTreeSet<EffectiveSetting>,
     warnings: Vec<Warning>,
 }
 
@@ -407,7 +407,9 @@ impl Load {
                 continue;
             };
             match event {
-                Event::Cut(cut) => return Some(LoadEvent::Cut(phase.snapshots.keep(cut))),
+                Event::Snapshot(snapshot) => {
+                    return Some(LoadEvent::Snapshot(phase.snapshots.keep(snapshot)));
+                }
                 Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
                 Event::Held { worker, started } => {
                     phase.held[worker as usize] = true;
@@ -457,7 +459,7 @@ impl Load {
         phase.snapshots.snapshot_at(Edge::PhaseEnd);
         for late in self.events.try_iter() {
             match late {
-                Event::Cut(cut) => drop(phase.snapshots.keep(cut)),
+                Event::Snapshot(snapshot) => drop(phase.snapshots.keep(snapshot)),
                 Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
                 Event::Held { .. } | Event::Ended(_) | Event::Failed(_) | Event::Endless(_) => {}
             }
@@ -465,7 +467,7 @@ impl Load {
         let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.snapshots.busy(n)).collect();
         let mut result = PhaseResult {
             phase: phase.schedule.phase,
-            cuts: phase.snapshots.finish(),
+            snapshots: phase.snapshots.finish(),
             latencies: phase
                 .rows
                 .iter()
@@ -509,7 +511,7 @@ impl Load {
     }
 
     /// Socket options as asked for and granted, of all connections so far.
-    pub fn settings(&self) -> impl Iterator<Item = &Granted> {
+    pub fn settings(&self) -> impl Iterator<Item = &EffectiveSetting> {
         self.settings.iter()
     }
 
@@ -551,8 +553,8 @@ impl Drop for Handles {
     }
 }
 
-/// Where each strand has a thread, all send from the same bytes: thousands of copies would cost time to
-/// make and leave no cache. Other workers are few, and make theirs where they run.
+/// Where each strand has a thread, all send from the same bytes: thousands of copies would cost
+/// time to make and leave no cache. Other workers are few, and make theirs where they run.
 fn shared_patterns(
     plan: &Plan,
     engine: &'static dyn Engine,

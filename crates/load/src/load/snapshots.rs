@@ -1,5 +1,5 @@
-//! Cuts all counters of a host at the instants that the plan says, from a thread of its own that
-//! runs before the workers do.
+//! Snapshots all counters of a host at the instants that the plan says, from a thread of its own
+//! that runs before the workers do.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::{proc_stat, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
-use wirecost_model::measure::{Cut, Edge};
+use wirecost_model::measure::{Edge, Snapshot};
 use wirecost_model::plan::Extent;
 use wirecost_program::record::{WorkerCounters, sum};
 
 use super::Schedule;
 use crate::worker::{ClockReading, Clocks, Event, Outlet};
 
-/// What is cut: of each worker, its counters and the clock of its CPU time.
+/// What a snapshot holds: of each worker, its counters and the clock of its CPU time.
 pub(super) struct Workers {
     pub(super) counters: Vec<Arc<WorkerCounters>>,
     pub(super) clocks: Vec<Option<ThreadClock>>,
@@ -23,10 +23,10 @@ pub(super) struct Workers {
     pub(super) rows: usize,
 }
 
-/// The running thread, and the cuts it has made.
+/// The running thread, and the snapshots it has made.
 pub(super) struct Snapshots {
     workers: Arc<Workers>,
-    cuts: Vec<Cut>,
+    snapshots: Vec<Snapshot>,
     clocks: Vec<Clocks>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -43,23 +43,23 @@ impl Snapshots {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (of_thread, stopped) = (workers.clone(), stop.clone());
         let thread = std::thread::Builder::new()
-            .name("wirecost-cut".to_owned())
+            .name("wirecost-snaps".to_owned())
             .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet))
             .ok();
-        Self { workers, cuts: Vec::new(), clocks: Vec::new(), stop, thread }
+        Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread }
     }
 
-    /// Makes a cut at once, on the caller's thread.
+    /// Takes a snapshot at once, on the caller's thread.
     pub(super) fn snapshot_at(&mut self, edge: Edge) {
         let at = Monotonic.now();
-        self.cuts.push(cut(&self.workers.counters, self.workers.rows, edge, at));
+        self.snapshots.push(snapshot(&self.workers.counters, self.workers.rows, edge, at));
         self.clocks.extend(clocks(&self.workers, edge));
     }
 
-    /// Takes in a cut that the thread has made.
-    pub(super) fn keep(&mut self, cut: Cut) -> Cut {
-        self.cuts.push(cut.clone());
-        cut
+    /// Keeps a snapshot that the thread has taken.
+    pub(super) fn keep(&mut self, snapshot: Snapshot) -> Snapshot {
+        self.snapshots.push(snapshot.clone());
+        snapshot
     }
 
     pub(super) fn keep_clocks(&mut self, clocks: Clocks) {
@@ -69,7 +69,9 @@ impl Snapshots {
     /// How busy a worker's thread was between the edges of the window; `None` where the clocks were
     /// read so late that they say of less than half of it.
     pub(super) fn busy(&self, worker: usize) -> Option<f64> {
-        let edge = |edge| self.cuts.iter().find(|cut| cut.edge == edge).map(|cut| cut.at);
+        let edge = |edge| {
+            self.snapshots.iter().find(|snapshot| snapshot.edge == edge).map(|snapshot| snapshot.at)
+        };
         let reading = |edge| {
             let clocks = self.clocks.iter().find(|clocks| clocks.edge == edge)?;
             *clocks.of_workers.get(worker)?
@@ -79,14 +81,14 @@ impl Snapshots {
         busy(start, end, window)
     }
 
-    /// All cuts, in order of time.
-    pub(super) fn finish(&mut self) -> Vec<Cut> {
-        let mut cuts = std::mem::take(&mut self.cuts);
-        cuts.sort_by_key(|cut| cut.at);
-        cuts
+    /// All snapshots, in order of time.
+    pub(super) fn finish(&mut self) -> Vec<Snapshot> {
+        let mut snapshots = std::mem::take(&mut self.snapshots);
+        snapshots.sort_by_key(|snapshot| snapshot.at);
+        snapshots
     }
 
-    /// Makes no more cuts by itself.
+    /// Takes no more snapshots by itself.
     pub(super) fn end_thread(&mut self) {
         if let Ok(mut stop) = self.stop.0.lock() {
             *stop = true;
@@ -111,7 +113,7 @@ fn run(
     stop: &(Mutex<bool>, Condvar),
     outlet: &Outlet,
 ) {
-    thread::make_urgent(thread::Urgency::Cut);
+    thread::make_urgent(thread::Urgency::Snapshot);
     thread::exact_timers();
     let start = schedule.start;
     // Where the end is known, how many readings there are has been checked with the order.
@@ -136,12 +138,12 @@ fn run(
         }
         // Nothing has moved before the beginning, however late this thread comes to look: what it
         // says is of that instant, and not of one that may be after the end.
-        let cut = if first {
-            Cut { at: due, ..cut(&[], workers.rows, edge, due) }
+        let snapshot = if first {
+            Snapshot { at: due, ..snapshot(&[], workers.rows, edge, due) }
         } else {
-            cut(&workers.counters, workers.rows, edge, due)
+            snapshot(&workers.counters, workers.rows, edge, due)
         };
-        outlet.send(Event::Cut(cut));
+        outlet.send(Event::Snapshot(snapshot));
         if let Some(clocks) = clocks(workers, edge) {
             outlet.send(Event::Clocks(clocks));
         }
@@ -170,7 +172,7 @@ fn wait_until(due: Nanos, stop: &(Mutex<bool>, Condvar)) -> bool {
 
 /// Counters are read one after the other while workers go on: where this thread lost its CPU on the
 /// way, they are not of one instant, and it looks again.
-fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) -> Cut {
+fn snapshot(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) -> Snapshot {
     let attempt = || {
         let at = Monotonic.now();
         let sum = sum(counters.iter().map(|counters| &**counters), rows);
@@ -190,7 +192,7 @@ fn cut(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) ->
     let (_, at, counters) = best;
     let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
     let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
-    Cut { edge, due, at, counters, cpu }
+    Snapshot { edge, due, at, counters, cpu }
 }
 
 /// Reads the clocks of all workers, at an edge of the window. From here, and not by the workers: of
@@ -202,8 +204,8 @@ fn clocks(workers: &Workers, edge: Edge) -> Option<Clocks> {
     let read = |clock: &Option<ThreadClock>| {
         let before = Monotonic.now();
         let cpu = (*clock)?.now()?;
-        // The instant that makes the time between two edges the longer: a thread that this one lost its
-        // CPU to in between was not busy for more than all the time.
+        // The instant that makes the time between two edges the longer: a thread that this one lost
+        // its CPU to in between was not busy for more than all the time.
         let at = if edge == Edge::WindowStart { before } else { Monotonic.now() };
         Some(ClockReading { at, cpu })
     };
@@ -222,8 +224,8 @@ fn busy(start: ClockReading, end: ClockReading, window: Nanos) -> Option<f64> {
 /// Parts of each time without observers, whose spread says how sure their mean is.
 const UNOBSERVED_PARTS: u64 = 5;
 
-/// When to cut: the edges, every interval counted from the window's start, and the times beside the
-/// window in which nothing observes.
+/// When to take snapshots: the edges, every interval counted from the window's start, and the times
+/// beside the window in which nothing observes.
 fn instants(schedule: Schedule, interval: Nanos) -> impl Iterator<Item = (Edge, Nanos)> {
     let Schedule { start, window, unobserved, .. } = schedule;
     let parts = |&(begin, end): &(Nanos, Nanos)| {
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(due, expected);
     }
 
-    /// Strands begin at the instant of the first cuts, and may be done before these are made.
+    /// Strands begin at the instant of the first snapshots, and may be done before these are made.
     #[test]
     fn what_moved_before_the_first_cuts_were_made_is_counted() {
         let counters = Arc::new(WorkerCounters::new(1, Vec::new()));
@@ -300,13 +302,19 @@ mod tests {
         snapshots.snapshot_at(Edge::WindowEnd);
         snapshots.end_thread();
         for event in events.try_iter() {
-            if let Event::Cut(cut) = event {
-                snapshots.keep(cut);
+            if let Event::Snapshot(snapshot) = event {
+                snapshots.keep(snapshot);
             }
         }
-        let cuts: Vec<_> =
-            snapshots.finish().iter().map(|cut| (cut.edge, cut.counters.flowops[0].done)).collect();
-        assert_eq!(cuts, [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]);
+        let snapshots: Vec<_> = snapshots
+            .finish()
+            .iter()
+            .map(|snapshot| (snapshot.edge, snapshot.counters.flowops[0].done))
+            .collect();
+        assert_eq!(
+            snapshots,
+            [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]
+        );
     }
 
     /// So many flowops have few readings before there are too many numbers to be kept.
@@ -321,7 +329,9 @@ mod tests {
         let mut intervals = 0;
         loop {
             match events.recv().unwrap() {
-                Event::Cut(cut) => intervals += u64::from(cut.edge == Edge::Interval),
+                Event::Snapshot(snapshot) => {
+                    intervals += u64::from(snapshot.edge == Edge::Interval)
+                }
                 Event::Endless(most) => {
                     assert_eq!((intervals, most), (Extent::readings(rows), 7));
                     return;
@@ -368,7 +378,7 @@ mod tests {
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);
         let mut keep = |event| match event {
-            Event::Cut(cut) => drop(snapshots.keep(cut)),
+            Event::Snapshot(snapshot) => drop(snapshots.keep(snapshot)),
             Event::Clocks(clocks) => snapshots.keep_clocks(clocks),
             other => panic!("{other:?}"),
         };

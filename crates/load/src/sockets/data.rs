@@ -7,7 +7,7 @@ use wirecost_linux::zerocopy::HeldMemory;
 use wirecost_linux::{datagrams, sockopt};
 use wirecost_model::measure::IoCounts;
 use wirecost_profile::flowops;
-use wirecost_program::calls::Unseen;
+use wirecost_program::calls::KernelReceive;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::step::{ReceiveCall, SendCall};
 
@@ -139,13 +139,15 @@ impl DataPath {
         &mut self,
         socket: &Socket,
         size: usize,
-        call: Unseen,
+        call: KernelReceive,
         timed: bool,
     ) -> io::Result<usize> {
         let flags = self.flags(timed);
         let passed = match call {
-            Unseen::Discarded => self.discard(socket, size, flags),
-            Unseen::Spliced(sink) => self.splice_on(socket, size, sink.map(usize::from), flags),
+            KernelReceive::Discarded => self.discard(socket, size, flags),
+            KernelReceive::Spliced(sink) => {
+                self.splice_on(socket, size, sink.map(usize::from), flags)
+            }
         };
         if passed.is_err() && socket.io.used() {
             self.read_notices(socket);

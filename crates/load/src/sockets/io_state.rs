@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use wirecost_linux::datagrams::{self, Message};
 use wirecost_linux::{sockopt, zerocopy};
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::calls::Receives;
 use wirecost_program::hello;
 use wirecost_program::payload::DatagramBatch;
@@ -16,7 +16,8 @@ use super::Socket;
 use super::data::{DataPath, late_greeting};
 use super::settings::SettingsLog;
 
-/// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until then.
+/// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until
+/// then.
 const NOTICES: u64 = 32;
 
 /// What one socket's I/O options keep. Made when the socket first needs it: most never do.
@@ -117,8 +118,8 @@ impl DataPath {
             None => {
                 let allowed = zerocopy::allow(&socket.fd).is_ok();
                 if !allowed {
-                    let (asked, granted) = ("on".to_owned(), "off".to_owned());
-                    settings.add([Granted { name: "zerocopy", asked, granted }]);
+                    let (requested, effective) = ("on".to_owned(), "off".to_owned());
+                    settings.add([EffectiveSetting { name: "zerocopy", requested, effective }]);
                 }
                 used.zerocopy.set(Some(allowed));
                 allowed

@@ -1,5 +1,5 @@
-//! The real network: what a strand asks of [`Net`], done with sockets. Each part of [`Sockets`] has one
-//! file and owns what it works with.
+//! The real network: what a strand asks of [`Net`], done with sockets. Each part of [`Sockets`] has
+//! one file and owns what it works with.
 
 mod by_step;
 mod data;
@@ -23,7 +23,7 @@ use wirecost_linux::sockopt;
 use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::plan::Endpoints;
-use wirecost_program::calls::Unseen;
+use wirecost_program::calls::KernelReceive;
 use wirecost_program::net::{Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
@@ -162,8 +162,8 @@ impl Sockets {
         self.opener.closed(socket, &mut self.settings);
     }
 
-    /// At the end of a phase: reads what there is to know of these sockets, and writes what is still
-    /// in memory.
+    /// At the end of a phase: reads what there is to know of these sockets, and writes what is
+    /// still in memory.
     pub(crate) fn settle<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
         let polls = self.settings.busy_poll() > 0;
         for socket in sockets {
@@ -243,7 +243,7 @@ impl Net for Sockets {
         &mut self,
         socket: &Socket,
         size: usize,
-        call: Unseen,
+        call: KernelReceive,
         timed: bool,
     ) -> io::Result<usize> {
         self.data.pass_on(socket, size, call, timed)

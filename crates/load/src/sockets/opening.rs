@@ -15,7 +15,7 @@ use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::net::{Interest, Opening, Owner};
 use wirecost_program::socket_setup::SocketSetup;
@@ -87,6 +87,8 @@ pub(crate) struct Opener {
     only_called: bool,
     /// Connections that have come by the inbox, by group and strand.
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
+    /// Whether the newest attempt to accept was for a connection that the broker accepts.
+    pub(crate) awaits_broker: bool,
     mailbox: Arc<Mailbox>,
     security: Security,
     /// Connections that the kernel is connecting.
@@ -133,6 +135,7 @@ impl Opener {
             listeners: Vec::new(),
             only_called: false,
             arrivals: HashMap::new(),
+            awaits_broker: false,
             mailbox: common.mailbox.clone(),
             security: Security::new(common.credentials.clone()),
             connecting: 0,
@@ -253,7 +256,8 @@ impl Opener {
         own.filter(move |listener| listener.service == service).map(|listener| &listener.fd)
     }
 
-    /// Takes the listeners of a strand for a service, for an engine that accepts there by other means.
+    /// Takes the listeners of a strand for a service, for an engine that accepts there by other
+    /// means.
     pub(crate) fn take_listeners(&mut self, service: u32, local: u32) -> Vec<OwnedFd> {
         let Some(own) = self.listeners.get_mut(local as usize) else { return Vec::new() };
         let taken = own.extract_if(.., |listener| listener.service == service);
@@ -298,7 +302,9 @@ impl Opener {
         };
         let polls = self.polls_before_accept(service);
         let allowed = self.allowed.get(service as usize).and_then(Option::as_deref);
-        if polls && self.blocking {
+        // One listener blocks in accept(2) itself.
+        let single = !polls && self.listeners(service, owner.local).nth(1).is_none();
+        if self.blocking && !single {
             wait_for_any(self.listeners(service, owner.local))?;
         }
         let own = self.listeners.get_mut(owner.local as usize).into_iter().flatten();
@@ -394,7 +400,8 @@ impl Opener {
         settings: &mut SettingsLog,
     ) -> io::Result<Socket> {
         let service = open.service.service;
-        let (fd, hello) = if self.accepts_itself(open) {
+        self.awaits_broker = !self.accepts_itself(open);
+        let (fd, hello) = if !self.awaits_broker {
             (self.accept_own(service, owner)?, None)
         } else {
             let arrival = self.take_arrival(owner)?;
@@ -515,13 +522,13 @@ impl Opener {
                 return Ok(Opening::Wait(on, None));
             }
             let session = session.into_inner();
-            settings.add([session.granted()]);
+            settings.add([session.effective()]);
             if session.is_for_kernel() {
                 session.hand_over(&socket.fd)?;
-                settings.add([Granted {
+                settings.add([EffectiveSetting {
                     name: "ktls",
-                    asked: "send, receive".to_owned(),
-                    granted: "send, receive".to_owned(),
+                    requested: "send, receive".to_owned(),
+                    effective: "send, receive".to_owned(),
                 }]);
             } else {
                 socket.session = Some(Box::new(RefCell::new(session)));

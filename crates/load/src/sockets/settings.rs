@@ -6,19 +6,20 @@ use std::os::fd::OwnedFd;
 use wirecost_linux::sockopt;
 use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::busy_poll::BusyPoll;
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::step::Open;
 
 use super::Socket;
 use crate::socket_options;
 
-/// Connections of a step whose settings a worker reads: five calls each, as many as connecting takes.
+/// Connections of a step whose settings a worker reads: five calls each, as many as connecting
+/// takes.
 const SETTINGS_READ: u32 = 256;
 
 /// The settings of one worker's connections so far.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsLog {
-    settings: BTreeSet<Granted>,
+    settings: BTreeSet<EffectiveSetting>,
     /// Connections of each row of the phase whose settings have been read.
     read: Vec<u32>,
     /// The longest `busy_poll` of a connection, microseconds, which an event loop's waits keep to.
@@ -32,16 +33,16 @@ impl SettingsLog {
         self.read.resize(rows, 0);
     }
 
-    pub(super) fn add(&mut self, settings: impl IntoIterator<Item = Granted>) {
+    pub(super) fn add(&mut self, settings: impl IntoIterator<Item = EffectiveSetting>) {
         self.settings.extend(settings);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Granted> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EffectiveSetting> {
         self.settings.iter()
     }
 
-    /// Reads what took effect of what a step asks for. Connections of one step are alike, so only the
-    /// first of them are read.
+    /// Reads what took effect of what a step asks for. Connections of one step are alike, so only
+    /// the first of them are read.
     pub(super) fn read(&mut self, socket: &Socket, open: &Open, epoll: Option<&OwnedFd>) {
         let Some(read) = self.read.get_mut(open.row as usize) else { return };
         if *read >= SETTINGS_READ {
@@ -57,7 +58,7 @@ impl SettingsLog {
                 self.note_waits(set);
             }
         }
-        self.settings.extend(socket_options::granted(&socket.fd, &open.setup));
+        self.settings.extend(socket_options::effective(&socket.fd, &open.setup));
     }
 
     /// The longest `busy_poll` so far, microseconds; 0 without.
@@ -67,8 +68,8 @@ impl SettingsLog {
 
     /// Notes whether an event loop's waits keep to the longest `busy_poll`.
     pub(crate) fn note_waits(&mut self, set: bool) {
-        let asked = self.busy_poll.to_string();
-        let granted = if set { asked.clone() } else { "0".to_owned() };
-        self.settings.insert(Granted { name: "busy_poll.waits", asked, granted });
+        let requested = self.busy_poll.to_string();
+        let effective = if set { requested.clone() } else { "0".to_owned() };
+        self.settings.insert(EffectiveSetting { name: "busy_poll.waits", requested, effective });
     }
 }

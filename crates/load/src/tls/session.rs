@@ -12,7 +12,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{ClientConfig, ConnectionTrafficSecrets, ServerConfig};
 use wirecost_linux::ktls::{self, Direction, Keys};
 use wirecost_model::profile::Cipher;
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::net::Interest;
 
 /// Plain bytes that one call encrypts: four records. Fewer would be more system calls for a large
@@ -162,14 +162,14 @@ impl Session {
     }
 
     /// The cipher that the two ends have agreed on, which is the only one they were offered.
-    pub(crate) fn granted(&self) -> Granted {
+    pub(crate) fn effective(&self) -> EffectiveSetting {
         let suite = match &self.side {
             Side::Client(connection) => connection.negotiated_cipher_suite(),
             Side::Server(connection) => connection.negotiated_cipher_suite(),
         };
-        let granted = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
-        let granted = granted.replacen("TLS13_", "TLS_", 1);
-        Granted { name: "cipher", asked: self.cipher.suite().to_owned(), granted }
+        let effective = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+        let effective = effective.replacen("TLS13_", "TLS_", 1);
+        EffectiveSetting { name: "cipher", requested: self.cipher.suite().to_owned(), effective }
     }
 
     /// Encrypts and sends. Where the socket takes only a part, the call must be repeated with the
@@ -215,7 +215,8 @@ impl Session {
         }
         loop {
             let (stage, got) = self.process(buffer)?;
-            // An answer to a change of keys; what the socket does not take goes with the next bytes.
+            // An answer to a change of keys; what the socket does not take goes with the next
+            // bytes.
             match self.flush(socket) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -358,7 +359,8 @@ impl Session {
     }
 }
 
-/// Bytes that the record is short of with which `incoming` ends; of its header, if that is not whole.
+/// Bytes that the record is short of with which `incoming` ends; of its header, if that is not
+/// whole.
 fn missing(mut incoming: &[u8]) -> usize {
     loop {
         let Some(header) = incoming.first_chunk::<HEADER>() else {

@@ -17,7 +17,7 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::plan::Address;
 use wirecost_model::profile::Options;
 use wirecost_profile::protocols::Protocol;
-use wirecost_program::calls::Granted;
+use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::socket_setup::SocketSetup;
 
 use crate::socket_options;
@@ -32,8 +32,8 @@ pub trait Transport: Sync {
         usize::MAX
     }
 
-    /// Bytes of the longest message that a connection with these options carries whole; none where there
-    /// is no such limit.
+    /// Bytes of the longest message that a connection with these options carries whole; none where
+    /// there is no such limit.
     ///
     /// # Errors
     /// Those of asking a socket.
@@ -81,22 +81,24 @@ pub trait Transport: Sync {
         false
     }
 
-    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the kernel,
-    /// or the protocol wants its calls in a way of its own. The ring only tells when to make them.
+    /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the
+    /// kernel, or the protocol wants its calls in a way of its own. The ring only tells when to
+    /// make them.
     fn by_calls(&self) -> bool {
         self.protocol().is_secure() || self.polls_before_accept()
     }
 
-    /// Looks at a connection that has just come about, on either side, and says what is to be known.
+    /// Looks at a connection that has just come about, on either side, and says what is to be
+    /// known.
     ///
     /// # Errors
     /// Why it is not what was asked for.
-    fn opened(&self, _: &OwnedFd) -> io::Result<Option<Granted>> {
+    fn opened(&self, _: &OwnedFd) -> io::Result<Option<EffectiveSetting>> {
         Ok(None)
     }
 
     /// What a connection that is about to be closed has turned into meanwhile.
-    fn closing(&self, _: &OwnedFd) -> Option<Granted> {
+    fn closing(&self, _: &OwnedFd) -> Option<EffectiveSetting> {
         None
     }
 }

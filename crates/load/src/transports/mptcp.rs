@@ -9,7 +9,7 @@ use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
 use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport, tcp};
+use super::{EffectiveSetting, Transport, tcp};
 
 pub(super) struct Mptcp;
 
@@ -30,7 +30,7 @@ impl Transport for Mptcp {
 
     fn missing(&self, _: &Options) -> Option<String> {
         let error = Socket::new(Domain::IPV4, Type::STREAM, Some(IpProtocol::MPTCP)).err()?;
-        Some(format!("no MPTCP socket: {error}; it takes CONFIG_MPTCP and net.mptcp.enabled=1"))
+        Some(format!("no MPTCP socket: {error}; it needs CONFIG_MPTCP and net.mptcp.enabled=1"))
     }
 
     fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {
@@ -48,18 +48,18 @@ impl Transport for Mptcp {
         true
     }
 
-    fn opened(&self, socket: &OwnedFd) -> io::Result<Option<Granted>> {
+    fn opened(&self, socket: &OwnedFd) -> io::Result<Option<EffectiveSetting>> {
         match mptcp::fell_back(socket)? {
             true => Err(io::Error::new(io::ErrorKind::Unsupported, FELL_BACK)),
             false => Ok(None),
         }
     }
 
-    fn closing(&self, socket: &OwnedFd) -> Option<Granted> {
-        mptcp::fell_back(socket).is_ok_and(|fell_back| fell_back).then(|| Granted {
+    fn closing(&self, socket: &OwnedFd) -> Option<EffectiveSetting> {
+        mptcp::fell_back(socket).is_ok_and(|fell_back| fell_back).then(|| EffectiveSetting {
             name: "protocol",
-            asked: self.protocol().name().to_owned(),
-            granted: "tcp".to_owned(),
+            requested: self.protocol().name().to_owned(),
+            effective: "tcp".to_owned(),
         })
     }
 }

@@ -8,7 +8,7 @@ use wirecost_model::profile::Options;
 use wirecost_profile::protocols::{self, Protocol};
 use wirecost_program::socket_setup::SocketSetup;
 
-use super::{Granted, Transport};
+use super::{EffectiveSetting, Transport};
 use crate::inet;
 
 pub(super) struct Sctp;
@@ -18,20 +18,20 @@ const BACKLOG: i32 = 65_535;
 fn socket(address: &Address, setup: &SocketSetup) -> io::Result<(Socket, socket2::SockAddr)> {
     let address = inet::socket_address(address)?;
     let socket = inet::socket(address, Type::STREAM, Some(IpProtocol::SCTP), setup)?;
-    let asked = &setup.options.sctp;
+    let options = &setup.options.sctp;
     let parameters = Parameters {
-        nodelay: asked.nodelay,
-        out_streams: asked.out_streams,
-        in_streams: asked.in_streams,
-        rto_initial: asked.rto_initial,
-        rto_min: asked.rto_min,
-        rto_max: asked.rto_max,
-        sack_delay: asked.sack_delay,
-        sack_frequency: asked.sack_frequency,
-        heartbeat: asked.hb_interval,
-        path_mtu: asked.path_mtu,
-        max_burst: asked.max_burst_size,
-        max_fragment: asked.max_fragment_size,
+        nodelay: options.nodelay,
+        out_streams: options.out_streams,
+        in_streams: options.in_streams,
+        rto_initial: options.rto_initial,
+        rto_min: options.rto_min,
+        rto_max: options.rto_max,
+        sack_delay: options.sack_delay,
+        sack_frequency: options.sack_frequency,
+        heartbeat: options.hb_interval,
+        path_mtu: options.path_mtu,
+        max_burst: options.max_burst_size,
+        max_fragment: options.max_fragment_size,
     };
     sctp::set(&socket, &parameters)
         .map_err(|error| io::Error::new(error.kind(), format!("sctp options: {error}")))?;
@@ -44,8 +44,8 @@ impl Transport for Sctp {
     }
 
     fn longest_send(&self, socket: &OwnedFd) -> usize {
-        // A message larger than the buffer would be refused. The kernel doubles the size that it was
-        // asked for, so this is as much as was asked for.
+        // A message larger than the buffer would be refused. The kernel doubles the size that it
+        // was asked for, so this is as much as was asked for.
         SockRef::from(socket).send_buffer_size().map_or(usize::MAX, |size| (size / 2).max(1))
     }
 
@@ -78,13 +78,13 @@ impl Transport for Sctp {
     /// The other end tells of room only when a whole packet fits; a window of less than two, as the
     /// default one is on loopback with its packets of 64 KiB, makes every one wait for a timer.
     /// <https://elixir.bootlin.com/linux/v6.12/source/net/sctp/associola.c#L1461>
-    fn opened(&self, socket: &OwnedFd) -> io::Result<Option<Granted>> {
+    fn opened(&self, socket: &OwnedFd) -> io::Result<Option<EffectiveSetting>> {
         let status = sctp::status(socket)?;
         let least = 2 * u64::from(status.path_mtu);
-        Ok((u64::from(status.window) < least).then(|| Granted {
+        Ok((u64::from(status.window) < least).then(|| EffectiveSetting {
             name: "sctp.window",
-            asked: least.to_string(),
-            granted: status.window.to_string(),
+            requested: least.to_string(),
+            effective: status.window.to_string(),
         }))
     }
 }

@@ -23,7 +23,7 @@ impl Transport for Tls {
 
     fn missing(&self, options: &Options) -> Option<String> {
         (options.ktls && !ktls::available()).then(|| {
-            "ktls: this kernel has no TLS; it takes CONFIG_TLS (modprobe tls), and without ktls the \
+            "ktls: this kernel has no TLS; it needs CONFIG_TLS (modprobe tls), and without ktls the \
              program itself encrypts"
                 .to_owned()
         })

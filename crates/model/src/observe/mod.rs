@@ -1,4 +1,5 @@
-//! Observations: what probes read of a host while traffic runs, as `observe` of `wirecost.run/1` and
+//! Observations: what probes read of a host while traffic runs, as `observe` of `wirecost.run/1`
+//! and
 //! `wirecost.observe/1` has it.
 //!
 //! A new one is a file of this folder with its section and [`Observation`] for it, and two lines
@@ -79,7 +80,7 @@ macro_rules! observations {
             pub host: String,
             /// All hosts of the run whose work is in these figures.
             pub covers: Vec<String>,
-            /// Length of the window as the probes cut it.
+            /// Length of the window as the probes timed it.
             pub seconds: f64,
             $(pub $name: Option<$section>,)+
         }

@@ -27,8 +27,8 @@ impl Problem for Profile {
 pub struct ClippedSetting {
     pub host: String,
     pub name: String,
-    pub asked: String,
-    pub granted: String,
+    pub requested: String,
+    pub effective: String,
     pub remedy: String,
 }
 
@@ -42,8 +42,8 @@ impl Problem for ClippedSetting {
     }
 
     fn message(&self) -> String {
-        let Self { host, name, asked, granted, remedy } = self;
-        format!("{host} set {name}={granted} instead of the requested {asked}; {remedy}")
+        let Self { host, name, requested, effective, remedy } = self;
+        format!("{host} set {name}={effective} instead of the requested {requested}; {remedy}")
     }
 }
 

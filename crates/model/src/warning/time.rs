@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Problem;
 
-/// Intervals whose cut was late by more than half an interval.
+/// Intervals whose snapshot was late by more than half an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LostIntervals {
     pub host: String,

@@ -9,7 +9,7 @@ mod segments;
 mod syscalls;
 mod tcp;
 
-use crate::probe::{About, Extent, Probe, Sets, asked};
+use crate::probe::{Description, Extent, Probe, Sets, parse_entry};
 pub use functions::layers;
 
 /// Every probe, in the order of their sections.
@@ -30,13 +30,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Every probe and what there is to know of it.
-pub fn describe() -> impl Iterator<Item = (&'static str, About)> {
+pub fn describe() -> impl Iterator<Item = (&'static str, Description)> {
     ALL.iter().map(|probe| (probe.name(), probe.about()))
 }
 
 /// Whether an entry names a probe, and as much of it as can be asked for.
 fn known(entry: &str) -> bool {
-    let (name, extent) = asked(entry);
+    let (name, extent) = parse_entry(entry);
     let has = |probe: &&dyn Probe| {
         probe.name() == name && (extent == Extent::Whole || probe.extents().contains(&extent))
     };
@@ -51,10 +51,11 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard` (`cpu`, `functions`, `interrupts:basic`, `tcp:basic` and `memory:basic`), `none`, `deep` (`standard`,
-    /// then a pass for each probe that is not whole in it), `full` (all but `syscalls` in one pass,
-    /// hooks of hot paths in slices of the window), or names of probes with commas between them, each
-    /// whole, or with `:sliced` behind it in slices, or with `:basic` what it tells for little.
+    /// `standard` (`cpu`, `functions`, `interrupts:basic`, `tcp:basic` and `memory:basic`), `none`,
+    /// `deep` (`standard`, then a pass for each probe that is not whole in it), `full` (all but
+    /// `syscalls` in one pass, hooks of hot paths in slices of the window), or names of probes with
+    /// commas between them, each whole, or with `:sliced` behind it in slices, or with `:basic`
+    /// what it tells for little.
     ///
     /// # Errors
     /// A name that is none of these.
@@ -85,8 +86,8 @@ impl Set {
                 }
                 // Of one that is asked for in several ways the most is wanted.
                 let most = |name: &'static str| {
-                    let of_it = wanted.iter().filter(|entry| asked(entry).0 == name);
-                    of_it.max_by_key(|entry| asked(entry).1).map(|&entry| entry.to_owned())
+                    let of_it = wanted.iter().filter(|entry| parse_entry(entry).0 == name);
+                    of_it.max_by_key(|entry| parse_entry(entry).1).map(|&entry| entry.to_owned())
                 };
                 vec![names().filter_map(most).collect()]
             }

@@ -160,7 +160,7 @@ pub(crate) struct Times {
 
 /// What the tracker is to do beyond the time of each CPU.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wants {
+pub(crate) struct TrackerNeeds {
     /// Interrupts are counted by their source.
     pub(crate) tables: bool,
     /// System calls are followed.
@@ -191,7 +191,7 @@ impl Tracker {
     ///
     /// # Errors
     /// Where the kernel does not allow or have it.
-    pub(crate) fn open(wants: &Wants) -> Result<Self, BpfError> {
+    pub(crate) fn open(wants: &TrackerNeeds) -> Result<Self, BpfError> {
         if wants.calls {
             match Self::load(wants, true) {
                 Ok(tracker) => return Ok(tracker),
@@ -207,7 +207,7 @@ impl Tracker {
         Self::load(wants, false)
     }
 
-    fn load(wants: &Wants, calls: bool) -> Result<Self, BpfError> {
+    fn load(wants: &TrackerNeeds, calls: bool) -> Result<Self, BpfError> {
         let by_process = calls && wants.processes.len() > 1;
         let of = match wants.processes.as_slice() {
             [only] => *only,

@@ -248,7 +248,7 @@ impl LanguageErrorKind {
             | Kind::UnknownOption { nearest, .. } => {
                 suggestion(*nearest, "`wirecost list` names all that are known")
             }
-            Kind::NeedsValue { option } => format!("write {option}=value, without blanks"),
+            Kind::NeedsValue { option } => format!("write {option}=value, without spaces"),
             Kind::TakesNoValue { option } => format!("write only {option}"),
             Kind::BadNumber {
                 reason: NumberError::TooLarge,
@@ -272,7 +272,7 @@ impl LanguageErrorKind {
             }
             Kind::OutOfRange { min, max, .. } => format!("choose a number from {min} to {max}"),
             Kind::BadSize { .. } => {
-                "write bytes as in size=64k, or size=rand(64,8k) without blanks".to_owned()
+                "write bytes as in size=64k, or size=rand(64,8k) without spaces".to_owned()
             }
             Kind::BadConn { .. } => {
                 "write a number from 1, or a range of them as in conn=1..100".to_owned()
@@ -305,7 +305,7 @@ impl LanguageErrorKind {
                 format!("write gso={} or less", longest / size)
             }
             Kind::UnusableTime { reason: Nonsense::Unit('h'), .. } => {
-                "hours are not known: write seconds, as in 3600s".to_owned()
+                "hours are not supported: write seconds, as in 3600s".to_owned()
             }
             Kind::UnusableTime { .. } => {
                 "write digits and a unit: s for seconds, ms, us or ns".to_owned()

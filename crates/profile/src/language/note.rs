@@ -64,7 +64,7 @@ pub enum NoteKind {
     DroppedWord { word: String },
     #[error("'{word}' is dropped, as in uperf: no such variable is set")]
     DroppedVariable { word: String },
-    #[error("'{value}' is taken as it stands: $ begins a variable only where it begins the value")]
+    #[error("'{value}' is used literally: $ begins a variable only at the start of a value")]
     EmbeddedDollar { value: String },
     #[error("'{value}' is {milliseconds} milliseconds: m is not minutes in this language")]
     Milliseconds { value: String, milliseconds: String },
@@ -123,7 +123,7 @@ pub enum NoteKind {
     RandomRead,
     #[error(
         "without timeout= a datagram is waited for 1 s; then it counts as lost and the strand goes \
-         on, where uperf would wait for ever"
+         on, where uperf would wait forever"
     )]
     DatagramTimeout,
     #[error(

@@ -31,7 +31,7 @@ use crate::payload::Patterns;
 use crate::program;
 use crate::record::{self, Record, WorkerCounters};
 use crate::step::{self, Group};
-use crate::strand::{Context, Gate, Strand, Turn, Wait};
+use crate::strand::{Context, PhaseTiming, Strand, Turn, Wait};
 
 /// A phase of so many turns in a row that move nothing has a strand that spins.
 const MANY_TURNS: usize = 200_000;
@@ -73,14 +73,14 @@ pub(crate) struct Outcome {
 }
 
 struct Running {
-    gates: Vec<Gate>,
+    timings: Vec<PhaseTiming>,
     record: Record,
     held: Option<Counts>,
     ended: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Seat {
+struct StrandState {
     wait: Option<Wait>,
     ready: bool,
     arrived: usize,
@@ -91,7 +91,7 @@ struct Host {
     strands: Vec<Strand<usize>>,
     /// Index of each strand's group.
     group_of: Vec<usize>,
-    seats: Vec<Seat>,
+    states: Vec<StrandState>,
     patterns: Patterns,
     running: Option<Running>,
 }
@@ -147,7 +147,7 @@ fn host(program: &Program, files: &[FileSizes]) -> Host {
         }
     }
     Host {
-        seats: vec![Seat::default(); strands.len()],
+        states: vec![StrandState::default(); strands.len()],
         groups,
         strands,
         group_of,
@@ -163,17 +163,19 @@ impl Host {
 
     fn begin(&mut self, phase: usize, start: Nanos, window: Range<Nanos>, by_iterations: bool) {
         let until = |group: &Group| Some(group.phases[phase].as_ref()?.until);
-        let gates = self.groups.iter().map(|group| match until(group) {
-            Some(Until::Duration(length)) if !by_iterations => Gate {
+        let timings = self.groups.iter().map(|group| match until(group) {
+            Some(Until::Duration(length)) if !by_iterations => PhaseTiming {
                 start,
                 window: window.start,
                 end: window.start + nanos(length),
                 closed: false,
                 finishing: false,
             },
-            _ => Gate { start, window: window.start, end: 0, closed: true, finishing: false },
+            _ => {
+                PhaseTiming { start, window: window.start, end: 0, closed: true, finishing: false }
+            }
         });
-        let gates = gates.collect();
+        let timings = timings.collect();
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let limit = match until(&self.groups[group]) {
                 Some(Until::Iterations(n)) => n,
@@ -181,21 +183,21 @@ impl Host {
             };
             strand.enter(start, limit);
         }
-        for (seat, &group) in self.seats.iter_mut().zip(&self.group_of) {
-            *seat = Seat::default();
+        for (state, &group) in self.states.iter_mut().zip(&self.group_of) {
+            *state = StrandState::default();
             if self.groups[group].phases[phase].is_some() {
-                seat.wait = Some(Wait { slot: 0, on: Interest::Nothing, until: Some(start) });
+                state.wait = Some(Wait { slot: 0, on: Interest::Nothing, until: Some(start) });
             }
         }
         let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
         let whole = step::whole_rows(&self.groups, phase);
         let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window);
-        self.running = Some(Running { gates, record, held: None, ended: false });
+        self.running = Some(Running { timings, record, held: None, ended: false });
     }
 
     fn hold(&mut self) {
         let running = self.running.as_mut().unwrap();
-        running.gates.iter_mut().for_each(|gate| gate.closed = true);
+        running.timings.iter_mut().for_each(|timing| timing.closed = true);
         let mut started = Counts::new();
         for strand in &self.strands {
             started.entry(strand.group).or_default().push(strand.started().max(strand.limit()));
@@ -205,15 +207,15 @@ impl Host {
 
     fn finish(&mut self, limits: &Counts) {
         let running = self.running.as_mut().unwrap();
-        for gate in &mut running.gates {
-            gate.closed = true;
-            gate.finishing = true;
+        for timing in &mut running.timings {
+            timing.closed = true;
+            timing.finishing = true;
         }
         for strand in &mut self.strands {
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
             strand.raise_limit(limit.copied().unwrap_or_default());
         }
-        self.seats.iter_mut().for_each(|seat| seat.ready = true);
+        self.states.iter_mut().for_each(|state| state.ready = true);
     }
 }
 
@@ -364,15 +366,15 @@ impl Sim<'_> {
         if host.running.as_ref().unwrap().ended {
             return false;
         }
-        let (seat, strand) = (&host.seats[local], &host.strands[local]);
-        let Some(wait) = seat.wait else { return seat.ready };
-        seat.ready
+        let (state, strand) = (&host.states[local], &host.strands[local]);
+        let Some(wait) = state.wait else { return state.ready };
+        state.ready
             || wait.until.is_some_and(|until| until <= self.net.now)
             || match wait.on {
                 Interest::Nothing => false,
                 Interest::Arrival => {
                     let place = (number as u32, strand.group, strand.number);
-                    self.net.arrived(place) != seat.arrived
+                    self.net.arrived(place) != state.arrived
                 }
                 on => strand.socket(wait.slot).is_some_and(|&s| self.net.ready(s, on)),
             }
@@ -384,21 +386,21 @@ impl Sim<'_> {
         let group = host.group_of[local];
         let strand = &mut host.strands[local];
         let place = (number as u32, strand.group, strand.number);
-        let seat = &mut host.seats[local];
-        *seat = Seat { arrived: self.net.arrived(place), ..Seat::default() };
+        let state = &mut host.states[local];
+        *state = StrandState { arrived: self.net.arrived(place), ..StrandState::default() };
         let Some(steps) = &host.groups[group].phases[phase] else { return };
         let running = host.running.as_mut().unwrap();
         let mut context = Context {
             net: &mut self.net,
             record: &mut running.record,
             patterns: &mut host.patterns,
-            gate: &running.gates[group],
+            timing: &running.timings[group],
             turn: crate::strand::TURN_BYTES,
             tag: (phase as u64 + 1) << 56,
         };
         match strand.run(steps, &mut context) {
-            Turn::Again => seat.ready = true,
-            Turn::Wait(wait) => seat.wait = Some(wait),
+            Turn::Again => state.ready = true,
+            Turn::Wait(wait) => state.wait = Some(wait),
             Turn::Held => {}
             Turn::Failed(error) => self.outcome.errors.push(format!("host {number}: {error}")),
         }
@@ -407,7 +409,7 @@ impl Sim<'_> {
     /// Goes to the next instant at which something can happen.
     fn advance(&mut self, phase: usize, known: &[Nanos], finishing: bool) {
         let now = self.net.now;
-        let waits = self.hosts.iter().flat_map(|h| &h.seats).filter_map(|s| s.wait?.until);
+        let waits = self.hosts.iter().flat_map(|h| &h.states).filter_map(|s| s.wait?.until);
         let stalls = (0..self.hosts.len()).filter_map(|host| self.stalled(host));
         let begins = self.settings.stall.iter().map(|(_, range)| range.start);
         let mut next = waits
@@ -417,12 +419,12 @@ impl Sim<'_> {
             .chain(self.net.next_event())
             .filter(|at| *at > now)
             .min();
-        let drains = self.hosts.iter().any(|host| {
+        let shares = self.hosts.iter().any(|host| {
             let phases = host.groups.iter().filter_map(|g| g.phases[phase].as_ref());
             !host.running.as_ref().unwrap().ended
                 && phases.into_iter().any(|p| p.datagrams_only || p.can_fail)
         });
-        if finishing && drains {
+        if finishing && shares {
             next = Some(next.map_or(Nanos::MAX, |next| next).min(now + 50 * MILLISECOND));
         }
         let Some(next) = next else { self.deadlock(phase) };
@@ -434,7 +436,7 @@ impl Sim<'_> {
         let strands: Vec<_> = self
             .hosts
             .iter()
-            .flat_map(|h| h.strands.iter().zip(h.seats.iter().map(|s| s.wait)))
+            .flat_map(|h| h.strands.iter().zip(h.states.iter().map(|s| s.wait)))
             .collect();
         panic!("deadlock in phase {phase}: {strands:#?}");
     }

@@ -5,7 +5,7 @@ use std::io;
 
 use wirecost_model::clock::{MICROSECOND, MILLISECOND, Nanos};
 
-use crate::calls::Unseen;
+use crate::calls::KernelReceive;
 use crate::draw;
 use crate::net::{Interest, Net, Opening, Owner};
 use crate::payload::DatagramBatch;
@@ -372,7 +372,7 @@ impl Net for SimNet {
         &mut self,
         socket: &usize,
         size: usize,
-        _: Unseen,
+        _: KernelReceive,
         timed: bool,
     ) -> io::Result<usize> {
         self.receive(socket, size, ReceiveCall::RECV, timed).map(<[u8]>::len)

@@ -14,20 +14,21 @@ use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
-    Action, Drawn, Group, Length, Messages, Open, Pace, Phase, QUIET, REPLY_TIMEOUT, Receive, Send,
-    SendFile, Step, Think,
+    Action, Distribution, Group, Messages, Open, Pace, Phase, QUIET_PERIOD, REPLY_TIMEOUT, Receive,
+    SeededDistribution, Send, SendFile, Step, Think,
 };
 use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
 use crate::files::{self, FileSource};
-use crate::route::{Route, firsts};
+use crate::route::{Route, first_steps};
 use crate::socket_setup::SocketSetup;
 
 /// How long a connection may take to open, unless its flowop says otherwise.
 const CONNECT_TIMEOUT: Nanos = 10 * SECOND;
 /// How long the master waits to be connected to.
 const ACCEPT_TIMEOUT: Nanos = 30 * SECOND;
-/// Stands for what belongs to a phase and not to one of its flowops, where random numbers are drawn.
+/// Stands for what belongs to a phase and not to one of its flowops, where random numbers are
+/// drawn.
 const ORDER: u64 = 1 << 32;
 /// What the mirror of a whole-file `sendfile` reads at a time, as in uperf.
 const FILE_READ: u64 = 64 << 10;
@@ -66,21 +67,21 @@ struct Connections<'a> {
     ids: Vec<u32>,
     protocols: BTreeMap<u32, &'static dyn Protocol>,
     /// Connections whose datagrams are received several at a time.
-    several: BTreeMap<u32, Receives>,
+    batched: BTreeMap<u32, Receives>,
     /// Connections on which some flowop receives by other than plain calls.
-    unlike: BTreeSet<u32>,
+    special_receivers: BTreeSet<u32>,
 }
 
 impl Host<'_> {
     /// Rows of counters are numbered from `rows[phase]` on, which is advanced.
     fn group(&self, group: &GroupProgram, rows: &mut [u32]) -> Result<Group, String> {
         let protocols = connection_protocols(group);
-        let several = calls::several(group, &protocols);
+        let batched = calls::batched_receives(group, &protocols);
         let connections = Connections {
             group,
             ids: connection_ids(group),
-            unlike: calls::unlike(group, &protocols, &several, &self.sinks),
-            several,
+            special_receivers: calls::special_receivers(group, &protocols, &batched, &self.sinks),
+            batched,
             protocols,
         };
         let mut phases = Vec::new();
@@ -141,7 +142,7 @@ impl Host<'_> {
         let datagram =
             transfers && protocol.is_some_and(|protocol| !protocol.delivery().is_reliable());
         let strands = connections.group.strands;
-        let size = || Drawn { length: length(files, options, key, strands), key };
+        let size = || SeededDistribution { length: length(files, options, key, strands), key };
         let messages = |reads: u64| self.messages(options, size(), datagram, files, reads);
         let open = || {
             let missing = |what| format!("{}: {} without {what}", act.at, act.kind);
@@ -151,7 +152,11 @@ impl Host<'_> {
                 protocol,
                 setup: Arc::new(SocketSetup::new(options, protocol)),
                 row,
-                plain_receives: connections.unlike.range(conns.first..=conns.last).next().is_none(),
+                plain_receives: connections
+                    .special_receivers
+                    .range(conns.first..=conns.last)
+                    .next()
+                    .is_none(),
             })
         };
         let default_timeout = match (does, self.side) {
@@ -168,10 +173,10 @@ impl Host<'_> {
                 call: calls::send_call(call, options, protocol),
             }),
             FlowopAction::Receive(call) => {
-                let several = calls::of_range(&connections.several, act);
+                let batched = calls::receives_of(&connections.batched, act);
                 Action::Receive(Receive {
                     messages: messages(FILE_READ),
-                    call: calls::receive_call(call, options, protocol, several, &self.sinks),
+                    call: calls::receive_call(call, options, protocol, batched, &self.sinks),
                     reply: false,
                     impatient: false,
                     polls: options.busy || BusyPoll.is_set(options),
@@ -191,8 +196,9 @@ impl Host<'_> {
             FlowopAction::ShutDown => Action::ShutDown,
             FlowopAction::ReceiveEnd => Action::ReceiveEnd,
             FlowopAction::Think => {
-                let length = options.duration.as_ref().map(|d| Length::new(d, key, strands));
-                let length = Drawn { length: length.unwrap_or(Length::Fixed(0)), key };
+                let length = options.duration.as_ref().map(|d| Distribution::new(d, key, strands));
+                let length =
+                    SeededDistribution { length: length.unwrap_or(Distribution::Fixed(0)), key };
                 Action::Think(Think { length, busy: options.busy })
             }
             FlowopAction::Nothing => Action::Nothing,
@@ -218,7 +224,7 @@ impl Host<'_> {
     fn messages(
         &self,
         options: &Options,
-        length: Drawn,
+        length: SeededDistribution,
         datagram: bool,
         files: Option<&FileSizes>,
         reads: u64,
@@ -226,7 +232,7 @@ impl Host<'_> {
         let unit = match (&length.length, options.rsize) {
             _ if datagram => None,
             (_, Some(unit)) => Some(unit),
-            (Length::Files(_), None) => {
+            (Distribution::Files(_), None) => {
                 Some(options.size.as_ref().map_or(reads, |size| size.max()))
             }
             _ => None,
@@ -242,11 +248,13 @@ impl Host<'_> {
     }
 }
 
-fn length(files: Option<&FileSizes>, options: &Options, key: u64, strands: u32) -> Length {
+fn length(files: Option<&FileSizes>, options: &Options, key: u64, strands: u32) -> Distribution {
     match (files, &options.size) {
-        (Some(files), _) if !files.sizes.is_empty() => Length::Files(files.sizes.clone().into()),
-        (_, Some(quantity)) => Length::new(quantity, key, strands),
-        (_, None) => Length::Fixed(0),
+        (Some(files), _) if !files.sizes.is_empty() => {
+            Distribution::Files(files.sizes.clone().into())
+        }
+        (_, Some(quantity)) => Distribution::new(quantity, key, strands),
+        (_, None) => Distribution::Fixed(0),
     }
 }
 
@@ -322,8 +330,8 @@ fn finish(
             _ => continue,
         };
         moves.iter_mut().for_each(|m| m.0 += executions);
-        // A peer that follows by datagrams alone catches up by their numbers, so it need not look at
-        // the time. One that streams or connects as well would keep the master waiting for it.
+        // A peer that follows by datagrams alone catches up by their numbers, so it need not look
+        // at the time. One that streams or connects as well would keep the master waiting for it.
         let goes_on = if side == Side::Master { !only_receives } else { !may_skip };
         if goes_on {
             receive.reply = true;
@@ -335,13 +343,15 @@ fn finish(
     let waits = |step: &Step| {
         matches!(step.action, Action::Receive(_) | Action::ReceiveEnd | Action::Accept(_))
     };
-    let firsts: Vec<&Step> = if route.is_some() {
-        let firsts = firsts(&phase.order, &flowop_of, &|step| idle(&steps[step as usize]));
-        firsts.steps.into_iter().map(|step| &steps[step as usize]).collect()
+    let first_steps: Vec<&Step> = if route.is_some() {
+        let first_steps =
+            first_steps(&phase.order, &flowop_of, &|step| idle(&steps[step as usize]));
+        first_steps.steps.into_iter().map(|step| &steps[step as usize]).collect()
     } else {
         steps.iter().find(|step| !idle(step)).into_iter().collect()
     };
-    let passive = side == Side::Peer && !firsts.is_empty() && firsts.into_iter().all(waits);
+    let passive =
+        side == Side::Peer && !first_steps.is_empty() && first_steps.into_iter().all(waits);
     let pace = match (phase.until, &phase.arrivals) {
         (Until::Duration(_), Some(arrivals)) if !passive => {
             Some(Pace::new(arrivals, draw::mix(key), strands))
@@ -361,7 +371,7 @@ fn finish(
         may_skip,
         datagrams_only,
         opens,
-        quiet: QUIET.saturating_add(thinks),
+        quiet: QUIET_PERIOD.saturating_add(thinks),
         datagrams,
         steps,
     })

@@ -1,8 +1,8 @@
-//! Programs as strands execute them: each act is resolved once, before the run, to a step of a small
-//! closed kind. The hot loop compares no strings and looks nothing up.
+//! Programs as strands execute them: each act is resolved once, before the run, to a step of a
+//! small closed kind. The hot loop compares no strings and looks nothing up.
 
 mod compile;
-mod length;
+mod distribution;
 mod pace;
 
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use wirecost_profile::flowops;
 use wirecost_profile::protocols::Protocol;
 
 pub use self::compile::{acts, compile, connection_protocols, payloads};
-pub use self::length::{Coordinates, Drawn, Length};
+pub use self::distribution::{Coordinates, Distribution, SeededDistribution};
 pub use self::pace::Pace;
-use crate::calls::{Receives, Sends, Streamed, Unseen};
+use crate::calls::{KernelReceive, Receives, Sends, StreamSend};
 use crate::route::Route;
 use crate::socket_setup::SocketSetup;
 
 /// How long the master waits for the datagram that answers one of its own before it counts it as
-/// lost and goes on. uperf would wait for ever.
+/// lost and goes on. uperf would wait forever.
 pub const REPLY_TIMEOUT: Nanos = SECOND;
 /// A receiver of datagrams believes that no more come when none has come for this long after the
 /// senders have ended.
-pub const QUIET: Nanos = 200 * MILLISECOND;
+pub const QUIET_PERIOD: Nanos = 200 * MILLISECOND;
 
 /// One act, resolved.
 #[derive(Debug, Clone)]
@@ -73,14 +73,15 @@ pub struct Open {
     pub setup: Arc<SocketSetup>,
     /// Row of counters of the step.
     pub row: u32,
-    /// Whether every step that receives on the connection, in whatever phase, does so by plain calls.
+    /// Whether every step that receives on the connection, in whatever phase, does so by plain
+    /// calls.
     pub plain_receives: bool,
 }
 
 /// Messages that are sent or received.
 #[derive(Debug, Clone)]
 pub struct Messages {
-    pub length: Drawn,
+    pub length: SeededDistribution,
     /// Bytes that one operation moves, where that is not a whole message (`rsize`).
     pub unit: Option<u64>,
     /// Which of [`payloads`] they are made of.
@@ -114,7 +115,7 @@ pub struct Receive {
 /// Sends whole files.
 #[derive(Debug, Clone)]
 pub struct SendFile {
-    pub size: Drawn,
+    pub size: SeededDistribution,
     /// Bytes of one call at most.
     pub piece: u64,
     /// Which of [`crate::files::sources`] the files are.
@@ -124,7 +125,7 @@ pub struct SendFile {
 #[derive(Debug, Clone)]
 pub struct Think {
     /// Nanoseconds.
-    pub length: Drawn,
+    pub length: SeededDistribution,
     /// Whether the CPU spins meanwhile.
     pub busy: bool,
 }
@@ -134,7 +135,7 @@ pub struct Think {
 pub enum SendCall {
     /// By a call for each piece.
     Plain(flowops::SendCall),
-    Streamed(Streamed),
+    StreamSend(StreamSend),
     /// Datagrams, several by one call.
     Several(Sends),
 }
@@ -146,7 +147,7 @@ pub enum ReceiveCall {
     Plain(flowops::ReceiveCall),
     /// Bytes go on to this place of [`crate::calls::sinks`] when they have been received.
     Kept(u16),
-    Unseen(Unseen),
+    KernelReceive(KernelReceive),
     /// Datagrams, several by one call.
     Several(Receives),
 }
@@ -204,8 +205,8 @@ pub struct Phase {
     pub mixed: bool,
     /// When transactions are meant to begin; only on the side that begins them.
     pub pace: Option<Pace>,
-    /// Whether the strand may skip ahead in its program when datagrams were lost: it follows another
-    /// side, and everything it moves is datagrams.
+    /// Whether the strand may skip ahead in its program when datagrams were lost: it follows
+    /// another side, and everything it moves is datagrams.
     pub may_skip: bool,
     /// Whether any step may fail, so that one side may begin what the other never sees.
     pub can_fail: bool,
@@ -215,9 +216,9 @@ pub struct Phase {
     pub opens: bool,
     /// The row of the only operation of a transaction, where it has just one.
     pub whole: Option<u32>,
-    /// Whether all that a strand of a peer does is to receive on one stream, so that what there is may
-    /// be taken in one call, also for operations whose turn has not come. A master's operations each
-    /// take their own time, as that is what the result tells.
+    /// Whether all that a strand of a peer does is to receive on one stream, so that what there is
+    /// may be taken in one call, also for operations whose turn has not come. A master's operations
+    /// each take their own time, as that is what the result tells.
     pub gathers: bool,
     /// A receiver believes that no more datagrams come when none has come for this long.
     pub quiet: Nanos,

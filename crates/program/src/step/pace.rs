@@ -15,7 +15,7 @@ pub enum Pace {
     /// At equal distances; strands start at different points of the first.
     Even(Nanos),
     /// At random distances.
-    Drawn { between: Arc<Quantiles>, key: u64 },
+    SeededDistribution { between: Arc<Quantiles>, key: u64 },
     /// At recorded instants, which the strands take in turn.
     Trace { starts: Arc<[Nanos]>, strands: u32 },
 }
@@ -25,7 +25,7 @@ impl Pace {
         let period = |rate: f64| (SECOND as f64 / rate) as Nanos;
         match arrivals {
             Arrivals::Even(rate) => Pace::Even(period(*rate)),
-            Arrivals::Poisson(rate) => Pace::Drawn {
+            Arrivals::Poisson(rate) => Pace::SeededDistribution {
                 between: Arc::new(Quantiles::exponential(period(*rate), 0, Nanos::MAX)),
                 key,
             },
@@ -45,7 +45,7 @@ impl Pace {
         match self {
             Pace::Even(period) => (period / 64 * u64::from(strand % 64))
                 .saturating_add(number.saturating_mul(*period)),
-            Pace::Drawn { between, key } => {
+            Pace::SeededDistribution { between, key } => {
                 let word = draw::mix(draw::key(&[*key, u64::from(strand), number]));
                 before.saturating_add(between.draw(word))
             }

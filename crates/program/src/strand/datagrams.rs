@@ -10,8 +10,8 @@ use crate::payload;
 use crate::record::Record;
 use crate::step::{Action, Phase, Receive, Step};
 
-/// How long a strand waits for the other side to begin a transaction that may have failed there, once
-/// all have been agreed on.
+/// How long a strand waits for the other side to begin a transaction that may have failed there,
+/// once all have been agreed on.
 const LEFT_ALONE: Nanos = SECOND;
 
 impl<S> Strand<S> {
@@ -25,7 +25,7 @@ impl<S> Strand<S> {
     ) -> io::Result<Option<Turn>> {
         let messages = &receive.messages;
         self.begin_message(step, messages);
-        let timed = step.timeout.is_some() || context.gate.finishing;
+        let timed = step.timeout.is_some() || context.timing.finishing;
         let slot = self.operation.slot;
         let conn = self.connections.require(slot)?;
         let datagram = match context.net.receive(&conn.socket, usize::MAX, receive.call, timed) {

@@ -35,7 +35,7 @@ const FAILURE_PAUSE: Nanos = MILLISECOND;
 
 /// When the transactions of a phase may begin.
 #[derive(Debug, Clone, Copy)]
-pub struct Gate {
+pub struct PhaseTiming {
     pub start: Nanos,
     /// When what counts begins; a trace is meant from then on.
     pub window: Nanos,
@@ -53,7 +53,7 @@ pub struct Context<'a, N: Net> {
     pub net: &'a mut N,
     pub record: &'a mut Record,
     pub patterns: &'a mut Patterns,
-    pub gate: &'a Gate,
+    pub timing: &'a PhaseTiming,
     /// How much the strand may move in this turn: [`TURN_BYTES`], or less.
     pub turn: i64,
     /// First bits of the number of each datagram, different in each phase.
@@ -236,7 +236,7 @@ impl<S> Strand<S> {
             {
                 return turn;
             }
-            if context.gate.closed
+            if context.timing.closed
                 && !self.transaction.engaged
                 && self.transaction.iteration >= self.transaction.limit
             {
@@ -286,24 +286,24 @@ impl<S> Strand<S> {
         phase: &Phase,
         context: &mut Context<'_, N>,
     ) -> Option<Turn> {
-        let gate = context.gate;
+        let timing = context.timing;
         let iteration = self.transaction.iteration;
         let within_limit = iteration < self.transaction.limit;
-        let mut start = self.operation.start.max(gate.start);
+        let mut start = self.operation.start.max(timing.start);
         if !within_limit {
-            if gate.closed {
+            if timing.closed {
                 return Some(self.settle(context).unwrap_or(Turn::Held));
             }
-            if start >= gate.end {
+            if start >= timing.end {
                 return Some(Turn::Held);
             }
         }
-        if let (Some(pace), false) = (&phase.pace, gate.closed) {
+        if let (Some(pace), false) = (&phase.pace, timing.closed) {
             // Open loop: the intended starts do not depend on how long anything took.
-            let from = if pace.is_trace() { gate.window } else { gate.start };
+            let from = if pace.is_trace() { timing.window } else { timing.start };
             let intended = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
             let now = context.net.now();
-            if now.max(intended) >= gate.end && !within_limit {
+            if now.max(intended) >= timing.end && !within_limit {
                 return Some(Turn::Held);
             }
             if now < intended {
@@ -429,7 +429,7 @@ impl<S> Strand<S> {
         let result = match &step.action {
             Action::Send(send) => match send.call {
                 SendCall::Plain(_) => self.send(step, phase, &send.messages, send.call, context),
-                SendCall::Streamed(way) => {
+                SendCall::StreamSend(way) => {
                     self.send_streamed(step, phase, &send.messages, way, context)
                 }
                 SendCall::Several(sends) => {

@@ -39,8 +39,8 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Makes sure that at least `bytes` are available, unless all messages together have fewer. A step
-    /// of many messages is not added up at once.
+    /// Makes sure that at least `bytes` are available, unless all messages together have fewer. A
+    /// step of many messages is not added up at once.
     fn draw(&mut self, bytes: u64, step: &Step, messages: &Messages, at: Coordinates) {
         if let Some(length) = messages.length.fixed() {
             let left = step.count - self.drawn;
@@ -108,8 +108,8 @@ impl Operation {
         self.begin(length);
     }
 
-    /// The operation has had its bytes, or they are given up. Whether more are to follow of the same
-    /// messages is for [`Operation::has_more`] to say.
+    /// The operation has had its bytes, or they are given up. Whether more are to follow of the
+    /// same messages is for [`Operation::has_more`] to say.
     #[inline]
     pub(super) fn spend(&mut self) {
         self.pieces.available = self.pieces.available.saturating_sub(self.length);
@@ -170,12 +170,12 @@ mod tests {
     use wirecost_profile::flowops;
 
     use super::*;
-    use crate::step::{Action, Drawn, Length, Send, SendCall};
+    use crate::step::{Action, Distribution, SeededDistribution, Send, SendCall};
 
     fn step(count: u64) -> Step {
-        let choices = Length::Choices(Arc::from([(u64::MAX / 2, 0), (u64::MAX, 700)]));
+        let choices = Distribution::Choices(Arc::from([(u64::MAX / 2, 0), (u64::MAX, 700)]));
         let messages = Messages {
-            length: Drawn::new(choices, 7),
+            length: SeededDistribution::new(choices, 7),
             unit: Some(1000),
             payload: 0,
             verify: false,

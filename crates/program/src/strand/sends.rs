@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Context, Strand, Turn};
-use crate::calls::{Sends, Streamed};
+use crate::calls::{Sends, StreamSend};
 use crate::net::Net;
 use crate::payload::STAMP;
 use crate::step::{Coordinates, Messages, Phase, SendCall, Step};
@@ -14,7 +14,7 @@ impl<S> Strand<S> {
         step: &Step,
         phase: &Phase,
         messages: &Messages,
-        way: Streamed,
+        way: StreamSend,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
         let slot = self.operation.slot;
@@ -26,8 +26,8 @@ impl<S> Strand<S> {
         } else {
             self.send(step, phase, messages, SendCall::SEND, context)?
         };
-        // After a failure the cork stays until the flowop's next turn; the kernel lets what it holds
-        // back go after 200 ms by itself.
+        // After a failure the cork stays until the flowop's next turn; the kernel lets what it
+        // holds back go after 200 ms by itself.
         if way.cork
             && (self.operation.begun, self.operation.number) == (false, 0)
             && let Some(conn) = self.connections.get(slot)

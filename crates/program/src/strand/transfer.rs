@@ -207,7 +207,7 @@ impl<S> Strand<S> {
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let timed = step.timeout.is_some();
         let result = match receive.call {
-            ReceiveCall::Unseen(call) => context
+            ReceiveCall::KernelReceive(call) => context
                 .net
                 .pass_on(&conn.socket, wanted, call, timed)
                 .map(|passed| (passed, &[] as &[u8])),
@@ -260,10 +260,10 @@ impl<S> Strand<S> {
         Ok(None)
     }
 
-    /// Whether what is to be received answers what this strand has just sent, so that looking whether it is
-    /// there would be a system call for nothing. Both ends go the same way through the same program: what the
-    /// other end sends next follows its receiving that, and what it sent before has been received here. Where
-    /// something may be given up this is not so.
+    /// Whether what is to be received answers what this strand has just sent, so that looking
+    /// whether it is there would be a system call for nothing. Both ends go the same way through
+    /// the same program: what the other end sends next follows its receiving that, and what it sent
+    /// before has been received here. Where something may be given up this is not so.
     fn expects_an_answer<N: Net<Socket = S>>(
         &mut self,
         receive: &Receive,
@@ -285,7 +285,7 @@ impl<S> Strand<S> {
         phase: &Phase,
         context: &mut Context<'_, N>,
     ) -> io::Result<Turn> {
-        let gathers = phase.gathers && !context.gate.closed;
+        let gathers = phase.gathers && !context.timing.closed;
         let now = if gathers { context.net.now() } else { 0 };
         let conn = self.connections.require(self.operation.slot)?;
         let mut mark = if gathers { conn.low_water.next(now) } else { 1 };

@@ -83,8 +83,8 @@ fn figures(comparison: &Comparison) -> Vec<Section> {
     let Some(first) = comparison.points.first() else { return Vec::new() };
     let of = |place: usize| {
         let name = &first.figures[place].metric;
-        let asked = metrics::find(name).ok();
-        let unit = asked.as_ref().map_or(Unit::Ratio, |asked| asked.metric().unit);
+        let selector = metrics::find(name).ok();
+        let unit = selector.as_ref().map_or(Unit::Ratio, |selector| selector.metric().unit);
         let mut section = Section::new(&titled(name));
         section.name = name.clone();
         section.table(table(comparison, place, unit));
@@ -94,7 +94,7 @@ fn figures(comparison: &Comparison) -> Vec<Section> {
 }
 
 fn titled(name: &str) -> String {
-    let metric = metrics::find(name).map(|asked| asked.metric());
+    let metric = metrics::find(name).map(|selector| selector.metric());
     let (host, short) = match name.strip_prefix("hosts.").and_then(|rest| rest.split_once('.')) {
         Some((host, _)) => (format!(" of the {host}"), metric.map_or(name, |m| m.name)),
         None => (String::new(), name),

@@ -1,5 +1,5 @@
-//! The document of the doctor: what can be measured, problems with the commands that fix them, notes, and
-//! what is unknown. The summary is last, next to the prompt.
+//! The document of the doctor: what can be measured, problems with the commands that fix them,
+//! notes, and what is unknown. The summary is last, next to the prompt.
 
 use wirecost_model::doctor::{self, Capacity, Examination, Finding, Need, Severity};
 use wirecost_model::document::{
@@ -60,11 +60,11 @@ fn probes(examination: &Examination) -> Section {
     }
     section.table(table);
     // Several probes lack the same.
-    let mut mends: Vec<&str> =
-        examination.probes.iter().filter_map(|row| row.mend.as_deref()).collect();
-    mends.dedup();
-    if !mends.is_empty() {
-        let commands = mends.into_iter().map(|mend| command("fix", mend)).collect();
+    let mut fixes: Vec<&str> =
+        examination.probes.iter().filter_map(|row| row.fix.as_deref()).collect();
+    fixes.dedup();
+    if !fixes.is_empty() {
+        let commands = fixes.into_iter().map(|fix| command("fix", fix)).collect();
         section.message(Message { commands, ..Message::default() });
     }
     section
@@ -75,9 +75,9 @@ fn command(label: &str, command: &str) -> Command {
 }
 
 /// What changes a setting, then what restores it.
-fn commands(mend: &[String], undo: &[String]) -> Vec<Command> {
-    let mend = mend.iter().map(|mend| command("fix", mend));
-    mend.chain(undo.iter().map(|undo| command("undo", undo))).collect()
+fn commands(fix: &[String], undo: &[String]) -> Vec<Command> {
+    let fix = fix.iter().map(|fix| command("fix", fix));
+    fix.chain(undo.iter().map(|undo| command("undo", undo))).collect()
 }
 
 fn found(finding: &Finding) -> Message {
@@ -89,7 +89,7 @@ fn found(finding: &Finding) -> Message {
     let text = format!("{about}{} [{}]", finding.found, finding.check);
     Message {
         details: [finding.why.clone()].into_iter().chain(finding.advice.clone()).collect(),
-        commands: commands(&finding.mend, &finding.undo),
+        commands: commands(&finding.fix, &finding.undo),
         ..Message::new(emphasis, label, text)
     }
 }
@@ -114,7 +114,7 @@ fn capacity(capacity: &Capacity) -> Section {
     for need in &capacity.needs {
         section.message(Message {
             details: need.advice.iter().cloned().collect(),
-            commands: commands(&need.mend, &need.undo),
+            commands: commands(&need.fix, &need.undo),
             ..Message::new(Emphasis::Plain, &need.name, need.why.as_str())
         });
     }
@@ -180,7 +180,7 @@ fn sum(examination: &Examination) -> Section {
         count(examination.checks.len() as u64)
     );
     let mut section = Section::named("sum", "");
-    if examination.findings.iter().any(|finding| !finding.mend.is_empty()) {
+    if examination.findings.iter().any(|finding| !finding.fix.is_empty()) {
         let legend =
             "Run commands as root on that host: fix changes the setting, undo restores it.";
         section.message(Message::new(Emphasis::Muted, "", legend));

@@ -50,7 +50,7 @@ fn figures(watched: &Watched) -> Section {
             }
             (None, reason) => {
                 let reason = reason.as_deref().unwrap_or("not measured");
-                Cell::text(format!("not known: {reason}"))
+                Cell::text(format!("unknown: {reason}"))
             }
         },
     );

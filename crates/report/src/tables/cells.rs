@@ -2,7 +2,7 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
-use wirecost_analyze::metrics::{self, Asked, Scope};
+use wirecost_analyze::metrics::{self, Scope, Selector};
 use wirecost_model::document::{Align, Block, Cell, Column, Number, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
@@ -56,14 +56,14 @@ pub(super) fn of_estimate(unit: Unit, estimate: &Estimate) -> Number {
 }
 
 /// What was measured of a metric at a point.
-pub(super) fn measured_at(point: &MeasuredPoint, asked: &Asked) -> Cell {
-    mean(asked.metric().unit, point.estimate(asked))
+pub(super) fn measured_at(point: &MeasuredPoint, selector: &Selector) -> Cell {
+    mean(selector.metric().unit, point.estimate(selector))
 }
 
 /// A figure of a point by its name, in its own unit.
 pub(super) fn figure(point: &MeasuredPoint, name: &str) -> Cell {
     match metrics::find(name) {
-        Ok(asked) => measured_at(point, &asked),
+        Ok(selector) => measured_at(point, &selector),
         Err(unknown) => Cell::Missing(unknown.to_string()),
     }
 }

@@ -38,12 +38,12 @@ pub(super) fn rows(columns: &[String], measured: &Measured) -> Result<Rows, Unkn
         match metrics::find(name) {
             Err(_) if set => Ok(ColumnOf::setting(name, measured)),
             Ok(_) if !set => Ok(ColumnOf::metric(name, name)),
-            Ok(asked) => {
+            Ok(selector) => {
                 let head = ColumnOf::setting(name, measured).column;
                 let name = name.clone();
                 Ok(ColumnOf::new(head, move |point| match point.point.get(&name) {
                     Some(value) => Cell::set(value),
-                    None => cells::measured_at(point, &asked),
+                    None => cells::measured_at(point, &selector),
                 }))
             }
             Err(unknown) => {

@@ -1,5 +1,5 @@
-//! `http-get`: how a server scales with its clients, in the columns of uperf's first presentation, and how
-//! far.
+//! `http-get`: how a server scales with its clients, in the columns of uperf's first presentation,
+//! and how far.
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::knee::{self, After, Knee};
@@ -12,7 +12,7 @@ use wirecost_model::units;
 use super::Table;
 use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
-use super::tcp_transmit::{WINDOW, connections, granted, window};
+use super::tcp_transmit::{WINDOW, connections, effective, window};
 use super::whose::{self, Whose};
 
 pub(super) struct HttpGet;
@@ -48,7 +48,7 @@ fn build(measured: &Measured) -> Section {
     }
     let whose = whose::note(measured).unwrap_or("CPU time is that of the server.");
     section.text(format!("{whose} cpu(sys) includes interrupts."));
-    section.blocks.extend(granted(measured).into_iter().map(Block::Text));
+    section.blocks.extend(effective(measured).into_iter().map(Block::Text));
     section
 }
 
@@ -96,14 +96,14 @@ fn percent(title: &str, whose: &Whose, names: &[&str]) -> ColumnOf {
 
 /// Of each run the sum of these metrics, and of the runs the mean.
 fn sum(point: &MeasuredPoint, names: &[String]) -> Result<Estimate, String> {
-    let asked: Vec<metrics::Asked> = names
+    let selector: Vec<metrics::Selector> = names
         .iter()
         .map(|name| metrics::find(name).map_err(|unknown| unknown.to_string()))
         .collect::<Result<_, _>>()?;
-    for asked in &asked {
-        point.estimate(asked)?;
+    for selector in &selector {
+        point.estimate(selector)?;
     }
-    let of = |run| asked.iter().map(|asked| asked.of(run)).sum::<Result<f64, String>>();
+    let of = |run| selector.iter().map(|selector| selector.of(run)).sum::<Result<f64, String>>();
     let sums: Vec<f64> = point.runs.iter().filter_map(|run| of(run).ok()).collect();
     Estimate::of(&sums).ok_or_else(|| "no run has all its parts".to_owned())
 }

@@ -36,7 +36,7 @@ const METHOD: &str = "method";
 const COST: &str = "cycles_per_kbyte";
 
 fn build(measured: &Measured) -> Section {
-    let mut section = Section::new("Ways of I/O");
+    let mut section = Section::new("I/O engines and options");
     let axes = measured.axes();
     let method = axes.contains(&METHOD).then_some(METHOD).or(axes.first().copied());
     let mut groups: Vec<(Vec<Value>, Vec<&MeasuredPoint>)> = Vec::new();

@@ -1,6 +1,6 @@
-//! How large the segments are that TCP hands to the device at once, over time and by size, and who hands
-//! them over: the tables of "Examining Large Segment Offload (LSO) in the Solaris Networking Stack"
-//! (Sun, 2008), for TSO and GSO. All is of the host that sends.
+//! How large the segments are that TCP hands to the device at once, over time and by size, and who
+//! hands them over: the tables of "Examining Large Segment Offload (LSO) in the Solaris Networking
+//! Stack" (Sun, 2008), for TSO and GSO. All is of the host that sends.
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
@@ -45,7 +45,7 @@ fn build(measured: &Measured) -> Section {
         blocks.push(Block::Table(sizes(&name, point)));
     }
     blocks.push(Block::Table(averages(measured)));
-    blocks.push(Block::Table(drained(measured)));
+    blocks.push(Block::Table(transmit_contexts(measured)));
     blocks.push(sentence(
         "Share of the packets with data that the sender passed to its device, by context: (i) a thread \
          in its own system call; (ii) threads and timers of the stack (full queues, pacing, \
@@ -151,7 +151,7 @@ fn averages(measured: &Measured) -> Table {
     table
 }
 
-fn drained(measured: &Measured) -> Table {
+fn transmit_contexts(measured: &Measured) -> Table {
     let columns = [
         ("Example", Left),
         ("(i) writing thread", Right),
@@ -160,7 +160,8 @@ fn drained(measured: &Measured) -> Table {
     ];
     let mut table = table("Transmit context", &columns);
     table.rows.extend(measured.points.iter().map(|point| {
-        let share = |by: &str| scaled(point, &format!("hosts.sender.drained.{by}"), 1.0, percent);
+        let share =
+            |by: &str| scaled(point, &format!("hosts.sender.transmit_context.{by}"), 1.0, percent);
         vec![text(label(point)), share("writer"), share("worker"), share("ack")]
     }));
     table
@@ -180,7 +181,7 @@ fn order(measured: &Measured) -> Table {
         ("dup ACKs in", Right),
         ("out of order", Right),
         ("ACK ratio", Right),
-        ("sent again", Right),
+        ("retransmits", Right),
     ];
     let mut table = table("Acknowledgements and order", &columns);
     table.rows.extend(measured.points.iter().map(|point| {
@@ -211,7 +212,7 @@ fn summary(measured: &Measured) -> Table {
     let columns = [
         ("A larger segment comes with", Left),
         ("segment, B", Right),
-        ("beside, B", Right),
+        ("compared with, B", Right),
         ("holds", Left),
     ];
     let mut table = table("Compared with the article's summary", &columns);
@@ -281,7 +282,7 @@ mod tests {
 
     /// Figures by other arithmetic, of the same runs.
     #[test]
-    fn each_example_has_its_sizes_and_who_drained() {
+    fn each_example_has_its_sizes_and_transmit_contexts() {
         let section = section("lso", &fixture("lso"));
         near(value(&section, "Segment size over time, 1", "1.0", "average, B"), 53_401.237_697_24);
         near(value(&section, "Segment size over time, 5", "2.0", "average, B"), 25_637.949_224_26);

@@ -35,11 +35,11 @@ impl ColumnOf {
         let numbers = !values.is_empty()
             && values.iter().all(|value| wirecost_model::study::number(value).is_some());
         let align = if numbers { Align::Right } else { Align::Left };
-        let asked = name.to_owned();
+        let selector = name.to_owned();
         Self::new(Column { align, ..Column::text(name) }, move |point| {
-            match point.point.get(&asked) {
+            match point.point.get(&selector) {
                 Some(value) => Cell::set(value),
-                None => Cell::Missing(format!("{asked} is not set here")),
+                None => Cell::Missing(format!("{selector} is not set here")),
             }
         })
     }
@@ -47,9 +47,9 @@ impl ColumnOf {
     /// What was measured of a metric; of one that does not exist, that it does not.
     #[must_use]
     pub fn metric(title: &str, name: &str) -> Self {
-        let asked = metrics::find(name);
-        Self::new(Column::number(title), move |point| match &asked {
-            Ok(asked) => cells::measured_at(point, asked),
+        let selector = metrics::find(name);
+        Self::new(Column::number(title), move |point| match &selector {
+            Ok(selector) => cells::measured_at(point, selector),
             Err(unknown) => Cell::Missing(unknown.to_string()),
         })
     }
@@ -89,8 +89,8 @@ impl Rows {
     }
 }
 
-/// Columns for the axes that a table has no columns for and that are not the same everywhere, so that
-/// no two rows look alike.
+/// Columns for the axes that a table has no columns for and that are not the same everywhere, so
+/// that no two rows look alike.
 pub(super) fn other_axes(measured: &Measured, shown: &[&str]) -> Vec<ColumnOf> {
     let varies = |axis: &&str| measured.values(axis).len() > 1;
     let other = measured.axes().into_iter().filter(|axis| !shown.contains(axis)).filter(varies);

@@ -1,5 +1,5 @@
-//! What to know of the runs that tables are made of: which do not count, what spoiled some, where the
-//! figures are from.
+//! What to know of the runs that tables are made of: which do not count, what spoiled some, where
+//! the figures are from.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 /// A section of sentences. `planned` are the points that there should be, where that is known.
 #[must_use]
 pub fn about(measured: &Measured, planned: &[Point]) -> Section {
-    let mut section = Section::new("About the runs");
+    let mut section = Section::new("Description the runs");
     section.name = "runs".to_owned();
     section.text(counts(measured));
     section.blocks.extend(awaited(measured, planned).map(Block::Text));
@@ -128,7 +128,7 @@ fn warnings(measured: &Measured) -> Vec<String> {
         })
     });
     let text = |said: &Said<'_>| {
-        let first = if said.runs > 1 { "for one, " } else { "" };
+        let first = if said.runs > 1 { "for example, " } else { "" };
         format!("Warning ({}): {first}{}", said.at(measured.points.len()), said.text)
     };
     collect(each).iter().map(text).collect()

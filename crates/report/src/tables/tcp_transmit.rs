@@ -1,9 +1,9 @@
-//! `tcp-transmit`: what TCP costs by connections and write size, as the network characterization suite
-//! of Solaris tabled it: a table for each write size with the columns of old.
+//! `tcp-transmit`: what TCP costs by connections and write size, as the network characterization
+//! suite of Solaris tabled it: a table for each write size with the columns of old.
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{Measured, MeasuredPoint};
-use wirecost_analyze::metrics::{self, Asked};
+use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::document::{Block, Cell, Column, Part, Parts, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
@@ -60,7 +60,7 @@ fn build(measured: &Measured) -> Section {
             section.table(table);
         }
     }
-    let notes = whose::note(measured).map(str::to_owned).into_iter().chain(granted(measured));
+    let notes = whose::note(measured).map(str::to_owned).into_iter().chain(effective(measured));
     section.blocks.extend(notes.map(Block::Text));
     section
 }
@@ -105,7 +105,7 @@ fn live(measured: &Measured) -> Rows {
 pub(super) fn connections(title: &str) -> ColumnOf {
     ColumnOf::new(Column::number(title), |point| match point.point.get(CONNECTIONS) {
         Some(connections) => Cell::set(connections),
-        None => match metrics::find("connections").map(|asked| point.estimate(&asked)) {
+        None => match metrics::find("connections").map(|selector| point.estimate(&selector)) {
             Ok(Ok(open)) => Cell::set(&format!("{:.0}", open.mean)),
             Ok(Err(reason)) => Cell::Missing(reason),
             Err(unknown) => Cell::Missing(unknown.to_string()),
@@ -117,12 +117,12 @@ pub(super) fn connections(title: &str) -> ColumnOf {
 pub(super) fn window(title: &str) -> ColumnOf {
     ColumnOf::new(Column::number(title), |point| {
         let set = point.point.get(WINDOW).filter(|window| *window != "false");
-        let asked = || {
+        let selector = || {
             let settings = point.runs.iter().flat_map(|run| &run.settings);
             let mut windows = settings.filter(|setting| setting.name.starts_with("wndsz"));
-            windows.next().map(|setting| setting.asked.as_str())
+            windows.next().map(|setting| setting.requested.as_str())
         };
-        match set.or_else(asked) {
+        match set.or_else(selector) {
             Some(window) => Cell::set(&written(window)),
             None => Cell::set("auto"),
         }
@@ -139,16 +139,16 @@ fn written(size: &str) -> String {
 
 /// `(usr/sys/intr/idle)` in whole percent.
 fn split(whose: &Whose) -> ColumnOf {
-    let asked = ["usr", "sys", "intr", "idle"].map(|name| {
-        let asked = metrics::find(&whose.metric(&format!("cpu.{name}")));
-        (name, asked.map_err(|unknown| unknown.to_string()))
+    let selector = ["usr", "sys", "intr", "idle"].map(|name| {
+        let selector = metrics::find(&whose.metric(&format!("cpu.{name}")));
+        (name, selector.map_err(|unknown| unknown.to_string()))
     });
     ColumnOf::new(Column::number("(usr/sys/intr/idle)"), move |point| {
-        let part = |(name, asked): &(&'static str, Result<Asked, String>)| {
-            let asked = asked.as_ref().map_err(Clone::clone)?;
-            Ok((*name, point.estimate(asked)?))
+        let part = |(name, selector): &(&'static str, Result<Selector, String>)| {
+            let selector = selector.as_ref().map_err(Clone::clone)?;
+            Ok((*name, point.estimate(selector)?))
         };
-        let parts: Result<Vec<(&str, Estimate)>, String> = asked.iter().map(part).collect();
+        let parts: Result<Vec<(&str, Estimate)>, String> = selector.iter().map(part).collect();
         match parts {
             Err(reason) => Cell::Missing(reason),
             Ok(parts) => Cell::Parts(Parts {
@@ -169,17 +169,17 @@ fn split(whose: &Whose) -> ColumnOf {
     })
 }
 
-/// Where the kernel granted another window than was asked for.
-pub(super) fn granted(measured: &Measured) -> Vec<String> {
+/// Where the effective window is not the requested one.
+pub(super) fn effective(measured: &Measured) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let settings = measured.points.iter().flat_map(|point: &MeasuredPoint| &point.runs);
     for setting in settings.flat_map(|run| &run.settings) {
-        if setting.name.starts_with("wndsz") && setting.asked != setting.granted {
+        if setting.name.starts_with("wndsz") && setting.requested != setting.effective {
             let note = format!(
-                "Wnd {}: the kernel of {} granted {} ({}).",
-                written(&setting.asked),
+                "Wnd {}: effective buffer on {}: {} ({}).",
+                written(&setting.requested),
                 setting.host,
-                written(&setting.granted),
+                written(&setting.effective),
                 setting.name
             );
             if !notes.contains(&note) {

@@ -49,9 +49,9 @@ pub(crate) fn parse(text: &str) -> Result<HostArgument, String> {
 
 /// Where a run takes place, as given on the command line.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct At {
-    /// Run between hosts in network namespaces on this machine: in a temporary lab, or in the lab NAME
-    /// created by `wirecost lab up`.
+pub(crate) struct HostOptions {
+    /// Run between hosts in network namespaces on this machine: in a temporary lab, or in the lab
+    /// NAME created by `wirecost lab up`.
     #[arg(
         long,
         value_name = "NAME",
@@ -66,13 +66,13 @@ pub(crate) struct At {
     #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "lab")]
     pub(crate) rate: Option<u64>,
 
-    /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the driving
-    /// host [default: this machine]. Can be repeated.
+    /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the
+    /// driving host [default: this machine]. Can be repeated.
     #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
     pub(crate) hosts: Vec<HostArgument>,
 }
 
-impl At {
+impl HostOptions {
     /// Whether a host of the run is on this machine without an agent.
     pub(crate) fn uses_this_machine(&self) -> bool {
         self.hosts.iter().all(|host| host.name != MASTER)
@@ -98,11 +98,11 @@ impl At {
 struct Site {
     name: String,
     data: Option<IpAddr>,
-    how: How,
+    location: Location,
 }
 
 #[derive(Debug)]
-enum How {
+enum Location {
     /// A process on this machine.
     Local,
     /// A process on the host of the lab with this number.
@@ -119,14 +119,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Finds a place for every host of the profile. Creates a lab, unless the lab of an earlier run has
-    /// enough hosts.
-    pub(crate) fn find(profile: &Profile, at: &At, kept: Option<Rc<Lab>>) -> Result<Self, Failure> {
+    /// Finds a place for every host of the profile. Creates a lab, unless the lab of an earlier run
+    /// has enough hosts.
+    pub(crate) fn find(
+        profile: &Profile,
+        host_options: &HostOptions,
+        kept: Option<Rc<Lab>>,
+    ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
-        match at.lab.as_deref() {
-            Some(name) => Self::in_lab(&names, name, at.rate, kept),
-            None if at.hosts.is_empty() => Self::on_loopback(&names),
-            None => Self::on_hosts(&names, &at.hosts),
+        match host_options.lab.as_deref() {
+            Some(name) => Self::in_lab(&names, name, host_options.rate, kept),
+            None if host_options.hosts.is_empty() => Self::on_loopback(&names),
+            None => Self::on_hosts(&names, &host_options.hosts),
         }
     }
 
@@ -136,7 +140,8 @@ impl Place {
     }
 
     fn on_loopback(names: &[String]) -> Result<Self, Failure> {
-        let mut sites = vec![Site { name: MASTER.to_owned(), data: None, how: How::Local }];
+        let mut sites =
+            vec![Site { name: MASTER.to_owned(), data: None, location: Location::Local }];
         for name in names {
             let address = resolve(name)?;
             if !address.is_loopback() {
@@ -154,7 +159,7 @@ impl Place {
                     if names.len() > 1 { sites.len().to_string() } else { String::new() }
                 ),
                 data: Some(address),
-                how: How::Local,
+                location: Location::Local,
             });
         }
         sites[0].data = sites.get(1).and_then(|site| site.data);
@@ -193,7 +198,7 @@ impl Place {
         let site = |number: usize, data| Site {
             name: hosts[number].name.clone(),
             data: Some(data),
-            how: How::Lab(number),
+            location: Location::Lab(number),
         };
         let mut sites = vec![site(0, IpAddr::V4(hosts[0].ipv4))];
         for name in names {
@@ -238,9 +243,9 @@ impl Place {
             Some((host, address)) => Site {
                 name: MASTER.to_owned(),
                 data: Some(address.ip()),
-                how: How::Remote(host.address.clone()),
+                location: Location::Remote(host.address.clone()),
             },
-            None => Site { name: MASTER.to_owned(), data: None, how: How::Local },
+            None => Site { name: MASTER.to_owned(), data: None, location: Location::Local },
         }];
         for name in names {
             let by_name = resolved.iter().find(|(host, _)| host.name == *name);
@@ -260,7 +265,7 @@ impl Place {
             sites.push(Site {
                 name: host.name.clone(),
                 data: Some(address.ip()),
-                how: How::Remote(host.address.clone()),
+                location: Location::Remote(host.address.clone()),
             });
         }
         if sites[0].data.is_none() {
@@ -302,10 +307,10 @@ impl Place {
             Failure::new(Status::Peer, text)
         };
         let (mut cpus, mut owns_cpus) = (Vec::new(), false);
-        let host = match &site.how {
-            How::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?.0,
-            How::Local => AgentHost::spawn(&site.name, agent()?).map_err(failed)?,
-            How::Lab(number) => {
+        let host = match &site.location {
+            Location::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?.0,
+            Location::Local => AgentHost::spawn(&site.name, agent()?).map_err(failed)?,
+            Location::Lab(number) => {
                 let mut command = agent()?;
                 if let Some(host) = self.lab.as_ref().and_then(|lab| lab.hosts().get(*number)) {
                     host.place(&mut command).map_err(|error| failure(&error))?;
@@ -315,9 +320,9 @@ impl Place {
                 AgentHost::spawn(&site.name, command).map_err(failed)?
             }
         };
-        let address = match &site.how {
-            How::Remote(address) => Some(address.clone()),
-            How::Local | How::Lab(_) => site.data.map(|data| data.to_string()),
+        let address = match &site.location {
+            Location::Remote(address) => Some(address.clone()),
+            Location::Local | Location::Lab(_) => site.data.map(|data| data.to_string()),
         };
         // Hosts that share all CPUs are told apart by the controller.
         if !owns_cpus {
@@ -330,7 +335,7 @@ impl Place {
             address,
             cpus,
             owns_cpus,
-            claim: matches!(site.how, How::Remote(_)).then(|| claim.clone()),
+            claim: matches!(site.location, Location::Remote(_)).then(|| claim.clone()),
         })
     }
 }

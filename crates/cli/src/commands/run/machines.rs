@@ -15,15 +15,15 @@ use wirecost_model::holder::{Holder, RunIdentity};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 
-use super::hosts::At;
+use super::hosts::HostOptions;
 use crate::Failure;
 use crate::commands::parse_time;
 
 /// What to do where another run measures on the same CPUs.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct Together {
-    /// Wait up to this long for other measuring runs on the same CPUs to end [default: exit with 3 at
-    /// once, and say who runs what].
+pub(crate) struct ConflictOptions {
+    /// Wait up to this long for other measuring runs on the same CPUs to end [default: exit with 3
+    /// at once, and say who runs what].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     wait: Option<Duration>,
 
@@ -36,7 +36,7 @@ pub(crate) struct Together {
 #[derive(Debug)]
 pub(crate) struct Machines {
     run: RunIdentity,
-    together: Together,
+    conflict: ConflictOptions,
     here: Option<Claim>,
     /// Of machines that have agents.
     _holds: Vec<Hold>,
@@ -45,15 +45,16 @@ pub(crate) struct Machines {
 impl Machines {
     /// Claims the machines of all hosts: this one first, then those of agents.
     pub(crate) fn of(
-        at: &At,
-        together: Together,
+        host_options: &HostOptions,
+        conflict: ConflictOptions,
         stop: &AtomicBool,
         quiet: bool,
     ) -> Result<Self, Failure> {
         let mut waiting = User { stop, quiet };
-        let here = at.uses_this_machine().then(|| cpus(at)).transpose()?;
-        let mut machines = Self::here(together, here.as_deref(), &mut waiting)?;
-        let mut hosts: Vec<(String, String)> = at.hosts.iter().map(|host| host.parts()).collect();
+        let here = host_options.uses_this_machine().then(|| cpus(host_options)).transpose()?;
+        let mut machines = Self::here(conflict, here.as_deref(), &mut waiting)?;
+        let mut hosts: Vec<(String, String)> =
+            host_options.hosts.iter().map(|host| host.parts()).collect();
         // All runs claim in the same order, so that two do not wait for each other.
         hosts.sort_by(|a, b| a.1.cmp(&b.1));
         let request = machines.request(false);
@@ -67,30 +68,30 @@ impl Machines {
     /// Claims these CPUs of this machine, all where there are none, to observe them.
     pub(crate) fn to_observe(
         cpus: &[u32],
-        together: Together,
+        conflict: ConflictOptions,
         stop: &AtomicBool,
     ) -> Result<Self, Failure> {
-        Self::here(together, Some(cpus), &mut User { stop, quiet: false })
+        Self::here(conflict, Some(cpus), &mut User { stop, quiet: false })
     }
 
     fn here(
-        together: Together,
+        conflict: ConflictOptions,
         cpus: Option<&[u32]>,
         waiting: &mut dyn Waiting,
     ) -> Result<Self, Failure> {
         let run = machine::this_run(command_line())
             .map_err(|error| Failure::new(Status::Failed, error))?;
-        let conflict = Conflict { wait: together.wait.unwrap_or_default(), share: together.share };
+        let rule = Conflict { wait: conflict.wait.unwrap_or_default(), share: conflict.share };
         let here = match cpus {
-            Some(cpus) => Some(Claim::take(&run, cpus, conflict, waiting).map_err(not_claimed)?),
+            Some(cpus) => Some(Claim::take(&run, cpus, rule, waiting).map_err(not_claimed)?),
             None => None,
         };
-        Ok(Self { run, together, here, _holds: Vec::new() })
+        Ok(Self { run, conflict, here, _holds: Vec::new() })
     }
 
     /// What the session of an agent is asked for.
     pub(super) fn request(&self, observes: bool) -> ClaimRequest {
-        let Together { wait, share } = self.together;
+        let ConflictOptions { wait, share } = self.conflict;
         ClaimRequest { run: self.run.clone(), wait: wait.unwrap_or_default(), share, observes }
     }
 
@@ -101,10 +102,11 @@ impl Machines {
 }
 
 /// CPUs that hosts on this machine may use.
-fn cpus(at: &At) -> Result<Vec<u32>, Failure> {
+fn cpus(host_options: &HostOptions) -> Result<Vec<u32>, Failure> {
     let mut cpus = thread::allowed_cpus().map_err(|error| Failure::new(Status::Failed, error))?;
-    // A lab that was made before has those of whoever made it. Where there is none, its place says so.
-    let lab = at.lab.as_deref().filter(|name| !name.is_empty()).map(Lab::open);
+    // A lab that was made before has those of whoever made it. Where there is none, its place says
+    // so.
+    let lab = host_options.lab.as_deref().filter(|name| !name.is_empty()).map(Lab::open);
     if let Some(Ok(lab)) = lab {
         let of_hosts = lab.hosts().iter().flat_map(|host| [&host.cpus, &host.receive_cpus]);
         cpus.extend(of_hosts.flatten());

@@ -1,10 +1,10 @@
 //! `wirecost run`: a profile, on hosts, once.
 
 mod hosts;
-mod how;
 mod machines;
 pub(crate) mod options;
 mod peers;
+mod run_options;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,19 +28,19 @@ use super::output;
 use crate::Failure;
 use crate::profile::Loaded;
 
-pub(crate) use hosts::{At, HostArgument, Place};
-pub(crate) use how::How;
-pub(crate) use machines::{Machines, Together};
+pub(crate) use hosts::{HostArgument, HostOptions, Place};
+pub(crate) use machines::{ConflictOptions, Machines};
+pub(crate) use run_options::RunOptions;
 
 /// Run a profile between hosts and report what it cost.
 ///
 /// By default the hosts are processes on loopback. Results go to standard output, progress to
-/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network failed
-/// or another run measures on the same CPUs, 4 the result is invalid, 130 interrupted.
+/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network
+/// failed or another run measures on the same CPUs, 4 the result is invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    how: How,
+    options: RunOptions,
 
     /// Write the result as JSON (wirecost.run/1) to a file, or `-` for standard output.
     #[arg(long, value_name = "FILE")]
@@ -55,10 +55,10 @@ pub(crate) struct Run {
     format: Format,
 
     #[command(flatten)]
-    at: At,
+    hosts: HostOptions,
 
     #[command(flatten)]
-    together: Together,
+    conflict: ConflictOptions,
 
     /// Do not show progress.
     #[arg(long, short)]
@@ -89,7 +89,7 @@ impl Run {
         match self.get_ready(&stop) {
             Ok(ready) => self.drive(ready, started, &stop),
             Err(failure) => {
-                let mut document = self.how.document(started);
+                let mut document = self.options.document(started);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
                 // If the document cannot be written either, the first failure is reported.
@@ -104,16 +104,17 @@ impl Run {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
-        let mut names = self.at.names();
-        let loaded = self.how.load(&mut |number| names(number))?;
+        let mut names = self.hosts.names();
+        let loaded = self.options.load(&mut |number| names(number))?;
         let recorder = match &self.out {
             Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
             None => None,
         };
-        let place = || self.how.place(&loaded, &self.at, None);
-        // To make a lab would disturb another run as much as traffic does. Agents are only looked up.
-        let of_agents = (!self.at.hosts.is_empty()).then(place).transpose()?;
-        let machines = Machines::of(&self.at, self.together, stop, self.quiet)?;
+        let place = || self.options.place(&loaded, &self.hosts, None);
+        // To make a lab would disturb another run as much as traffic does. Agents are only looked
+        // up.
+        let of_agents = (!self.hosts.hosts.is_empty()).then(place).transpose()?;
+        let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
         Ok(Ready { loaded, place, machines, recorder })
     }
@@ -123,7 +124,7 @@ impl Run {
         let mut printer = self.printer(&loaded);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
-        let measured = self.how.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
+        let measured = self.options.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {
                 progress.event(event);
             }
@@ -138,7 +139,7 @@ impl Run {
         let (document, outcome) = match measured {
             Ok(measured) => measured,
             Err(failure) => {
-                let mut document = self.how.document(started);
+                let mut document = self.options.document(started);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
                 self.write_json(&document)?;
@@ -231,7 +232,8 @@ fn random() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),
-        // Randomness is missing only during early boot. Time and process ID differ between runs, too.
+        // Randomness is missing only during early boot. Time and process ID differ between runs,
+        // too.
         _ => unix_ms().to_bits() ^ u64::from(std::process::id()).rotate_left(32),
     }
 }

@@ -24,7 +24,7 @@ use wirecost_store::study::{Study as Kept, Writer};
 use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
 
 use crate::Failure;
-use crate::commands::run::{Machines, Together, interruptible};
+use crate::commands::run::{ConflictOptions, Machines, interruptible};
 use crate::commands::{output, report};
 use plan::Step;
 use point_runner::Hosts;
@@ -33,9 +33,9 @@ use source::{Loaded, Source, draw, failure};
 
 /// Run a profile at every point of a matrix, save each run, and make tables of the runs.
 ///
-/// Exit codes: 0 ok, 1 an expectation failed, 2 usage error or invalid study, 3 a host or the network
-/// failed or another run measures on the same CPUs, 4 a run is invalid, 130 interrupted. Finished runs
-/// are saved; `resume` runs the rest.
+/// Exit codes: 0 ok, 1 an expectation failed, 2 usage error or invalid study, 3 a host or the
+/// network failed or another run measures on the same CPUs, 4 a run is invalid, 130 interrupted.
+/// Finished runs are saved; `resume` runs the rest.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Study {
@@ -63,7 +63,7 @@ struct RunStudy {
     source: Source,
 
     #[command(flatten)]
-    together: Together,
+    conflict: ConflictOptions,
 
     /// Save the study to this new directory [default: the study's name and the time].
     #[arg(long, value_name = "DIR")]
@@ -80,7 +80,7 @@ struct Resume {
     directory: PathBuf,
 
     #[command(flatten)]
-    together: Together,
+    conflict: ConflictOptions,
 
     #[command(flatten)]
     output: Output,
@@ -122,9 +122,9 @@ struct Claimed {
 }
 
 impl Claimed {
-    fn of(loaded: &Loaded, together: Together, output: &Output) -> Result<Self, Failure> {
+    fn of(loaded: &Loaded, conflict: ConflictOptions, output: &Output) -> Result<Self, Failure> {
         let stop = interruptible();
-        let machines = Machines::of(&loaded.at, together, &stop, output.quiet)?;
+        let machines = Machines::of(&loaded.hosts, conflict, &stop, output.quiet)?;
         Ok(Self { machines, stop })
     }
 }
@@ -139,7 +139,7 @@ impl RunStudy {
             None => PathBuf::from(default_name(&loaded.definition)),
         };
         let profiles = loaded.profiles()?;
-        let hosts = Claimed::of(&loaded, self.together, &self.output)?;
+        let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
         let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let writer = Writer::create(&path, &loaded.definition.to_text(), profiles)
             .map_err(Failure::usage)?;
@@ -164,7 +164,7 @@ impl Resume {
         let steps = plan::steps(&loaded, &kept)?;
         let runs = writer.study().runs().map_err(Failure::usage)?;
         let done = runs.into_iter().map(|(_, run)| run).collect();
-        let hosts = Claimed::of(&loaded, self.together, &self.output)?;
+        let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
         drive(&loaded, &steps, &writer, done, hosts, &self.output)
     }
 }
@@ -211,8 +211,8 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
     let points = &loaded.matrix.points;
     let _ = writeln!(text, "{}", if title.is_empty() { "a study" } else { title });
     for (place, (point, step)) in points.iter().zip(steps).enumerate() {
-        let engine = step.how.engine.as_str();
-        let _ = writeln!(text, "  {:>4}  {point}  ({}, {engine})", place + 1, step.how.profile);
+        let engine = step.options.settings().engine;
+        let _ = writeln!(text, "  {:>4}  {point}  ({}, {engine})", place + 1, step.options.profile);
     }
     for skipped in &loaded.matrix.skipped {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
@@ -261,7 +261,7 @@ fn drive(
     let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
     let mut runner = Hosts {
         title: &loaded.definition.title,
-        at: loaded.at.clone(),
+        hosts: loaded.hosts.clone(),
         steps,
         writer,
         show: &show,

@@ -15,7 +15,7 @@ use super::settings;
 use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
-use crate::commands::run::How;
+use crate::commands::run::RunOptions;
 use crate::profile::Loaded as Ready;
 
 /// Preparing hosts, connecting, draining, and the time without observers beside the window.
@@ -25,7 +25,7 @@ const CONNECTION: Duration = Duration::from_micros(100);
 
 /// How a point is run.
 pub(super) struct Step {
-    pub(super) how: How,
+    pub(super) options: RunOptions,
     pub(super) ready: Ready,
     /// Estimated time of one run.
     pub(super) time: Duration,
@@ -44,32 +44,33 @@ pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Ve
 }
 
 fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Step, Failure> {
-    let how = settings::how(point, loaded.definition.seed, find)?;
-    let mut names = loaded.at.names();
-    let ready = how.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
-    let time = time(&how, &ready.profile);
-    Ok(Step { how, ready, time })
+    let options = settings::run_options(point, loaded.definition.seed, find)?;
+    let mut names = loaded.hosts.names();
+    let ready = options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
+    let time = time(&options, &ready.profile);
+    Ok(Step { options, ready, time })
 }
 
-fn time(how: &How, profile: &Profile) -> Duration {
+fn time(options: &RunOptions, profile: &Profile) -> Duration {
+    let ramp = Duration::from_nanos(options.settings().ramp);
     let phases = profile.groups.iter().map(|group| group.transactions.len()).max().unwrap_or(0);
     let strands: u32 = profile.groups.iter().map(|group| group.strands).sum();
     let of_phase = |phase: usize| {
         let of_group = profile.groups.iter().filter_map(|group| group.transactions.get(phase));
         let lengths = of_group.filter_map(|transaction| match transaction.until {
-            Until::Duration(length) => Some(length + how.ramp),
+            Until::Duration(length) => Some(length + ramp),
             Until::Iterations(_) => None,
         });
         lengths.max().unwrap_or_default()
     };
     let phases: Duration = (0..phases).map(of_phase).sum();
-    let passes = how.observe.passes.len().max(1) as u32;
+    let passes = options.observe.passes.len().max(1) as u32;
     (phases + OVERHEAD + CONNECTION * strands) * passes
 }
 
 /// Probes that a point requests and a host lacks, or partly lacks, with the reason.
 pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String>, Failure> {
-    let passes = steps.iter().flat_map(|step| &step.how.observe.passes);
+    let passes = steps.iter().flat_map(|step| &step.options.observe.passes);
     let mut probes: Vec<String> = passes.flatten().cloned().collect();
     probes.sort();
     probes.dedup();
@@ -80,11 +81,11 @@ pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String
     // Of a lab and of loopback all hosts are this machine, and so is one that drives agents.
     let request = ObserveRequest { probes: probes.clone(), parts: Vec::new() };
     reports.push(("this machine".to_owned(), Observer::open(request).reports()));
-    for host in &loaded.at.hosts {
+    for host in &loaded.hosts.hosts {
         let (name, address) = host.parts();
         let answer = ask::about(&address).map_err(|error| Failure::new(Status::Peer, error))?;
-        let asked = |probe: &String| probe.split(':').next().unwrap_or_default().to_owned();
-        let wanted: BTreeSet<String> = probes.iter().map(asked).collect();
+        let probe_name = |probe: &String| probe.split(':').next().unwrap_or_default().to_owned();
+        let wanted: BTreeSet<String> = probes.iter().map(probe_name).collect();
         let of_wanted = answer.probes.into_iter().filter(|report| wanted.contains(&report.name));
         reports.push((name, of_wanted.collect()));
     }

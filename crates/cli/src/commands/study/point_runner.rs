@@ -16,12 +16,12 @@ use wirecost_study::{PointRunner, Refusal, Task};
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
-use crate::commands::run::{At, Machines, environments};
+use crate::commands::run::{HostOptions, Machines, environments};
 
 /// Runs points on hosts.
 pub(super) struct Hosts<'a> {
     pub(super) title: &'a str,
-    pub(super) at: At,
+    pub(super) hosts: HostOptions,
     pub(super) steps: &'a [Step],
     pub(super) writer: &'a Writer,
     pub(super) show: &'a RefCell<Show<'a>>,
@@ -57,12 +57,12 @@ type Made = (Run, serde_json::Map<String, serde_json::Value>);
 impl Hosts<'_> {
     fn make(&mut self, task: &Task) -> Result<Made, Failure> {
         let step = &self.steps[task.place as usize - 1];
-        let place = step.how.place(&step.ready, &self.at, self.lab.take())?;
+        let place = step.options.place(&step.ready, &self.hosts, self.lab.take())?;
         self.lab = place.lab();
         let show = self.show;
         let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);
         let (machines, repeat) = (self.machines, task.repeat);
-        let made = step.how.run(&step.ready, &place, machines, repeat, &self.stop, &mut listen);
+        let made = step.options.run(&step.ready, &place, machines, repeat, &self.stop, &mut listen);
         let (mut run, outcome) = made?;
         // As the study calls it, not where it is kept.
         run.profile = task.point.get("profile").unwrap_or_default().to_owned();

@@ -4,7 +4,7 @@ use clap::Parser;
 use wirecost_model::study::Point;
 
 use crate::Failure;
-use crate::commands::run::{How, options};
+use crate::commands::run::{RunOptions, options};
 use crate::profile;
 
 /// The arguments of `wirecost run` that define how to run.
@@ -12,7 +12,7 @@ use crate::profile;
 #[command(no_binary_name = true)]
 struct Line {
     #[command(flatten)]
-    how: How,
+    options: RunOptions,
 }
 
 /// Settings that are arguments of `wirecost run` and take a value.
@@ -21,7 +21,11 @@ const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", 
 const WORDS: &str = "options";
 
 /// How a point is run. `find` locates a profile.
-pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Result<How, Failure> {
+pub(super) fn run_options(
+    point: &Point,
+    seed: u64,
+    find: &dyn Fn(&str) -> String,
+) -> Result<RunOptions, Failure> {
     let profile = point.get("profile").unwrap_or_default();
     let path = find(profile);
     let variables = profile::variables(&path)?;
@@ -70,7 +74,7 @@ pub(super) fn how(point: &Point, seed: u64, find: &dyn Fn(&str) -> String) -> Re
     }
     arguments.push("--".to_owned());
     arguments.push(path);
-    Line::try_parse_from(arguments).map(|line| line.how).map_err(|error| {
+    Line::try_parse_from(arguments).map(|line| line.options).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         let first = first.strip_prefix("error: ").unwrap_or(first);

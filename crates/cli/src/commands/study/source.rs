@@ -9,7 +9,7 @@ use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, built
 
 use crate::Failure;
 use crate::commands::lab::parse_rate;
-use crate::commands::run::{At, HostArgument};
+use crate::commands::run::{HostArgument, HostOptions};
 
 /// The study, and the changes of the command line.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) struct Source {
     loopback: bool,
 
     #[command(flatten)]
-    at: At,
+    hosts: HostOptions,
 
     /// Seed of the order of runs and of all random values; overrides the study.
     #[arg(long, value_name = "N")]
@@ -59,7 +59,7 @@ pub(super) struct Loaded {
     /// Directory of its profile files.
     pub(super) beside: PathBuf,
     /// Where it runs.
-    pub(super) at: At,
+    pub(super) hosts: HostOptions,
 }
 
 impl Source {
@@ -100,15 +100,15 @@ impl Source {
         }
         if self.loopback {
             definition.place = Place::Loopback;
-        } else if self.at.lab.is_some() {
+        } else if self.hosts.lab.is_some() {
             definition.place = Place::Lab;
-        } else if !self.at.hosts.is_empty() {
-            definition.hosts = self.at.hosts.iter().map(HostArgument::parts).collect();
+        } else if !self.hosts.hosts.is_empty() {
+            definition.hosts = self.hosts.hosts.iter().map(HostArgument::parts).collect();
         }
-        if let Some(rate) = self.at.rate {
+        if let Some(rate) = self.hosts.rate {
             definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
         }
-        let lab = self.at.lab.clone().filter(|name| !name.is_empty());
+        let lab = self.hosts.lab.clone().filter(|name| !name.is_empty());
         Loaded::of(definition, beside, lab)
     }
 }
@@ -138,8 +138,8 @@ impl Loaded {
             return Err(Failure::usage("the study sets lab.rate but does not run in a lab")
                 .help("set place = \"lab\", or remove lab.rate"));
         }
-        let at = At { lab, rate, hosts };
-        Ok(Self { definition, matrix, beside, at })
+        let hosts = HostOptions { lab, rate, hosts };
+        Ok(Self { definition, matrix, beside, hosts })
     }
 
     /// Texts of the profile files, by file name.

@@ -194,9 +194,9 @@ fn io_engines() {
 fn lso() {
     let Some(tables) = study("lso", &[]) else { return };
     // Five examples have a row each of who sent.
-    let drained =
+    let contexts =
         tables.iter().find(|table| table.rows.len() == 5).expect("a row for each example");
-    assert!(drained.rows.iter().flatten().any(|cell| cell.number.is_some()), "{drained:?}");
+    assert!(contexts.rows.iter().flatten().any(|cell| cell.number.is_some()), "{contexts:?}");
 }
 
 #[test]

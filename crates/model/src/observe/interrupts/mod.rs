@@ -17,8 +17,8 @@ pub struct Handled {
     /// None for a sum.
     pub cpu: Option<u32>,
     pub count: u64,
-    /// All that follows is null where nothing was timed. Time is a handler's own: what interrupted it
-    /// is not in it.
+    /// All that follows is null where nothing was timed. Time is a handler's own: what interrupted
+    /// it is not in it.
     pub seconds: Option<f64>,
     pub average_us: Option<f64>,
     pub max_us: Option<f64>,
@@ -135,7 +135,7 @@ pub struct KsoftirqdUse {
 pub struct InterruptsSection {
     /// `bpf` (each one timed) or `proc` (counted only).
     pub source: String,
-    /// Length of the window, as this probe cut it.
+    /// Length of the window, as this probe timed it.
     pub seconds: f64,
     /// CPUs that were watched.
     pub cpus: u32,

@@ -2,12 +2,19 @@
 
 use crate::document::{Axis, Cell, Chart, Column, Sample, Section, Series, Table};
 use crate::metric::Unit;
-use crate::observe::{Bucket, DeviceSegments, Drain, Drainer, SegmentSizes, SegmentsSection};
+use crate::observe::{
+    Bucket, DeviceSegments, SegmentSizes, SegmentsSection, TransmitContext, TransmitShare,
+};
 use crate::units::{bytes, count};
 
-/// Who drains, in the order of the columns.
-const DRAINERS: [Drainer; 5] =
-    [Drainer::Writer, Drainer::Reader, Drainer::AckClock, Drainer::Worker, Drainer::Other];
+/// Who shares, in the order of the columns.
+const CONTEXTS: [TransmitContext; 5] = [
+    TransmitContext::Writer,
+    TransmitContext::Reader,
+    TransmitContext::AckClock,
+    TransmitContext::Worker,
+    TransmitContext::Other,
+];
 
 pub(super) fn sections(of: &SegmentsSection) -> Vec<Section> {
     let mut section = Section::named("segments", "Segments");
@@ -16,9 +23,9 @@ pub(super) fn sections(of: &SegmentsSection) -> Vec<Section> {
         return vec![section];
     }
     section.table(sizes(of));
-    let drained = drained(of);
-    if !drained.rows.is_empty() {
-        section.table(drained);
+    let contexts = transmit_contexts(of);
+    if !contexts.rows.is_empty() {
+        section.table(contexts);
     }
     if let Some(chart) = over_time(of) {
         section.chart(chart);
@@ -106,10 +113,10 @@ fn over_time(of: &SegmentsSection) -> Option<Chart> {
 }
 
 /// Percent of packets by who handed them over, data and acknowledgements apart.
-fn drained(of: &SegmentsSection) -> Table {
+fn transmit_contexts(of: &SegmentsSection) -> Table {
     let mut table = Table::new([
         Column::text("device"),
-        Column::text("drained"),
+        Column::text("sent"),
         Column::number("packets").dispensable(2),
         Column::number("writer%"),
         Column::number("reader%"),
@@ -118,20 +125,22 @@ fn drained(of: &SegmentsSection) -> Table {
         Column::number("other%").dispensable(3),
     ]);
     for device in &of.devices {
-        for (kind, drains) in [("data", &device.drained), ("ACKs", &device.drained_acks)] {
-            if drains.is_empty() {
+        for (kind, shares) in
+            [("data", &device.transmit_contexts), ("ACKs", &device.transmit_contexts_acks)]
+        {
+            if shares.is_empty() {
                 continue;
             }
-            let packets = drains.iter().map(|drain| drain.packets).sum();
+            let packets = shares.iter().map(|share| share.packets).sum();
             let mut cells =
                 vec![Cell::text(device.device.as_str()), Cell::text(kind), Cell::count(packets)];
-            cells.extend(DRAINERS.iter().map(|&by| Cell::percent(share(drains, by))));
+            cells.extend(CONTEXTS.iter().map(|&by| Cell::percent(share(shares, by))));
             table.row(cells);
         }
     }
     table
 }
 
-fn share(drains: &[Drain], by: Drainer) -> f64 {
-    drains.iter().find(|drain| drain.by == by).map_or(0.0, |drain| drain.percent_packets)
+fn share(shares: &[TransmitShare], by: TransmitContext) -> f64 {
+    shares.iter().find(|share| share.by == by).map_or(0.0, |share| share.percent_packets)
 }

@@ -9,6 +9,7 @@ use super::{Observation, Of, Reading, Slices, Value, reading};
 use crate::document::Section;
 use crate::metric::Better::{Higher, Neither};
 use crate::metric::Unit::{Bytes, Percent};
+use crate::renamed::renamed;
 use crate::sample::{Rows, SampleName, Series, figure};
 
 /// What the probe `segments` says.
@@ -22,6 +23,15 @@ pub struct SegmentsSection {
     pub uncounted_packets: u64,
 }
 
+renamed!(
+    /// The contexts that handed packets with payload to the device; percentages add up to 100.
+    transmit_contexts, formerly drained, in transmit_contexts
+);
+renamed!(
+    /// The same for TCP acknowledgements without payload.
+    transmit_contexts_acks, formerly drained_acks, in transmit_contexts_acks
+);
+
 /// One network device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceSegments {
@@ -33,10 +43,12 @@ pub struct DeviceSegments {
     pub received: Option<SegmentSizes>,
     /// Segments that the device takes in one packet.
     pub gso_max_segments: u32,
-    /// Who handed over what has payload; percentages add up to 100.
-    pub drained: Vec<Drain>,
-    /// The same for TCP acknowledgements without payload.
-    pub drained_acks: Vec<Drain>,
+    #[serde(flatten, with = "transmit_contexts")]
+    #[schemars(with = "transmit_contexts::Keys<Vec<TransmitShare>>")]
+    pub transmit_contexts: Vec<TransmitShare>,
+    #[serde(flatten, with = "transmit_contexts_acks")]
+    #[schemars(with = "transmit_contexts_acks::Keys<Vec<TransmitShare>>")]
+    pub transmit_contexts_acks: Vec<TransmitShare>,
     /// TCP packets that begin or end a connection and have no payload (SYN, FIN, RST).
     pub control_packets: u64,
 }
@@ -46,8 +58,8 @@ pub struct DeviceSegments {
 pub struct SegmentSizes {
     /// As the stack sees them: a packet of several segments is one.
     pub packets: u64,
-    /// Sent: with the link header. Received: without it. Headers of the further segments of a packet
-    /// are in neither.
+    /// Sent: with the link header. Received: without it. Headers of the further segments of a
+    /// packet are in neither.
     pub bytes: u64,
     /// Packets as on a wire: each packet's segments, at least one.
     pub segments: u64,
@@ -59,7 +71,8 @@ pub struct SegmentSizes {
     /// Packets to which no segment could have been added.
     pub packets_at_cap: u64,
     pub percent_at_cap: Option<f64>,
-    /// The limit of a packet of several segments over IPv4, and over IPv6: 65536, or more with BIG TCP.
+    /// The limit of a packet of several segments over IPv4, and over IPv6: 65536, or more with BIG
+    /// TCP.
     pub cap_ipv4_bytes: u32,
     pub cap_ipv6_bytes: u32,
     /// Packets by length.
@@ -88,13 +101,14 @@ pub struct SegmentInterval {
     pub average_bytes: Option<f64>,
 }
 
-/// Who hands a packet to the device.
+/// In what context a packet is handed to the device.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Drainer {
-    /// The thread that writes, in its system call. What waited for its socket to be free is in it too.
+pub enum TransmitContext {
+    /// The thread that writes, in its system call. What waited for its socket to be free is in it
+    /// too.
     Writer,
     /// A thread that reads, in its system call.
     Reader,
@@ -106,30 +120,31 @@ pub enum Drainer {
     Other,
 }
 
-/// What one of them handed over.
+/// What one context handed over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Drain {
-    pub by: Drainer,
+pub struct TransmitShare {
+    pub by: TransmitContext,
     pub packets: u64,
     pub bytes: u64,
     pub percent_packets: f64,
     pub percent_bytes: f64,
-    /// The same in more detail, where there is some: `tasklet` (TCP small queues), `net_tx`, `timer`,
+    /// The same in more detail, where there is some: `tasklet` (TCP small queues), `net_tx`,
+    /// `timer`,
     /// `hrtimer` (pacing), `ksoftirqd`, `workqueue`, `kernel_thread`...
-    pub contexts: Vec<DrainContext>,
+    pub contexts: Vec<ContextPackets>,
 }
 
 /// Packets of one context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DrainContext {
+pub struct ContextPackets {
     pub context: String,
     pub packets: u64,
     pub bytes: u64,
 }
 
 /// Of what the stack hands to a device, and the device to the stack, by interval. Means alone are
-/// told where only slices of the window were watched: counts would be of parts of an interval, and 0
-/// of one that nobody watched.
+/// told where only slices of the window were watched: counts would be of parts of an interval, and
+/// 0 of one that nobody watched.
 const SENT_MEAN: Series<SegmentInterval> =
     Series { kind: "device", figures: &[figure("sent_average_bytes", "B", |i| i.average_bytes)] };
 const SENT: Series<SegmentInterval> = Series {
@@ -188,28 +203,33 @@ impl Observation for SegmentsSection {
             }),
         ),
         reading(
-            "drained.writer",
+            "transmit_context.writer",
             Percent,
             Neither,
             Of::Namespace,
             "data handed to the device by threads in their own calls, reading or writing",
-            Value::One(|s| drained(s, &[Drainer::Writer, Drainer::Reader, Drainer::Other])),
+            Value::One(|s| {
+                transmit_contexts(
+                    s,
+                    &[TransmitContext::Writer, TransmitContext::Reader, TransmitContext::Other],
+                )
+            }),
         ),
         reading(
-            "drained.worker",
+            "transmit_context.worker",
             Percent,
             Neither,
             Of::Namespace,
             "data handed to the device by threads and timers of the stack",
-            Value::One(|s| drained(s, &[Drainer::Worker])),
+            Value::One(|s| transmit_contexts(s, &[TransmitContext::Worker])),
         ),
         reading(
-            "drained.ack",
+            "transmit_context.ack",
             Percent,
             Neither,
             Of::Namespace,
             "data handed to the device in the softirq of what came in (the ACK clock)",
-            Value::One(|s| drained(s, &[Drainer::AckClock])),
+            Value::One(|s| transmit_contexts(s, &[TransmitContext::AckClock])),
         ),
     ];
 
@@ -258,12 +278,12 @@ fn average(
 }
 
 /// Percent of what has payload, by packets.
-fn drained(section: &SegmentsSection, by: &[Drainer]) -> Result<f64, String> {
-    let all = || section.devices.iter().flat_map(|device| &device.drained);
-    let packets: u64 = all().map(|drain| drain.packets).sum();
+fn transmit_contexts(section: &SegmentsSection, by: &[TransmitContext]) -> Result<f64, String> {
+    let all = || section.devices.iter().flat_map(|device| &device.transmit_contexts);
+    let packets: u64 = all().map(|share| share.packets).sum();
     if packets == 0 {
         return Err("no packet with data was sent".to_owned());
     }
-    let theirs: u64 = all().filter(|d| by.contains(&d.by)).map(|drain| drain.packets).sum();
+    let theirs: u64 = all().filter(|d| by.contains(&d.by)).map(|share| share.packets).sum();
     Ok(100.0 * theirs as f64 / packets as f64)
 }

@@ -91,11 +91,11 @@ fn troubles(of: &TcpSection) -> Option<Parts> {
     let counts: Vec<(u64, &str)> = [
         (of.listen.drops, "listen drops"),
         (of.listen.overflows, "listen overflows"),
-        (of.windows.zero_announced, "windows of 0 announced"),
-        (of.windows.zero_received, "windows of 0 received"),
+        (of.windows.zero_announced, "zero windows announced"),
+        (of.windows.zero_received, "zero windows received"),
         (of.memory.entered, "times under memory pressure"),
         (of.memory.receive_pruned, "pruned on receive"),
-        (of.memory.receive_collapsed, "joined for want of room"),
+        (of.memory.receive_collapsed, "collapsed to save memory"),
         (of.memory.backlog_dropped, "dropped from backlogs"),
     ]
     .into_iter()
@@ -103,7 +103,7 @@ fn troubles(of: &TcpSection) -> Option<Parts> {
     .collect();
     let waited = of.windows.zero_received_seconds.filter(|&waited| waited > 0.0);
     let mut all = if counts.is_empty() { Vec::new() } else { vec![listed(&counts)] };
-    all.extend(waited.map(|waited| format!("{} of waiting for windows of 0", seconds(waited))));
+    all.extend(waited.map(|waited| format!("{} of waiting for zero windows", seconds(waited))));
     let parts = with_counts(Parts::new(all.join(", ")), &counts);
     let waited = waited.map(|waited| waited * 1e6);
     (!all.is_empty()).then(|| parts.maybe_with("waiting", Unit::Microseconds, waited))

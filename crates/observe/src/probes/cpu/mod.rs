@@ -10,7 +10,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::proportion::Proportion;
 
-use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
 use crate::tracker::{Cpu as Counted, Times, slot};
 
@@ -27,8 +27,8 @@ impl Probe for Cpu {
         "cpu"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "time of every CPU in nanoseconds: idle, tasks, interrupts, each softirq; the \
                     parts add up to wall time; time by process; cycles",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, the ticks of \
@@ -93,8 +93,8 @@ impl Session for Watch {
         let Some(mut section) = section(&self.begin, &self.end, self.times.as_ref(), part) else {
             return;
         };
-        // Where system calls were timed, the split is exact already. Without names of kernel functions
-        // a task is not told from what interrupts it.
+        // Where system calls were timed, the split is exact already. Without names of kernel
+        // functions a task is not told from what interrupts it.
         let exact = section.usr_sys.as_ref().is_some_and(|split| split.source == SPANS);
         let profile = shared.sampler().and_then(Sampler::profile);
         if let Some(profile) = profile.filter(|profile| !exact && profile.nameless.is_none()) {

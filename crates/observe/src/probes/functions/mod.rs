@@ -11,7 +11,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::proportion::Proportion;
 
-use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, FrameId, Profile, Taken};
 use layers::Verdict;
 
@@ -34,8 +34,8 @@ impl Probe for Functions {
         "functions"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "share of busy time in each function of the kernel and of programs, including \
                     softirqs, and in each layer; stacks for flame graphs",
             needs: "perf events: root, CAP_PERFMON, or kernel.perf_event_paranoid=0; addresses of \
@@ -186,7 +186,8 @@ fn layer(profile: &Profile, taken: &Taken, verdicts: &[(Verdict, bool)]) -> Opti
     if taken.own {
         return Some(layers::index(layers::OBSERVER));
     }
-    // Time in the kernel is not the application's, also where no function of the kernel has a layer.
+    // Time in the kernel is not the application's, also where no function of the kernel has a
+    // layer.
     let frames = taken.frames.iter().filter(|id| !taken.in_kernel || profile.frame(**id).kernel);
     layers::layer_of(frames.map(|&id| verdicts[id as usize]))
 }
@@ -198,8 +199,8 @@ fn most(counts: &HashMap<FrameId, u64>) -> impl Iterator<Item = FrameId> {
     sorted.into_iter().map(|(id, _)| id)
 }
 
-/// Functions with the largest share of their own; and some with the largest share of what they call,
-/// which may have none of their own.
+/// Functions with the largest share of their own; and some with the largest share of what they
+/// call, which may have none of their own.
 fn rows(
     profile: &Profile,
     verdicts: &[(Verdict, bool)],

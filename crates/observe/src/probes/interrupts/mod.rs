@@ -21,8 +21,8 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
-use crate::tracker::{self, Source, SourceKind, Times, Wants, slot};
+use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::tracker::{self, Source, SourceKind, Times, TrackerNeeds, slot};
 use tables::Counted;
 use vectors::Device;
 
@@ -37,8 +37,8 @@ impl Probe for Interrupts {
         "interrupts"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "hard interrupts by source and CPU, and softirqs by vector: count, mean and \
                     maximum time, histogram; packets per interrupt, NAPI polls, ksoftirqd",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); without it, and as \
@@ -61,7 +61,7 @@ impl Probe for Interrupts {
         Sets { standard: Some(Extent::Basic), full: Some(Extent::Sliced) }
     }
 
-    fn ask_tracker(&self, wants: &mut Wants) {
+    fn ask_tracker(&self, wants: &mut TrackerNeeds) {
         wants.tables = true;
     }
 

@@ -11,7 +11,7 @@ use wirecost_model::observe::{
     TcpMemoryPressure,
 };
 
-use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::series::Series;
 use crate::tracker::online_cpus;
 
@@ -23,8 +23,8 @@ impl Probe for Memory {
         "memory"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "memory of TCP and UDP sockets over time and the limits of TCP, memory \
                     pressure, sockets by state, waiting IP fragments, the kernel's socket caches",
             needs: "only /proc; root for the caches, and in a network namespace for the limits",

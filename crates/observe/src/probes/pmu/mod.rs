@@ -1,8 +1,8 @@
 //! Cycles, instructions and misses by the counters of the hardware.
 //!
-//! Tried on the PMU that a hypervisor shows one guest (AMD EPYC), where it agrees with perf-stat(1),
-//! and not yet run on other hardware. Which events are chosen elsewhere is tested on fixtures only;
-//! groups and scaling on software events (`wirecost_linux::perf`).
+//! Tried on the PMU that a hypervisor shows one guest (AMD EPYC), where it agrees with
+//! perf-stat(1), and not yet run on other hardware. Which events are chosen elsewhere is tested on
+//! fixtures only; groups and scaling on software events (`wirecost_linux::perf`).
 
 mod counters;
 
@@ -10,7 +10,7 @@ use wirecost_linux::environment;
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{Observed, Part};
 
-use crate::probe::{About, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::online_cpus;
 use counters::{Counters, Reading};
 
@@ -22,8 +22,8 @@ impl Probe for Pmu {
         "pmu"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "cycles, kernel cycles, instructions, cache and branch misses from hardware \
                     counters, which are then also used for cycles per KByte",
             needs: "CPU counters, and root, CAP_PERFMON or kernel.perf_event_paranoid <= 0; in a \

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    Bucket, DeviceSegments, Drain, DrainContext, Drainer, Observed, Part, ProbeCost,
-    SegmentInterval, SegmentSizes, SegmentsSection, Slices,
+    Bucket, ContextPackets, DeviceSegments, Observed, Part, ProbeCost, SegmentInterval,
+    SegmentSizes, SegmentsSection, Slices, TransmitContext, TransmitShare,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use crate::series::Series;
 
 /// Programs of probe.bpf.c.
@@ -26,8 +26,8 @@ impl Probe for Segments {
         "segments"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "sizes of the packets passed to each device (TSO, GSO) and received from it \
                     (GRO), and the transmit context: a writing thread, a reading thread, the ACK \
                     clock or a worker of the stack",
@@ -122,24 +122,24 @@ mod kind {
 }
 
 /// Contexts in the order of probe.bpf.c, each with who that is.
-const WHO: [(&str, Drainer); CONTEXTS] = [
-    ("write", Drainer::Writer),
-    ("read", Drainer::Reader),
+const WHO: [(&str, TransmitContext); CONTEXTS] = [
+    ("write", TransmitContext::Writer),
+    ("read", TransmitContext::Reader),
     // It sends and receives. What it sends is written, what it acknowledges was read.
-    (RING, Drainer::Writer),
-    ("other_call", Drainer::Other),
-    ("kernel_thread", Drainer::Worker),
-    ("workqueue", Drainer::Worker),
-    ("ksoftirqd", Drainer::Worker),
-    ("irq", Drainer::Worker),
-    ("other_softirq", Drainer::Worker),
-    ("timer", Drainer::Worker),
-    ("net_tx", Drainer::Worker),
-    ("net_rx", Drainer::AckClock),
-    ("tasklet", Drainer::Worker),
-    ("hrtimer", Drainer::Worker),
-    ("unknown", Drainer::Other),
-    ("unknown", Drainer::Other),
+    (RING, TransmitContext::Writer),
+    ("other_call", TransmitContext::Other),
+    ("kernel_thread", TransmitContext::Worker),
+    ("workqueue", TransmitContext::Worker),
+    ("ksoftirqd", TransmitContext::Worker),
+    ("irq", TransmitContext::Worker),
+    ("other_softirq", TransmitContext::Worker),
+    ("timer", TransmitContext::Worker),
+    ("net_tx", TransmitContext::Worker),
+    ("net_rx", TransmitContext::AckClock),
+    ("tasklet", TransmitContext::Worker),
+    ("hrtimer", TransmitContext::Worker),
+    ("unknown", TransmitContext::Other),
+    ("unknown", TransmitContext::Other),
 ];
 const RING: &str = "io_uring_enter";
 
@@ -185,7 +185,7 @@ impl Device {
         sum
     }
 
-    fn of_kind(&self, kind: usize) -> impl Iterator<Item = (&'static str, Drainer, Tally)> {
+    fn of_kind(&self, kind: usize) -> impl Iterator<Item = (&'static str, TransmitContext, Tally)> {
         let by = WHO.iter().zip(&self.by);
         by.map(move |((context, who), kinds)| (*context, *who, kinds[kind]))
     }
@@ -383,10 +383,12 @@ fn described(
         gso_max_segments: device.gso_max_segs,
         sent,
         received,
-        drained: drained(device.of_kind(kind::DATA)),
-        drained_acks: drained(device.of_kind(kind::PURE_ACK).map(|(context, who, tally)| {
-            (context, if context == RING { Drainer::Reader } else { who }, tally)
-        })),
+        transmit_contexts: transmit_contexts(device.of_kind(kind::DATA)),
+        transmit_contexts_acks: transmit_contexts(device.of_kind(kind::PURE_ACK).map(
+            |(context, who, tally)| {
+                (context, if context == RING { TransmitContext::Reader } else { who }, tally)
+            },
+        )),
         control_packets: control,
     }
 }
@@ -446,23 +448,25 @@ fn intervals(
     all
 }
 
-fn drained(by: impl Iterator<Item = (&'static str, Drainer, Tally)>) -> Vec<Drain> {
-    let mut drains: BTreeMap<Drainer, (Tally, Vec<DrainContext>)> = BTreeMap::new();
+fn transmit_contexts(
+    by: impl Iterator<Item = (&'static str, TransmitContext, Tally)>,
+) -> Vec<TransmitShare> {
+    let mut shares: BTreeMap<TransmitContext, (Tally, Vec<ContextPackets>)> = BTreeMap::new();
     let mut total = Tally::default();
     for (context, who, tally) in by.filter(|(_, _, tally)| tally.packets > 0) {
         total.add(&tally);
-        let (sum, contexts) = drains.entry(who).or_default();
+        let (sum, contexts) = shares.entry(who).or_default();
         sum.add(&tally);
-        contexts.push(DrainContext {
+        contexts.push(ContextPackets {
             context: context.to_owned(),
             packets: tally.packets,
             bytes: tally.bytes,
         });
     }
     let percent = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-    drains
+    shares
         .into_iter()
-        .map(|(by, (sum, contexts))| Drain {
+        .map(|(by, (sum, contexts))| TransmitShare {
             by,
             packets: sum.packets,
             bytes: sum.bytes,

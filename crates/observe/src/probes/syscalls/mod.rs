@@ -4,9 +4,9 @@
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection, UsrSys};
 
-use crate::probe::{About, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Probe, Session, Sets, Shared, Unavailable};
 use crate::probes::cpu::exact_split;
-use crate::tracker::{Calls, Spent, Times, Wants};
+use crate::tracker::{Calls, Spent, Times, TrackerNeeds};
 
 /// Names by number, as the headers have them that this program was built with: build.rs.
 const NAMES: &[(u32, &str)] = include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
@@ -43,8 +43,8 @@ impl Probe for Syscalls {
         "syscalls"
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "system calls by name: count, CPU time, blocked time, histogram, bytes, errors; \
                     the exact split of task time into user and system",
             needs: "BPF with BTF and task storage (Linux 5.15; root, or CAP_BPF and CAP_PERFMON)",
@@ -61,7 +61,7 @@ impl Probe for Syscalls {
         Sets { standard: None, full: None }
     }
 
-    fn ask_tracker(&self, wants: &mut Wants) {
+    fn ask_tracker(&self, wants: &mut TrackerNeeds) {
         wants.calls = true;
     }
 

@@ -15,7 +15,7 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, Loaded, Options, compiled};
-use crate::probe::{About, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use flows::{Flows, Totals};
 
 const NAME: &str = "tcp";
@@ -28,8 +28,8 @@ impl Probe for Tcp {
         NAME
     }
 
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> Description {
+        Description {
             tells: "data segments per acknowledgement, duplicate acknowledgements, reordering, \
                     retransmissions by cause, drops of listeners, zero windows, memory; congestion \
                     window, RTT, pacing rate and delivery rate of the busiest flows over time",

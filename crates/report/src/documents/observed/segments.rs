@@ -2,8 +2,8 @@
 
 mod tests {
     use wirecost_model::observe::{
-        Bucket, DeviceSegments, Drain, Drainer, Observation, SegmentInterval, SegmentSizes,
-        SegmentsSection, Slices,
+        Bucket, DeviceSegments, Observation, SegmentInterval, SegmentSizes, SegmentsSection,
+        Slices, TransmitContext, TransmitShare,
     };
 
     fn example() -> SegmentsSection {
@@ -30,7 +30,7 @@ mod tests {
             ],
             ..SegmentSizes::default()
         };
-        let drain = |by, packets: u64, all: u64| Drain {
+        let share = |by, packets: u64, all: u64| TransmitShare {
             by,
             packets,
             bytes: packets,
@@ -46,11 +46,11 @@ mod tests {
                 sent: sizes,
                 received: Some(SegmentSizes::default()),
                 gso_max_segments: 65535,
-                drained: vec![
-                    drain(Drainer::Writer, 120, 1000),
-                    drain(Drainer::AckClock, 880, 1000),
+                transmit_contexts: vec![
+                    share(TransmitContext::Writer, 120, 1000),
+                    share(TransmitContext::AckClock, 880, 1000),
                 ],
-                drained_acks: Vec::new(),
+                transmit_contexts_acks: Vec::new(),
                 control_packets: 2,
             }],
             uncounted_packets: 0,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_a_row_of_sizes_and_one_of_who_drained() {
+    fn a_device_has_a_row_of_sizes_and_one_of_transmit_contexts() {
         insta::assert_snapshot!(super::super::shown(example().document(), 100));
     }
 

@@ -1,8 +1,8 @@
 //! What a run did, what it cost, what to know of it.
 //!
-//! The reader's order: headline figures, then a row a host and a machine, a phase, a flowop, the settings as
-//! granted, what probes saw, the warnings with what to do, and last, next to the prompt, the error of a run
-//! that is not good.
+//! The reader's order: headline figures, then a row a host and a machine, a phase, a flowop, the
+//! settings as granted, what probes saw, the warnings with what to do, and last, next to the
+//! prompt, the error of a run that is not good.
 
 mod cost;
 mod figures;
@@ -157,8 +157,8 @@ fn settings(run: &Run) -> Vec<Section> {
         table.row(vec![
             Cell::text(setting.name.as_str()),
             Cell::text(setting.host.as_str()),
-            Cell::set(&setting.asked),
-            Cell::set(&setting.granted),
+            Cell::set(&setting.requested),
+            Cell::set(&setting.effective),
         ]);
     }
     let mut section = Section::named("settings", "");
@@ -170,14 +170,14 @@ fn settings(run: &Run) -> Vec<Section> {
 fn observed_hosts(run: &Run) -> Vec<Section> {
     let Some(observe) = &run.observe else { return Vec::new() };
     // What came along for little, by /proc alone, is in the record; here it would hide the rest.
-    let asked = |name: &str| {
+    let selector = |name: &str| {
         let is = |probe: &String| probe.strip_suffix(":sliced").unwrap_or(probe) == name;
         name == "cpu" || observe.passes.iter().any(|pass| pass.probes.iter().any(is))
     };
     let several = observe.hosts.len() > 1;
     let hosts = observe.hosts.iter();
     let mut sections: Vec<Section> =
-        hosts.clone().flat_map(|host| observed::sections(host, several, asked)).collect();
+        hosts.clone().flat_map(|host| observed::sections(host, several, selector)).collect();
     let processes = hosts.filter_map(|host| host.cpu.as_ref()).next();
     sections.extend(processes.and_then(CpuSection::processes_document));
     sections

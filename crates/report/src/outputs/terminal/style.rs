@@ -67,7 +67,15 @@ pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
 
 /// Between these [`fold`] breaks.
 pub(crate) fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
-    Box::new(text.split_inclusive([' ', '.', ':', '_']).map(Word::from))
+    let mut rest = text;
+    Box::new(std::iter::from_fn(move || {
+        let end = rest.find([' ', '.', ':', '_']).map_or(rest.len(), |at| at + 1);
+        // `::` of a path is not broken.
+        let colons = rest[..end].ends_with(':') && rest[end..].starts_with(':');
+        let (word, left) = rest.split_at(end + usize::from(colons));
+        rest = left;
+        (!word.is_empty()).then(|| Word::from(word))
+    }))
 }
 
 /// Words that are longer than a line are broken too.
@@ -84,4 +92,17 @@ fn wrap(text: &str, options: Options<'_>) -> Vec<String> {
 /// Whether the stream is a terminal that does what escape sequences say.
 pub(crate) fn understands_escapes(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_folded_behind_their_parts() {
+        let name = "<rustc::ty::Context>::intern_ty";
+        assert_eq!(fold(name, 12), ["<rustc::ty::", "Context>::", "intern_ty"]);
+        assert_eq!(fold("a:b c.d", 2), ["a:", "b", "c.", "d"]);
+        assert_eq!(words(name).map(|word| word.word).collect::<String>(), name);
+    }
 }

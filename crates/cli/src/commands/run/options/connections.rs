@@ -20,7 +20,7 @@ impl RunOption for Connections {
         if strands == 0 {
             return Err("must be at least 1".to_owned());
         }
-        Ok(Change::new(move |profile| {
+        Ok(Change::to_profile(move |profile| {
             for group in &mut profile.groups {
                 group.strands = strands;
             }

@@ -21,7 +21,7 @@ impl RunOption for Duration {
 
     fn read(&self, value: &str) -> Result<Change, String> {
         let duration = parse_time_not_zero(value)?;
-        Ok(Change::new(move |profile| set_duration(profile, duration)))
+        Ok(Change::to_profile(move |profile| set_duration(profile, duration)))
     }
 }
 

@@ -1,19 +1,26 @@
-//! Options of `run` that change what a profile does, a file each. [`ALL`] is the only list of them: the
-//! command line, its help and studies have them from here.
+//! Options of `run`, a file each. [`ALL`] is the only list of them: the command line, its help and
+//! studies have them from here.
 
 mod connections;
 mod duration;
+mod engine;
+mod interval;
+mod ramp;
 mod reverse;
+mod timeout;
 mod tos;
+mod workers;
 
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use wirecost_fleet::controller::Settings;
 use wirecost_model::profile::Profile;
 
 use crate::Failure;
 
-/// One option. It carries itself to where it acts by what it changes of the profile.
+/// One option. It carries itself to where it acts by what it changes: the profile, or the settings of
+/// the run.
 pub(crate) trait RunOption: Sync {
     /// As on the command line, without the dashes, and in studies.
     fn name(&self) -> &'static str;
@@ -24,6 +31,11 @@ pub(crate) trait RunOption: Sync {
     /// One line for a person.
     fn help(&self) -> &'static str;
 
+    /// Its value where none is given; none where that changes nothing.
+    fn default(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What a value of it changes.
     ///
     /// # Errors
@@ -32,23 +44,42 @@ pub(crate) trait RunOption: Sync {
 }
 
 /// In the order in which help lists them and they are applied.
-pub(crate) static ALL: &[&dyn RunOption] =
-    &[&connections::Connections, &duration::Duration, &reverse::Reverse, &tos::Tos];
+pub(crate) static ALL: &[&dyn RunOption] = &[
+    &engine::Engine,
+    &connections::Connections,
+    &duration::Duration,
+    &ramp::Ramp,
+    &reverse::Reverse,
+    &tos::Tos,
+    &workers::Workers,
+    &interval::Interval,
+    &timeout::Timeout,
+];
 
 /// The option of this name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn RunOption> {
     ALL.iter().copied().find(|option| option.name() == name)
 }
 
-type Act = dyn Fn(&mut Profile) -> Result<(), Failure> + Send + Sync;
+type OfProfile = dyn Fn(&mut Profile) -> Result<(), Failure> + Send + Sync;
+type OfSettings = dyn Fn(&mut Settings) + Send + Sync;
 
-/// A change of a profile.
+/// What a value of an option changes.
 #[derive(Clone)]
-pub(crate) struct Change(Arc<Act>);
+pub(crate) enum Change {
+    Profile(Arc<OfProfile>),
+    Settings(Arc<OfSettings>),
+}
 
 impl Change {
-    fn new(change: impl Fn(&mut Profile) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(change))
+    fn to_profile(
+        change: impl Fn(&mut Profile) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Profile(Arc::new(change))
+    }
+
+    fn to_settings(change: impl Fn(&mut Settings) + Send + Sync + 'static) -> Self {
+        Self::Settings(Arc::new(change))
     }
 }
 
@@ -66,12 +97,29 @@ impl Changes {
     /// # Errors
     /// A change that the profile has no place for.
     pub(crate) fn apply(&self, profile: &mut Profile) -> Result<(), Failure> {
-        self.0.iter().try_for_each(|change| (change.0)(profile))
+        self.0.iter().try_for_each(|change| match change {
+            Change::Profile(change) => change(profile),
+            Change::Settings(_) => Ok(()),
+        })
+    }
+
+    /// The settings that options make; the others are as by default.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        for change in &self.0 {
+            if let Change::Settings(change) = change {
+                change(&mut settings);
+            }
+        }
+        settings
     }
 }
 
 fn argument(option: &'static dyn RunOption) -> Arg {
-    let argument = Arg::new(option.name()).long(option.name()).help(option.help());
+    let argument = Arg::new(option.name())
+        .long(option.name())
+        .help(option.help())
+        .default_value(option.default());
     match option.value_name() {
         Some(name) => argument.value_name(name).value_parser(|value: &str| option.read(value)),
         None => argument.action(ArgAction::SetTrue),
@@ -107,6 +155,8 @@ impl FromArgMatches for Changes {
 mod tests {
     use std::collections::BTreeSet;
 
+    use wirecost_model::clock::{MILLISECOND, SECOND};
+
     use super::*;
 
     #[test]
@@ -124,14 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_given_changes_a_profile() {
+    fn what_is_not_given_is_the_default() {
         let command = Changes::augment_args(Command::new("run").no_binary_name(true));
         let changes = |line: &[&str]| {
             let matches = command.clone().try_get_matches_from(line);
-            matches.map(|matches| Changes::from_arg_matches(&matches).unwrap().0.len())
+            matches.map(|matches| Changes::from_arg_matches(&matches).unwrap())
         };
-        assert_eq!(changes(&[]).unwrap(), 0);
-        assert_eq!(changes(&["--reverse", "--connections=2"]).unwrap(), 2);
+        let none = changes(&[]).unwrap();
+        assert!(none.0.iter().all(|change| matches!(change, Change::Settings(_))));
+        let settings = none.settings();
+        assert_eq!((settings.engine.as_str(), settings.timeout), ("epoll", None));
+        assert_eq!((settings.ramp, settings.interval), (SECOND, SECOND));
+        let given = changes(&["--reverse", "--connections=2", "--ramp=20ms"]).unwrap();
+        assert_eq!(given.0.len(), none.0.len() + 2);
+        assert_eq!(given.settings().ramp, 20 * MILLISECOND);
         assert!(changes(&["--connections=0"]).is_err());
+        assert!(changes(&["--interval=1ms"]).is_err());
     }
 }

@@ -20,7 +20,7 @@ impl RunOption for Reverse {
     }
 
     fn read(&self, _: &str) -> Result<Change, String> {
-        Ok(Change::new(reverse))
+        Ok(Change::to_profile(reverse))
     }
 }
 

@@ -27,7 +27,7 @@ impl RunOption for Tos {
     fn read(&self, value: &str) -> Result<Change, String> {
         let value = tos::read(value)
             .ok_or("must be a number from 0 to 255, or a code point such as ef, cs1 or af41")?;
-        Ok(Change::new(move |profile| set(profile, &value)))
+        Ok(Change::to_profile(move |profile| set(profile, &value)))
     }
 }
 

@@ -8,11 +8,11 @@ use wirecost_model::quantity;
 
 use crate::draw;
 use crate::quantiles::Quantiles;
-use crate::route::part_of;
+use crate::route::share_end;
 
 /// A number that is drawn for each operation of a step: bytes, or the nanoseconds of a thought.
 #[derive(Debug, Clone)]
-pub enum Length {
+pub enum Distribution {
     Fixed(u64),
     Random {
         min: u64,
@@ -28,7 +28,7 @@ pub enum Length {
     Files(Arc<[u64]>),
 }
 
-impl Length {
+impl Distribution {
     /// A quantity as `strands` strands draw it with this key.
     pub(super) fn new(quantity: &Quantity, key: u64, strands: u32) -> Self {
         let choices = |values: &[Weighted]| {
@@ -36,34 +36,36 @@ impl Length {
             let mut sum = 0;
             let each = values.iter().map(|v| {
                 sum += u128::from(v.weight);
-                (part_of(sum, total), v.value)
+                (share_end(sum, total), v.value)
             });
-            Length::Choices(each.collect())
+            Distribution::Choices(each.collect())
         };
         match quantity {
-            Quantity::Fixed(n) => Length::Fixed(*n),
-            Quantity::Random { min, max } => Length::Random { min: *min, max: *max },
+            Quantity::Fixed(n) => Distribution::Fixed(*n),
+            Quantity::Random { min, max } => Distribution::Random { min: *min, max: *max },
             Quantity::Lognormal { median, sigma, min, max } => {
                 let sigma = *sigma as f64 / 1e6;
-                Length::Quantiles(Arc::new(Quantiles::lognormal(*median, sigma, *min, *max)))
+                Distribution::Quantiles(Arc::new(Quantiles::lognormal(*median, sigma, *min, *max)))
             }
             Quantity::Exponential { mean, min, max } => {
-                Length::Quantiles(Arc::new(Quantiles::exponential(*mean, *min, *max)))
+                Distribution::Quantiles(Arc::new(Quantiles::exponential(*mean, *min, *max)))
             }
             Quantity::Table(values) => choices(values),
             Quantity::Imix { headers } => choices(&quantity::imix(*headers)),
-            Quantity::ByStrand(ByStrand::Each(values)) => Length::ByStrand(values.clone().into()),
+            Quantity::ByStrand(ByStrand::Each(values)) => {
+                Distribution::ByStrand(values.clone().into())
+            }
             Quantity::ByStrand(ByStrand::Spread { first, last }) => {
                 let steps = i128::from(strands.max(2) - 1);
                 let (from, to) = (i128::from(*first), i128::from(*last));
                 let each =
                     (0..i128::from(strands)).map(|n| (from + (to - from) * n / steps) as u64);
-                Length::ByStrand(each.collect())
+                Distribution::ByStrand(each.collect())
             }
             Quantity::ByStrand(ByStrand::Drawn(quantity)) => {
-                let drawn = Length::new(quantity, key, strands);
+                let drawn = Distribution::new(quantity, key, strands);
                 let each = (0..strands).map(|n| drawn.draw(draw::key(&[key, u64::from(n)]), n));
-                Length::ByStrand(each.collect())
+                Distribution::ByStrand(each.collect())
             }
         }
     }
@@ -72,29 +74,29 @@ impl Length {
     #[inline]
     pub(super) fn draw(&self, place: u64, strand: u32) -> u64 {
         match self {
-            Length::Fixed(n) => *n,
-            Length::Random { min, max } => draw::between(place, *min, *max),
-            Length::Quantiles(quantiles) => quantiles.draw(draw::mix(place)),
-            Length::Choices(choices) => {
+            Distribution::Fixed(n) => *n,
+            Distribution::Random { min, max } => draw::between(place, *min, *max),
+            Distribution::Quantiles(quantiles) => quantiles.draw(draw::mix(place)),
+            Distribution::Choices(choices) => {
                 let drawn = draw::mix(place);
                 choices.iter().find(|(below, _)| drawn <= *below).map_or(0, |choice| choice.1)
             }
-            Length::ByStrand(values) => {
+            Distribution::ByStrand(values) => {
                 let place = (strand as usize).checked_rem(values.len());
                 place.map_or(0, |place| values[place])
             }
-            Length::Files(sizes) => sizes[file_at(place, sizes.len())],
+            Distribution::Files(sizes) => sizes[file_at(place, sizes.len())],
         }
     }
 
     /// The largest that can be drawn.
     pub(super) fn max(&self) -> u64 {
         match self {
-            Length::Fixed(n) => *n,
-            Length::Random { max, .. } => *max,
-            Length::Quantiles(quantiles) => quantiles.max(),
-            Length::Choices(choices) => choices.iter().map(|c| c.1).max().unwrap_or(0),
-            Length::ByStrand(values) | Length::Files(values) => {
+            Distribution::Fixed(n) => *n,
+            Distribution::Random { max, .. } => *max,
+            Distribution::Quantiles(quantiles) => quantiles.max(),
+            Distribution::Choices(choices) => choices.iter().map(|c| c.1).max().unwrap_or(0),
+            Distribution::ByStrand(values) | Distribution::Files(values) => {
                 values.iter().copied().max().unwrap_or(0)
             }
         }
@@ -119,13 +121,13 @@ pub struct Coordinates {
 
 /// A length with the key that its draws begin from.
 #[derive(Debug, Clone)]
-pub struct Drawn {
-    pub(super) length: Length,
+pub struct SeededDistribution {
+    pub(super) length: Distribution,
     pub(super) key: u64,
 }
 
-impl Drawn {
-    pub fn new(length: Length, key: u64) -> Self {
+impl SeededDistribution {
+    pub fn new(length: Distribution, key: u64) -> Self {
         Self { length, key }
     }
 
@@ -133,7 +135,7 @@ impl Drawn {
     #[inline]
     pub fn at(&self, at: Coordinates) -> u64 {
         match &self.length {
-            Length::Fixed(value) => *value,
+            Distribution::Fixed(value) => *value,
             drawn => drawn.draw(self.mix(at), at.strand),
         }
     }
@@ -142,7 +144,7 @@ impl Drawn {
     #[inline]
     pub fn fixed(&self) -> Option<u64> {
         match self.length {
-            Length::Fixed(value) => Some(value),
+            Distribution::Fixed(value) => Some(value),
             _ => None,
         }
     }
@@ -150,7 +152,7 @@ impl Drawn {
     /// Which file the operation at this place sends.
     pub fn file(&self, at: Coordinates) -> usize {
         match &self.length {
-            Length::Files(sizes) => file_at(self.mix(at), sizes.len()),
+            Distribution::Files(sizes) => file_at(self.mix(at), sizes.len()),
             _ => 0,
         }
     }

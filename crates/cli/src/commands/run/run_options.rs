@@ -2,30 +2,26 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use wirecost_analyze::RunMeta;
 use wirecost_fleet::controller::{self, Member, Settings};
 use wirecost_lab::Lab;
 use wirecost_linux::clock::unix_ms;
-use wirecost_load::engines;
-use wirecost_model::clock::nanos;
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::{EngineName, Workers};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
 
-use super::hosts::{At, Place};
+use super::hosts::{HostOptions, Place};
 use super::machines::Machines;
 use super::options::Changes;
 use super::peers::connect_to_each;
 use super::random;
 use crate::Failure;
-use crate::commands::{parse_time, parse_time_not_zero};
 use crate::profile::{self, Loaded, parse_variable};
 
 /// Bits of a number that every JSON reader preserves.
@@ -34,7 +30,7 @@ const EXACT: u64 = (1 << 53) - 1;
 const TCP_SAMPLES: u32 = 16;
 
 #[derive(Debug, Args)]
-pub(crate) struct How {
+pub(crate) struct RunOptions {
     /// Profile: a file, or a built-in profile (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     pub(crate) profile: String,
@@ -43,36 +39,16 @@ pub(crate) struct How {
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
     variables: Vec<(String, String)>,
 
-    /// How workers wait for I/O: one of the engines of `wirecost list`.
-    #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
-    pub(crate) engine: EngineName,
-
     #[command(flatten)]
     changes: Changes,
-
-    /// Warm-up time, excluded from results.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
-    pub(crate) ramp: Duration,
 
     /// Number of peers; each group of the profile connects to each peer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     peers: Option<u32>,
 
-    /// Number of workers on each host, or on hosts by name: `master=4,peer=1` [default: one per CPU].
-    #[arg(long, value_name = "N|NAME=N,...")]
-    workers: Option<Workers>,
-
-    /// Interval of the time series, at least 10ms.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
-    interval: Duration,
-
-    /// Stop the entire run after this time.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_not_zero)]
-    timeout: Option<Duration>,
-
-    /// Probes that observe the kernel of every machine: `standard`, `none`, `full` (all probes, hot-path
-    /// hooks enabled part of the time), `deep` (standard, then one run per additional probe), or a
-    /// comma-separated list of probes.
+    /// Probes that observe the kernel of every machine: `standard`, `none`, `full` (all probes,
+    /// hot-path hooks enabled part of the time), `deep` (standard, then one run per additional
+    /// probe), or a comma-separated list of probes.
     #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
     pub(crate) observe: Set,
 
@@ -81,20 +57,7 @@ pub(crate) struct How {
     seed: Option<u64>,
 }
 
-fn parse_engine(text: &str) -> Result<EngineName, String> {
-    let engine = engines::find(text).map(|engine| engine.name().into());
-    engine.ok_or_else(|| format!("must be one of {}", engines::names()))
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = parse_time(text)?;
-    if interval < Duration::from_millis(10) {
-        return Err("must be at least 10ms".to_owned());
-    }
-    Ok(interval)
-}
-
-impl How {
+impl RunOptions {
     /// Reads the profile, applies the options to it, and refuses what cannot be run.
     pub(crate) fn load(
         &self,
@@ -111,24 +74,27 @@ impl How {
         Ok(loaded)
     }
 
+    /// What options set.
+    pub(crate) fn settings(&self) -> Settings {
+        self.changes.settings()
+    }
+
     /// Finds a place for every host; see [`Place::find`].
     pub(crate) fn place(
         &self,
         loaded: &Loaded,
-        at: &At,
+        host_options: &HostOptions,
         kept: Option<Rc<Lab>>,
     ) -> Result<Place, Failure> {
-        let place = Place::find(&loaded.profile, at, kept)?;
-        if let Some(workers) = &self.workers {
-            place.check_names("--workers", workers.names())?;
-        }
+        let place = Place::find(&loaded.profile, host_options, kept)?;
+        place.check_names("--workers", self.settings().workers.names())?;
         Ok(place)
     }
 
-    /// Runs the profile with each set of probes in turn. The document is that of the first pass, with
-    /// the sections that further passes add. `listen` gets the events of each pass, with its number.
-    /// Each `repeat` of a point (counted from 1) draws its own random values. Otherwise an effect of
-    /// these values would look like a property of the point.
+    /// Runs the profile with each set of probes in turn. The document is that of the first pass,
+    /// with the sections that further passes add. `listen` gets the events of each pass, with its
+    /// number. Each `repeat` of a point (counted from 1) draws its own random values. Otherwise an
+    /// effect of these values would look like a property of the point.
     pub(crate) fn run(
         &self,
         loaded: &Loaded,
@@ -162,8 +128,8 @@ impl How {
 
     /// A document of a run that has not measured anything.
     pub(crate) fn document(&self, started_unix_ms: u64) -> Document {
-        let (engine, version) = (self.engine.as_str(), env!("CARGO_PKG_VERSION"));
-        Document::empty(&self.profile, engine, version, started_unix_ms)
+        let (engine, version) = (self.settings().engine, env!("CARGO_PKG_VERSION"));
+        Document::empty(&self.profile, engine.as_str(), version, started_unix_ms)
     }
 
     /// Runs the profile once, with these probes.
@@ -180,15 +146,11 @@ impl How {
     ) -> Result<(Document, Outcome), Failure> {
         let started = unix_ms() as u64;
         let settings = Settings {
-            engine: self.engine.clone(),
-            workers: self.workers.clone().unwrap_or_default(),
-            interval: nanos(self.interval),
-            ramp: nanos(self.ramp),
-            timeout: self.timeout,
             seed,
             token: format!("{:016x}{:016x}", random(), random()),
             tcp_samples: TCP_SAMPLES,
             probes: probes.clone(),
+            ..self.settings()
         };
         let began = Instant::now();
         let members: Vec<Member> = place.members(&machines.request(!probes.is_empty()))?;
@@ -203,7 +165,7 @@ impl How {
         }
         let meta = RunMeta {
             profile: self.profile.clone(),
-            engine: self.engine.to_string(),
+            engine: settings.engine.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ms: started,
             probes,
