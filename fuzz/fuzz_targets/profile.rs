@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wirecost_model::profile::{Position, Profile};
-use wirecost_profile::language::{Language, Span, unsayable};
+use wirecost_profile::language::{Language, Span, unrepresentable};
 
 fuzz_target!(|bytes: &[u8]| {
     let source = String::from_utf8_lossy(bytes);
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
                 in_text(&source, refusal.span);
             }
             for lost in
-                Language::ALL.into_iter().flat_map(|to| unsayable(&parsed.profile, to, &source))
+                Language::ALL.into_iter().flat_map(|to| unrepresentable(&parsed.profile, to, &source))
             {
                 in_text(&source, lost.span);
             }

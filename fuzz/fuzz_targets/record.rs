@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics;
 use wirecost_model::run::Run;
-use wirecost_report::tables::Wanted;
+use wirecost_report::tables::TableRequest;
 use wirecost_store::{Document, RUN, document};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     std::fs::write(&file, bytes).unwrap();
     match document(&file) {
         Err(error) => assert!(!error.to_string().is_empty()),
-        Ok(Document::Watched(_)) => {}
+        Ok(Document::Observe(_)) => {}
         Ok(Document::Run(run)) => {
             let text = serde_json::to_string(&run).unwrap();
             let again: Run = serde_json::from_str(&text).unwrap();
@@ -25,8 +25,8 @@ fuzz_target!(|bytes: &[u8]| {
                     let _ = asked.of(&run);
                 }
             }
-            let measured = Measured::of([(String::new(), run)]);
-            let _ = Wanted::general().build(&measured);
+            let measured = Measurements::of([(String::new(), run)]);
+            let _ = TableRequest::general().build(&measured);
         }
     }
 });

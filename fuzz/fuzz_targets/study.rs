@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
                 Ok(matrix) => assert!(matrix.points.len() <= 1 << 20),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
-            let _ = Matrix::of(&study.quickly());
+            let _ = Matrix::of(&study.with_quick_overrides());
         }
     }
 });

@@ -33,7 +33,7 @@ const MAX_SINGLE_SKEW_NANOS: f64 = 200e6;
 /// kernel has grown and shrunk between, may be this much larger.
 const UNSEEN_BUFFERS: f64 = 2.0;
 /// Of fewer snapshots than these the median may be one that a busy worker spoilt.
-const FEWEST_CUTS: usize = 3;
+const MIN_CUTS: usize = 3;
 /// The workers of a host publish their counters one after another; one that waits for its time
 /// slice is behind the others by up to some 10 ms.
 const CUT_SECONDS: f64 = 0.020;
@@ -371,7 +371,7 @@ fn causality_of(
     let mut stuck: Vec<f64> = Vec::new();
     // Traffic stops at the window's end: a host whose snapshot comes after it finds all arrived.
     let informative = series.len().saturating_sub(1);
-    if informative < FEWEST_CUTS {
+    if informative < MIN_CUTS {
         return None;
     }
     for (number, instant) in series.iter().enumerate().take(informative) {

@@ -2,7 +2,7 @@
 //! /proc/stat; and what a byte cost them.
 
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
-use wirecost_model::observe::{CpuSection, CpuTime, Observed};
+use wirecost_model::observe::{CpuSection, CpuTime, HostObservation};
 use wirecost_model::run::{Cpu, CpuLine};
 
 use crate::window::Span;
@@ -46,7 +46,7 @@ impl CpuUse {
 /// /proc/stat counts it.
 pub(crate) fn used(
     span: &Span<'_>,
-    observed: Option<&Observed>,
+    observed: Option<&HostObservation>,
     cpus: Option<&[u32]>,
 ) -> Option<CpuUse> {
     observed
@@ -57,7 +57,11 @@ pub(crate) fn used(
 
 /// What these CPUs did as it was observed, over so many seconds. The observer's window and the load's
 /// differ by some microseconds: what counts is the rate.
-pub(crate) fn observed(observed: &Observed, cpus: Option<&[u32]>, seconds: f64) -> Option<CpuUse> {
+pub(crate) fn observed(
+    observed: &HostObservation,
+    cpus: Option<&[u32]>,
+    seconds: f64,
+) -> Option<CpuUse> {
     let section = observed.cpu.as_ref()?;
     let wanted = |time: &&CpuTime| match (cpus, time.cpu) {
         (Some(cpus), Some(cpu)) => cpus.contains(&cpu),

@@ -10,8 +10,8 @@ use wirecost_model::measure::{
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    Connections, Fairness, FlowopRow, Io, Latency, Operations, PhaseRow, SeveralReceived,
-    SeveralSent, Tcp, Throughput, Transactions, ZeroCopy,
+    Connections, Fairness, FlowopRow, Io, Latency, Operations, PhaseRow, ReceiveBatchCounts,
+    SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -246,8 +246,8 @@ pub(crate) fn io(windows: &[HostWindow<'_>]) -> Option<Io> {
             refused: sum.zerocopy_refused,
         }),
         sends: some(sum.send_calls)
-            .map(|calls| SeveralSent { calls, datagrams: sum.sent_datagrams }),
-        receives: some(sum.receive_calls).map(|calls| SeveralReceived {
+            .map(|calls| SendBatchCounts { calls, datagrams: sum.sent_datagrams }),
+        receives: some(sum.receive_calls).map(|calls| ReceiveBatchCounts {
             calls,
             messages: sum.received_messages,
             datagrams: sum.received_datagrams,

@@ -14,7 +14,7 @@ pub const RUN: &str = "run";
 
 /// The measurements of a study, or of several runs.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Measured {
+pub struct Measurements {
     /// Points in the order of the study.
     pub points: Vec<MeasuredPoint>,
 }
@@ -29,7 +29,7 @@ pub struct MeasuredPoint {
     pub failed: Vec<Run>,
 }
 
-impl Measured {
+impl Measurements {
     /// Of runs with a name each, which tells those apart that are of no study. Runs to warm up are
     /// left out.
     #[must_use]
@@ -108,7 +108,7 @@ impl MeasuredPoint {
 #[cfg(test)]
 mod tests {
     use wirecost_model::run::Transactions;
-    use wirecost_model::study::InStudy;
+    use wirecost_model::study::StudyRunRef;
 
     use super::*;
     use crate::metrics;
@@ -116,7 +116,7 @@ mod tests {
     fn run(place: u32, repeat: u32, per_second: f64) -> (String, Run) {
         let mut run = Run::empty("@rr", "epoll", "0.1.0", 0);
         let axes = vec![Value::new("connections", &place.to_string())];
-        run.study = Some(InStudy {
+        run.study = Some(StudyRunRef {
             study: "s".to_owned(),
             point: Point { axes, settings: Vec::new() },
             place,
@@ -132,7 +132,7 @@ mod tests {
         let mut failed = run(1, 3, 99.0);
         failed.1.status = Status::Invalid;
         let runs = [run(2, 1, 7.0), run(1, 2, 12.0), run(1, 0, 1000.0), run(1, 1, 10.0), failed];
-        let measured = Measured::of(runs);
+        let measured = Measurements::of(runs);
         assert_eq!(measured.axes(), ["connections"]);
         assert_eq!(measured.values("connections"), ["1", "2"]);
         assert_eq!(measured.points.len(), 2);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn each_run_outside_a_study_is_a_point() {
         let run = || Run::empty("@rr", "epoll", "0.1.0", 0);
-        let measured = Measured::of([("a".to_owned(), run()), ("b".to_owned(), run())]);
+        let measured = Measurements::of([("a".to_owned(), run()), ("b".to_owned(), run())]);
         assert_eq!(measured.values(RUN), ["a", "b"]);
     }
 }

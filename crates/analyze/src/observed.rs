@@ -1,7 +1,7 @@
 //! What probes saw, in the document of the run: whose it is, and what looking cost.
 
 use wirecost_model::measure::{Edge, Snapshot};
-use wirecost_model::observe::{Observed, ProbeReport, ProbeStatus};
+use wirecost_model::observe::{HostObservation, ProbeReport, ProbeStatus};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::{Observe, ObserverCost, Pass, Run};
 
@@ -15,20 +15,23 @@ pub(crate) fn of_machine<'a>(
     outcome: &'a Outcome,
     hosts: &[&HostOutcome],
     window: &HostWindow<'_>,
-) -> Option<&'a Observed> {
+) -> Option<&'a HostObservation> {
     let ours = |name: &String| hosts.iter().any(|host| host.name == *name);
     parts(outcome, window.phase.phase)
         .find(|part| part.covers.len() == hosts.len() && part.covers.iter().all(ours))
 }
 
 /// What was seen of a host: of its own CPUs where it has some, else of all that it shares.
-pub(crate) fn of_host<'a>(outcome: &'a Outcome, window: &HostWindow<'_>) -> Option<&'a Observed> {
+pub(crate) fn of_host<'a>(
+    outcome: &'a Outcome,
+    window: &HostWindow<'_>,
+) -> Option<&'a HostObservation> {
     parts(outcome, window.phase.phase)
         .filter(|part| part.covers.contains(&window.host.name))
         .min_by_key(|part| part.covers.len())
 }
 
-fn parts(outcome: &Outcome, phase: u32) -> impl Iterator<Item = &Observed> {
+fn parts(outcome: &Outcome, phase: u32) -> impl Iterator<Item = &HostObservation> {
     let of_phase = outcome.observations.iter().filter(move |seen| seen.phase == phase);
     of_phase.flat_map(|seen| &seen.observation.parts)
 }

@@ -1,12 +1,12 @@
 //! The document of a host that was observed without a load of ours.
 
-use wirecost_model::observe::{Basis, ObserverReport, Watched};
+use wirecost_model::observe::{Basis, ObserveDocument, ObserverReport};
 
 use crate::cpu;
 
 /// Fills in what was seen, and what it cost: over the bytes of the one device that was named, else
 /// over nothing.
-pub fn watched(document: &mut Watched, observation: ObserverReport, device: Option<&str>) {
+pub fn watched(document: &mut ObserveDocument, observation: ObserverReport, device: Option<&str>) {
     document.probes = observation.probes;
     document.hosts = observation.parts;
     let Some(host) = document.hosts.first() else {

@@ -316,7 +316,7 @@ fn warnings_name_what_spoils_the_run() {
     let host = &mut outcome.hosts[0];
     host.clock_error = 250_000;
     host.settings[0].effective = "32768".to_owned();
-    host.warnings.push(Warning::from(warning::StrangersRefused {
+    host.warnings.push(Warning::from(warning::ConnectionsRejected {
         host: "client".to_owned(),
         connections: 1,
     }));

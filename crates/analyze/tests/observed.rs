@@ -5,7 +5,7 @@ mod two_hosts;
 use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
 use wirecost_model::measure::{Bytes, Edge, Snapshot};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, FunctionsSection, LayerShare, Observed, ObserverReport, PmuCounts,
+    CpuSection, CpuTime, FunctionsSection, HostObservation, LayerShare, ObserverReport, PmuCounts,
     ProbeCost, ProbeReport, ProbeStatus, ProcessTime, UsrSys,
 };
 use wirecost_model::outcome::{Outcome, PhaseObservation};
@@ -48,13 +48,13 @@ fn section(cpus: &[u32]) -> CpuSection {
     }
 }
 
-fn seen(host: &str, covers: &[&str], cpus: &[u32]) -> Observed {
-    Observed {
+fn seen(host: &str, covers: &[&str], cpus: &[u32]) -> HostObservation {
+    HostObservation {
         host: host.to_owned(),
         covers: covers.iter().map(|&name| name.to_owned()).collect(),
         seconds: SECONDS,
         cpu: Some(section(cpus)),
-        ..Observed::default()
+        ..HostObservation::default()
     }
 }
 
@@ -68,7 +68,7 @@ fn report(name: &str, status: ProbeStatus) -> ProbeReport {
     }
 }
 
-fn observed(mut outcome: Outcome, parts: Vec<Observed>) -> Outcome {
+fn observed(mut outcome: Outcome, parts: Vec<HostObservation>) -> Outcome {
     let probes = vec![report("cpu", ProbeStatus::Ready)];
     let observation = ObserverReport { probes, parts };
     outcome.observations.push(PhaseObservation { phase: 0, host: 0, observation });

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use rustix::time::{ClockId, clock_gettime};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_linux::process_time::cpu_time;
 use wirecost_model::document::Document;
 use wirecost_model::run::Run;
-use wirecost_model::study::{InStudy, Point, Value};
+use wirecost_model::study::{Point, StudyRunRef, Value};
 use wirecost_report::outputs::{self, TerminalStyle};
-use wirecost_report::tables::{self, Wanted};
+use wirecost_report::tables::{self, TableRequest};
 
 use crate::callgrind::instructions;
 use crate::paired::center;
@@ -120,7 +120,7 @@ impl Report {
                 Value::new("connections", &listed[connections as usize]),
             ];
             let mut run = run.clone();
-            run.study = Some(InStudy {
+            run.study = Some(StudyRunRef {
                 study: format!("{} runs", self.runs),
                 point: Point { axes: axes.clone(), settings: axes },
                 place: place + 1,
@@ -222,9 +222,9 @@ fn in_process(study: &Path) -> Result<f64, String> {
     }
     let output = outputs::find("terminal").ok_or("there is no format terminal")?;
     let start = thread_time();
-    let measured = Measured::of(runs);
+    let measured = Measurements::of(runs);
     let mut report = Document::new("");
-    report.sections.push(Wanted::general().build(&measured).map_err(told)?);
+    report.sections.push(TableRequest::general().build(&measured).map_err(told)?);
     report.sections.push(tables::about(&measured, &[]));
     let mut text = Vec::new();
     output.write(&mut text, &report, &TerminalStyle::plain(80)).map_err(told)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use socket2::SockRef;
 
-use crate::watchdog::notice_vanished_host;
+use crate::watchdog::enable_keepalive;
 use crate::wire::{self, LONGEST_HELLO, Order};
 
 /// How long a connection may take to send its hello. A controller sends it at once.
@@ -125,7 +125,7 @@ impl Acceptor {
         match self.listener.accept() {
             Ok((stream, from)) => {
                 let _ = stream.set_nodelay(true);
-                let _ = notice_vanished_host(SockRef::from(&stream));
+                let _ = enable_keepalive(SockRef::from(&stream));
                 if stream.set_nonblocking(true).is_err() {
                     return;
                 }

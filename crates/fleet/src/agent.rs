@@ -28,7 +28,7 @@ use wirecost_model::warning::Warning;
 use wirecost_program::calls::KnownOptions;
 
 use crate::listener::GRACE;
-use crate::machine::{self, Claim, ClaimError, Conflict, Waiting};
+use crate::machine::{self, Claim, ClaimError, ClaimWaiter, ConflictPolicy};
 use crate::observing::{ObserverEvent, Observing};
 use crate::watchdog::{Watchdog, is_gone};
 use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
@@ -403,9 +403,9 @@ impl Session {
     fn claim(&mut self, request: ClaimRequest) -> io::Result<()> {
         let cpus = wirecost_linux::thread::allowed_cpus()?;
         let began = Instant::now();
-        let conflict = Conflict { wait: request.wait, share: request.share };
+        let conflict = ConflictPolicy { wait: request.wait, share: request.share };
         let run = request.run.printable();
-        let mut waiting = Asker { stream: self.stream.try_clone()? };
+        let mut waiting = SessionClaimWaiter { stream: self.stream.try_clone()? };
         match Claim::take(&run, &cpus, conflict, &mut waiting) {
             Ok(claim) => self.claim = Some((claim, began)),
             Err(ClaimError::Busy { holders }) => {
@@ -438,9 +438,9 @@ impl Session {
                     true => Notice::Snapshot { phase, snapshot },
                     false => continue,
                 },
-                LoadEvent::Held(started) => {
+                LoadEvent::Quiesced(started) => {
                     self.end_of_window();
-                    Notice::Held { phase, started }
+                    Notice::Quiesced { phase, started }
                 }
                 LoadEvent::Ended(result) => {
                     self.stage = Stage::Connected;
@@ -490,16 +490,16 @@ fn memory() -> u64 {
 }
 
 /// Who waits for a claim.
-struct Asker {
+struct SessionClaimWaiter {
     stream: Socket,
 }
 
-impl Waiting for Asker {
-    fn is_over(&self) -> bool {
+impl ClaimWaiter for SessionClaimWaiter {
+    fn is_cancelled(&self) -> bool {
         is_gone(&self.stream, Some(Timespec { tv_sec: 0, tv_nsec: 0 }))
     }
 
-    fn waits_for(&mut self, _: &[Holder]) {}
+    fn on_conflict(&mut self, _: &[Holder]) {}
 }
 
 fn status_of(error: &LoadError) -> Status {

@@ -11,7 +11,7 @@ use crate::host::{AgentHost, Host, HostError};
 use crate::wire::{self, Notice, Order};
 
 /// To describe a host takes milliseconds; an answer that does not come is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why an agent did not describe its host.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub fn about(address: &str) -> Result<Answer, AskError> {
     let (mut facts, mut described) = (None, None);
     loop {
         let (_, notice) =
-            notices.recv_timeout(PATIENCE).map_err(|_| AskError::Silent { address: named() })?;
+            notices.recv_timeout(TIMEOUT).map_err(|_| AskError::Silent { address: named() })?;
         match notice? {
             Notice::Welcome { facts: welcome, .. } => facts = Some(*welcome),
             Notice::Environment(environment) => {

@@ -22,11 +22,11 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// A process that does not even do that is killed.
 const KILL_AFTER: Duration = Duration::from_secs(6);
 /// Sessions at a time. A run has one for each of its hosts that this agent plays.
-const MOST_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// How long a connection is read that was told why there is no session, and how many there are of
 /// them.
 const FAREWELL: Duration = Duration::from_secs(5);
-const MOST_CLOSING: usize = 256;
+const MAX_CLOSING: usize = 256;
 /// The kernel ends a session rather than another process where memory runs out (proc(5),
 /// `oom_score_adj`).
 const ENDS_FIRST: &str = "500";
@@ -73,7 +73,7 @@ pub enum SessionEnd {
         "the process of the session (pid {pid}) was killed: it did not end after its controller had gone"
     )]
     Hung { pid: u32 },
-    #[error("this agent has {MOST_SESSIONS} sessions already, its limit")]
+    #[error("this agent has {MAX_SESSIONS} sessions already, its limit")]
     TooMany,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Listener<'a> {
     /// Starts the process of a session.
     fn begin(&mut self, client: Client) {
         let Client { stream, from, version } = client;
-        if self.sessions.len() >= MOST_SESSIONS {
+        if self.sessions.len() >= MAX_SESSIONS {
             return self.refuse(stream, from, SessionEnd::TooMany);
         }
         if let Err(error) = self.start(&stream, from, version) {
@@ -247,7 +247,7 @@ impl<'a> Listener<'a> {
         let message = reason.to_string();
         let _ = wire::write(&mut stream, &Notice::SessionEnded { reason: message });
         let _ = stream.shutdown(Shutdown::Write);
-        if self.closing.len() < MOST_CLOSING {
+        if self.closing.len() < MAX_CLOSING {
             self.closing.push(Closing { stream, due: Instant::now() + FAREWELL });
         }
         (self.report)(AgentEvent::SessionEnded { from, reason });

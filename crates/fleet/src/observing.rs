@@ -84,10 +84,10 @@ fn run(
         match command {
             ObserverCommand::Window(times) => {
                 // Edges must be on time on a machine whose CPUs are all busy.
-                let urgent = thread::make_urgent(thread::Urgency::Watch);
+                let urgent = thread::set_realtime(thread::RealtimePriority::Watch);
                 let over = window(&mut observer, times, interval, commands);
                 if urgent {
-                    thread::make_ordinary();
+                    thread::clear_realtime();
                 }
                 match over {
                     Wait::Gone => return,

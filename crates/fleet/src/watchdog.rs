@@ -16,7 +16,7 @@ const PROBE: Duration = Duration::from_secs(5);
 
 /// Makes the kernel notice when the host at the other end of a connection over TCP has gone without
 /// closing it. The application sees only the silence of a controller that it reads from.
-pub(crate) fn notice_vanished_host(stream: SockRef<'_>) -> io::Result<()> {
+pub(crate) fn enable_keepalive(stream: SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
     stream.set_tcp_keepalive(&keepalive)?;
     // Also of data that nobody acknowledges, which no probe follows (tcp(7), `TCP_USER_TIMEOUT`).
@@ -96,7 +96,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _controller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        notice_vanished_host(SockRef::from(&stream)).unwrap();
+        enable_keepalive(SockRef::from(&stream)).unwrap();
         let stream = SockRef::from(&stream);
         assert!(stream.keepalive().unwrap());
         assert_eq!(stream.tcp_keepalive_time().unwrap(), PROBE);

@@ -19,7 +19,7 @@ const DIRECTORY: &str = "/run/wirecost/lab";
 const SCHEMA: &str = "wirecost.lab/1";
 
 /// Creating a lab of many hosts takes a second or two; longer means that something is stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lifetime of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl Directory {
             .write(true)
             .open(&lock)
             .map_err(failed("open", &lock))?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { path, _lock: file }),
@@ -123,7 +123,7 @@ impl Directory {
                 Err(rustix::io::Errno::AGAIN) => {
                     return Err(LabError::Locked {
                         path: lock.display().to_string(),
-                        seconds: PATIENCE.as_secs(),
+                        seconds: TIMEOUT.as_secs(),
                     });
                 }
                 Err(error) => return Err(failed("lock", &lock)(error.into())),

@@ -11,9 +11,9 @@ const UDP_SEGMENT: libc::c_int = 103;
 const UDP_GRO: libc::c_int = 104;
 
 /// Messages of one call at most; the kernel takes no more (UIO_MAXIOV).
-pub const MOST_MESSAGES: usize = 1024;
+pub const MAX_MESSAGES: usize = 1024;
 /// Datagrams that the kernel cuts one message into at most (UDP_MAX_SEGMENTS, 64 before Linux 6.9).
-pub const MOST_SEGMENTS: u64 = 64;
+pub const MAX_SEGMENTS: u64 = 64;
 
 /// A control message of one number; the size of a datagram in both directions.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct Message {
 ///
 /// # Errors
 /// Those of setsockopt(2); kernels before 5.0 do not have it.
-pub fn allow_joining(socket: impl AsFd) -> io::Result<()> {
+pub fn enable_gro(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: an int.
     const JOIN: SocketOption<libc::c_int> = unsafe { SocketOption::new(libc::SOL_UDP, UDP_GRO) };
     JOIN.set(socket, &1)
@@ -79,7 +79,7 @@ impl Calls {
     ) -> io::Result<usize> {
         self.clear();
         let mut rest = bytes;
-        for length in lengths.take(MOST_MESSAGES) {
+        for length in lengths.take(MAX_MESSAGES) {
             let Some(piece) = rest.split_off(..length) else { break };
             let base = piece.as_ptr().cast_mut().cast();
             self.pieces.push(libc::iovec { iov_base: base, iov_len: length });
@@ -129,7 +129,7 @@ impl Calls {
         messages: &mut Vec<Message>,
     ) -> io::Result<()> {
         self.clear();
-        for piece in buffer.chunks_exact_mut(place.max(1)).take(MOST_MESSAGES) {
+        for piece in buffer.chunks_exact_mut(place.max(1)).take(MAX_MESSAGES) {
             let base = piece.as_mut_ptr().cast();
             self.pieces.push(libc::iovec { iov_base: base, iov_len: piece.len() });
         }
@@ -221,7 +221,7 @@ mod tests {
         let lengths = [(); 3].map(|()| receiver.recv(&mut one).unwrap());
         assert_eq!(lengths, [100, 100, 50]);
 
-        allow_joining(&receiver).unwrap();
+        enable_gro(&receiver).unwrap();
         calls.send(&sender, &bytes, [250].into_iter(), Some(100)).unwrap();
         let mut buffer = vec![0; 2 << 16];
         let mut messages = Vec::new();

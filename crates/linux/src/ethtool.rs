@@ -49,7 +49,7 @@ const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
 /// Figures that there is always room for.
-const MOST_STATISTICS: usize = 1 << 13;
+const MAX_STATISTICS: usize = 1 << 13;
 /// Words of `struct ethtool_drvinfo`, and of `struct ethtool_link_settings` without its masks.
 const DRVINFO_WORDS: usize = 49;
 const LINK_SETTINGS_WORDS: usize = 12;
@@ -232,7 +232,7 @@ impl Ethtool {
         // The kernel asks the driver again how many there are, and writes as many, whatever the room: more
         // by now where queues were added. No driver has so many queues that they would not fit:
         // https://elixir.bootlin.com/linux/v6.12/source/net/ethtool/ioctl.c
-        let room = (2 * count).max(MOST_STATISTICS);
+        let room = (2 * count).max(MAX_STATISTICS);
         let mut names = vec![0; 3 + room * ETH_GSTRING_LEN / 4];
         names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count as u32]);
         self.ask(device, &mut names)?;

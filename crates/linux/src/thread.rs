@@ -44,7 +44,7 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
 
 /// Work that must be on time, the more urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
+pub enum RealtimePriority {
     /// Counters of the load.
     Snapshot = 2,
     /// Observers.
@@ -53,14 +53,14 @@ pub enum Urgency {
 
 /// Lets the calling thread run before all ordinary ones, for work that is short and must be on
 /// time. Returns whether the kernel allowed it (it asks for CAP_SYS_NICE).
-pub fn make_urgent(urgency: Urgency) -> bool {
+pub fn set_realtime(urgency: RealtimePriority) -> bool {
     let parameters = libc::sched_param { sched_priority: urgency as libc::c_int };
     // SAFETY: passes a valid, initialised structure that the kernel only reads.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// Undoes [`make_urgent`].
-pub fn make_ordinary() {
+/// Undoes [`set_realtime`].
+pub fn clear_realtime() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: passes a valid, initialised structure that the kernel only reads. The kernel always
     // allows a lower priority.
@@ -69,7 +69,7 @@ pub fn make_ordinary() {
 
 /// Makes timers of the calling thread fire without the 50 us that the kernel may add to save power
 /// (prctl PR_SET_TIMERSLACK).
-pub fn exact_timers() {
+pub fn minimize_timer_slack() {
     // SAFETY: takes integers only; a kernel that refuses leaves the slack as it is.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }

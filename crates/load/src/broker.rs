@@ -25,7 +25,7 @@ use wirecost_model::plan::Address;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::socket_setup::SocketSetup;
 
-use crate::consent::{Agreement, Cookies, Question};
+use crate::consent::{ConsentResponder, Cookies, Question};
 use crate::sockets::{Arrival, Mailbox};
 use crate::transports::Transport;
 
@@ -33,7 +33,7 @@ use crate::transports::Transport;
 const LONGEST_ANSWER: usize = 16 << 20;
 
 /// How long a new connection may take to say whose it is.
-const PATIENCE: Nanos = 10 * SECOND;
+const TIMEOUT: Nanos = 10 * SECOND;
 
 /// Pending connections, in runs that have no more of their own: fewer than the descriptors that a worker
 /// leaves free.
@@ -51,7 +51,7 @@ pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, setup: Arc<SocketSetup> },
     /// Questions whether this host has agreed to receive; answered by this.
-    Consent { agreement: Option<Arc<Agreement>> },
+    Consent { agreement: Option<Arc<ConsentResponder>> },
 }
 
 /// Where connections go once it is known whose they are.
@@ -105,7 +105,7 @@ impl WorkerOf {
 pub(crate) struct Broker {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
-    strangers: Arc<AtomicU64>,
+    rejected_connections: Arc<AtomicU64>,
 }
 
 impl Broker {
@@ -137,7 +137,7 @@ impl Broker {
             let data = epoll::EventData::new_u64(number as u64);
             epoll::add(&poll, &shared.listener, data, epoll::EventFlags::IN)?;
         }
-        let strangers = Arc::new(AtomicU64::new(0));
+        let rejected_connections = Arc::new(AtomicU64::new(0));
         let mut service = Service {
             run,
             poll,
@@ -146,18 +146,18 @@ impl Broker {
             pending: BTreeMap::new(),
             most,
             next: FIRST_PENDING,
-            strangers: strangers.clone(),
+            rejected_connections: rejected_connections.clone(),
             cookies: Cookies::new()?,
         };
         let thread = std::thread::Builder::new()
             .name("wirecost-broker".to_owned())
             .spawn(move || service.serve())?;
-        Ok(Self { stop, thread: Some(thread), strangers })
+        Ok(Self { stop, thread: Some(thread), rejected_connections })
     }
 
     /// Connections turned away so far.
-    pub(crate) fn strangers(&self) -> u64 {
-        self.strangers.load(Ordering::Relaxed)
+    pub(crate) fn rejected_connections(&self) -> u64 {
+        self.rejected_connections.load(Ordering::Relaxed)
     }
 }
 
@@ -193,7 +193,7 @@ struct Service {
     /// How many there may be.
     most: usize,
     next: u64,
-    strangers: Arc<AtomicU64>,
+    rejected_connections: Arc<AtomicU64>,
     /// A run's controller does not know what makes them.
     cookies: Cookies,
 }
@@ -225,12 +225,12 @@ impl Service {
     /// Rejects the connection that has been pending longest. Returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
         let dropped = self.pending.pop_first().is_some();
-        self.strangers.fetch_add(u64::from(dropped), Ordering::Relaxed);
+        self.rejected_connections.fetch_add(u64::from(dropped), Ordering::Relaxed);
         dropped
     }
 
     fn reject(&self) {
-        self.strangers.fetch_add(1, Ordering::Relaxed);
+        self.rejected_connections.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Accepts all connections that wait at a listener.
@@ -257,7 +257,7 @@ impl Service {
                     self.next += 1;
                     let data = epoll::EventData::new_u64(id);
                     if epoll::add(&self.poll, &socket, data, epoll::EventFlags::IN).is_ok() {
-                        let until = Monotonic.now() + PATIENCE;
+                        let until = Monotonic.now() + TIMEOUT;
                         let said = [0; hello::LENGTH];
                         let connection = Pending { socket, kind, said, length: 0, until };
                         if self.pending.len() >= self.most {
@@ -608,7 +608,7 @@ mod tests {
         let mut third = TcpStream::connect(at).unwrap();
         // Closed: nobody sends here.
         assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
-        assert_eq!(broker.strangers(), 1);
+        assert_eq!(broker.rejected_connections(), 1);
         // The others can still say whose they are.
         for (id, stream) in (0..).zip([&mut silent[1], &mut third]) {
             let hello = Hello { run: 7, group: 0, strand: 0, id, cookie: 0 };
@@ -616,6 +616,6 @@ mod tests {
             poll(&mut [PollFd::new(&inbox, PollFlags::IN)], None).unwrap();
             assert_eq!(receive_arrival(&inbox, 7).unwrap().hello.id, id);
         }
-        assert_eq!(broker.strangers(), 1);
+        assert_eq!(broker.rejected_connections(), 1);
     }
 }

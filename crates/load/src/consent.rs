@@ -24,12 +24,12 @@ pub(crate) struct Consent {
 
 /// Answers questions for a host that has agreed.
 #[derive(Debug)]
-pub(crate) struct Agreement {
+pub(crate) struct ConsentResponder {
     key: Key,
     body: Vec<u8>,
 }
 
-impl Agreement {
+impl ConsentResponder {
     pub(crate) fn new(token: &str, consent: &Consent) -> Self {
         let body = serde_json::to_vec(consent).unwrap_or_default();
         Self { key: key(token), body }
@@ -64,7 +64,7 @@ impl Question {
     }
 
     /// What the host has agreed to, if the answer is to this question and of one that knows the token.
-    pub(crate) fn understand(&self, token: &str, answer: &[u8]) -> Option<Consent> {
+    pub(crate) fn verify_answer(&self, token: &str, answer: &[u8]) -> Option<Consent> {
         let (hash, body) = answer.split_at_checked(HASH)?;
         verify(&key(token), &asked(&self.0, body), hash).ok()?;
         serde_json::from_slice(body).ok()
@@ -120,25 +120,25 @@ mod tests {
     #[test]
     fn an_answer_is_to_one_question_of_one_run() {
         let question = Question::new(7).unwrap();
-        let answer = Agreement::new("token", &consent()).answer(question.hello());
-        assert_eq!(question.understand("token", &answer), Some(consent()));
-        assert_eq!(question.understand("another", &answer), None);
+        let answer = ConsentResponder::new("token", &consent()).answer(question.hello());
+        assert_eq!(question.verify_answer("token", &answer), Some(consent()));
+        assert_eq!(question.verify_answer("another", &answer), None);
         // Replayed to the next who asks.
-        assert_eq!(Question::new(7).unwrap().understand("token", &answer), None);
+        assert_eq!(Question::new(7).unwrap().verify_answer("token", &answer), None);
         // With another host in it.
         let mut forged = answer.clone();
         let place = forged.iter().rposition(|&byte| byte == b'3').unwrap();
         forged[place] = b'4';
-        assert_eq!(question.understand("token", &forged), None);
+        assert_eq!(question.verify_answer("token", &forged), None);
         for length in 0..answer.len() {
-            assert_eq!(question.understand("token", &answer[..length]), None);
+            assert_eq!(question.verify_answer("token", &answer[..length]), None);
         }
     }
 
     #[test]
     fn the_token_is_not_in_what_travels() {
         let question = Question::new(7).unwrap();
-        let answer = Agreement::new("a token", &consent()).answer(question.hello());
+        let answer = ConsentResponder::new("a token", &consent()).answer(question.hello());
         assert!(!answer.windows(7).any(|part| part == b"a token"));
         assert!(!question.hello().bytes().windows(7).any(|part| part == b"a token"));
     }

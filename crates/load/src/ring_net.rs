@@ -124,7 +124,7 @@ impl RingNet {
         for &listener in &self.listeners[&place] {
             loop {
                 match self.ring.accepted(listener) {
-                    Ok(fd) if self.sockets.opener.welcomes(service, &fd) => return Ok(fd),
+                    Ok(fd) if self.sockets.opener.check_peer(service, &fd) => return Ok(fd),
                     Ok(_) => {}
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => break,
@@ -166,11 +166,11 @@ impl SocketNet for RingNet {
         &self.ring.get(key).socket
     }
 
-    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
-        self.sockets.meet(endpoints, groups);
+    fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        self.sockets.set_endpoints(endpoints, groups);
         let phases = groups.iter().flat_map(|group| &group.phases).flatten();
         let mut receive = phases.filter(|phase| phase.receives()).peekable();
-        if receive.peek().is_some() && receive.all(|phase| phase.gathers) {
+        if receive.peek().is_some() && receive.all(|phase| phase.receive_only) {
             // Without more memory it goes with what there is.
             let _ = self.ring.set_buffers(GATHERING);
         }
@@ -202,7 +202,7 @@ impl Net for RingNet {
 
     fn connect(&mut self, open: &Open, owner: Owner, attempt: u64) -> io::Result<Key> {
         let socket = self.sockets.connect(open, owner, attempt)?;
-        let plain = !open.plain_receives || socket.by_calls();
+        let plain = !open.plain_receives || socket.bypasses_ring();
         Ok(self.insert(socket, owner, plain))
     }
 
@@ -228,7 +228,7 @@ impl Net for RingNet {
             (arrival.socket, Some(arrival.hello), false)
         };
         let socket = self.sockets.accepted(open, owner, fd, hello)?;
-        let plain = !open.plain_receives || socket.by_calls();
+        let plain = !open.plain_receives || socket.bypasses_ring();
         if blocks == plain {
             rustix::io::ioctl_fionbio(socket.fd(), plain)?;
         }
@@ -283,9 +283,9 @@ impl Net for RingNet {
         self.sockets.cork(&self.ring.get(key).socket, on)
     }
 
-    fn send_several(&mut self, key: &Key, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
+    fn send_batch(&mut self, key: &Key, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
         self.make_plain(key)?;
-        self.sockets.send_several(&self.ring.get(key).socket, datagrams)
+        self.sockets.send_batch(&self.ring.get(key).socket, datagrams)
     }
 
     #[inline]
@@ -315,7 +315,7 @@ impl Net for RingNet {
         self.sockets.low_water(&self.ring.get(key).socket, bytes.min(most))
     }
 
-    fn pass_on(
+    fn receive_in_kernel(
         &mut self,
         key: &Key,
         size: usize,
@@ -323,7 +323,7 @@ impl Net for RingNet {
         timed: bool,
     ) -> io::Result<usize> {
         self.make_plain(key)?;
-        self.sockets.pass_on(&self.ring.get(key).socket, size, call, timed)
+        self.sockets.receive_in_kernel(&self.ring.get(key).socket, size, call, timed)
     }
 
     fn send_file(

@@ -60,7 +60,7 @@ pub(crate) struct PhaseOrder {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// No strand of it begins another transaction by itself; so many has each begun.
-    Held {
+    Quiesced {
         worker: u32,
         started: Vec<(u32, u32, u64)>,
     },
@@ -79,18 +79,18 @@ pub type Notify = Arc<dyn Fn() + Send + Sync>;
 
 /// Where workers put their events.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct EventSender {
     events: Sender<Event>,
     notify: Notify,
 }
 
-impl std::fmt::Debug for Outlet {
+impl std::fmt::Debug for EventSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Outlet")
+        f.write_str("EventSender")
     }
 }
 
-impl Outlet {
+impl EventSender {
     pub(crate) fn new(notify: Notify) -> (Self, Receiver<Event>) {
         let (events, receiver) = channel();
         (Self { events, notify }, receiver)
@@ -132,7 +132,7 @@ pub(crate) struct WorkerReport {
     pub(crate) drops: u64,
     pub(crate) unfinished: u64,
     pub(crate) buffer_bytes: u64,
-    pub(crate) strangers: u64,
+    pub(crate) rejected_connections: u64,
     pub(crate) settings: Vec<EffectiveSetting>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) trait SocketNet: Net {
     fn socket<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
 
     /// Learns where others listen and what will be run.
-    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]);
+    fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]);
 
     /// What I/O options have done so far.
     fn io(&self) -> IoCounts;
@@ -206,8 +206,8 @@ impl SocketNet for Sockets {
         handle
     }
 
-    fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
-        Sockets::meet(self, endpoints, groups);
+    fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        Sockets::set_endpoints(self, endpoints, groups);
     }
 
     fn io(&self) -> IoCounts {
@@ -229,7 +229,7 @@ pub(crate) struct Worker<N: SocketNet = Sockets> {
     group_of: Vec<u32>,
     patterns: Patterns,
     running: Option<Running>,
-    events: Outlet,
+    events: EventSender,
 }
 
 /// Samples of a window, so that it need not stop for memory; of a phase whose end is unknown those
@@ -241,7 +241,7 @@ fn expected_samples(order: &PhaseOrder) -> usize {
 }
 
 impl<N: SocketNet> Worker<N> {
-    pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: Outlet) -> Self {
+    pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: EventSender) -> Self {
         Self {
             number,
             net,
@@ -261,7 +261,7 @@ impl<N: SocketNet> Worker<N> {
         groups: Arc<[Group]>,
         mine: &[(u32, u32)],
     ) {
-        self.net.meet(endpoints, &groups);
+        self.net.set_endpoints(endpoints, &groups);
         let by_number: BTreeMap<u32, usize> =
             groups.iter().enumerate().map(|(index, group)| (group.number, index)).collect();
         for (local, &(group, strand)) in mine.iter().enumerate() {
@@ -434,10 +434,10 @@ impl<N: SocketNet> Worker<N> {
     pub(crate) fn turn(&mut self, local: u32, bytes: i64) -> Turn {
         let group = self.group_of[local as usize] as usize;
         let Some(running) = &mut self.running else {
-            return Turn::Held;
+            return Turn::Quiesced;
         };
         let Some(phase) = &self.groups[group].phases[running.order.phase as usize] else {
-            return Turn::Held;
+            return Turn::Quiesced;
         };
         let mut context = Context {
             net: &mut self.net,
@@ -484,7 +484,7 @@ impl<N: SocketNet> Worker<N> {
         running.held = true;
         let started =
             self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit()))).collect();
-        self.events.send(Event::Held { worker: self.number, started });
+        self.events.send(Event::Quiesced { worker: self.number, started });
     }
 
     /// What is due at `now`: edges of the window, samples, the end of the phase. Returns when
@@ -637,7 +637,7 @@ impl<N: SocketNet> Worker<N> {
             drops: drops.saturating_sub(running.drops_before),
             unfinished,
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),
-            strangers: self.net.sockets().opener.strangers,
+            rejected_connections: self.net.sockets().opener.rejected_connections,
             settings: self.net.sockets().settings.iter().cloned().collect(),
         };
         self.events.send(Event::Ended(Box::new(report)));

@@ -138,7 +138,7 @@ impl Hosts {
         while ended < self.loads.len() {
             for (_, event) in self.next() {
                 match event {
-                    LoadEvent::Held(started) => {
+                    LoadEvent::Quiesced(started) => {
                         held += 1;
                         for (group, counts) in started {
                             let limit = limits.entry(group).or_default();

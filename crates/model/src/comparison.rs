@@ -113,8 +113,8 @@ pub struct ComparedFigure {
     /// Empty for what has none.
     pub unit: String,
     /// Null where a side did not measure it.
-    pub a: Option<Seen>,
-    pub b: Option<Seen>,
+    pub a: Option<SideEstimate>,
+    pub b: Option<SideEstimate>,
     /// Mean of B over mean of A.
     pub ratio: Option<f64>,
     /// 95% interval of `ratio` (bootstrap-t over the runs); null with fewer than two runs on a side.
@@ -130,7 +130,7 @@ pub struct ComparedFigure {
 
 /// What one side measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Seen {
+pub struct SideEstimate {
     pub mean: f64,
     /// 95% interval of the mean (Student); null for one run.
     pub interval: Option<(f64, f64)>,

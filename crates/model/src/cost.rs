@@ -34,10 +34,10 @@ pub struct CostModel {
     pub packets_source: Option<String>,
     pub terms: Vec<Term>,
     /// Inputs that are no part of the model.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedTerm>,
     pub points: Vec<ModelledPoint>,
     /// Points that are no part of it.
-    pub points_left_out: Vec<PointLeftOut>,
+    pub points_left_out: Vec<ExcludedPoint>,
     /// How far the model is from the points that it was made of.
     pub fit: Option<Errors>,
     /// How far a model of all other points is from each. Null where too few points are left.
@@ -127,13 +127,13 @@ pub struct Term {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOut {
+pub struct ExcludedTerm {
     pub input: Input,
     pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PointLeftOut {
+pub struct ExcludedPoint {
     pub point: Point,
     pub reason: String,
 }

@@ -28,23 +28,23 @@ pub struct Examination {
     pub version: String,
     /// Wall-clock time, milliseconds since 1970.
     pub examined_unix_ms: u64,
-    /// Where the host was asked; `None` for this one.
+    /// Address of the agent; `None` for this host.
     pub address: Option<String>,
     /// `None` where no host was examined.
     pub host: Option<Subject>,
     /// What can be measured there.
     pub probes: Vec<ProbeState>,
-    /// What spoils a benchmark, the worst first.
+    /// What can invalidate a benchmark, the worst first.
     pub findings: Vec<Finding>,
-    /// What could not be looked at.
+    /// Checks that could not run.
     pub unknown: Vec<Unknown>,
-    /// Everything that was looked at, by name.
+    /// All checks, by name.
     pub checks: Vec<String>,
-    /// What a number of connections needs; `None` where nobody asked.
+    /// What a number of connections needs; `None` where none was requested.
     pub capacity: Option<Capacity>,
 }
 
-/// What so many connections, open at once, ask of one host that has one end of each.
+/// What this number of open connections needs on a host that has one end of each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     pub connections: u64,
@@ -142,12 +142,13 @@ pub struct ProbeState {
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Figures are not what they seem.
-    Spoils,
+    #[serde(rename = "spoils")]
+    Problem,
     /// Matters to some runs, or to those who compare.
     Note,
 }
 
-/// One setting or circumstance that spoils a benchmark.
+/// One setting or circumstance that can invalidate a benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Name of the check.
@@ -184,8 +185,8 @@ impl Finding {
     }
 
     #[must_use]
-    pub fn spoils(found: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::new(Severity::Spoils, found, why)
+    pub fn problem(found: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::new(Severity::Problem, found, why)
     }
 
     #[must_use]
@@ -218,7 +219,7 @@ impl Finding {
     }
 }
 
-/// Something that a check could not look at.
+/// A check that could not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// Name of the check.

@@ -99,7 +99,7 @@ pub enum Notice {
         snapshot: Snapshot,
     },
     /// No strand begins another transaction by itself; so many has each begun, by group.
-    Held {
+    Quiesced {
         phase: u32,
         started: BTreeMap<u32, Vec<u64>>,
     },

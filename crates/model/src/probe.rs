@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
-use crate::observe::Observed;
+use crate::observe::HostObservation;
 
 /// How far a probe can do what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -79,5 +79,5 @@ pub struct ObserveTimes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObserverReport {
     pub probes: Vec<ProbeReport>,
-    pub parts: Vec<Observed>,
+    pub parts: Vec<HostObservation>,
 }

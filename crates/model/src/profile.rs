@@ -182,7 +182,7 @@ pub struct Options {
     pub verify: bool,
     pub io: IoValues,
     /// Known options that nothing executes yet, as written; `run` refuses a profile that has any.
-    pub unbuilt: BTreeMap<String, String>,
+    pub unsupported: BTreeMap<String, String>,
 }
 
 impl Default for Options {
@@ -211,7 +211,7 @@ impl Default for Options {
             payload: Payload::default(),
             verify: false,
             io: IoValues::default(),
-            unbuilt: BTreeMap::new(),
+            unsupported: BTreeMap::new(),
         }
     }
 }

@@ -73,7 +73,7 @@ pub struct PhaseProgram {
     pub until: Until,
     pub arrivals: Option<Arrivals>,
     #[serde(deserialize_with = "bounded::<_, _, ACTS>")]
-    pub acts: Vec<Act>,
+    pub acts: Vec<HostFlowop>,
     /// As in the profile, also where this host has no act for some of the flowops.
     #[serde(default, deserialize_with = "bounded_in_all::<_, _, ACTS>")]
     pub order: Vec<Part>,
@@ -107,7 +107,7 @@ impl Weight for Part {
 
 /// One flowop as this host executes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Act {
+pub struct HostFlowop {
     /// Index of the flowop in its transaction, the same on every host.
     pub flowop: u32,
     /// The flowop that this side executes (on a peer the mirror of the one written).

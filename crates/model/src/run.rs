@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::measure::{Bytes, Datagrams, Setting};
-use crate::observe::{Observed, ProbeReport};
+use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
 use crate::status::Status;
-use crate::study::InStudy;
+use crate::study::StudyRunRef;
 use crate::warning::Entry;
 
 pub const SCHEMA: &str = "wirecost.run/1";
@@ -34,7 +34,7 @@ pub struct Run {
     #[serde(default)]
     pub seed: Option<u64>,
     /// Null for a run of its own.
-    pub study: Option<InStudy>,
+    pub study: Option<StudyRunRef>,
     pub window: Option<Window>,
     pub throughput: Option<Throughput>,
     pub transactions: Option<Transactions>,
@@ -69,7 +69,7 @@ pub struct Observe {
     pub cost_reason: Option<String>,
     pub probes: Vec<ProbeReport>,
     /// Of each host that has CPUs of its own; of those that share CPUs, once for all.
-    pub hosts: Vec<Observed>,
+    pub hosts: Vec<HostObservation>,
     /// Runs of the same profile, each under other probes.
     pub passes: Vec<Pass>,
 }
@@ -238,9 +238,9 @@ pub struct Io {
     /// `zerocopy`.
     pub zerocopy: Option<ZeroCopy>,
     /// `gso` and `batch`, at the senders.
-    pub sends: Option<SeveralSent>,
+    pub sends: Option<SendBatchCounts>,
     /// `gro` and `batch`, at the receivers.
-    pub receives: Option<SeveralReceived>,
+    pub receives: Option<ReceiveBatchCounts>,
     /// `discard`: received bytes that the kernel dropped instead of copying them.
     pub discarded_bytes: Option<u64>,
     /// `splice`: bytes that went through a pipe.
@@ -265,13 +265,13 @@ pub struct ZeroCopy {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SeveralSent {
+pub struct SendBatchCounts {
     pub calls: u64,
     pub datagrams: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SeveralReceived {
+pub struct ReceiveBatchCounts {
     pub calls: u64,
     /// Each may be several datagrams that the kernel has joined.
     pub messages: u64,

@@ -86,7 +86,7 @@ impl std::fmt::Display for Point {
 
 /// Which run of which study a document is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct InStudy {
+pub struct StudyRunRef {
     /// Title of the study.
     pub study: String,
     pub point: Point,

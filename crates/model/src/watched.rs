@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
-use crate::observe::Observed;
+use crate::observe::HostObservation;
 use crate::probe::ProbeReport;
 use crate::run::Cpu;
 use crate::status::Status;
@@ -34,7 +34,7 @@ pub struct DeviceTraffic {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Watched {
+pub struct ObserveDocument {
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     pub status: Status,
@@ -63,11 +63,11 @@ pub struct Watched {
     pub devices: Vec<DeviceTraffic>,
     pub probes: Vec<ProbeReport>,
     /// The one host.
-    pub hosts: Vec<Observed>,
+    pub hosts: Vec<HostObservation>,
     pub warnings: Vec<Entry>,
 }
 
-impl Watched {
+impl ObserveDocument {
     /// A document that has seen nothing (yet).
     #[must_use]
     pub fn empty(version: &str, started_unix_ms: u64) -> Self {

@@ -3,7 +3,7 @@
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, seconds};
 use wirecost_model::observe::{
-    ObserveRequest, Observed, ObserverReport, ProbeCost, ProbeReport, ProbeStatus,
+    HostObservation, ObserveRequest, ObserverReport, ProbeCost, ProbeReport, ProbeStatus,
 };
 
 use crate::probe::{Extent, Probe, Session, Shared, parse_entry};
@@ -164,11 +164,11 @@ impl Observer {
         };
         let mut parts = Vec::new();
         for part in &self.request.parts {
-            let mut observed = Observed {
+            let mut observed = HostObservation {
                 host: part.host.clone(),
                 covers: part.covers.clone(),
                 seconds: seconds(end.saturating_sub(begin)),
-                ..Observed::default()
+                ..HostObservation::default()
             };
             for session in attached(&mut self.probes) {
                 session.fill(&self.shared, part, &mut observed);

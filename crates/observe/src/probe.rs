@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeCost};
+use wirecost_model::observe::{HostObservation, ObserveRequest, Part, ProbeCost};
 
 use crate::bpf::BpfError;
 use crate::probes;
@@ -47,7 +47,7 @@ pub struct Description {
     pub tells: &'static str,
     pub needs: &'static str,
     pub costs: &'static str,
-    pub blind: &'static str,
+    pub limitations: &'static str,
 }
 
 /// A probe at work. The observer calls, for each window: `attach`, `begin`, `interval` now and
@@ -77,7 +77,7 @@ pub(crate) trait Session {
     fn detach(&mut self) {}
 
     /// Writes what was seen of a part of the machine.
-    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed);
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation);
 
     /// What is missing of the figures, and why.
     fn missing(&self) -> Vec<String> {

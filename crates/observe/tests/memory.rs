@@ -14,7 +14,7 @@ use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_linux::sysctl;
 use wirecost_model::clock::Clock;
 use wirecost_model::observe::{
-    Gauge, MemorySection, ObserveRequest, Observed, ObserverReport, Part, ProbeStatus,
+    Gauge, HostObservation, MemorySection, ObserveRequest, ObserverReport, Part, ProbeStatus,
 };
 use wirecost_observe::Observer;
 
@@ -24,7 +24,7 @@ const EACH: usize = 6 << 20;
 /// the machine come and go with.
 const UNREAD: u64 = (CONNECTIONS * EACH) as u64;
 
-fn section(observed: &Observed) -> &MemorySection {
+fn section(observed: &HostObservation) -> &MemorySection {
     observed.memory.as_ref().expect("a section")
 }
 

@@ -19,7 +19,7 @@ use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::observe::{
-    DeviceSegments, ObserveRequest, Observed, ProbeStatus, SegmentSizes, SegmentsSection,
+    DeviceSegments, HostObservation, ObserveRequest, ProbeStatus, SegmentSizes, SegmentsSection,
     TransmitContext,
 };
 use wirecost_observe::Observer;
@@ -34,11 +34,11 @@ fn skip(test: &str) -> bool {
     skip_without_namespaces(test) || skip_without_tracing(test)
 }
 
-fn section(observed: &Observed) -> &SegmentsSection {
+fn section(observed: &HostObservation) -> &SegmentsSection {
     observed.segments.as_ref().expect("a section")
 }
 
-fn device(observed: &Observed) -> &DeviceSegments {
+fn device(observed: &HostObservation) -> &DeviceSegments {
     let devices = &section(observed).devices;
     assert_eq!(devices.len(), 1, "{devices:?}");
     assert_eq!(devices[0].device, DEVICE);

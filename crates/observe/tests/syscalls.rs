@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use wirecost_linux::{clock, privilege, thread};
 use wirecost_model::clock::seconds;
 use wirecost_model::observe::{
-    ObserveRequest, Observed, ObserverReport, Part, ProbeStatus, SyscallRow, SyscallsSection,
+    HostObservation, ObserveRequest, ObserverReport, Part, ProbeStatus, SyscallRow, SyscallsSection,
 };
 use wirecost_observe::Observer;
 
@@ -47,11 +47,11 @@ fn of_this_process() -> Part {
     Part { host: "here".to_owned(), pid: Some(std::process::id()), ..Part::default() }
 }
 
-fn section(observed: &Observed) -> &SyscallsSection {
+fn section(observed: &HostObservation) -> &SyscallsSection {
     observed.syscalls.as_ref().expect("a section")
 }
 
-fn call<'a>(observed: &'a Observed, name: &str) -> &'a SyscallRow {
+fn call<'a>(observed: &'a HostObservation, name: &str) -> &'a SyscallRow {
     let calls = &section(observed).calls;
     calls.iter().find(|call| call.name == name).unwrap_or_else(|| panic!("{name} in {calls:?}"))
 }

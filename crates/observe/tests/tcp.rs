@@ -13,14 +13,14 @@ use capture::{Capture, lose_one_of};
 use socket2::Socket;
 use two_hosts::{Watched, World, carry, pump};
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
-use wirecost_model::observe::{ObserveRequest, Observed, Part, ProbeStatus, TcpSection};
+use wirecost_model::observe::{HostObservation, ObserveRequest, Part, ProbeStatus, TcpSection};
 use wirecost_observe::Observer;
 
 fn skip(test: &str) -> bool {
     skip_without_namespaces(test) || skip_without_tracing(test)
 }
 
-fn section(observed: &Observed) -> &TcpSection {
+fn section(observed: &HostObservation) -> &TcpSection {
     observed.tcp.as_ref().expect("a section")
 }
 

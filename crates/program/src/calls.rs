@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_model::plan::{self, IoLimits, LimitError};
 use wirecost_model::profile::{IoValue, IoValues, Options};
-use wirecost_model::program::{Act, GroupProgram, Program};
+use wirecost_model::program::{GroupProgram, HostFlowop, Program};
 use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::io_options::batch::Batch;
-use wirecost_profile::io_options::{self, Act as Moves, Call, Effect, IoOption};
+use wirecost_profile::io_options::{self, Call, Effect, IoOption, TransferKind};
 use wirecost_profile::language;
 use wirecost_profile::protocols::Protocol;
 
@@ -148,7 +148,7 @@ pub fn send_call(
     let Choices { cork, zerocopy, segments, messages, .. } = Choices::new(&options.io, protocol);
     let (messages, segments) = (count(messages), count(segments));
     if messages > 1 || segments > 1 {
-        SendCall::Several(Sends { messages, segments })
+        SendCall::Batched(Sends { messages, segments })
     } else if zerocopy || cork {
         SendCall::StreamSend(StreamSend { cork, zerocopy })
     } else {
@@ -168,7 +168,7 @@ pub fn receive_call(
     // Of `sendfile`, whose files it knows, that is the sender's way.
     let splices = choices.splice && options.dir.is_none();
     if let Some(receives) = receives {
-        return ReceiveCall::Several(receives);
+        return ReceiveCall::Batched(receives);
     }
     if choices.discard {
         return ReceiveCall::KernelReceive(KernelReceive::Discarded);
@@ -219,7 +219,7 @@ pub fn sinks(program: &Program) -> Vec<SinkPlace> {
     sinks
 }
 
-fn receives(act: &Act) -> bool {
+fn receives(act: &HostFlowop) -> bool {
     flowops::find(&act.kind).is_some_and(|f| matches!(f.action(), Action::Receive(_)))
 }
 
@@ -231,10 +231,10 @@ pub fn settings(program: &Program) -> BTreeSet<EffectiveSetting> {
         let protocols = crate::step::connection_protocols(group);
         for act in group.phases.iter().flatten().flat_map(|phase| &phase.acts) {
             let moves = match flowops::find(&act.kind).map(|flowop| flowop.action()) {
-                Some(Action::Send(_)) => Moves::Send,
+                Some(Action::Send(_)) => TransferKind::Send,
                 // The file is known to its sender, and how it is sent is the sender's way.
-                Some(Action::Receive(_)) if act.options.dir.is_none() => Moves::Receive,
-                Some(Action::SendFile) => Moves::SendFile,
+                Some(Action::Receive(_)) if act.options.dir.is_none() => TransferKind::Receive,
+                Some(Action::SendFile) => TransferKind::SendFile,
                 _ => continue,
             };
             let protocol = protocols.get(&act.options.conn.first).copied();
@@ -288,7 +288,7 @@ pub fn batched_receives(
 }
 
 /// The same for a range of connections: what is enough for each of them.
-pub fn receives_of(batched: &BTreeMap<u32, Receives>, act: &Act) -> Option<Receives> {
+pub fn receives_of(batched: &BTreeMap<u32, Receives>, act: &HostFlowop) -> Option<Receives> {
     let conns = act.options.conn;
     let mut of = batched.range(conns.first..=conns.last).map(|(_, receives)| *receives);
     let first = of.next()?;

@@ -1,6 +1,6 @@
 //! The files that a host's `sendfile` flowops send.
 
-use wirecost_model::program::{Act, GroupProgram, Program};
+use wirecost_model::program::{GroupProgram, HostFlowop, Program};
 
 use crate::calls::Choices;
 use crate::step::connection_protocols;
@@ -28,7 +28,7 @@ pub fn sources(program: &Program) -> Vec<FileSource> {
 }
 
 /// What an act sends; none where it names no files.
-pub fn source(group: &GroupProgram, act: &Act) -> Option<FileSource> {
+pub fn source(group: &GroupProgram, act: &HostFlowop) -> Option<FileSource> {
     let directory = act.options.dir.clone()?;
     let protocols = connection_protocols(group);
     let protocol = protocols.get(&act.options.conn.first).copied();

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use wirecost_model::program::{Act, GroupProgram, Program, Side};
+use wirecost_model::program::{GroupProgram, HostFlowop, Program, Side};
 use wirecost_profile::flowops::{self, Action};
 use wirecost_profile::protocols;
 
@@ -16,7 +16,7 @@ use wirecost_profile::protocols;
 pub type Counts = BTreeMap<u32, Vec<u64>>;
 
 /// The limits of each host, from what each has begun.
-pub fn agree(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
+pub fn completion_limits(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
     let mut limits: Vec<Counts> = started.to_vec();
     let takes_part =
         |group: &GroupProgram| matches!(group.phases.get(phase as usize), Some(Some(_)));
@@ -85,7 +85,7 @@ fn part(group: &GroupProgram, phase: u32) -> Part {
     })
 }
 
-fn by_datagrams(group: &GroupProgram, act: &Act) -> bool {
+fn by_datagrams(group: &GroupProgram, act: &HostFlowop) -> bool {
     let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
     acts.filter(|opens| {
         opens.service.is_some() && opens.options.conn.contains(act.options.conn.first)
@@ -100,10 +100,11 @@ fn by_datagrams(group: &GroupProgram, act: &Act) -> bool {
 pub fn may_wait(program: &Program, phase: u32) -> bool {
     program.groups.iter().any(|group| {
         let Some(Some(of_phase)) = group.phases.get(phase as usize) else { return false };
-        let action = |act: &Act| flowops::find(&act.kind).map(|flowop| flowop.action());
-        let waits =
-            |act: &Act| matches!(action(act), Some(Action::Receive(_))) && by_datagrams(group, act);
-        let idles = |act: &Act| matches!(action(act), Some(Action::Think | Action::Nothing));
+        let action = |act: &HostFlowop| flowops::find(&act.kind).map(|flowop| flowop.action());
+        let waits = |act: &HostFlowop| {
+            matches!(action(act), Some(Action::Receive(_))) && by_datagrams(group, act)
+        };
+        let idles = |act: &HostFlowop| matches!(action(act), Some(Action::Think | Action::Nothing));
         let follows = program.side == Side::Peer && of_phase.acts.iter().any(|a| a.options.canfail);
         follows
             || of_phase.acts.iter().any(waits)
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     fn program(side: Side, protocol: &str, transfer: &str) -> Program {
-        let act = |kind: &str| Act {
+        let act = |kind: &str| HostFlowop {
             flowop: 0,
             kind: kind.to_owned(),
             options: Options { protocol: Some(protocol.to_owned()), ..Options::default() },
@@ -152,7 +153,7 @@ mod tests {
     fn streams_end_together_at_the_larger_number() {
         let (master, peer) =
             (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
-        let limits = agree(&[&master, &peer], 1, &[counts([5, 9]), counts([7, 8])]);
+        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([7, 8])]);
         assert_eq!(limits, [counts([7, 9]), counts([7, 9])]);
     }
 
@@ -160,7 +161,7 @@ mod tests {
     fn datagrams_are_received_to_the_last() {
         let (master, peer) =
             (program(Side::Master, "udp", "read"), program(Side::Peer, "udp", "write"));
-        let limits = agree(&[&master, &peer], 1, &[counts([5, 9]), counts([7000, 8])]);
+        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([7000, 8])]);
         assert_eq!(limits, [counts([7000, 9]), counts([7000, 9])]);
     }
 
@@ -172,7 +173,7 @@ mod tests {
             program(Side::Peer, "udp", "write"),
         ];
         let started = [counts([5, 9]), counts([6, 8]), counts([7000, 8])];
-        let limits = agree(&hosts.each_ref(), 1, &started);
+        let limits = completion_limits(&hosts.each_ref(), 1, &started);
         assert_eq!(limits, [counts([6, 9]), counts([6, 9]), counts([7000, 9])]);
     }
 
@@ -181,7 +182,7 @@ mod tests {
         let (master, mut peer) =
             (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
         peer.groups[0].phases[1] = None;
-        let limits = agree(&[&master, &peer], 1, &[counts([5, 9]), counts([0, 0])]);
+        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([0, 0])]);
         assert_eq!(limits, [counts([5, 9]), counts([0, 0])]);
     }
 }

@@ -104,7 +104,7 @@ pub trait Net {
     ///
     /// # Errors
     /// Those of the system call.
-    fn send_several(
+    fn send_batch(
         &mut self,
         socket: &Self::Socket,
         datagrams: &DatagramBatch<'_>,
@@ -126,7 +126,7 @@ pub trait Net {
 
     /// Whether a wait for the connection to be readable, begun at once, ends with whatever arrives
     /// from now on: then nobody has to look first where nothing can have arrived yet.
-    fn tells_of_arrivals(&self, _: &Self::Socket) -> bool {
+    fn notifies_on_new_data(&self, _: &Self::Socket) -> bool {
         false
     }
 
@@ -144,7 +144,7 @@ pub trait Net {
     ///
     /// # Errors
     /// Those of the system calls.
-    fn pass_on(
+    fn receive_in_kernel(
         &mut self,
         socket: &Self::Socket,
         size: usize,

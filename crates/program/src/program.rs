@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use wirecost_model::profile::{Conns, Flowop, Group, Options, Position, Profile, Until};
 use wirecost_model::program::{
-    Act, GroupProgram, PhaseProgram, Program, Service, ServiceRef, Side,
+    GroupProgram, HostFlowop, PhaseProgram, Program, Service, ServiceRef, Side,
 };
 use wirecost_profile::flowops;
 use wirecost_profile::io_options::{self, Effect};
@@ -88,7 +88,7 @@ impl Compiler {
         let mut programs: Vec<Vec<Option<PhaseProgram>>> = vec![Vec::new(); hosts];
         let members = self.members(group);
         for transaction in &group.transactions {
-            let mut acts: Vec<Vec<Act>> = vec![Vec::new(); hosts];
+            let mut acts: Vec<Vec<HostFlowop>> = vec![Vec::new(); hosts];
             let repeats = !matches!(transaction.until, Until::Iterations(0 | 1));
             for (index, flowop) in transaction.flowops.iter().enumerate() {
                 let parts = match self.targets(flowop, &mut of_conn, &members) {
@@ -298,10 +298,10 @@ fn act(
     flowop: &Flowop,
     conns: Conns,
     service: Option<ServiceRef>,
-) -> Act {
+) -> HostFlowop {
     let mut options = flowop.options.clone();
     options.conn = conns;
-    Act { flowop: index as u32, kind: kind.to_owned(), options, service, at: flowop.at }
+    HostFlowop { flowop: index as u32, kind: kind.to_owned(), options, service, at: flowop.at }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::draw;
 
 /// Where a strand is on its way through a transaction.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place {
+pub struct Cursor {
     next: u32,
     /// Times that each of the loops around this place has been passed, the outermost first.
     rounds: [u32; DEEPEST_LOOP],
@@ -18,7 +18,7 @@ pub struct Place {
 
 /// Where the steps of one transaction are, in a form that needs no stack to follow.
 #[derive(Debug, Default)]
-pub struct Route {
+pub struct StepSequence {
     acts: Vec<Act>,
     mixes: Vec<Mix>,
     /// By step: how often it is executed in one transaction, at most.
@@ -61,7 +61,7 @@ pub struct FirstSteps {
     pub none: bool,
 }
 
-impl Route {
+impl StepSequence {
     /// The way that `parts` describe, or none where they say nothing. `flowop_of` has the index of
     /// the flowop of each step; flowops without a step here are passed over.
     ///
@@ -74,7 +74,7 @@ impl Route {
         if nesting(parts) > DEEPEST_LOOP {
             return Err(format!("loops are nested deeper than {DEEPEST_LOOP}"));
         }
-        let mut route = Route { times: vec![0; flowop_of.len()], ..Route::default() };
+        let mut route = StepSequence { times: vec![0; flowop_of.len()], ..StepSequence::default() };
         let mut builder = Builder { route: &mut route, flowop_of, key, mixes: 0 };
         builder.parts(parts, 0, 1);
         Ok(Some(route))
@@ -92,7 +92,7 @@ impl Route {
 
     /// The next step of this transaction; `u32::MAX` when there is none.
     #[inline]
-    pub fn next(&self, place: &mut Place, strand: u32, iteration: u64) -> u32 {
+    pub fn next(&self, place: &mut Cursor, strand: u32, iteration: u64) -> u32 {
         while let Some(act) = self.acts.get(place.next as usize) {
             place.next += 1;
             match *act {
@@ -126,7 +126,7 @@ impl Route {
     }
 }
 
-impl Place {
+impl Cursor {
     #[inline]
     fn passes(&self, depth: u8) -> u64 {
         let rounds = &self.rounds[..usize::from(depth).min(DEEPEST_LOOP)];
@@ -135,7 +135,7 @@ impl Place {
 }
 
 struct Builder<'a> {
-    route: &'a mut Route,
+    route: &'a mut StepSequence,
     flowop_of: &'a [u32],
     key: u64,
     /// Mixes so far, also those that have no step here: they are numbered alike on all hosts.
@@ -274,8 +274,8 @@ mod tests {
 
     use super::*;
 
-    fn steps(route: &Route, strand: u32, iteration: u64) -> Vec<(u32, u64)> {
-        let mut place = Place::default();
+    fn steps(route: &StepSequence, strand: u32, iteration: u64) -> Vec<(u32, u64)> {
+        let mut place = Cursor::default();
         let mut steps = Vec::new();
         loop {
             let step = route.next(&mut place, strand, iteration);
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    fn numbers(route: &Route, iteration: u64) -> Vec<u32> {
+    fn numbers(route: &StepSequence, iteration: u64) -> Vec<u32> {
         steps(route, 0, iteration).into_iter().map(|(step, _)| step).collect()
     }
 
@@ -298,7 +298,8 @@ mod tests {
     fn loops_are_nested() {
         let inner = Part::Loop { times: 3, parts: vec![Part::Flowop(1), Part::Flowop(2)] };
         let outer = Part::Loop { times: 2, parts: vec![Part::Flowop(0), inner, Part::Flowop(3)] };
-        let route = Route::new(&[outer, Part::Flowop(4)], &[0, 1, 2, 3, 4], 1).unwrap().unwrap();
+        let route =
+            StepSequence::new(&[outer, Part::Flowop(4)], &[0, 1, 2, 3, 4], 1).unwrap().unwrap();
         let once = [0, 1, 2, 1, 2, 1, 2, 3];
         assert_eq!(numbers(&route, 0), [once.as_slice(), &once, &[4]].concat());
         assert_eq!((0..5).map(|s| route.times(s)).collect::<Vec<_>>(), [2, 6, 6, 2, 1]);
@@ -316,9 +317,9 @@ mod tests {
             times: 5,
             parts: vec![Part::Loop { times: 4, parts: vec![mix(&[0], &[1])] }, mix(&[2], &[3])],
         }];
-        let master = Route::new(&parts, &[0, 1, 2, 3], 9).unwrap().unwrap();
+        let master = StepSequence::new(&parts, &[0, 1, 2, 3], 9).unwrap().unwrap();
         // This one has none of the inner loop, and one of the other choices.
-        let peer = Route::new(&parts, &[3], 9).unwrap().unwrap();
+        let peer = StepSequence::new(&parts, &[3], 9).unwrap().unwrap();
         for iteration in 0..50 {
             let on_master: Vec<_> =
                 steps(&master, 7, iteration).into_iter().filter(|(s, _)| *s == 3).collect();
@@ -331,7 +332,7 @@ mod tests {
     #[test]
     fn choices_come_as_often_as_they_weigh() {
         let mix = Part::Mix(vec![choice(7, &[0]), choice(2, &[1]), choice(1, &[2])]);
-        let route = Route::new(&[mix], &[0, 1, 2], 4).unwrap().unwrap();
+        let route = StepSequence::new(&[mix], &[0, 1, 2], 4).unwrap().unwrap();
         let mut counts = [0u32; 3];
         for strand in 0..10 {
             for iteration in 0..10_000 {
@@ -350,7 +351,7 @@ mod tests {
     fn what_has_no_step_here_is_left_out() {
         let looped = Part::Loop { times: u32::MAX, parts: vec![Part::Flowop(0)] };
         let mixed = Part::Mix(vec![choice(1, &[0]), choice(1, &[1])]);
-        let route = Route::new(&[looped, mixed, Part::Flowop(2)], &[2], 0).unwrap().unwrap();
+        let route = StepSequence::new(&[looped, mixed, Part::Flowop(2)], &[2], 0).unwrap().unwrap();
         assert_eq!(numbers(&route, 0), [0]);
         assert!(!route.is_mixed());
     }
@@ -369,10 +370,10 @@ mod tests {
         let deeper = |parts| vec![Part::Loop { times: 2, parts }];
         let deep = (0..DEEPEST_LOOP).fold(vec![Part::Flowop(0)], |parts, _| deeper(parts));
         assert_eq!(
-            numbers(&Route::new(&deep, &[0], 1).unwrap().unwrap(), 0).len(),
+            numbers(&StepSequence::new(&deep, &[0], 1).unwrap().unwrap(), 0).len(),
             1 << DEEPEST_LOOP
         );
-        assert!(Route::new(&deeper(deep), &[0], 1).is_err());
+        assert!(StepSequence::new(&deeper(deep), &[0], 1).is_err());
     }
 
     #[test]

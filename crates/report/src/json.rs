@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::whole_file;
+use crate::atomic_file;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write JSON to {target}: {source}")]
@@ -50,7 +50,7 @@ pub fn write(
 /// Why a file cannot be made there.
 pub fn check(target: &Target) -> Result<(), JsonError> {
     let Target::File(path) = target else { return Ok(()) };
-    whole_file::check(path)
+    atomic_file::check(path)
         .map_err(|source| JsonError { target: path.display().to_string(), source })
 }
 
@@ -67,7 +67,7 @@ fn text(document: &impl Serialize) -> io::Result<Vec<u8>> {
 
 fn to_file(document: &impl Serialize, path: &Path) -> io::Result<()> {
     let text = text(document)?;
-    whole_file::write(path, &text)
+    atomic_file::write(path, &text)
 }
 
 #[cfg(test)]

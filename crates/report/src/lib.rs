@@ -2,6 +2,7 @@
 //! by an output; beside that progress while it runs, uperf's own lines, flame graphs, and JSON. Everything is
 //! written to a writer that the caller hands in.
 
+pub mod atomic_file;
 pub mod documents;
 pub mod flame;
 pub mod json;
@@ -9,4 +10,3 @@ pub mod outputs;
 pub mod progress;
 pub mod tables;
 pub mod uperf;
-pub mod whole_file;

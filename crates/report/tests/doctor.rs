@@ -66,7 +66,7 @@ fn ill() -> Examination {
         findings: vec![
             named(
                 "flow-control",
-                Finding::spoils(
+                Finding::problem(
                     "pause frames are enabled (receive and send)",
                     "a slow receiver stops the sender",
                 )
@@ -76,7 +76,7 @@ fn ill() -> Examination {
             ),
             named(
                 "firewall",
-                Finding::spoils(
+                Finding::problem(
                     "3 firewall rules in table inet filter",
                     "every packet is compared",
                 )

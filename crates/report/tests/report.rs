@@ -13,12 +13,12 @@ use std::fs;
 
 use proptest::prelude::*;
 use study::{at, point, sample, with};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Block, Cell, Column, Document, SCHEMA, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Run, ZeroCopy};
 use wirecost_report::outputs::{self, Lines, TerminalStyle};
-use wirecost_report::tables::{self, Wanted};
+use wirecost_report::tables::{self, TableRequest};
 
 fn written(report: &Document, format: &str, width: usize) -> String {
     let mut out = Vec::new();
@@ -27,9 +27,9 @@ fn written(report: &Document, format: &str, width: usize) -> String {
     String::from_utf8(out).unwrap()
 }
 
-fn columns(title: &str, names: &[&str]) -> Wanted {
+fn columns(title: &str, names: &[&str]) -> TableRequest {
     let columns = names.iter().map(|name| (*name).to_owned()).collect();
-    Wanted::Columns { title: title.to_owned(), columns }
+    TableRequest::Columns { title: title.to_owned(), columns }
 }
 
 /// Of the sample study: the table of old, and one of columns that is too wide.
@@ -50,7 +50,7 @@ fn report() -> Document {
             "segments.sent_bytes",
         ],
     );
-    for wanted in [Wanted::Named(tables::find("tcp-transmit").unwrap()), mine] {
+    for wanted in [TableRequest::Named(tables::find("tcp-transmit").unwrap()), mine] {
         report.sections.push(wanted.build(&measured).unwrap());
     }
     let mut planned: Vec<_> = measured.points.iter().map(|point| point.point.clone()).collect();
@@ -80,8 +80,8 @@ fn texts_of(section: &Section) -> Vec<&str> {
         .collect()
 }
 
-fn build(name: &str, measured: &Measured) -> Section {
-    Wanted::Named(tables::find(name).unwrap()).build(measured).unwrap()
+fn build(name: &str, measured: &Measurements) -> Section {
+    TableRequest::Named(tables::find(name).unwrap()).build(measured).unwrap()
 }
 
 /// A table as rows of texts, its head first.
@@ -127,7 +127,7 @@ fn every_table_is_in_the_list_and_its_rows_are_as_long_as_its_head() {
     for (place, kind) in tables::ALL.iter().enumerate() {
         assert!(tables::ALL[..place].iter().all(|other| other.name() != kind.name()));
         assert!((1..80).contains(&kind.help().len()), "{}", kind.help());
-        for measured in [sample(), Measured::default()] {
+        for measured in [sample(), Measurements::default()] {
             let section = kind.build(&measured);
             for table in tables_of(&section) {
                 assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
@@ -179,7 +179,7 @@ fn tcp_transmit_of_hosts_that_share_cpus_is_of_the_machine() {
         let run = with(fixtures::loopback(), 1e9, [0.0, 0.0, 777.0]);
         at(run, &point(&[("connections", connections)], &[]), place, 1)
     };
-    let measured = Measured::of([at(1, "1"), at(2, "8")]);
+    let measured = Measurements::of([at(1, "1"), at(2, "8")]);
     let section = build("tcp-transmit", &measured);
     let tables = tables_of(&section);
     assert_eq!(tables.len(), 1);
@@ -196,7 +196,7 @@ fn an_axis_that_a_table_has_no_column_for_is_one_before_the_others() {
         let axes = [("engine", engine), ("connections", "8"), ("size", "64k")];
         at(fixtures::tcp_stream(), &point(&axes, &[]), place, 1)
     };
-    let measured = Measured::of([at(1, "epoll"), at(2, "threads")]);
+    let measured = Measurements::of([at(1, "epoll"), at(2, "threads")]);
     let section = build("tcp-transmit", &measured);
     let rows = grid(tables_of(&section)[0]);
     assert_eq!(rows[0][..2], ["engine", "#conn"]);
@@ -221,7 +221,7 @@ fn http_get_says_how_far_it_scales() {
         let point = point(&[("connections", connections)], &[("option.wndsz", "256k")]);
         at(run, &point, place as u32 + 1, 1)
     });
-    let measured = Measured::of(runs);
+    let measured = Measurements::of(runs);
     let section = build("http-get", &measured);
     let rows = grid(tables_of(&section)[0]);
     let head = ["#Conn", "Wnd", "cpu(usr)", "cpu(sys)", "cpu(idle)", "Throughput (Mbps)"];
@@ -242,7 +242,7 @@ fn http_get_says_where_it_falls_that_it_grows_and_that_it_cannot_tell() {
             let connections = (place + 1).to_string();
             at(run, &point(&[("connections", &connections)], &[]), place as u32 + 1, 1)
         });
-        let section = build("http-get", &Measured::of(runs));
+        let section = build("http-get", &Measurements::of(runs));
         texts_of(&section)[0].to_owned()
     };
     let falls = said(&[1.0, 4.0, 4.1, 3.0, 2.0]);
@@ -273,7 +273,7 @@ fn io_engines_are_seen_beside_the_first() {
             runs.push(at(run, &point, place as u32 + 1, repeat as u32));
         }
     }
-    let section = build("io-engines", &Measured::of(runs));
+    let section = build("io-engines", &Measurements::of(runs));
     let table = tables_of(&section)[0];
     let rows = grid(table);
     let head =
@@ -292,8 +292,8 @@ fn io_engines_are_seen_beside_the_first() {
 
 #[test]
 fn the_general_table_has_what_a_profile_has() {
-    let titles = |measured: &Measured| -> Vec<String> {
-        let section = Wanted::general().build(measured).unwrap();
+    let titles = |measured: &Measurements| -> Vec<String> {
+        let section = TableRequest::general().build(measured).unwrap();
         tables_of(&section)[0].columns.iter().map(|column| column.title.clone()).collect()
     };
     let own = ["size", "connections", "throughput", "cycles/KByte sender", "cycles/KByte receiver"];
@@ -304,7 +304,7 @@ fn the_general_table_has_what_a_profile_has() {
     (moved.tx_bytes, moved.rx_bytes) = (64, 64);
     let named = [("a.json".to_owned(), answers.clone()), ("b.json".to_owned(), answers)];
     let expected = ["run", "throughput", "transactions", "p99", "cycles/KByte"];
-    assert_eq!(titles(&Measured::of(named)), expected);
+    assert_eq!(titles(&Measurements::of(named)), expected);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_column_that_nothing_is_called_by_is_told_the_nearest() {
 #[test]
 fn a_point_alone_has_the_row_that_it_has_in_the_table() {
     let measured = sample();
-    for wanted in [Wanted::general(), columns("t", &["size", "throughput", "cpu.idle"])] {
+    for wanted in [TableRequest::general(), columns("t", &["size", "throughput", "cpu.idle"])] {
         let rows = wanted.rows(&measured).unwrap();
         let section = wanted.build(&measured).unwrap();
         let table = tables_of(&section)[0];
@@ -339,7 +339,8 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
         assert!(lines.head().contains("throughput"));
     }
     // Sizes come mixed, so the row says which.
-    let transmit = Wanted::Named(tables::find("tcp-transmit").unwrap()).rows(&measured).unwrap();
+    let transmit =
+        TableRequest::Named(tables::find("tcp-transmit").unwrap()).rows(&measured).unwrap();
     let texts: Vec<Cell> = transmit.row(&measured.points[5]);
     let texts: Vec<&str> = texts.iter().map(Cell::shown).collect();
     assert_eq!(texts[..3], ["1k", "4000", "32k"]);
@@ -469,12 +470,12 @@ proptest! {
 #[test]
 fn runs_that_did_not_end_well_do_not_count_and_are_told() {
     let named = |name: &str, run| (name.to_owned(), run);
-    let measured = Measured::of([
+    let measured = Measurements::of([
         named("well", fixtures::udp_loss()),
         named("failed", fixtures::failed()),
         named("invalid", fixtures::invalid()),
     ]);
-    let section = Wanted::general().build(&measured).unwrap();
+    let section = TableRequest::general().build(&measured).unwrap();
     let table = tables_of(&section)[0];
     let place = table.columns.iter().position(|column| column.title == "throughput").unwrap();
     assert!(matches!(&table.rows[0][place], Cell::Number(_)));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use wirecost_model::comparison::{self, Comparison};
 use wirecost_model::cost::{self, CostModel};
 use wirecost_model::document::{self, Document};
-use wirecost_model::observe::{self, Watched};
+use wirecost_model::observe::{self, ObserveDocument};
 use wirecost_model::run::{Run, SCHEMA, schema_of};
 use wirecost_model::status::Status;
 use wirecost_report::json::{self, Target};
@@ -81,7 +81,7 @@ fn a_key_that_is_absent_or_of_another_type_is_not_valid() {
 fn the_published_schema_is_that_of_the_types() {
     for (file, schema) in [
         ("wirecost.run-1", schema_of::<Run>(SCHEMA)),
-        ("wirecost.observe-1", schema_of::<Watched>(observe::SCHEMA)),
+        ("wirecost.observe-1", schema_of::<ObserveDocument>(observe::SCHEMA)),
         ("wirecost.compare-1", schema_of::<Comparison>(comparison::SCHEMA)),
         ("wirecost.model-1", schema_of::<CostModel>(cost::SCHEMA)),
         ("wirecost.report-1", schema_of::<Document>(document::SCHEMA)),

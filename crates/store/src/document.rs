@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use wirecost_model::observe::{self, Observed, Watched};
+use wirecost_model::observe::{self, HostObservation, ObserveDocument};
 use wirecost_model::run::{self, Run};
 
 use crate::error::{StoreError, cannot};
@@ -23,7 +23,7 @@ use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks};
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Document {
     Run(Run),
-    Watched(Watched),
+    Observe(ObserveDocument),
 }
 
 /// Reads the document of a record, or a JSON file, with its stacks.
@@ -35,7 +35,9 @@ pub fn document(path: &Path) -> Result<Document, StoreError> {
     let text = text(&file)?;
     let mut document = match serde_json::from_slice(&text) {
         Ok(Head { schema: Some(schema) }) if schema == observe::SCHEMA => {
-            Document::Watched(parse(&file, &text, observe::SCHEMA, |w: &Watched| &w.schema)?)
+            Document::Observe(parse(&file, &text, observe::SCHEMA, |w: &ObserveDocument| {
+                &w.schema
+            })?)
         }
         _ => Document::Run(parse(&file, &text, run::SCHEMA, |run: &Run| &run.schema)?),
     };
@@ -43,7 +45,7 @@ pub fn document(path: &Path) -> Result<Document, StoreError> {
     if let Some(record) = file.parent()
         && name.is_some_and(|name| name == RUN || name == OBSERVATION)
     {
-        put_back_stacks(hosts_of(&mut document), record)?;
+        restore_stacks(hosts_of(&mut document), record)?;
     }
     Ok(document)
 }
@@ -96,18 +98,21 @@ fn text(path: &Path) -> Result<Vec<u8>, StoreError> {
     fs::read(path).map_err(cannot("read", path))
 }
 
-fn hosts_of(document: &mut Document) -> &mut [Observed] {
+fn hosts_of(document: &mut Document) -> &mut [HostObservation] {
     match document {
         Document::Run(run) => match &mut run.observe {
             Some(observe) => &mut observe.hosts,
             None => &mut [],
         },
-        Document::Watched(watched) => &mut watched.hosts,
+        Document::Observe(watched) => &mut watched.hosts,
     }
 }
 
 /// Restores the stacks of a record into its document.
-pub(crate) fn put_back_stacks(hosts: &mut [Observed], record: &Path) -> Result<(), StoreError> {
+pub(crate) fn restore_stacks(
+    hosts: &mut [HostObservation],
+    record: &Path,
+) -> Result<(), StoreError> {
     let path = record.join(STACKS);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use wirecost_model::environment::Environment;
-use wirecost_model::observe::{Observed, Watched};
+use wirecost_model::observe::{HostObservation, ObserveDocument};
 use wirecost_model::run::Run;
 use wirecost_model::sample::Sample;
 
@@ -32,7 +32,7 @@ pub struct Record {
 pub fn read(directory: &Path) -> Result<Record, StoreError> {
     let mut run = document::run(directory)?;
     if let Some(observe) = &mut run.observe {
-        document::put_back_stacks(&mut observe.hosts, directory)?;
+        document::restore_stacks(&mut observe.hosts, directory)?;
     }
     Ok(Record { run, hosts: hosts(directory)? })
 }
@@ -82,7 +82,7 @@ impl Recorder {
     /// As [`Recorder::save`].
     pub fn save_observation(
         &self,
-        watched: &Watched,
+        watched: &ObserveDocument,
         hosts: &Map<String, Value>,
     ) -> Result<(), StoreError> {
         let mut staged = StagedDir::new(&self.directory, OBSERVATION, &self.directory)?;
@@ -116,7 +116,7 @@ pub(crate) fn write_run(
 fn write_others(
     staged: &mut StagedDir,
     samples: &[Sample],
-    observed: &mut [Observed],
+    observed: &mut [HostObservation],
     hosts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
     add_json(staged, HOSTS, hosts)?;

@@ -1,6 +1,6 @@
 //! Samples of a document: of the run and its CPUs, and of what each observation holds over time.
 
-use wirecost_model::observe::{self, Observed, Watched};
+use wirecost_model::observe::{self, HostObservation, ObserveDocument};
 use wirecost_model::run::{Cpu, CpuLine, Interval, Run};
 use wirecost_model::sample::{Rows, Sample, SampleName, Series, figure};
 
@@ -58,7 +58,7 @@ pub fn of_run(run: &Run) -> Vec<Sample> {
 
 /// All samples of a host that was only observed.
 #[must_use]
-pub fn of_watched(watched: &Watched) -> Vec<Sample> {
+pub fn of_watched(watched: &ObserveDocument) -> Vec<Sample> {
     let mut samples = Vec::new();
     for observed in &watched.hosts {
         cpus(&mut samples, &observed.host, observed.seconds, watched.cpu.as_ref());
@@ -74,7 +74,7 @@ fn cpus(into: &mut Vec<Sample>, host: &str, seconds: f64, cpu: Option<&Cpu>) {
     }
 }
 
-fn observed_host(into: &mut Vec<Sample>, observed: &Observed) {
+fn observed_host(into: &mut Vec<Sample>, observed: &HostObservation) {
     let mut rows = Rows::of(Some(&observed.host), into);
     for kind in observe::ALL {
         kind.samples(observed, &mut rows);

@@ -4,10 +4,10 @@
 //!
 //! The outermost frame of each line is the host.
 
-use wirecost_model::observe::{FoldedStack, FoldedStacks, Observed};
+use wirecost_model::observe::{FoldedStack, FoldedStacks, HostObservation};
 
 /// Takes the stacks out of what was observed; empty where there are none.
-pub(crate) fn take(hosts: &mut [Observed]) -> String {
+pub(crate) fn take(hosts: &mut [HostObservation]) -> String {
     let mut text = String::new();
     for host in hosts {
         let Some(functions) = &mut host.functions else { continue };
@@ -22,7 +22,7 @@ pub(crate) fn take(hosts: &mut [Observed]) -> String {
 ///
 /// # Errors
 /// Why the text is not that of these hosts.
-pub(crate) fn put_back(hosts: &mut [Observed], text: &str) -> Result<(), String> {
+pub(crate) fn put_back(hosts: &mut [HostObservation], text: &str) -> Result<(), String> {
     if !text.ends_with('\n') {
         return Err("it ends in the middle of a line".to_owned());
     }
@@ -48,18 +48,18 @@ mod tests {
 
     use super::*;
 
-    fn host(name: &str, stacks: &[(&str, u64)]) -> Observed {
+    fn host(name: &str, stacks: &[(&str, u64)]) -> HostObservation {
         let fold = |&(stack, count): &(&str, u64)| FoldedStack { stack: stack.to_owned(), count };
         let stacks = FoldedStacks { stacks: stacks.iter().map(fold).collect() };
         let functions = Some(FunctionsSection { stacks, ..FunctionsSection::default() });
-        Observed { host: name.to_owned(), functions, ..Observed::default() }
+        HostObservation { host: name.to_owned(), functions, ..HostObservation::default() }
     }
 
     #[test]
     fn stacks_are_restored_to_their_hosts() {
         let full = [
             host("h1", &[("wirecost;read_[k]", 3), ("a b;<T as U>::f", 1)]),
-            Observed { host: "h2".to_owned(), ..Observed::default() },
+            HostObservation { host: "h2".to_owned(), ..HostObservation::default() },
             host("h10", &[("wirecost;write_[k]", 7)]),
         ];
         let mut hosts = full.clone();

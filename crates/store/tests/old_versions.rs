@@ -8,7 +8,7 @@ use std::path::Path;
 
 use recorded::{before_studies, json};
 use serde_json::Value;
-use wirecost_model::observe::Watched;
+use wirecost_model::observe::ObserveDocument;
 use wirecost_model::run::Run;
 use wirecost_store::study::Study;
 use wirecost_store::{Document, HOSTS, OBSERVATION, RUN, Record, document, read};
@@ -63,9 +63,9 @@ fn a_run_from_before_there_were_studies() {
 #[test]
 fn an_observation_from_before_there_were_studies() {
     let directory = before_studies("observation");
-    let watched: Watched = json(&directory.join(OBSERVATION));
+    let watched: ObserveDocument = json(&directory.join(OBSERVATION));
     assert!(watched.seconds.is_some());
-    assert_eq!(document(&directory).unwrap(), Document::Watched(watched));
+    assert_eq!(document(&directory).unwrap(), Document::Observe(watched));
 }
 
 /// Two studies and a run that commit a8e7742 wrote. What is made of them is tested with the program

@@ -9,7 +9,7 @@ use std::fs;
 
 use recorded::{before_studies, hosts, json, names, run, without_stacks};
 use wirecost_model::environment::Environment;
-use wirecost_model::observe::Watched;
+use wirecost_model::observe::ObserveDocument;
 use wirecost_store::{
     Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, StoreError, document, read,
 };
@@ -44,11 +44,11 @@ fn a_run_without_measurements_has_a_record() {
 #[test]
 fn an_observation_has_a_record_too() {
     let directory = tempfile::tempdir().unwrap();
-    let watched: Watched = json(&before_studies("observation").join(OBSERVATION));
+    let watched: ObserveDocument = json(&before_studies("observation").join(OBSERVATION));
     let recorder = Recorder::create(directory.path()).unwrap();
     recorder.save_observation(&watched, &hosts()).unwrap();
     assert_eq!(names(directory.path()), [HOSTS, OBSERVATION, SAMPLES, STACKS]);
-    assert_eq!(document(directory.path()).unwrap(), Document::Watched(watched.clone()));
+    assert_eq!(document(directory.path()).unwrap(), Document::Observe(watched.clone()));
     let error = read(directory.path()).unwrap_err();
     assert!(matches!(error, StoreError::OtherDocument { .. }), "{error}");
     let message = error.to_string();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use recorded::{contents, hosts, names, run, without_stacks};
 use wirecost_model::run::Run;
-use wirecost_model::study::{InStudy, Point};
+use wirecost_model::study::{Point, StudyRunRef};
 use wirecost_store::study::{Study, Writer};
 use wirecost_store::{RUN, SAMPLES, StoreError, runs};
 
@@ -21,7 +21,7 @@ fn create(directory: &Path) -> Writer {
 
 fn run_of(place: u32, repeat: u32) -> Run {
     let study = "One".to_owned();
-    let at = InStudy { study, point: Point::default(), place, repeat, order: place };
+    let at = StudyRunRef { study, point: Point::default(), place, repeat, order: place };
     Run { study: Some(at), ..run() }
 }
 

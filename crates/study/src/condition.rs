@@ -4,13 +4,13 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use wirecost_model::study::{Point, number};
 
-use crate::scalar::{Scalar, Wanted};
+use crate::scalar::{Scalar, ValueMatch};
 
 /// Holds at points where all entries hold. Without entries it holds everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Condition {
-    pub(crate) entries: IndexMap<String, Wanted>,
+    pub(crate) entries: IndexMap<String, ValueMatch>,
 }
 
 type Compare = fn(f64, f64) -> bool;
@@ -31,8 +31,8 @@ impl Condition {
         self.entries.iter().all(|(name, wanted)| {
             let value = point.get(name);
             value.is_some_and(|value| match wanted {
-                Wanted::One(scalar) => is(value, scalar),
-                Wanted::OneOf(scalars) => scalars.iter().any(|scalar| is(value, scalar)),
+                ValueMatch::One(scalar) => is(value, scalar),
+                ValueMatch::OneOf(scalars) => scalars.iter().any(|scalar| is(value, scalar)),
             })
         })
     }
@@ -45,8 +45,8 @@ impl Condition {
     /// The text of an invalid comparison, if there is one.
     pub(crate) fn invalid_comparison(&self) -> Option<&str> {
         let all = self.entries.values().flat_map(|wanted| match wanted {
-            Wanted::One(scalar) => std::slice::from_ref(scalar),
-            Wanted::OneOf(scalars) => scalars.as_slice(),
+            ValueMatch::One(scalar) => std::slice::from_ref(scalar),
+            ValueMatch::OneOf(scalars) => scalars.as_slice(),
         });
         let bad = |scalar: &&Scalar| match comparison(&scalar.0) {
             // Any value can differ from any other; only numbers have an order.

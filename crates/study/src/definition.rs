@@ -179,7 +179,7 @@ impl Definition {
 
     /// What `quick` says put in place of what it stands for.
     #[must_use]
-    pub fn quickly(mut self) -> Self {
+    pub fn with_quick_overrides(mut self) -> Self {
         let Some(quick) = self.quick.take() else { return self };
         self.set.extend(quick.set);
         self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn quick_replaces_values() {
-        let study = Definition::parse(ALL).unwrap().quickly();
+        let study = Definition::parse(ALL).unwrap().with_quick_overrides();
         assert_eq!((study.warm_up, study.repeat.times, study.repeat.most), (0, 1, None));
         assert_eq!(study.set["duration"], Scalar("100ms".to_owned()));
         assert_eq!(study.axes["size"].len(), 1);

@@ -1,7 +1,7 @@
 //! What is expected of figures: `hosts.sender.cycles_per_kbyte <= 1.05 * baseline`.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Point;
@@ -76,8 +76,8 @@ impl Expectation {
     pub fn judge(
         &self,
         baseline: Option<&Baseline>,
-        measured: &Measured,
-        other: Option<&Measured>,
+        measured: &Measurements,
+        other: Option<&Measurements>,
     ) -> Vec<Verdict> {
         let points = measured.points.iter().filter(|point| self.at.holds(&point.point));
         let judged = points.filter_map(|point| {
@@ -127,7 +127,7 @@ impl Expectation {
 fn find_baseline<'a>(
     at: &Condition,
     point: &MeasuredPoint,
-    measured: &'a Measured,
+    measured: &'a Measurements,
 ) -> Option<&'a MeasuredPoint> {
     let named: Vec<&str> = at.names().collect();
     let same = |other: &&MeasuredPoint| {
@@ -165,23 +165,24 @@ fn quantity(text: &str, unit: Unit) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use wirecost_model::run::{Run, Transactions};
-    use wirecost_model::study::{InStudy, Value};
+    use wirecost_model::study::{StudyRunRef, Value};
 
     use super::*;
 
-    fn measured() -> Measured {
+    fn measured() -> Measurements {
         let runs = [
             ("epoll", "1", 100.0),
             ("epoll", "2", 50.0),
             ("threads", "1", 94.0),
             ("threads", "2", 49.0),
         ];
-        Measured::of(runs.into_iter().enumerate().map(|(place, (engine, size, per_second))| {
+        Measurements::of(runs.into_iter().enumerate().map(|(place, (engine, size, per_second))| {
             let mut run = Run::empty("@rr", engine, "0.1.0", 0);
             let axes = vec![Value::new("engine", engine), Value::new("size", size)];
             let point = Point { axes: axes.clone(), settings: axes };
             let place = place as u32 + 1;
-            run.study = Some(InStudy { study: String::new(), point, place, repeat: 1, order: 1 });
+            run.study =
+                Some(StudyRunRef { study: String::new(), point, place, repeat: 1, order: 1 });
             run.transactions = Some(Transactions { count: 1, per_second });
             (String::new(), run)
         }))

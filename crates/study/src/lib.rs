@@ -21,7 +21,7 @@ pub use error::StudyError;
 pub use expect::{Expectation, Verdict};
 pub use matrix::{Matrix, Skipped};
 pub use order::Task;
-pub use runner::{Ended, Event, Listener, PointRunner, Refusal, Summary, run};
+pub use runner::{Event, Listener, PointError, PointRunner, StopReason, Summary, run};
 
 /// Checks the repeats and expectations of a study.
 ///

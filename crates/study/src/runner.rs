@@ -18,7 +18,7 @@ pub trait PointRunner {
     ///
     /// # Errors
     /// It could not be made or saved, and no further run can be.
-    fn run(&mut self, task: &Task) -> Result<Run, Refusal>;
+    fn run(&mut self, task: &Task) -> Result<Run, PointError>;
 
     /// Time spent on the study.
     fn spent(&self) -> Duration;
@@ -29,7 +29,7 @@ pub trait PointRunner {
 
 /// Why a study cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PointError {
     pub status: Status,
     pub message: String,
 }
@@ -80,7 +80,7 @@ impl Listener for () {
 /// How a study ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    pub ended: Ended,
+    pub ended: StopReason,
     /// Runs made by this call, including warm-up runs.
     pub made: usize,
     /// Number of invalid runs, without warm-up runs.
@@ -88,23 +88,23 @@ pub struct Summary {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum StopReason {
     /// All runs are finished.
     Complete,
     /// The minimum of runs is finished, and the time budget is exhausted.
     BudgetSpent,
     Interrupted,
-    Refused(Refusal),
+    Refused(PointError),
 }
 
 impl Summary {
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.ended {
-            Ended::Refused(refusal) => refusal.status,
-            Ended::Interrupted => Status::Interrupted,
-            Ended::Complete | Ended::BudgetSpent if self.invalid > 0 => Status::Invalid,
-            Ended::Complete | Ended::BudgetSpent => Status::Ok,
+            StopReason::Refused(refusal) => refusal.status,
+            StopReason::Interrupted => Status::Interrupted,
+            StopReason::Complete | StopReason::BudgetSpent if self.invalid > 0 => Status::Invalid,
+            StopReason::Complete | StopReason::BudgetSpent => Status::Ok,
         }
     }
 }
@@ -182,7 +182,7 @@ fn all_rounds(
     runner: &mut dyn PointRunner,
     listener: &mut dyn Listener,
     made: &mut usize,
-) -> Ended {
+) -> StopReason {
     let mut number = 0;
     for repeat in 0..=finished.rule.most {
         let indices = order::round(study.order, study.seed, repeat.max(1), matrix.points.len());
@@ -212,36 +212,36 @@ fn all_rounds(
                 continue;
             }
             if runner.stopped() {
-                return Ended::Interrupted;
+                return StopReason::Interrupted;
             }
             if further && finished.rule.budget.is_some_and(|budget| runner.spent() >= budget) {
-                return Ended::BudgetSpent;
+                return StopReason::BudgetSpent;
             }
             listener.event(&Event::RunStarted { task: &task, number });
             let run = match runner.run(&task) {
                 Ok(run) => run,
-                Err(refusal) => return Ended::Refused(refusal),
+                Err(refusal) => return StopReason::Refused(refusal),
             };
             *made += 1;
             match run.status {
-                Status::Interrupted => return Ended::Interrupted,
+                Status::Interrupted => return StopReason::Interrupted,
                 Status::Ok | Status::Invalid => {}
                 status => {
                     let message = run.error.clone().unwrap_or_default();
-                    return Ended::Refused(Refusal { status, message });
+                    return StopReason::Refused(PointError { status, message });
                 }
             }
             finished.add(task.place, task.repeat, &run);
             listener.event(&Event::RunEnded { task: &task, number, run: &run });
         }
     }
-    Ended::Complete
+    StopReason::Complete
 }
 
 #[cfg(test)]
 mod tests {
     use wirecost_model::run::Transactions;
-    use wirecost_model::study::InStudy;
+    use wirecost_model::study::StudyRunRef;
 
     use super::*;
 
@@ -260,11 +260,11 @@ mod tests {
     }
 
     impl PointRunner for Fake {
-        fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
+        fn run(&mut self, task: &Task) -> Result<Run, PointError> {
             let number = self.made.len();
             if self.refuse_at == Some(number) {
                 let message = "no room".to_owned();
-                return Err(Refusal { status: Status::Failed, message });
+                return Err(PointError { status: Status::Failed, message });
             }
             self.made.push((task.place, task.repeat));
             self.spent += Duration::from_secs(1);
@@ -273,7 +273,7 @@ mod tests {
             run.transactions = Some(Transactions { count: 1, per_second });
             let status = self.status.iter().find(|(n, _)| *n == number);
             run.status = status.map_or(Status::Ok, |(_, status)| *status);
-            run.study = Some(InStudy {
+            run.study = Some(StudyRunRef {
                 study: String::new(),
                 point: task.point.clone(),
                 place: task.place,
@@ -306,7 +306,7 @@ mod tests {
     fn all_points_run_times_after_the_warm_up() {
         let mut fake = Fake::default();
         let summary = go(STUDY, Vec::new(), &mut fake);
-        assert_eq!((summary.ended, summary.made, summary.invalid), (Ended::Complete, 8, 0));
+        assert_eq!((summary.ended, summary.made, summary.invalid), (StopReason::Complete, 8, 0));
         assert!(fake.made[..2].iter().all(|(_, repeat)| *repeat == 0));
         assert!(fake.made[2..5].iter().all(|(_, repeat)| *repeat == 1));
         assert!(fake.made[5..].iter().all(|(_, repeat)| *repeat == 2));
@@ -322,11 +322,11 @@ mod tests {
         for stop_at in 0..8 {
             let mut first = Fake { stop_at: Some(stop_at), ..Fake::default() };
             let summary = go(STUDY, Vec::new(), &mut first);
-            assert_eq!((summary.ended.clone(), summary.made), (Ended::Interrupted, stop_at));
+            assert_eq!((summary.ended.clone(), summary.made), (StopReason::Interrupted, stop_at));
             assert_eq!(summary.status(), Status::Interrupted);
             let mut second = Fake::default();
             let summary = go(STUDY, first.kept.clone(), &mut second);
-            assert_eq!(summary.ended, Ended::Complete);
+            assert_eq!(summary.ended, StopReason::Complete);
             let both: Vec<_> = first.made.iter().chain(&second.made).copied().collect();
             assert_eq!(both, whole.made);
         }
@@ -356,7 +356,7 @@ mod tests {
         };
         let mut fake = Fake { rate: Some(rate), ..Fake::default() };
         let summary = go(text, Vec::new(), &mut fake);
-        assert_eq!(summary.ended, Ended::Complete);
+        assert_eq!(summary.ended, StopReason::Complete);
         let count = |place| fake.made.iter().filter(|(p, _)| *p == place).count();
         assert_eq!((count(1), count(2)), (6, 2));
     }
@@ -368,7 +368,7 @@ mod tests {
         let rate = |_, repeat: u32| f64::from(repeat);
         let mut fake = Fake { rate: Some(rate), ..Fake::default() };
         let summary = go(text, Vec::new(), &mut fake);
-        assert_eq!((summary.ended, summary.made), (Ended::BudgetSpent, 8));
+        assert_eq!((summary.ended, summary.made), (StopReason::BudgetSpent, 8));
         let mut slow = Fake { rate: Some(rate), spent: Duration::from_secs(60), ..Fake::default() };
         assert_eq!(go(text, Vec::new(), &mut slow).made, 6);
     }

@@ -118,25 +118,25 @@ impl<'de> Deserialize<'de> for AxisValue {
 
 /// What a condition asks of one value: to be one of these, or to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ValueMatch {
     One(Scalar),
     OneOf(Vec<Scalar>),
 }
 
-impl Serialize for Wanted {
+impl Serialize for ValueMatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Wanted::One(scalar) => scalar.serialize(serializer),
-            Wanted::OneOf(values) => values.serialize(serializer),
+            ValueMatch::One(scalar) => scalar.serialize(serializer),
+            ValueMatch::OneOf(values) => values.serialize(serializer),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Wanted {
+impl<'de> Deserialize<'de> for ValueMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(Reader { lists: true, tables: false })? {
-            Read::Scalar(scalar) => Ok(Wanted::One(scalar)),
-            Read::List(values) => Ok(Wanted::OneOf(values)),
+            Read::Scalar(scalar) => Ok(ValueMatch::One(scalar)),
+            Read::List(values) => Ok(ValueMatch::OneOf(values)),
             Read::Table(_) => Err(de::Error::custom("a condition cannot contain a table")),
         }
     }

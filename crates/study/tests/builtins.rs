@@ -51,7 +51,7 @@ fn each_builtin_parses_and_sets_existing_names() {
     for builtin in builtins::ALL {
         let study = builtin.definition().unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
         assert!(!study.title.is_empty());
-        for study in [study.clone(), study.quickly()] {
+        for study in [study.clone(), study.with_quick_overrides()] {
             let matrix = Matrix::of(&study).unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
             matrix.points.iter().for_each(|point| check(builtin.name, point));
             for table in &study.tables {
@@ -68,7 +68,7 @@ fn quick_variants_are_short() {
     for builtin in builtins::ALL {
         let study = builtin.definition().unwrap();
         assert!(study.quick.is_some(), "{} has no [quick]", builtin.name);
-        let study = study.quickly();
+        let study = study.with_quick_overrides();
         let points = Matrix::of(&study).unwrap().points;
         let of = |p: &Point| seconds(p, "duration", 10.0) + seconds(p, "ramp", 1.0) + BESIDE;
         let all: f64 = points.iter().map(of).sum::<f64>() * f64::from(study.repeat.times)

@@ -6,14 +6,14 @@ mod surroundings;
 mod tests;
 
 use wirecost_model::comparison::{
-    ComparedFigure, ComparedPoint, Comparison, NotCompared, SCHEMA, Seen, Side, Verdict,
+    ComparedFigure, ComparedPoint, Comparison, NotCompared, SCHEMA, Side, SideEstimate, Verdict,
 };
 use wirecost_model::metric::Better;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, Value};
 
-use crate::measured::{Measured, MeasuredPoint};
+use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::{self, Selector};
 use crate::statistics::{Estimate, bootstrap, holm, welch};
 
@@ -39,7 +39,7 @@ pub struct Subject {
     pub name: String,
     /// Whether this is a single run, compared regardless of its point.
     pub single: bool,
-    pub measured: Measured,
+    pub measured: Measurements,
     /// Of each run whose record has it, what its hosts were like.
     pub hosts: Vec<Hosts>,
     /// Text of a profile by its name in the runs, of profiles that were kept.
@@ -187,7 +187,7 @@ fn pairs<'a>(a: &'a Subject, b: &'a Subject, comparison: &mut Comparison) -> Vec
         let point = if same { of_a.point.clone() } else { Point::default() };
         return vec![(point, of_a, of_b)];
     }
-    let find = |measured: &'a Measured, point: &Point| {
+    let find = |measured: &'a Measurements, point: &Point| {
         measured.points.iter().find(|other| place(&other.point) == place(point))
     };
     let mut pairs = Vec::new();
@@ -209,7 +209,7 @@ fn place(point: &Point) -> Vec<&Value> {
     axes
 }
 
-fn some_points(measured: &Measured) -> String {
+fn some_points(measured: &Measurements) -> String {
     let names: Vec<String> = measured.points.iter().map(|p| p.point.to_string()).collect();
     match names.as_slice() {
         [one] => one.clone(),
@@ -282,7 +282,7 @@ fn usual(pairs: &[Pair<'_>]) -> Vec<Selector> {
 }
 
 fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure {
-    let seen = |estimate: Estimate| Seen {
+    let seen = |estimate: Estimate| SideEstimate {
         mean: estimate.mean,
         interval: estimate.interval,
         runs: estimate.times as u64,

@@ -2,7 +2,7 @@ use fastrand::Rng;
 use wirecost_model::comparison::DifferenceKind;
 use wirecost_model::environment::{Device, Environment};
 use wirecost_model::run::{HostRow, Transactions, WindowKind};
-use wirecost_model::study::InStudy;
+use wirecost_model::study::StudyRunRef;
 
 use super::*;
 use crate::fixtures;
@@ -13,7 +13,7 @@ const GBIT: f64 = 1e9;
 fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
     let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
     let axes = vec![Value::new("connections", &connections.to_string())];
-    run.study = Some(InStudy {
+    run.study = Some(StudyRunRef {
         study: "one".to_owned(),
         point: Point { axes: axes.clone(), settings: axes },
         place: connections,
@@ -27,7 +27,7 @@ fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
 
 fn subject(name: &str, runs: impl IntoIterator<Item = Run>) -> Subject {
     let runs = runs.into_iter().enumerate().map(|(number, run)| (number.to_string(), run));
-    Subject { name: name.to_owned(), measured: Measured::of(runs), ..Subject::default() }
+    Subject { name: name.to_owned(), measured: Measurements::of(runs), ..Subject::default() }
 }
 
 /// A study with the mean of each point's throughput times `factor`, and 2% noise.

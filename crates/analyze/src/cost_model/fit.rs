@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Share, Term};
 
-use super::Observed;
+use super::PointSamples;
 use super::inputs::Sample;
 use super::least_squares::{inflation, nonnegative};
 use super::selection::{means, range};
@@ -53,7 +53,7 @@ impl Row {
 }
 
 /// The weighted rows of points.
-pub(super) fn rows(points: &[Observed], inputs: &[Input]) -> Vec<Vec<f64>> {
+pub(super) fn rows(points: &[PointSamples], inputs: &[Input]) -> Vec<Vec<f64>> {
     points.iter().map(|point| Row::of(point.samples.iter(), inputs).weighted()).collect()
 }
 
@@ -67,8 +67,8 @@ fn product(costs: &[f64], values: &[f64]) -> f64 {
 }
 
 impl Fit {
-    pub(super) fn of(points: &[Observed], inputs: &[Input]) -> Self {
-        let whole = |point: &Observed| Row::of(point.samples.iter(), inputs);
+    pub(super) fn of(points: &[PointSamples], inputs: &[Input]) -> Self {
+        let whole = |point: &PointSamples| Row::of(point.samples.iter(), inputs);
         let rows: Vec<Row> = points.iter().map(whole).collect();
         let mut random = Rng::with_seed(SEED);
         let drawn = (0..bootstrap::DRAWS)
@@ -106,7 +106,7 @@ impl Fit {
         })
     }
 
-    pub(super) fn write(&self, points: &[Observed], document: &mut CostModel) {
+    pub(super) fn write(&self, points: &[PointSamples], document: &mut CostModel) {
         let weighted = rows(points, &self.inputs);
         for (place, point) in points.iter().enumerate() {
             let row = Row::of(point.samples.iter(), &self.inputs);

@@ -1,7 +1,7 @@
 //! The inputs of the model: work per second of a run, and its cycles.
 
 use wirecost_model::cost::Input;
-use wirecost_model::observe::Observed;
+use wirecost_model::observe::HostObservation;
 use wirecost_model::run::Run;
 
 use crate::metrics;
@@ -93,25 +93,26 @@ fn cpus(run: &Run, host: Option<&str>) -> f64 {
 }
 
 /// What was observed of the hosts that are meant.
-fn observed<'a>(run: &'a Run, host: Option<&str>) -> Result<Vec<&'a Observed>, String> {
+fn observed<'a>(run: &'a Run, host: Option<&str>) -> Result<Vec<&'a HostObservation>, String> {
     let observe = run.observe.as_ref().ok_or("nothing was observed (--observe none)")?;
     let of_host = match host {
         Some(host) => row(run, host)?,
         None => None,
     };
-    let meant = |observed: &&Observed| of_host.is_none_or(|r| observed.covers.contains(&r.name));
-    let found: Vec<&Observed> = observe.hosts.iter().filter(meant).collect();
+    let meant =
+        |observed: &&HostObservation| of_host.is_none_or(|r| observed.covers.contains(&r.name));
+    let found: Vec<&HostObservation> = observe.hosts.iter().filter(meant).collect();
     if found.is_empty() { Err("nothing was observed there".to_owned()) } else { Ok(found) }
 }
 
 fn sum(
-    observed: &[&Observed],
-    of: impl Fn(&Observed) -> Result<f64, String>,
+    observed: &[&HostObservation],
+    of: impl Fn(&HostObservation) -> Result<f64, String>,
 ) -> Result<f64, String> {
     observed.iter().map(|observed| of(observed)).sum()
 }
 
-fn interrupts(observed: &Observed) -> Result<f64, String> {
+fn interrupts(observed: &HostObservation) -> Result<f64, String> {
     let section = observed.interrupts.as_ref().ok_or("probe interrupts did not run")?;
     Ok(section.interrupts_per_second + section.softirqs_per_second)
 }
@@ -136,7 +137,7 @@ impl Packets {
         }
     }
 
-    fn of(self, observed: &Observed) -> Result<f64, String> {
+    fn of(self, observed: &HostObservation) -> Result<f64, String> {
         let (count, seconds) = match self {
             Packets::Segments => {
                 let section = observed.segments.as_ref().ok_or("probe segments did not run")?;

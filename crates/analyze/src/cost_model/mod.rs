@@ -10,17 +10,17 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-use wirecost_model::cost::{CostModel, Input, PointLeftOut, SCHEMA};
+use wirecost_model::cost::{CostModel, ExcludedPoint, Input, SCHEMA};
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, Value};
 
-use crate::measured::{Measured, MeasuredPoint};
+use crate::measured::{MeasuredPoint, Measurements};
 use inputs::{Packets, Sample};
 
-pub use predict::{Load, Refusal, predict};
+pub use predict::{Load, PredictError, predict};
 
 /// With fewer points there is nothing to fit.
-const LEAST_POINTS: usize = 3;
+const MIN_POINTS: usize = 3;
 
 /// Options of a model.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +38,7 @@ pub enum NoModel {
     #[error("no point has {0}")]
     NoPoint(String),
     #[error(
-        "a model needs {LEAST_POINTS} points or more whose cycles are known, and there {}{}",
+        "a model needs {MIN_POINTS} points or more whose cycles are known, and there {}{}",
         if *.points == 1 { "is 1".to_owned() } else { format!("are {}", .points) },
         .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
     )]
@@ -51,15 +51,15 @@ pub enum NoModel {
 
 /// A model, with the data of its study that predictions need.
 #[derive(Debug, Clone)]
-pub struct Explained {
+pub struct FittedModel {
     pub document: CostModel,
     fit: fit::Fit,
-    points: Vec<Observed>,
+    points: Vec<PointSamples>,
 }
 
 /// The valid runs of one point.
 #[derive(Debug, Clone)]
-pub(crate) struct Observed {
+pub(crate) struct PointSamples {
     pub(crate) point: Point,
     pub(crate) samples: Vec<Sample>,
 }
@@ -96,10 +96,10 @@ pub fn empty(name: &str, options: &Options, version: &str) -> CostModel {
 /// The study has too few measurements.
 pub fn explain(
     name: &str,
-    measured: &Measured,
+    measured: &Measurements,
     options: &Options,
     version: &str,
-) -> Result<Explained, NoModel> {
+) -> Result<FittedModel, NoModel> {
     let mut document = empty(name, options, version);
     let meant = |point: &&MeasuredPoint| options.at.iter().all(|at| has(&point.point, at));
     let meant: Vec<&MeasuredPoint> = measured.points.iter().filter(meant).collect();
@@ -118,14 +118,14 @@ pub fn explain(
     let mut points = Vec::new();
     for point in &meant {
         match observe(point, options, packets) {
-            Ok(samples) => points.push(Observed { point: point.point.clone(), samples }),
+            Ok(samples) => points.push(PointSamples { point: point.point.clone(), samples }),
             Err(reason) => {
                 let point = point.point.clone();
-                document.points_left_out.push(PointLeftOut { point, reason });
+                document.points_left_out.push(ExcludedPoint { point, reason });
             }
         }
     }
-    if points.len() < LEAST_POINTS {
+    if points.len() < MIN_POINTS {
         let reason = document.points_left_out.first().map(|left_out| left_out.reason.clone());
         return Err(NoModel::FewPoints { points: points.len(), reason });
     }
@@ -138,7 +138,7 @@ pub fn explain(
     fit.write(&points, &mut document);
     document.cycles_per_cpu_second = per_cpu(&points);
     note(&meant, &mut document);
-    Ok(Explained { document, fit, points })
+    Ok(FittedModel { document, fit, points })
 }
 
 fn host(options: &Options) -> Option<&str> {
@@ -186,7 +186,7 @@ fn source(points: &[&MeasuredPoint], options: &Options) -> Result<String, NoMode
 }
 
 /// Median of the runs.
-fn per_cpu(points: &[Observed]) -> Option<f64> {
+fn per_cpu(points: &[PointSamples]) -> Option<f64> {
     let samples = points.iter().flat_map(|point| &point.samples);
     let busy = samples.filter_map(|sample| Some((sample.cycles, sample.busy_cpus?)));
     let mut rates: Vec<f64> =

@@ -5,7 +5,7 @@ use wirecost_model::study::number;
 use wirecost_model::units::decimal;
 
 use super::selection::{means, range};
-use super::{Explained, Observed};
+use super::{FittedModel, PointSamples};
 
 /// The load to predict.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Load {
 
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PredictError {
     #[error("the study has several sizes ({0}): select one with --size")]
     WhichSize(String),
     #[error("the study has no sizes")]
@@ -39,7 +39,7 @@ pub enum Refusal {
 ///
 /// # Errors
 /// The load is ambiguous, or outside the studied range without permission.
-pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
+pub fn predict(explained: &mut FittedModel, load: &Load) -> Result<(), PredictError> {
     let points = &explained.points;
     let size = size(points, load)?;
     unambiguous(points)?;
@@ -94,7 +94,7 @@ pub fn predict(explained: &mut Explained, load: &Load) -> Result<(), Refusal> {
         inputs.push(PredictedInput { input: *input, value, range, outside, share: 0.0 });
     }
     if !outside.is_empty() && !load.extrapolate {
-        return Err(Refusal::Outside(outside.join(", ")));
+        return Err(PredictError::Outside(outside.join(", ")));
     }
     let cycles = fit.cycles(&values);
     for (input, cost) in inputs.iter_mut().zip(&fit.costs) {
@@ -127,9 +127,9 @@ fn level(input: Input, value: f64) -> String {
 }
 
 /// The size that is meant, and those of the points; `None` where the study has none.
-fn size(points: &[Observed], load: &Load) -> Result<Option<(f64, Vec<f64>)>, Refusal> {
+fn size(points: &[PointSamples], load: &Load) -> Result<Option<(f64, Vec<f64>)>, PredictError> {
     let sizes: Vec<f64> = points.iter().filter_map(|point| point.point.number("size")).collect();
-    let written = |points: &[Observed]| {
+    let written = |points: &[PointSamples]| {
         let mut all: Vec<String> = Vec::new();
         for size in points.iter().filter_map(|point| point.point.get("size")) {
             if !all.iter().any(|other| other == size) {
@@ -140,20 +140,20 @@ fn size(points: &[Observed], load: &Load) -> Result<Option<(f64, Vec<f64>)>, Ref
     };
     let (least, most) = range(&sizes);
     match &load.size {
-        Some(_) if sizes.is_empty() => Err(Refusal::NoSizes),
+        Some(_) if sizes.is_empty() => Err(PredictError::NoSizes),
         Some(text) => match number(text).filter(|size| *size > 0.0) {
             Some(size) => Ok(Some((size, sizes))),
-            None => Err(Refusal::NotASize(text.clone())),
+            None => Err(PredictError::NotASize(text.clone())),
         },
         None if sizes.is_empty() => Ok(None),
         None if least == most => Ok(Some((least, sizes))),
-        None => Err(Refusal::WhichSize(written(points))),
+        None => Err(PredictError::WhichSize(written(points))),
     }
 }
 
 /// Two points of as many connections and the same size differ in something that nobody asked for.
-fn unambiguous(points: &[Observed]) -> Result<(), Refusal> {
-    let same = |a: &Observed, b: &Observed| {
+fn unambiguous(points: &[PointSamples]) -> Result<(), PredictError> {
+    let same = |a: &PointSamples, b: &PointSamples| {
         ["size", "connections"].iter().all(|name| a.point.get(name) == b.point.get(name))
     };
     for (place, a) in points.iter().enumerate() {
@@ -167,7 +167,7 @@ fn unambiguous(points: &[Observed]) -> Result<(), Refusal> {
                 values.sort_unstable();
                 values.dedup();
                 let (axis, values) = (value.name.clone(), values.join(", "));
-                return Err(Refusal::WhichPoint { axis, values });
+                return Err(PredictError::WhichPoint { axis, values });
             }
         }
     }
@@ -182,7 +182,7 @@ struct Place {
 
 /// How many of an input come with a byte there: between the points around it along straight lines
 /// of logarithms, beyond them as at the last.
-fn per_byte(points: &[Observed], input: Input, place: &Place) -> f64 {
+fn per_byte(points: &[PointSamples], input: Input, place: &Place) -> f64 {
     let known: Vec<(f64, f64, f64)> = points
         .iter()
         .zip(means(points, input))

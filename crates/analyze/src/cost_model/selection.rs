@@ -1,14 +1,14 @@
 //! Selection of the inputs that a study can separate. Others are named with the reason.
 
-use wirecost_model::cost::{CostModel, Input, LeftOut, PointLeftOut};
+use wirecost_model::cost::{CostModel, ExcludedPoint, ExcludedTerm, Input};
 use wirecost_model::units::decimal;
 
-use super::Observed;
+use super::PointSamples;
 use super::fit::rows;
 use super::least_squares::{inflation, likeness};
 
 /// An input that grows by less from its least to its most says nothing of its own.
-const LEAST_GROWTH: f64 = 1.5;
+const MIN_GROWTH: f64 = 1.5;
 
 /// A constant is told from what the load costs only where some load is light: where every point keeps
 /// the CPUs as busy, a constant alone explains them all.
@@ -17,19 +17,19 @@ const LIGHT: f64 = 0.5;
 /// Above this, what an input costs is rather noise: the interval of its cost is five and a half times as
 /// wide as it would be by itself. Ten is usual for centred columns; these are not, and have the level of
 /// the load in common.
-const MOST_INFLATION: f64 = 30.0;
+const MAX_INFLATION: f64 = 30.0;
 
 /// An input that was not measured at more of the points than one in so many is left out; else these
 /// points are.
 const FEW: usize = 4;
 
 /// The inputs of the model. Points where one of them was not measured are taken out.
-pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Vec<Input> {
+pub(super) fn select(points: &mut Vec<PointSamples>, document: &mut CostModel) -> Vec<Input> {
     let mut candidates = Vec::new();
     for input in Input::ALL {
         match missing(input, points) {
             Some((count, reason)) if count * FEW > points.len() => {
-                document.left_out.push(LeftOut {
+                document.left_out.push(ExcludedTerm {
                     input,
                     reason: format!("not measured at {count} of {} points: {reason}", points.len()),
                 });
@@ -38,7 +38,7 @@ pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Ve
                 points.retain(|point| match unknown(input, point) {
                     None => true,
                     Some(reason) => {
-                        document.points_left_out.push(PointLeftOut {
+                        document.points_left_out.push(ExcludedPoint {
                             point: point.point.clone(),
                             reason: format!("no measurement of {}: {reason}", input.name()),
                         });
@@ -53,7 +53,7 @@ pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Ve
     let mut kept: Vec<Input> = Vec::new();
     for input in candidates {
         match obstacle(input, &kept, points) {
-            Some(reason) => document.left_out.push(LeftOut { input, reason }),
+            Some(reason) => document.left_out.push(ExcludedTerm { input, reason }),
             None => kept.push(input),
         }
     }
@@ -61,18 +61,18 @@ pub(super) fn select(points: &mut Vec<Observed>, document: &mut CostModel) -> Ve
 }
 
 /// At how many points an input was not measured, and why not at the first.
-fn missing(input: Input, points: &[Observed]) -> Option<(usize, String)> {
+fn missing(input: Input, points: &[PointSamples]) -> Option<(usize, String)> {
     let reasons: Vec<&str> = points.iter().filter_map(|point| unknown(input, point)).collect();
     reasons.first().map(|first| (reasons.len(), (*first).to_owned()))
 }
 
 /// Why an input is not known of a point.
-fn unknown(input: Input, point: &Observed) -> Option<&str> {
+fn unknown(input: Input, point: &PointSamples) -> Option<&str> {
     point.samples.iter().find_map(|sample| sample.value(input).err())
 }
 
 /// Why an input cannot be told from those before it.
-fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String> {
+fn obstacle(input: Input, kept: &[Input], points: &[PointSamples]) -> Option<String> {
     let all: Vec<Input> = kept.iter().copied().chain([input]).collect();
     let (values, targets) = (means(points, input), cycles(points));
     let (least, most) = range(&values);
@@ -91,7 +91,7 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
             ));
         }
         Input::Constant => {}
-        _ if most < LEAST_GROWTH * least => {
+        _ if most < MIN_GROWTH * least => {
             let level = match decimal(least, "") == decimal(most, "") {
                 true => format!("{} everywhere", decimal(most, "")),
                 false => format!("{} to {}", decimal(least, ""), decimal(most, "")),
@@ -105,7 +105,7 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
     }
     let rows = rows(points, &all);
     let others: Vec<usize> = (0..kept.len()).collect();
-    if inflation(&rows, kept.len(), &others) > MOST_INFLATION {
+    if inflation(&rows, kept.len(), &others) > MAX_INFLATION {
         let alike = others
             .into_iter()
             .max_by(|a, b| {
@@ -119,16 +119,16 @@ fn obstacle(input: Input, kept: &[Input], points: &[Observed]) -> Option<String>
 }
 
 /// Mean of each point's runs.
-pub(super) fn means(points: &[Observed], input: Input) -> Vec<f64> {
-    let mean = |point: &Observed| {
+pub(super) fn means(points: &[PointSamples], input: Input) -> Vec<f64> {
+    let mean = |point: &PointSamples| {
         let values = point.samples.iter().filter_map(|sample| sample.value(input).ok());
         values.sum::<f64>() / point.samples.len() as f64
     };
     points.iter().map(mean).collect()
 }
 
-fn cycles(points: &[Observed]) -> Vec<f64> {
-    let mean = |point: &Observed| {
+fn cycles(points: &[PointSamples]) -> Vec<f64> {
+    let mean = |point: &PointSamples| {
         point.samples.iter().map(|s| s.cycles).sum::<f64>() / point.samples.len() as f64
     };
     points.iter().map(mean).collect()

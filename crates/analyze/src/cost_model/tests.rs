@@ -2,7 +2,7 @@ use fastrand::Rng;
 use proptest::prelude::*;
 use wirecost_model::observe::{DeviceSegments, InterruptsSection, SegmentSizes, SegmentsSection};
 use wirecost_model::run::{Connections, Cpu, MachineRow, Observe, Operations, Run};
-use wirecost_model::study::InStudy;
+use wirecost_model::study::StudyRunRef;
 
 use super::*;
 use crate::fixtures;
@@ -50,7 +50,7 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
         vec![Value::new("size", &size), Value::new("connections", &does.connections.to_string())];
     let point = Point { axes: axes.clone(), settings: axes };
     let study = "transmit".to_owned();
-    run.study = Some(InStudy { study, point, place, repeat, order: 1 });
+    run.study = Some(StudyRunRef { study, point, place, repeat, order: 1 });
     run.window = Some(fixtures::window(2.0));
     run.throughput = Some(fixtures::throughput(does.bytes * 8.0, (does.bytes * 2.0) as u64));
     let per_second = does.bytes / does.size;
@@ -95,7 +95,7 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
         ..InterruptsSection::default()
     };
     run.observe = Some(Observe {
-        hosts: vec![wirecost_model::observe::Observed {
+        hosts: vec![wirecost_model::observe::HostObservation {
             covers: vec!["master".to_owned()],
             seconds: 2.0,
             segments: Some(section),
@@ -131,7 +131,13 @@ fn cycles(truth: &Truth, does: &Does) -> f64 {
         + truth.constant
 }
 
-fn study_of(loads: &[Does], truth: &Truth, noise: f64, repeats: u32, random: &mut Rng) -> Measured {
+fn study_of(
+    loads: &[Does],
+    truth: &Truth,
+    noise: f64,
+    repeats: u32,
+    random: &mut Rng,
+) -> Measurements {
     let mut runs = Vec::new();
     for (place, does) in (1..).zip(loads) {
         for repeat in 1..=repeats {
@@ -139,16 +145,16 @@ fn study_of(loads: &[Does], truth: &Truth, noise: f64, repeats: u32, random: &mu
             runs.push((String::new(), run(place, repeat, *does, cycles)));
         }
     }
-    Measured::of(runs)
+    Measurements::of(runs)
 }
 
-fn study(truth: &Truth, noise: f64, seed: u64) -> Measured {
+fn study(truth: &Truth, noise: f64, seed: u64) -> Measurements {
     let mut random = Rng::with_seed(seed);
     let loads = loads(&mut random);
     study_of(&loads, truth, noise, 2, &mut random)
 }
 
-fn explained(measured: &Measured) -> Explained {
+fn explained(measured: &Measurements) -> FittedModel {
     explain("study", measured, &Options::default(), "0.1.0").unwrap()
 }
 
@@ -272,14 +278,14 @@ fn the_constant_is_fitted_only_with_a_light_load() {
         does.interrupts = 5000.0;
     }
     let runs = (1..).zip(&full).map(|(place, does)| (String::new(), run(place, 1, *does, 1e10)));
-    let document = explained(&Measured::of(runs)).document;
+    let document = explained(&Measurements::of(runs)).document;
     assert!(reason(&document, Input::Constant).contains("almost equally busy at all points"));
     assert!(document.terms.iter().any(|term| term.input == Input::Bytes && term.cycles > 0.0));
 }
 
 #[test]
 fn an_unmeasured_input_and_a_single_point_without_it_are_left_out() {
-    let strip = |measured: &mut Measured, count: usize| {
+    let strip = |measured: &mut Measurements, count: usize| {
         for point in measured.points.iter_mut().take(count) {
             for run in &mut point.runs {
                 run.observe.as_mut().unwrap().hosts[0].segments = None;
@@ -308,7 +314,7 @@ fn an_unmeasured_input_and_a_single_point_without_it_are_left_out() {
 
 #[test]
 fn too_few_points_make_no_model() {
-    let none = explain("s", &Measured::default(), &Options::default(), "0.1.0").unwrap_err();
+    let none = explain("s", &Measurements::default(), &Options::default(), "0.1.0").unwrap_err();
     assert!(none.to_string().contains("there are 0"), "{none}");
     let mut mixed = study(&TRUTH, 0.0, 1);
     mixed.points[0].runs[0].machines[0].cycles_source = Some("pmu".to_owned());
@@ -397,7 +403,7 @@ fn an_ambiguous_load_is_refused() {
     let error = predict(&mut sizes, &load(4e9, 100, "")).unwrap_err().to_string();
     assert!(error.contains("(64k, 8k, 1k): select one with --size"), "{error}");
     let error = predict(&mut sizes, &load(4e9, 100, "big")).unwrap_err();
-    assert_eq!(error, Refusal::NotASize("big".to_owned()));
+    assert_eq!(error, PredictError::NotASize("big".to_owned()));
 
     let mut engines = study(&TRUTH, 0.0, 1);
     let mut others = study(&TRUTH, 0.0, 2);
@@ -436,7 +442,7 @@ proptest! {
             let noise = (1.0 + noise * normal(&mut random)).max(0.01);
             (String::new(), run(place, 1, *does, cycles(&truth, does) * noise))
         });
-        let document = explained(&Measured::of(runs)).document;
+        let document = explained(&Measurements::of(runs)).document;
         for term in &document.terms {
             prop_assert!(term.cycles >= 0.0 && term.share >= 0.0, "{term:?}");
             prop_assert!(term.interval.is_none_or(|(low, high)| 0.0 <= low && low <= high));

@@ -22,7 +22,7 @@ pub(super) fn turbo(environment: &Environment, verdict: &mut Verdict) {
         // Intel's switch turns it off, all others turn it on.
         let (off, on) = if setting.ends_with("no_turbo") { (1, 0) } else { (0, 1) };
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 "turbo is enabled",
                 "the CPU frequency depends on temperature and on the number of busy cores, so the \
                  same work takes a different time in each run",
@@ -46,7 +46,7 @@ pub(super) fn governor(environment: &Environment, verdict: &mut Verdict) {
     let set = |governor| {
         format!("echo {governor} | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
     };
-    let finding = Finding::spoils(
+    let finding = Finding::problem(
         format!("the frequency governor is {}", governors.join(" and ")),
         "CPUs speed up only after some time under load: short runs and low rates measure the \
          governor, not the network",
@@ -70,7 +70,7 @@ pub(super) fn idle_states(environment: &Environment, verdict: &mut Verdict) {
         .collect();
     let Some(slowest) = slow.iter().max_by_key(|state| state.latency_us) else { return };
     verdict.finding(
-        Finding::spoils(
+        Finding::problem(
             format!("idle CPUs may enter the deep idle state {}", slowest.name),
             format!(
                 "waking up takes up to {} us, which is added to the latency of messages that arrive \
@@ -91,7 +91,7 @@ pub(super) fn steal(environment: &Environment, verdict: &mut Verdict) {
     };
     if percent >= STEAL_PERCENT {
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 format!("the hypervisor gave {percent:.1}% of the CPU time to others since boot"),
                 "stolen time appears as a cost of the network",
             )
@@ -108,7 +108,7 @@ pub(super) fn quota(environment: &Environment, verdict: &mut Verdict) {
         return;
     }
     let unlimited = if setting.ends_with("cpu.max") { "max" } else { "-1" };
-    let finding = Finding::spoils(
+    let finding = Finding::problem(
         format!("a cgroup limits CPU time to {quota} CPUs"),
         "a throttled task stalls until the next period, for tens of milliseconds",
     )
@@ -131,7 +131,7 @@ pub(super) fn busy_host(environment: &Environment, verdict: &mut Verdict) {
     let found = format!("the load average of the last minute is {load:.1}, on {threads} CPUs");
     let why = "other programs compete with the benchmark for CPU time and caches";
     let finding =
-        if part >= BUSY { Finding::spoils(found, why) } else { Finding::note(found, why) };
+        if part >= BUSY { Finding::problem(found, why) } else { Finding::note(found, why) };
     verdict.finding(
         finding.advice("`ps -eo pcpu,pid,comm --sort=-pcpu | head` lists the busiest processes"),
     );
@@ -153,7 +153,7 @@ pub(super) fn clocksource(environment: &Environment, verdict: &mut Verdict) {
     let finding = if fast {
         Finding::note(found, "without a PMU, cycles per byte cannot be measured")
     } else {
-        Finding::spoils(
+        Finding::problem(
             found,
             "each clock reading is a slow system call, and the load generator makes many of them",
         )
@@ -178,7 +178,7 @@ pub(super) fn numa_balancing(environment: &Environment, verdict: &mut Verdict) {
         None => verdict.unknown("the kernel does not show kernel.numa_balancing"),
         Some(0) => {}
         Some(value) => verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 "automatic NUMA balancing is enabled",
                 "its page faults and migrations disturb a run at any time",
             )
@@ -196,7 +196,7 @@ pub(super) fn irqbalance(environment: &Environment, verdict: &mut Verdict) {
         None => verdict.unknown("processes of other users are hidden"),
         Some(false) => {}
         Some(true) => verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 "irqbalance is running",
                 "it moves interrupts to other CPUs during a run, and overrides affinities that were \
                  set by hand",

@@ -40,7 +40,7 @@ pub(super) fn flow_control(environment: &Environment, verdict: &mut Verdict) {
             false => ("", ""),
         };
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 found,
                 "a slow receiver stops its sender and all other senders behind the same switch port: \
                  this hides drops and lowers throughput",
@@ -59,7 +59,7 @@ pub(super) fn shaping(environment: &Environment, verdict: &mut Verdict) {
         };
         let name = &device.name;
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 format!("the queueing discipline is {qdisc}"),
                 "it delays or limits what the device sends",
             )
@@ -109,7 +109,7 @@ pub(super) fn offloads(environment: &Environment, verdict: &mut Verdict) {
             format!("ethtool -K {name}{}", words.concat())
         };
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 format!("disabled offloads: {}", names.join(", ")),
                 "the kernel processes each segment separately, which costs several times the cycles",
             )
@@ -150,7 +150,7 @@ pub(super) fn node(environment: &Environment, verdict: &mut Verdict) {
         let why = "workers on remote CPUs have less throughput and more cycles per byte than workers \
                    on the node of the device";
         let all = far.len() == allowed.len();
-        let finding = if all { Finding::spoils(found, why) } else { Finding::note(found, why) };
+        let finding = if all { Finding::problem(found, why) } else { Finding::note(found, why) };
         verdict.finding(
             finding
                 .about(name)
@@ -183,7 +183,7 @@ pub(super) fn vector_node(environment: &Environment, verdict: &mut Verdict) {
             continue;
         }
         let irqs = numbers(&far);
-        let finding = Finding::spoils(
+        let finding = Finding::problem(
             format!(
                 "{} of its {} interrupts go to CPUs of other NUMA nodes",
                 far.len(),
@@ -215,7 +215,7 @@ pub(super) fn vector_spread(environment: &Environment, verdict: &mut Verdict) {
             continue;
         }
         let irqs = numbers(&vectors.iter().collect::<Vec<_>>());
-        let finding = Finding::spoils(
+        let finding = Finding::problem(
             format!("all its {} interrupts go to CPU {only}", vectors.len()),
             "one CPU processes all received packets and becomes the bottleneck",
         )
@@ -269,7 +269,7 @@ pub(super) fn queues(environment: &Environment, verdict: &mut Verdict) {
             let found = format!("it uses {now} of {most} {kind} queues, on {threads} CPUs");
             let why = "received packets are processed by only as many CPUs as there are queues";
             let finding =
-                if now == 1 { Finding::spoils(found, why) } else { Finding::note(found, why) };
+                if now == 1 { Finding::problem(found, why) } else { Finding::note(found, why) };
             verdict.finding(
                 finding
                     .about(name)
@@ -294,7 +294,7 @@ pub(super) fn rings(environment: &Environment, verdict: &mut Verdict) {
                 format!("the receive ring has {} of {} possible entries", rings.rx, rings.rx_max);
             let finding = match missed {
                 0 => Finding::note(found, why),
-                _ => Finding::spoils(format!("{found}, and {missed} packets were dropped"), why),
+                _ => Finding::problem(format!("{found}, and {missed} packets were dropped"), why),
             };
             verdict.finding(
                 finding

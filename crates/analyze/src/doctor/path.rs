@@ -51,7 +51,7 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
         // The number of connections is shown to everybody, and only rules make them be tracked.
         if !known && tracked > 0 {
             verdict.finding(
-                Finding::spoils(format!("a firewall tracks {tracked} connections"), why)
+                Finding::problem(format!("a firewall tracks {tracked} connections"), why)
                     .advice("`nft list ruleset` shows its rules to root"),
             );
         }
@@ -72,7 +72,7 @@ pub(super) fn firewall(environment: &Environment, verdict: &mut Verdict) {
     if tracked > 0 {
         found += &format!("; {tracked} connections are tracked");
     }
-    let mut finding = Finding::spoils(found, why).advice(
+    let mut finding = Finding::problem(found, why).advice(
         "this disables the firewall: do it only on a network you trust. Rules of a service \
          (firewalld, ufw, docker) return when it restarts",
     );
@@ -112,7 +112,7 @@ pub(super) fn connection_tracking(environment: &Environment, verdict: &mut Verdi
     };
     if most > 0 && count as f64 >= most as f64 * NEARLY_FULL {
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 format!("the connection tracking table has {count} of {most} entries"),
                 "when it is full, the kernel drops packets of new connections",
             )
@@ -129,7 +129,7 @@ pub(super) fn ipsec(environment: &Environment, verdict: &mut Verdict) {
     };
     if ipsec.policies > 0 {
         verdict.finding(
-            Finding::spoils(
+            Finding::problem(
                 format!(
                     "IPsec has {} {} and {} {}",
                     ipsec.policies,
@@ -166,7 +166,7 @@ pub(super) fn backlog(environment: &Environment, verdict: &mut Verdict) {
             backlog.dropped
         );
         let often = backlog.dropped as f64 > backlog.processed as f64 * DROPS;
-        if often && !long { Finding::spoils(found, why) } else { Finding::note(found, why) }
+        if often && !long { Finding::problem(found, why) } else { Finding::note(found, why) }
     } else if length < USUAL_BACKLOG {
         Finding::note(format!("the backlog of a CPU holds only {length} packets"), why)
     } else {

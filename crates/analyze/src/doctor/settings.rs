@@ -44,7 +44,7 @@ pub(super) fn socket_buffers(environment: &Environment, verdict: &mut Verdict) {
         let why =
             "larger values of `wndsz` have no effect, and bursts of datagrams overflow the buffer";
         let finding = match fastest(environment) {
-            Some((_, speed)) if speed >= FAST => Finding::spoils(found, why),
+            Some((_, speed)) if speed >= FAST => Finding::problem(found, why),
             _ => Finding::note(found, why),
         };
         verdict.finding(finding.fix(set(name, LARGE_BUFFER)).undo(set(name, most)));
@@ -128,7 +128,7 @@ pub(super) fn tcp_features(environment: &Environment, verdict: &mut Verdict) {
         match environment.sysctl_number(name) {
             None => verdict.unknown(not_here(name)),
             Some(0) => verdict.finding(
-                Finding::spoils(format!("{name} is off"), without)
+                Finding::problem(format!("{name} is off"), without)
                     .fix(set(name, 1))
                     .undo(set(name, 0)),
             ),

@@ -230,7 +230,7 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
     (
         "turbo",
         |e| e.cpu.turbo = Some(true),
-        Severity::Spoils,
+        Severity::Problem,
         "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo",
     ),
     (
@@ -239,22 +239,22 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
             e.cpu.turbo = Some(true);
             e.cpu.turbo_setting = Some("/sys/devices/system/cpu/cpufreq/boost".to_owned());
         },
-        Severity::Spoils,
+        Severity::Problem,
         "echo 0 > /sys/devices/system/cpu/cpufreq/boost",
     ),
     (
         "governor",
         |e| e.cpu.governors = Some(vec!["schedutil".to_owned()]),
-        Severity::Spoils,
+        Severity::Problem,
         "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
     ),
     (
         "idle-states",
         |e| e.cpu.idle_states.as_mut().unwrap()[1].disabled = false,
-        Severity::Spoils,
+        Severity::Problem,
         "cpupower idle-set -D 10",
     ),
-    ("steal", |e| e.cpu.steal_percent = Some(3.2), Severity::Spoils, ""),
+    ("steal", |e| e.cpu.steal_percent = Some(3.2), Severity::Problem, ""),
     (
         "cpu-quota",
         |e| {
@@ -262,15 +262,15 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
             e.process.quota_setting = Some("/sys/fs/cgroup/a/cpu.max".to_owned());
             e.process.quota_value = Some("150000 100000".to_owned());
         },
-        Severity::Spoils,
+        Severity::Problem,
         "echo max > /sys/fs/cgroup/a/cpu.max",
     ),
-    ("busy-host", |e| e.cpu.load = Some(7.0), Severity::Spoils, ""),
+    ("busy-host", |e| e.cpu.load = Some(7.0), Severity::Problem, ""),
     ("busy-host", |e| e.cpu.load = Some(3.0), Severity::Note, ""),
     (
         "clocksource",
         |e| e.kernel.clocksource = Some("hpet".to_owned()),
-        Severity::Spoils,
+        Severity::Problem,
         "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
     ),
     (
@@ -285,13 +285,13 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
     (
         "numa-balancing",
         |e| set(e, "kernel.numa_balancing", "1"),
-        Severity::Spoils,
+        Severity::Problem,
         "sysctl -w kernel.numa_balancing=0",
     ),
     (
         "irqbalance",
         |e| e.cpu.irqbalance = Some(true),
-        Severity::Spoils,
+        Severity::Problem,
         "systemctl stop irqbalance",
     ),
     (
@@ -300,19 +300,19 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
             eth0(e).flow_control = Some(FlowControl { negotiated: true, rx: true, tx: true });
             eth0(e).driver = Some("igb".to_owned());
         },
-        Severity::Spoils,
+        Severity::Problem,
         "ethtool -A eth0 autoneg off rx off tx off",
     ),
     (
         "flow-control",
         |e| eth0(e).flow_control = Some(FlowControl { negotiated: true, rx: true, tx: false }),
-        Severity::Spoils,
+        Severity::Problem,
         "ethtool -A eth0 rx off tx off",
     ),
     (
         "shaping",
         |e| eth0(e).qdisc = Some("netem".to_owned()),
-        Severity::Spoils,
+        Severity::Problem,
         "tc qdisc del dev eth0 root",
     ),
     (
@@ -322,13 +322,13 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
                 eth0(e).features.as_mut().unwrap().insert(name.to_owned(), false);
             }
         },
-        Severity::Spoils,
+        Severity::Problem,
         "ethtool -K eth0 tso on gro on",
     ),
     (
         "device-node",
         |e| e.process.allowed_cpus = Some(vec![4, 5]),
-        Severity::Spoils,
+        Severity::Problem,
         "taskset -c 0-3 wirecost run",
     ),
     (
@@ -344,7 +344,7 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
                 vector.effective_cpus = Some(vec![5]);
             }
         },
-        Severity::Spoils,
+        Severity::Problem,
         "for irq in 40 41; do echo 0-3 > /proc/irq/$irq/smp_affinity_list; done",
     ),
     (
@@ -354,13 +354,13 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
                 vector.effective_cpus = Some(vec![2]);
             }
         },
-        Severity::Spoils,
+        Severity::Problem,
         "set -- 0 1 2 3; for irq in 40 41 42 43 44 45 46 47; do",
     ),
     (
         "queues",
         |e| eth0(e).channels.as_mut().unwrap().combined = 1,
-        Severity::Spoils,
+        Severity::Problem,
         "ethtool -L eth0 combined 8",
     ),
     (
@@ -381,20 +381,20 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
             eth0(e).rings.as_mut().unwrap().rx = 512;
             eth0(e).rx_missed = Some(17);
         },
-        Severity::Spoils,
+        Severity::Problem,
         "ethtool -G eth0 rx 4096",
     ),
     ("ring-size", |e| eth0(e).rx_missed = Some(17), Severity::Note, ""),
     (
         "firewall",
         |e| e.path.nftables = Some(vec![table("inet", "filter", 3)]),
-        Severity::Spoils,
+        Severity::Problem,
         "nft list ruleset > ruleset.saved && nft flush ruleset",
     ),
     (
         "firewall",
         |e| e.path.iptables = Some(vec![table("ip", "filter", 2)]),
-        Severity::Spoils,
+        Severity::Problem,
         "iptables-legacy -t filter -F",
     ),
     (
@@ -403,25 +403,25 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
             e.path.nftables = None;
             set(e, "net.netfilter.nf_conntrack_count", "12");
         },
-        Severity::Spoils,
+        Severity::Problem,
         "",
     ),
     (
         "connection-tracking",
         |e| set(e, "net.netfilter.nf_conntrack_count", "250000"),
-        Severity::Spoils,
+        Severity::Problem,
         "sysctl -w net.netfilter.nf_conntrack_max=1048576",
     ),
     (
         "ipsec",
         |e| e.path.ipsec = Some(Ipsec { policies: 3, associations: 2 }),
-        Severity::Spoils,
+        Severity::Problem,
         "ip xfrm policy flush",
     ),
     (
         "backlog",
         |e| e.path.backlog.as_mut().unwrap().dropped = 5000,
-        Severity::Spoils,
+        Severity::Problem,
         "sysctl -w net.core.netdev_max_backlog=10000",
     ),
     (
@@ -448,13 +448,13 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
     (
         "tcp-features",
         |e| set(e, "net.ipv4.tcp_sack", "0"),
-        Severity::Spoils,
+        Severity::Problem,
         "sysctl -w net.ipv4.tcp_sack=1",
     ),
     (
         "socket-buffers",
         |e| set(e, "net.core.rmem_max", "212992"),
-        Severity::Spoils,
+        Severity::Problem,
         "sysctl -w net.core.rmem_max=67108864",
     ),
     (

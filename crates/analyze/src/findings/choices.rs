@@ -2,7 +2,7 @@
 
 use super::line;
 use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::metrics::{self, Selector};
 use crate::statistics::contrast::{Contrast, contrast};
 use wirecost_model::metric::Better;
@@ -35,7 +35,7 @@ struct WorseValue<'a> {
     places: usize,
 }
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
     let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
     let mut tests = Vec::new();
@@ -69,7 +69,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
 }
 
 fn beside(
-    measured: &Measured,
+    measured: &Measurements,
     axis: &str,
     selector: &Selector,
     value: &str,
@@ -90,7 +90,7 @@ fn beside(
 
 /// The value that is better than most others, and worse than none.
 fn best(
-    measured: &Measured,
+    measured: &Measurements,
     axis: &str,
     selector: &Selector,
     pairs: &[&(f64, Pair<'_>)],

@@ -2,7 +2,7 @@
 
 use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
@@ -23,7 +23,7 @@ const COSTS: [(&str, &str); 2] = [
     ("hosts.receiver.cycles_per_kbyte", "the receiver's "),
 ];
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let mut tests = Vec::new();
     for line in line::lines(measured) {
         let of_ends: Vec<_> =

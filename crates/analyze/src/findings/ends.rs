@@ -3,7 +3,7 @@
 use super::limits::{busy, whose};
 use super::line::mean;
 use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::metrics;
 use crate::statistics::{Estimate, permutation};
 use wirecost_model::run::Run;
@@ -17,7 +17,7 @@ pub(super) const KIND: Kind = Kind {
 const FULL: f64 = 95.0;
 const NOT_FULL: f64 = 90.0;
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let known = |role: &str, runs: &[&Run]| busy(runs, role);
     let mut of_points = Vec::new();
     for point in &measured.points {

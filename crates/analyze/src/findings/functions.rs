@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::limits::has_own_cpus;
 use super::line;
 use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::{Measured, MeasuredPoint};
+use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::contrast::{Contrast, contrast};
 use wirecost_model::observe::FunctionShare;
@@ -33,7 +33,7 @@ struct Pair<'a> {
     whose: &'static str,
 }
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let pairs = pairs(measured);
     let mut tests = Vec::new();
     for (place, pair) in pairs.iter().enumerate() {
@@ -52,7 +52,7 @@ fn find(measured: &Measured) -> Vec<Finding> {
 }
 
 /// The ends of each axis of numbers, and the two values of others that have two.
-fn pairs(measured: &Measured) -> Vec<Pair<'_>> {
+fn pairs(measured: &Measurements) -> Vec<Pair<'_>> {
     let mut pairs = Vec::new();
     for axis in measured.axes() {
         let numeric = line::is_numeric(measured, axis);

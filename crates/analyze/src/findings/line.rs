@@ -4,7 +4,7 @@ use fastrand::Rng;
 use wirecost_model::study::{Value, number};
 
 use super::words;
-use crate::measured::{Measured, MeasuredPoint};
+use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap::normal;
 
@@ -31,7 +31,7 @@ pub(super) type Group<'a> = (Vec<&'a Value>, Vec<(&'a str, &'a MeasuredPoint)>);
 
 /// Whether the values of an axis are numbers of what it is called, and not names of several
 /// settings.
-pub(super) fn is_numeric(measured: &Measured, axis: &str) -> bool {
+pub(super) fn is_numeric(measured: &Measurements, axis: &str) -> bool {
     let find = |values: &[Value]| values.iter().find(|v| v.name == axis).map(|v| v.value.clone());
     measured.points.iter().all(|point| {
         let value = find(&point.point.axes);
@@ -40,7 +40,7 @@ pub(super) fn is_numeric(measured: &Measured, axis: &str) -> bool {
 }
 
 /// Points with runs that differ along this axis alone.
-pub(super) fn groups<'a>(measured: &'a Measured, axis: &str) -> Vec<Group<'a>> {
+pub(super) fn groups<'a>(measured: &'a Measurements, axis: &str) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for point in measured.points.iter().filter(|point| !point.runs.is_empty()) {
         let (on, fixed): (Vec<&Value>, Vec<&Value>) =
@@ -56,7 +56,7 @@ pub(super) fn groups<'a>(measured: &'a Measured, axis: &str) -> Vec<Group<'a>> {
 }
 
 /// All lines of all axes whose values are numbers, of three points at least.
-pub(super) fn lines(measured: &Measured) -> Vec<Line<'_>> {
+pub(super) fn lines(measured: &Measurements) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     for axis in measured.axes().into_iter().filter(|axis| is_numeric(measured, axis)) {
         for (fixed, points) in groups(measured, axis) {
@@ -136,7 +136,7 @@ pub(super) fn plausible_means(figures: &[Vec<f64>], random: &mut Rng) -> Option<
 }
 
 /// What moves: bytes, or where none do, transactions.
-pub(super) fn work(measured: &Measured) -> Option<Selector> {
+pub(super) fn work(measured: &Measurements) -> Option<Selector> {
     let (throughput, transactions) =
         (metrics::find("throughput").ok()?, metrics::find("transactions").ok()?);
     let bytes_move =

@@ -17,7 +17,7 @@ mod words;
 
 use serde::Serialize;
 
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::statistics::holm;
 
 /// Probability that a study without any effect has a finding.
@@ -51,7 +51,7 @@ pub struct Kind {
     pub name: &'static str,
     /// One line for a person.
     pub help: &'static str,
-    find: fn(&Measured) -> Vec<Finding>,
+    find: fn(&Measurements) -> Vec<Finding>,
 }
 
 /// All kinds, in the order of the report.
@@ -60,7 +60,7 @@ pub static ALL: &[Kind] =
 
 /// All findings of a study.
 #[must_use]
-pub fn findings(measured: &Measured) -> Vec<Finding> {
+pub fn findings(measured: &Measurements) -> Vec<Finding> {
     ALL.iter().flat_map(|kind| (kind.find)(measured)).collect()
 }
 

@@ -4,7 +4,7 @@ use super::limits::limits;
 use super::line::{self, Line, Stop};
 use super::{Confidence, Finding, Kind, significant, words};
 use crate::knee::{After, Knee, knee};
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::metrics::Selector;
 use crate::statistics::umbrella::{Shape, umbrella};
 use crate::statistics::{Estimate, bootstrap};
@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
 /// Smaller growth is not reported.
 const GROWTH: f64 = 1.1;
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let Some(work) = line::work(measured) else { return Vec::new() };
     let mut tests = Vec::new();
     for line in line::lines(measured) {

@@ -2,7 +2,7 @@
 
 use super::line;
 use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::Measured;
+use crate::measured::Measurements;
 use crate::statistics::scalability::{Fit, fit};
 use wirecost_model::units::three_digits;
 
@@ -17,7 +17,7 @@ const NUMBERS: &[&str] = &["connections", "workers"];
 /// A law that explains less is not the one that the data follow.
 const EXPLAINED: f64 = 0.95;
 
-fn find(measured: &Measured) -> Vec<Finding> {
+fn find(measured: &Measurements) -> Vec<Finding> {
     let Some(work) = line::work(measured) else { return Vec::new() };
     let mut tests = Vec::new();
     for line in line::lines(measured).into_iter().filter(|line| NUMBERS.contains(&line.axis)) {

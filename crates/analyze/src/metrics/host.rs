@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use wirecost_model::metric::{Better, Unit};
 use wirecost_model::observe::{
-    CpuSection, FunctionsSection, InterruptsSection, Observation, Observed, ObservedMetric, Of,
-    SegmentsSection, TcpSection,
+    CpuSection, FunctionsSection, HostObservation, InterruptsSection, MetricScope, Observation,
+    ObservedMetric, SegmentsSection, TcpSection,
 };
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, MachineRow, Run};
@@ -253,7 +253,7 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     /// Nothing did, and why.
-    pub fn observed(&self) -> Result<&'a Observed, String> {
+    pub fn observed(&self) -> Result<&'a HostObservation, String> {
         let run = self.run();
         let observe = run.observe.as_ref().ok_or("nothing observed (--observe none)")?;
         let all = &observe.hosts;
@@ -277,7 +277,7 @@ impl<'a> Scope<'a> {
         metric: &dyn ObservedMetric,
         thing: &str,
     ) -> Result<f64, String> {
-        if metric.of() == Of::Namespace {
+        if metric.of() == MetricScope::Namespace {
             self.own_namespace()?;
         }
         let value = metric.value(self.observed()?, thing);

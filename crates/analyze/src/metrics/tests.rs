@@ -75,7 +75,7 @@ fn shared(addresses: [&str; 2]) -> Run {
         host("h1", Side::Master, addresses[0], Bytes { tx_sent: 4096, ..Bytes::default() }),
         host("h2", Side::Peer, addresses[1], Bytes { tx_received: 4096, ..Bytes::default() }),
     ];
-    let mut observed = observe::Observed {
+    let mut observed = observe::HostObservation {
         host: "h1".to_owned(),
         covers: vec!["h1".to_owned(), "h2".to_owned()],
         ..Default::default()

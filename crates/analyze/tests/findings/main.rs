@@ -6,7 +6,7 @@ mod study;
 
 use fastrand::Rng;
 use wirecost_analyze::findings::{ALL, Finding, findings};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 
 use study::{Figures, study};
 
@@ -38,7 +38,7 @@ const TCP_TRANSMIT: [(&str, [f64; 10], [f64; 10]); 2] = [
     ),
 ];
 
-fn tcp_transmit(repeats: u32, noise: f64, random: &mut Rng) -> Measured {
+fn tcp_transmit(repeats: u32, noise: f64, random: &mut Rng) -> Measurements {
     let axes = [("size", &["64k", "1k"][..]), ("connections", CONNECTIONS)];
     study(&axes, repeats, |point| {
         let (_, throughput, cycles) =
@@ -98,7 +98,7 @@ fn what_the_first_table_of_this_kind_shows() {
     assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
 }
 
-fn http_get(random: &mut Rng) -> Measured {
+fn http_get(random: &mut Rng) -> Measurements {
     // Sun's HTTP GET: Mb/s and percent of the CPUs that were idle.
     let numbers = ["1", "3", "10", "30", "100", "300", "1000", "2000", "3000"];
     let throughput = [413.0, 1180.0, 3631.86, 5790.68, 6577.13, 6537.30, 6629.40, 6652.14, 6673.01];
@@ -163,7 +163,7 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
 
 const POWERS: [&str; 9] = ["1", "2", "4", "8", "16", "32", "64", "128", "256"];
 
-fn scalability(random: &mut Rng) -> Measured {
+fn scalability(random: &mut Rng) -> Measurements {
     study(&[("connections", &POWERS)], 3, |point| {
         let n: f64 = point[0].parse().unwrap();
         let bits = 1e9 * n / (1.0 + 0.02 * (n - 1.0) + 1e-4 * n * (n - 1.0));
@@ -191,7 +191,7 @@ fn a_law_is_found_with_its_peak() {
     assert!(of_kind(&findings(&measured), "scalability").is_empty());
 }
 
-fn costs(random: &mut Rng) -> Measured {
+fn costs(random: &mut Rng) -> Measurements {
     let sizes = ["1k", "4k", "16k", "64k"];
     study(&[("size", &sizes)], 4, |point| {
         let at = sizes.iter().position(|size| *size == point[0]).unwrap();
@@ -212,7 +212,7 @@ fn a_cost_that_changes_is_told_with_its_factor() {
     assert_eq!(found.len(), 1, "{found:#?}");
 }
 
-fn full_receiver(random: &mut Rng) -> Measured {
+fn full_receiver(random: &mut Rng) -> Measurements {
     study(&[("size", &["1k", "2k", "4k", "8k"])], 3, |_| {
         let figures = Figures { busy: [60.0, 99.0], ..Figures::default() };
         let noisy = figures.clone().noisy(0.03, random);
@@ -230,7 +230,7 @@ fn the_end_whose_cpus_are_full_is_told() {
     assert!(low < 39.0 && 39.0 < high, "{end:?}");
 }
 
-fn grown_functions(random: &mut Rng) -> Measured {
+fn grown_functions(random: &mut Rng) -> Measurements {
     study(&[("connections", &["100", "4000"])], 5, |point| {
         let (cycles, send, lock) =
             if point[0] == "100" { (3000.0, 0.30, 0.02) } else { (6000.0, 0.15, 0.09) };
@@ -256,7 +256,7 @@ fn functions_that_grew_are_told_and_others_not() {
     assert!(low < 9.0 && 9.0 < high, "{grown:?}");
 }
 
-fn engines(random: &mut Rng) -> Measured {
+fn engines(random: &mut Rng) -> Measurements {
     let axes = [("engine", &["epoll", "io_uring", "threads"][..]), ("size", &["1k", "8k", "64k"])];
     let measured = study(&axes, 4, |point| {
         let cost = match point[0] {
@@ -286,7 +286,7 @@ fn the_best_choice_is_told_where_it_is_one() {
 }
 
 /// Each host is a machine of its own.
-fn with_machines(mut measured: Measured) -> Measured {
+fn with_machines(mut measured: Measurements) -> Measurements {
     for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
         run.machines = run
             .hosts
@@ -307,7 +307,7 @@ fn with_machines(mut measured: Measured) -> Measured {
 }
 
 /// All kinds have something to look at, and nothing to find.
-fn without_effect(repeats: u32, noise: f64, random: &mut Rng) -> Measured {
+fn without_effect(repeats: u32, noise: f64, random: &mut Rng) -> Measurements {
     let axes = [
         ("engine", &["epoll", "threads"][..]),
         ("connections", &["1", "8", "32", "100", "400", "1000"]),
@@ -372,19 +372,19 @@ fn shuffled_labels_have_no_findings() {
 }
 
 /// The same runs, each said to be of the place of another.
-fn shuffled(measured: &Measured, random: &mut Rng) -> Measured {
+fn shuffled(measured: &Measurements, random: &mut Rng) -> Measurements {
     let mut runs: Vec<_> = measured.points.iter().flat_map(|point| point.runs.clone()).collect();
     let mut places: Vec<_> = runs.iter().map(|run| run.study.clone()).collect();
     random.shuffle(&mut places);
     for (run, place) in runs.iter_mut().zip(places) {
         run.study = place;
     }
-    Measured::of(runs.into_iter().map(|run| (String::new(), run)))
+    Measurements::of(runs.into_iter().map(|run| (String::new(), run)))
 }
 
 #[test]
 fn what_was_not_measured_has_no_findings() {
-    assert!(findings(&Measured::default()).is_empty());
+    assert!(findings(&Measurements::default()).is_empty());
     let axes = [("connections", &["1", "2", "3", "4"][..])];
     let mut empty = study(&axes, 2, |_| Figures::default());
     for point in &mut empty.points {

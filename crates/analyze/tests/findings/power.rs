@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 use wirecost_analyze::findings::{Finding, findings};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 
 use super::study::{Figures, study};
 use super::{
@@ -14,7 +14,7 @@ use super::{
 const STUDIES: u64 = 100;
 
 /// Simulates the study again and again; `holds` says whether one has found what it has to.
-fn is_found(study: impl Fn(&mut Rng) -> Measured, holds: impl Fn(&[Finding]) -> bool) {
+fn is_found(study: impl Fn(&mut Rng) -> Measurements, holds: impl Fn(&[Finding]) -> bool) {
     let mut missed = Vec::new();
     for seed in 0..STUDIES {
         let found = findings(&study(&mut Rng::with_seed(9000 + seed)));
@@ -79,7 +79,7 @@ fn limited(
     (each, most): (f64, f64),
     figures: &Figures,
     random: &mut Rng,
-) -> Measured {
+) -> Measurements {
     study(&[("connections", numbers)], 10, |point| {
         let n: f64 = point[0].parse().unwrap();
         let bits_per_second = (each * n).min(most);

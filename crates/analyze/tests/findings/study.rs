@@ -1,14 +1,14 @@
 //! Studies with known answers.
 
 use fastrand::Rng;
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::statistics::bootstrap::normal;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::Bytes;
-use wirecost_model::observe::{FunctionShare, FunctionsSection, Observed};
+use wirecost_model::observe::{FunctionShare, FunctionsSection, HostObservation};
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, Latency, Observe, Run, Throughput, Window, WindowKind};
-use wirecost_model::study::{InStudy, Point, Value};
+use wirecost_model::study::{Point, StudyRunRef, Value};
 
 /// What one run measures.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
     let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
     let values: Vec<Value> = axes.iter().map(|(name, value)| Value::new(name, value)).collect();
     let point = Point { axes: values.clone(), settings: values };
-    run.study = Some(InStudy { study: "s".to_owned(), point, place, repeat, order: 1 });
+    run.study = Some(StudyRunRef { study: "s".to_owned(), point, place, repeat, order: 1 });
     run.window =
         Some(Window { seconds: 1.0, phase: 0, ramp_seconds: 0.0, kind: WindowKind::Duration });
     run.throughput = Some(Throughput {
@@ -117,10 +117,10 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
         functions: figures.functions.iter().map(function).collect(),
         ..FunctionsSection::default()
     };
-    let seen = Observed {
+    let seen = HostObservation {
         covers: vec!["h1".to_owned()],
         functions: Some(functions),
-        ..Observed::default()
+        ..HostObservation::default()
     };
     run.observe = Some(Observe { hosts: vec![seen], ..Observe::default() });
     run
@@ -131,7 +131,7 @@ pub fn study(
     axes: &[(&str, &[&str])],
     repeats: u32,
     mut figures: impl FnMut(&[&str]) -> Figures,
-) -> Measured {
+) -> Measurements {
     let mut points: Vec<Vec<&str>> = vec![Vec::new()];
     for (_, values) in axes {
         points = points
@@ -147,5 +147,5 @@ pub fn study(
             runs.push((String::new(), run(&named, place, repeat, &figures(point))));
         }
     }
-    Measured::of(runs)
+    Measurements::of(runs)
 }

@@ -17,7 +17,7 @@ use super::contender::{Line, Port};
 /// Polling interval.
 const GLANCE: Nanos = 5 * MILLISECOND;
 /// Grace time after a request to end.
-const PATIENCE: Nanos = 2 * SECOND;
+const TIMEOUT: Nanos = 2 * SECOND;
 
 /// A running program. It ends with this value, and with the calling thread.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Running {
             descendants(self.child.id()).into_iter().filter_map(ProcessId::of).collect();
         if self.ended().is_none() {
             signal(self.child.id(), Signal::TERM);
-            let deadline = Monotonic.now() + PATIENCE;
+            let deadline = Monotonic.now() + TIMEOUT;
             while self.ended().is_none() && Monotonic.now() < deadline {
                 sleep(GLANCE);
             }
@@ -142,7 +142,7 @@ impl Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // What is killed takes a moment to go, and its ports with it.
-        let deadline = Monotonic.now() + PATIENCE;
+        let deadline = Monotonic.now() + TIMEOUT;
         while started.iter().any(|process| process.is_alive()) && Monotonic.now() < deadline {
             sleep(GLANCE);
         }

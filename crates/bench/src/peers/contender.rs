@@ -87,7 +87,7 @@ impl RunRequest<'_> {
 
 /// The figures that a contender reports.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Own {
+pub(crate) struct ToolFigures {
     /// Bytes or transactions per second, as the point counts; none if it does not report them.
     pub(crate) rate: Option<f64>,
     /// Round trips, microseconds.
@@ -95,7 +95,7 @@ pub(crate) struct Own {
     pub(crate) p99: Option<f64>,
 }
 
-impl Own {
+impl ToolFigures {
     pub(crate) fn rate(rate: f64) -> Self {
         Self { rate: Some(rate), ..Self::default() }
     }
@@ -133,18 +133,18 @@ pub(crate) trait Contender: Sync {
     ///
     /// # Errors
     /// Why it cannot.
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal>;
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError>;
 
     /// Parses the figures that it reported.
     ///
     /// # Errors
     /// A figure is missing in its output.
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String>;
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String>;
 }
 
 /// Why a point has no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum PlanError {
     /// The program does not support this kind of traffic.
     NoSuchTest,
     /// It supports the kind, but not these parameters.

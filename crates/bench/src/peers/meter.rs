@@ -220,7 +220,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
-    use wirecost_linux::datagrams::{Calls, allow_joining};
+    use wirecost_linux::datagrams::{Calls, enable_gro};
 
     use super::*;
     use crate::peers::point::Placement;
@@ -282,7 +282,7 @@ mod tests {
             let to = UdpSocket::bind("127.0.0.1:0").unwrap();
             to.set_nonblocking(true).unwrap();
             if joins {
-                allow_joining(&to).unwrap();
+                enable_gro(&to).unwrap();
             }
             let from = UdpSocket::bind("127.0.0.1:0").unwrap();
             from.connect(to.local_addr().unwrap()).unwrap();

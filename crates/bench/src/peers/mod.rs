@@ -22,7 +22,7 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
-use contender::{Contender, Plan, Refusal, RunRequest, is_installed};
+use contender::{Contender, Plan, PlanError, RunRequest, is_installed};
 use meter::WindowMeter;
 use point::{Cpus, Placement, Point};
 use session::{LEAD, TAIL};
@@ -186,9 +186,9 @@ impl<'a> Bench<'a> {
             let name = contender.name().to_owned();
             let plan = contender.plan(&self.ask(point, 0));
             match plan {
-                Err(Refusal::NoSuchTest) => {}
-                Err(Refusal::Limit(why)) => result.absent.push((name, why.to_owned())),
-                Err(Refusal::Failed(why)) => result.absent.push((name, why)),
+                Err(PlanError::NoSuchTest) => {}
+                Err(PlanError::Limit(why)) => result.absent.push((name, why.to_owned())),
+                Err(PlanError::Failed(why)) => result.absent.push((name, why)),
                 Ok(_) if !is_installed(contender.programs()) => {
                     result.absent.push((name, "not installed".to_owned()));
                 }
@@ -334,9 +334,9 @@ impl<'a> Bench<'a> {
 
 fn plan_of(contender: &dyn Contender, ask: &RunRequest) -> Result<Plan, String> {
     let plan = contender.plan(ask).map_err(|refusal| match refusal {
-        Refusal::NoSuchTest => "it has no such test".to_owned(),
-        Refusal::Limit(why) => why.to_owned(),
-        Refusal::Failed(why) => why,
+        PlanError::NoSuchTest => "it has no such test".to_owned(),
+        PlanError::Limit(why) => why.to_owned(),
+        PlanError::Failed(why) => why,
     })?;
     let cpus = cpus(ask.point.placement).ok_or("this machine has too few CPUs for it")?;
     Ok(plan.on(cpus))

@@ -6,7 +6,7 @@ use wirecost_linux::clock::{Monotonic, sleep};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, seconds};
 
 use super::child::{Running, listens};
-use super::contender::{Contender, Own, Plan, RunRequest};
+use super::contender::{Contender, Plan, RunRequest, ToolFigures};
 use super::meter::{Counters, WindowFigures, WindowMeter};
 
 /// Time between the first traffic and the window.
@@ -25,7 +25,7 @@ pub(crate) struct Sample {
     /// Seconds from the start of the client to when all connections were open; none where they
     /// come and go, and of a single one, which many programs open beside one that controls.
     pub(crate) set_up: Option<f64>,
-    pub(crate) own: Own,
+    pub(crate) own: ToolFigures,
 }
 
 /// Runs a plan to its end and returns what the client wrote.
@@ -88,7 +88,7 @@ pub(crate) fn measure(
     let time = Nanos::from(ask.seconds_from_start()) * SECOND;
     let written = client.finish(Monotonic.now() + time + LIMIT + connecting)?;
     drop(server);
-    Ok(Sample { seen, set_up, own: contender.own(point, &written)? })
+    Ok(Sample { seen, set_up, own: contender.parse_figures(point, &written)? })
 }
 
 /// Counters when no connections are left of whoever ran before: the kernel closes those of one that

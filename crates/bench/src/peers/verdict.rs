@@ -233,7 +233,7 @@ fn against_best(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::contender::Own;
+    use crate::peers::contender::ToolFigures;
     use crate::peers::meter::WindowFigures;
     use crate::peers::point::Placement;
 
@@ -253,7 +253,7 @@ mod tests {
                     steady: 1.0,
                 },
                 set_up: Some(100.0 / work_rate),
-                own: Own { p99: Some(10.0), ..Own::default() },
+                own: ToolFigures { p99: Some(10.0), ..ToolFigures::default() },
             })
         };
         Series { name: name.to_owned(), part, samples: merits.iter().map(sample).collect() }

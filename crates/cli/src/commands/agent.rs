@@ -67,12 +67,12 @@ pub(crate) struct Agent {
 
 fn parse_size(text: &str) -> Result<u64, String> {
     units::parse_size(text)
-        .filter(|&bytes| bytes >= LEAST_MEMORY)
+        .filter(|&bytes| bytes >= MIN_MEMORY)
         .ok_or_else(|| "write it as a number and k, m or g, as in 8g; at least 64m".to_owned())
 }
 
 /// With less a session cannot even start.
-const LEAST_MEMORY: u64 = 64 << 20;
+const MIN_MEMORY: u64 = 64 << 20;
 
 impl Agent {
     pub(crate) fn run(self) -> Result<Status, Failure> {
@@ -97,7 +97,7 @@ impl Agent {
     fn listen(&self, address: &str) -> Result<Status, Failure> {
         let facts = facts::read().map_err(|error| Failure::new(Status::Peer, error))?;
         let limits = SessionLimits {
-            memory: self.session_memory.unwrap_or(facts.memory_bytes / 2).max(LEAST_MEMORY),
+            memory: self.session_memory.unwrap_or(facts.memory_bytes / 2).max(MIN_MEMORY),
             descriptors: self.session_descriptors.unwrap_or(facts.descriptor_limit),
         };
         let session = |hello: u32| {

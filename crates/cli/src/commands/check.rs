@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use clap::Args;
 use wirecost_model::profile::{Arrivals, IoValue, Options, Part, Payload, Until};
-use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program};
+use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program};
 use wirecost_model::status::Status;
 use wirecost_profile::io_options;
-use wirecost_profile::language::{Language, unsayable};
+use wirecost_profile::language::{Language, unrepresentable};
 use wirecost_program::program;
 
 use crate::Failure;
@@ -69,7 +69,7 @@ fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
     let stands_for = |number: usize| format!("<host {number}>");
     let mut name = |number: usize| Some(stands_for(number));
     let loaded = profile::load(&check.profile, &check.variables, &mut name)?;
-    let lost = unsayable(&loaded.profile, to, &loaded.source);
+    let lost = unrepresentable(&loaded.profile, to, &loaded.source);
     if !lost.is_empty() {
         return Err(profile::describe(&loaded.name, &loaded.source, &lost));
     }
@@ -170,7 +170,7 @@ fn describe_group(group: &GroupProgram, hosts: &[String], text: &mut String) {
     }
 }
 
-fn line_of_act(act: &Act, hosts: &[String], margin: usize, text: &mut String) {
+fn line_of_act(act: &HostFlowop, hosts: &[String], margin: usize, text: &mut String) {
     let line = describe_act(act, hosts);
     *text += format!("{:margin$}{:<11} {line}", "", act.kind).trim_end();
     *text += "\n";
@@ -245,7 +245,7 @@ fn how_often(phase: &PhaseProgram) -> String {
     }
 }
 
-fn describe_act(act: &Act, hosts: &[String]) -> String {
+fn describe_act(act: &HostFlowop, hosts: &[String]) -> String {
     let o: &Options = &act.options;
     let default = Options::default();
     let mut words = Vec::new();
@@ -304,7 +304,7 @@ fn describe_act(act: &Act, hosts: &[String]) -> String {
             words.push(name.to_owned());
         }
     }
-    words.extend(o.unbuilt.iter().map(|(name, value)| match value.as_str() {
+    words.extend(o.unsupported.iter().map(|(name, value)| match value.as_str() {
         "" => name.clone(),
         value => format!("{name}={value}"),
     }));

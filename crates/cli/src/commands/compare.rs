@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wirecost_analyze::compare::{self, Options, Subject};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::status::Status;
 use wirecost_report::documents::comparison;
@@ -94,7 +94,7 @@ fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
     Ok(Subject {
         name: records.name,
         single: records.single,
-        measured: Measured::of(records.runs),
+        measured: Measurements::of(records.runs),
         hosts: records.hosts,
         profiles: records.profiles,
     })

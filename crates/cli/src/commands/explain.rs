@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wirecost_analyze::cost_model::{self, Explained, Options};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::cost_model::{self, FittedModel, Options};
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::cost::CostModel;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
@@ -25,7 +25,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
-    of: Of,
+    of: StudySelection,
 
     /// Format of the standard output.
     #[arg(long, value_enum, default_value = "terminal")]
@@ -34,7 +34,7 @@ pub(crate) struct Explain {
 
 /// The study, and the points of it that are explained.
 #[derive(Debug, Args)]
-pub(super) struct Of {
+pub(super) struct StudySelection {
     /// Directory of a study (`study run --out DIR`).
     #[arg(value_name = "DIR")]
     study: PathBuf,
@@ -55,15 +55,15 @@ impl Explain {
     }
 }
 
-impl Of {
+impl StudySelection {
     fn options(&self) -> Options {
         let at = self.at.iter().map(|(name, value)| Value::new(name, value)).collect();
         Options { host: self.host.clone(), at }
     }
 
-    pub(super) fn explain(&self) -> Result<Explained, Failure> {
+    pub(super) fn explain(&self) -> Result<FittedModel, Failure> {
         let records = records::read(&self.study)?;
-        let measured = Measured::of(records.runs);
+        let measured = Measurements::of(records.runs);
         cost_model::explain(&records.name, &measured, &self.options(), VERSION)
             .map_err(Failure::usage)
     }
@@ -72,7 +72,7 @@ impl Of {
     pub(super) fn write(
         &self,
         format: Format,
-        explained: Result<Explained, Failure>,
+        explained: Result<FittedModel, Failure>,
         report: fn(&CostModel) -> wirecost_model::document::Document,
     ) -> Result<Status, Failure> {
         match explained {

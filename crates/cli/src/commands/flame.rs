@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use wirecost_model::observe::{FoldedStacks, Observed};
+use wirecost_model::observe::{FoldedStacks, HostObservation};
 use wirecost_model::status::Status;
 use wirecost_report::flame::{self, Scale};
 use wirecost_store::{Document, document};
@@ -77,7 +77,7 @@ impl Flame {
 
     fn load(&self, path: &Path) -> Result<Profile, Failure> {
         let (title, hosts, bytes) = match document(path).map_err(Failure::usage)? {
-            Document::Watched(watched) => {
+            Document::Observe(watched) => {
                 let moved = watched.devices.iter().map(|device| device.rx_bytes + device.tx_bytes);
                 ("observation".to_owned(), watched.hosts, moved.sum())
             }
@@ -94,7 +94,11 @@ impl Flame {
         Ok(Profile { title, stacks: functions.stacks.clone(), bytes })
     }
 
-    fn pick<'a>(&self, hosts: &'a [Observed], path: &Path) -> Result<&'a Observed, Failure> {
+    fn pick<'a>(
+        &self,
+        hosts: &'a [HostObservation],
+        path: &Path,
+    ) -> Result<&'a HostObservation, Failure> {
         let found = match &self.host {
             None => hosts.first(),
             Some(name) => hosts.iter().find(|host| host.covers.contains(name)),

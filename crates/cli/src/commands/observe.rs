@@ -9,7 +9,9 @@ use clap::Args;
 use wirecost_linux::clock::{Monotonic, sleep, unix_ms};
 use wirecost_linux::{environment, facts, net_dev};
 use wirecost_model::clock::{Clock, MILLISECOND, SECOND, nanos};
-use wirecost_model::observe::{DeviceTraffic, ObserveRequest, ObserverReport, Part, Watched};
+use wirecost_model::observe::{
+    DeviceTraffic, ObserveDocument, ObserveRequest, ObserverReport, Part,
+};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Entry;
 use wirecost_observe::{Observer, Set, describe};
@@ -89,7 +91,8 @@ impl Observe {
         let machines = match Machines::to_observe(cpus, self.conflict, &stop) {
             Ok(machines) => machines,
             Err(failure) => {
-                let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+                let mut document =
+                    ObserveDocument::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
                 // Where the document cannot be written either, the first failure is the one to
@@ -99,7 +102,7 @@ impl Observe {
             }
         };
         let began = Instant::now();
-        let mut document = Watched::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+        let mut document = ObserveDocument::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
         document.facts = facts::read().ok();
         let host = document.facts.as_ref().map(|facts| facts.hostname.clone()).unwrap_or_default();
         let before = net_dev::read(self.pid).unwrap_or_default();
@@ -192,7 +195,7 @@ impl Observe {
         all
     }
 
-    fn write_json(&self, document: &Watched) -> Result<(), Failure> {
+    fn write_json(&self, document: &ObserveDocument) -> Result<(), Failure> {
         let Some(target) = &self.json else { return Ok(()) };
         json::write(document, &Target::from(target.as_str()), &mut io::stdout())
             .map_err(|error| Failure::new(Status::Failed, error))
@@ -200,7 +203,7 @@ impl Observe {
 
     fn keep(
         &self,
-        document: &Watched,
+        document: &ObserveDocument,
         recorder: Option<Recorder>,
         host: &str,
     ) -> Result<(), Failure> {
@@ -247,7 +250,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
             ("tells", about.tells),
             ("needs", about.needs),
             ("costs", about.costs),
-            ("blind", about.blind),
+            ("limitations", about.limitations),
         ] {
             writeln!(out, "  {label}  {text}")?;
         }

@@ -5,7 +5,7 @@ use wirecost_analyze::cost_model::{self, Load};
 use wirecost_model::status::Status;
 use wirecost_report::documents::cost_model as report;
 
-use super::explain::Of;
+use super::explain::StudySelection;
 use super::lab::parse_rate;
 use super::output::Format;
 use crate::Failure;
@@ -18,7 +18,7 @@ use crate::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     #[command(flatten)]
-    of: Of,
+    of: StudySelection,
 
     /// Payload rate, such as `100gbit` or `500mbit`.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]

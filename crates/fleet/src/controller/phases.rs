@@ -13,7 +13,7 @@ use wirecost_model::outcome::{PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Pause, Profile, Transaction, Until};
 use wirecost_model::status::Status;
 use wirecost_profile::protocols::{self, Protocol};
-use wirecost_program::limits::{Counts, agree, may_wait};
+use wirecost_program::limits::{Counts, completion_limits, may_wait};
 
 use super::{Controller, DRAIN, HostState, SET_UP, STALL, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
@@ -164,7 +164,7 @@ impl Controller<'_> {
         };
         for host in &mut self.hosts {
             host.newest = None;
-            let there = |here| host.offset.there(here);
+            let there = |here| host.offset.to_host_time(here);
             let times = PhaseTimes {
                 phase,
                 start: there(start),
@@ -189,7 +189,7 @@ impl Controller<'_> {
         let patience = longest_wait(profile, phase);
         let started = self.held(phase, start, window.map(|(_, to)| to), patience)?;
         let programs: Vec<_> = self.hosts.iter().map(|host| &host.program).collect();
-        let limits = agree(&programs, phase, &started);
+        let limits = completion_limits(&programs, phase, &started);
         for (host, limits) in self.hosts.iter_mut().zip(limits) {
             host.member.host.order(Order::Finish { limits })?;
         }
@@ -256,7 +256,7 @@ impl Controller<'_> {
             }
             let due = Instant::now() + Duration::from_millis(500);
             match self.next(due)? {
-                Some((from, Notice::Held { phase: of, started })) if of == phase => {
+                Some((from, Notice::Quiesced { phase: of, started })) if of == phase => {
                     held[from] = Some(started);
                     progress.1 = Instant::now();
                 }
@@ -333,7 +333,8 @@ impl Controller<'_> {
             return;
         }
         self.hosts[from].newest = Some(snapshot);
-        let due = |host: &HostState| Some(host.offset.here(host.newest.as_ref()?.due));
+        let due =
+            |host: &HostState| Some(host.offset.to_controller_time(host.newest.as_ref()?.due));
         let Some(oldest) = self.hosts.iter().map(due).min().flatten() else { return };
         if oldest <= self.ticked {
             return;
@@ -353,7 +354,7 @@ impl Controller<'_> {
                 Some(HostCounters {
                     host: number as u32,
                     side: host.program.side,
-                    elapsed: snapshot.at.saturating_sub(host.offset.there(start)),
+                    elapsed: snapshot.at.saturating_sub(host.offset.to_host_time(start)),
                     counters: snapshot.counters.clone(),
                 })
             })

@@ -23,7 +23,7 @@ use wirecost_model::holder::{Holder, RunIdentity};
 use wirecost_model::warning::{SharedMachine, Warning};
 
 pub use holder::{describe, list, this_run};
-use status_socket::{Found, Neighbours, StatusSocket, ask};
+use status_socket::{Found, OtherRuns, StatusSocket, ask};
 
 use crate::runtime_dir::{self, Directory, RuntimeDirError};
 
@@ -56,7 +56,7 @@ pub enum ClaimError {
 
 /// What to do where another run measures on the same CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Conflict {
+pub struct ConflictPolicy {
     /// How long to wait for it to end.
     pub wait: Duration,
     /// Run beside it; both results say so.
@@ -64,12 +64,12 @@ pub struct Conflict {
 }
 
 /// What a claim needs to know while it waits.
-pub trait Waiting {
+pub trait ClaimWaiter {
     /// Whether nobody wants the claim any more.
-    fn is_over(&self) -> bool;
+    fn is_cancelled(&self) -> bool;
 
     /// Hears once which runs are waited for.
-    fn waits_for(&mut self, holders: &[Holder]);
+    fn on_conflict(&mut self, holders: &[Holder]);
 }
 
 /// Holds CPUs of this machine for a run. The kernel releases them when the process ends.
@@ -78,7 +78,7 @@ pub struct Claim {
     socket: Option<StatusSocket>,
     directory: Directory,
     name: String,
-    neighbours: Neighbours,
+    neighbours: OtherRuns,
 }
 
 type Present = (Holder, Option<UnixStream>);
@@ -91,8 +91,8 @@ impl Claim {
     pub fn take(
         run: &RunIdentity,
         cpus: &[u32],
-        conflict: Conflict,
-        waiting: &mut dyn Waiting,
+        conflict: ConflictPolicy,
+        waiting: &mut dyn ClaimWaiter,
     ) -> Result<Self, ClaimError> {
         let (own, of_root) = (runtime_dir::own(RUNS)?, runtime_dir::of_root(RUNS));
         Self::take_in(own, of_root.as_ref(), run, cpus, conflict, waiting)
@@ -103,8 +103,8 @@ impl Claim {
         of_root: Option<&Directory>,
         run: &RunIdentity,
         cpus: &[u32],
-        conflict: Conflict,
-        waiting: &mut dyn Waiting,
+        conflict: ConflictPolicy,
+        waiting: &mut dyn ClaimWaiter,
     ) -> Result<Self, ClaimError> {
         let due = Instant::now().checked_add(conflict.wait);
         let mut told = false;
@@ -130,7 +130,7 @@ impl Claim {
             }
             if !told {
                 told = true;
-                waiting.waits_for(&holders);
+                waiting.on_conflict(&holders);
             }
             until_one_ends(&present, due, waiting)?;
         }
@@ -146,7 +146,7 @@ impl Claim {
             Holder { run: run.clone(), since_unix_ms: unix_ms() as u64, cpus: cpus.to_vec() };
         let random: u32 = fastrand::u32(..);
         let name = format!("{}-{random:08x}{SOCKET}", std::process::id());
-        let neighbours = Neighbours::default();
+        let neighbours = OtherRuns::default();
         let socket = StatusSocket::open(&directory, &name, &holder, present, &neighbours)
             .map_err(failed("open the status socket", &directory.path().join(&name)))?;
         Ok(Self { socket: Some(socket), directory, name, neighbours })
@@ -235,14 +235,14 @@ fn look(directory: &Directory, remove: bool) -> Result<Vec<Present>, ClaimError>
 fn until_one_ends(
     present: &[Present],
     due: Option<Instant>,
-    waiting: &dyn Waiting,
+    waiting: &dyn ClaimWaiter,
 ) -> Result<(), ClaimError> {
     let streams: Vec<&UnixStream> =
         present.iter().filter_map(|(_, stream)| stream.as_ref()).collect();
     let again = (streams.len() < present.len()).then(|| Instant::now() + ASK_AGAIN);
     let due = [due, again].into_iter().flatten().min();
     loop {
-        if waiting.is_over() {
+        if waiting.is_cancelled() {
             return Err(ClaimError::Interrupted);
         }
         let left = due.map_or(LOOK, |due| due.saturating_duration_since(Instant::now()));
@@ -276,29 +276,29 @@ mod tests {
     /// Waits for ever, and tells a channel that it does.
     struct Patient(std::sync::mpsc::Sender<Vec<Holder>>);
 
-    impl Waiting for Patient {
-        fn is_over(&self) -> bool {
+    impl ClaimWaiter for Patient {
+        fn is_cancelled(&self) -> bool {
             false
         }
 
-        fn waits_for(&mut self, holders: &[Holder]) {
+        fn on_conflict(&mut self, holders: &[Holder]) {
             self.0.send(holders.to_vec()).unwrap();
         }
     }
 
     struct Over;
 
-    impl Waiting for Over {
-        fn is_over(&self) -> bool {
+    impl ClaimWaiter for Over {
+        fn is_cancelled(&self) -> bool {
             true
         }
 
-        fn waits_for(&mut self, _: &[Holder]) {}
+        fn on_conflict(&mut self, _: &[Holder]) {}
     }
 
-    const NOW: Conflict = Conflict { wait: Duration::ZERO, share: false };
-    const SHARE: Conflict = Conflict { wait: Duration::ZERO, share: true };
-    const WAIT: Conflict = Conflict { wait: Duration::MAX, share: false };
+    const NOW: ConflictPolicy = ConflictPolicy { wait: Duration::ZERO, share: false };
+    const SHARE: ConflictPolicy = ConflictPolicy { wait: Duration::ZERO, share: true };
+    const WAIT: ConflictPolicy = ConflictPolicy { wait: Duration::MAX, share: false };
 
     fn run(command: &str) -> RunIdentity {
         this_run(command.to_owned()).unwrap()
@@ -313,8 +313,8 @@ mod tests {
             &self,
             run: &RunIdentity,
             cpus: &[u32],
-            conflict: Conflict,
-            waiting: &mut dyn Waiting,
+            conflict: ConflictPolicy,
+            waiting: &mut dyn ClaimWaiter,
         ) -> Result<Claim, ClaimError> {
             let directory = runtime_dir::make(&self.0.path().join("runtime"), RUNS, 0o700)?;
             Claim::take_in(directory, None, run, cpus, conflict, waiting)

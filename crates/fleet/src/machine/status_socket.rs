@@ -22,17 +22,17 @@ const LONGEST: u64 = 64 << 10;
 /// A process that is not stopped answers sooner.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Connections that are kept open at a time; others wait until there is room.
-const MOST_VISITORS: usize = 64;
+const MAX_VISITORS: usize = 64;
 
 /// Another run on this machine, while it was there.
 #[derive(Debug, Clone)]
-pub(super) struct Neighbour {
+pub(super) struct OtherRun {
     pub(super) holder: Holder,
     pub(super) until: Option<Instant>,
 }
 
 /// Those that a run has had.
-pub(super) type Neighbours = Arc<Mutex<Vec<Neighbour>>>;
+pub(super) type OtherRuns = Arc<Mutex<Vec<OtherRun>>>;
 
 /// What is found behind the path of a status socket.
 pub(super) enum Found {
@@ -107,7 +107,7 @@ impl StatusSocket {
         name: &str,
         holder: &Holder,
         others: Vec<(Holder, Option<UnixStream>)>,
-        neighbours: &Neighbours,
+        neighbours: &OtherRuns,
     ) -> io::Result<Self> {
         let path = directory.short_path(name);
         let listener = UnixListener::bind(&path)?;
@@ -143,7 +143,7 @@ struct Server {
     listener: UnixListener,
     status: Vec<u8>,
     peers: Vec<Peer>,
-    neighbours: Neighbours,
+    neighbours: OtherRuns,
 }
 
 struct Peer {
@@ -168,13 +168,13 @@ impl Server {
 
     fn add(&self, holder: Holder) -> usize {
         let mut neighbours = self.neighbours.lock().unwrap_or_else(PoisonError::into_inner);
-        neighbours.push(Neighbour { holder, until: None });
+        neighbours.push(OtherRun { holder, until: None });
         neighbours.len() - 1
     }
 
     fn serve(mut self, woken: BorrowedFd<'_>) {
         loop {
-            let room = self.peers.len() < MOST_VISITORS;
+            let room = self.peers.len() < MAX_VISITORS;
             let listens = if room { PollFlags::IN } else { PollFlags::empty() };
             let mut wanted = vec![
                 PollFd::from_borrowed_fd(woken, PollFlags::IN),

@@ -210,7 +210,7 @@ impl FakeHost {
                     });
                 }
                 let started = BTreeMap::from([(0, vec![1])]);
-                notices.push(Notice::Held { phase: times.phase, started });
+                notices.push(Notice::Quiesced { phase: times.phase, started });
                 notices
             }
             Order::Finish { .. } => vec![

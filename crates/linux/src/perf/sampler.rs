@@ -13,7 +13,7 @@ use super::{Act, Event, Scope, Software, open, tell};
 /// the kernel lets each user lock per CPU (kernel.perf_event_mlock_kb, by default 512 KiB and a
 /// page).
 const PAGES: usize = 128;
-const FEWEST_PAGES: usize = 4;
+const MIN_PAGES: usize = 4;
 
 /// A sampler of one CPU, by its software clock: a timer of high resolution at a fixed rate, with
 /// the chain of calls in the kernel and in user space.
@@ -57,7 +57,7 @@ impl CpuSampler {
         let mut pages = PAGES;
         let ring = loop {
             match Ring::map(&event, pages) {
-                Err(_) if pages > FEWEST_PAGES => pages /= 2,
+                Err(_) if pages > MIN_PAGES => pages /= 2,
                 mapped => break mapped?,
             }
         };

@@ -24,7 +24,7 @@ const EVENTS: usize = 512;
 /// the caches (ADR 0017).
 const ROUND_BYTES: i64 = 512 << 20;
 /// Less would be spent on switching.
-const LEAST_TURN: i64 = 16 << 10;
+const MIN_TURN: i64 = 16 << 10;
 /// Turns before the loop looks at the clock and at events: thousands of ready strands would else
 /// keep the edges of the window, timers and orders waiting for seconds.
 const ROUND: usize = 64;
@@ -46,7 +46,7 @@ impl Engine for Epoll {
         register(&poll, &wakers.wake, Token::Wake)?;
         register(&poll, &wakers.inbox, Token::Inbox)?;
         setup.sockets.opener.set_epoll(poll);
-        setup.sockets.opener.ask_only_called();
+        setup.sockets.opener.accept_only_when_ready();
         Ok(Box::new(run))
     }
 }
@@ -85,12 +85,11 @@ impl Loop {
             return;
         }
         // Of thousands that are ready each gets less, so that all have their turn in time.
-        let turn =
-            (ROUND_BYTES / (self.scheduler.ready() as i64 + 1)).clamp(LEAST_TURN, TURN_BYTES);
+        let turn = (ROUND_BYTES / (self.scheduler.ready() as i64 + 1)).clamp(MIN_TURN, TURN_BYTES);
         match self.worker.turn(local, turn) {
             Turn::Again => self.scheduler.queue(local),
             Turn::Wait(wait) => self.scheduler.park(local, wait),
-            Turn::Held => {}
+            Turn::Quiesced => {}
             Turn::Failed(error) => self.worker.failed(error),
         }
     }
@@ -120,7 +119,7 @@ impl Loop {
                     }
                 }
                 Token::Listener { local, number } => {
-                    self.worker.net.opener.called(local, number);
+                    self.worker.net.opener.mark_ready(local, number);
                     self.scheduler.wake(local, None, Interest::Arrival);
                 }
                 Token::Inbox => {

@@ -34,7 +34,7 @@ const EVENTS: usize = 4 * ENTRIES as usize;
 const CONNECTIONS: u32 = 1 << 14;
 /// Memory of a worker to receive into: as much as stays in a core's cache beside what else is used.
 const BUFFERS_BYTES: usize = 2 << 20;
-const MOST_BUFFERS: usize = 1024;
+const MAX_BUFFERS: usize = 1024;
 /// Lengths of a buffer: as small as the kernel's own unit of handling them is no gain, and what is
 /// longer comes in several pieces.
 const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=64 << 10;
@@ -52,7 +52,7 @@ fn ring_setup(message: u64) -> uring::Setup {
         .max(hello::LENGTH + 1)
         .clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end())
         .next_multiple_of(64);
-    let count = (BUFFERS_BYTES / length).min(MOST_BUFFERS).next_power_of_two();
+    let count = (BUFFERS_BYTES / length).min(MAX_BUFFERS).next_power_of_two();
     let buffers = Buffers { count: count as u16, bytes: length as u32 };
     uring::Setup { entries: ENTRIES, buffers, files: CONNECTIONS }
 }
@@ -79,7 +79,7 @@ impl Engine for IoUring {
     /// not hide.
     fn warnings(&self, program: &Program) -> Vec<Warning> {
         let names: BTreeSet<_> = transports_of(program)
-            .filter(|(transport, _)| transport.by_calls())
+            .filter(|(transport, _)| transport.bypasses_ring())
             .map(|(transport, _)| transport.protocol().name())
             .collect();
         let beside = names.into_iter().map(|name| {
@@ -170,7 +170,7 @@ impl Loop {
                 }
                 self.scheduler.park(local, wait);
             }
-            Turn::Held => {}
+            Turn::Quiesced => {}
             Turn::Failed(error) => self.worker.failed(error),
         }
     }

@@ -16,7 +16,7 @@ use wirecost_model::warning::Warning;
 use wirecost_program::payload::Patterns;
 
 use crate::sockets::Sockets;
-use crate::worker::{Order, Outlet};
+use crate::worker::{EventSender, Order};
 
 /// One way to wait for I/O.
 pub trait Engine: Sync {
@@ -125,7 +125,7 @@ pub struct WorkerThread {
     pub(crate) number: u32,
     pub(crate) sockets: Sockets,
     pub(crate) patterns: Patterns,
-    pub(crate) outlet: Outlet,
+    pub(crate) outlet: EventSender,
     pub(crate) orders: Receiver<Order>,
     /// The strands it runs, by group and number, ascending.
     pub(crate) mine: Vec<(u32, u32)>,

@@ -34,7 +34,7 @@ impl Engine for Poll {
 
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
         setup.wakers()?;
-        setup.sockets.opener.ask_only_called();
+        setup.sockets.opener.accept_only_when_ready();
         Ok(Box::new(run))
     }
 }
@@ -115,7 +115,7 @@ impl Loop {
         match self.worker.turn(local, TURN_BYTES) {
             Turn::Again => self.scheduler.queue(local),
             Turn::Wait(wait) => self.scheduler.park(local, wait),
-            Turn::Held => {}
+            Turn::Quiesced => {}
             Turn::Failed(error) => self.worker.failed(error),
         }
         let settings = &mut self.worker.net.settings;
@@ -144,7 +144,7 @@ impl Loop {
                 Interest::Arrival => {
                     // Of a listener that was called before, the strand knows.
                     let own = net.opener.listeners_of(local);
-                    for (number, listener) in own.filter(|(_, listener)| !listener.called) {
+                    for (number, listener) in own.filter(|(_, listener)| !listener.ready) {
                         self.entries.push(Entry::Listener { local, number });
                         descriptors.push(PollFd::new(&listener.fd, PollFlags::IN));
                     }
@@ -198,7 +198,7 @@ impl Loop {
                 self.scheduler.wake(local, Some(wait.slot), wait.on);
             }
             Entry::Listener { local, number } => {
-                self.worker.net.opener.called(local, number);
+                self.worker.net.opener.mark_ready(local, number);
                 self.scheduler.wake(local, None, Interest::Arrival);
             }
         }

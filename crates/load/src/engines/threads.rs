@@ -75,11 +75,11 @@ fn run(thread: WorkerThread) {
         if !worker.is_running() {
             continue;
         }
-        let turn = if worker.takes_part(0) { worker.turn(0, TURN_BYTES) } else { Turn::Held };
+        let turn = if worker.takes_part(0) { worker.turn(0, TURN_BYTES) } else { Turn::Quiesced };
         match turn {
             Turn::Again => {}
             Turn::Wait(wait) => pause(&mut worker, wait, due),
-            Turn::Held => {
+            Turn::Quiesced => {
                 // Nothing to do until an order comes or the phase's time is up.
                 let now = Monotonic.now();
                 let next = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));

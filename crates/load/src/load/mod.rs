@@ -40,7 +40,7 @@ use crate::files::Files;
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
-use crate::worker::{Event, Limits, Order, Outlet, PhaseOrder, WorkerReport};
+use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, WorkerReport};
 pub(crate) use connections::transports_of;
 use placement::Placement;
 use services::{Announced, Services};
@@ -110,7 +110,7 @@ impl Schedule {
 pub enum LoadEvent {
     Snapshot(Snapshot),
     /// No strand here begins another transaction by itself; so many has each begun, by group.
-    Held(BTreeMap<u32, Vec<u64>>),
+    Quiesced(BTreeMap<u32, Vec<u64>>),
     Ended(Box<PhaseResult>),
     /// A strand failed, and the profile does not allow that.
     Failed(String),
@@ -157,7 +157,7 @@ pub struct Load {
     /// What the workers run on, which need not be what the plan asks for.
     engine: &'static dyn Engine,
     handles: Handles,
-    outlet: Outlet,
+    outlet: EventSender,
     events: Receiver<Event>,
     /// Dropping it removes the paths of Unix sockets.
     _services: Services,
@@ -246,7 +246,7 @@ impl Load {
         let mut handles = Handles::default();
         let mut inboxes = Vec::new();
         let (announce, announced) = channel();
-        let (outlet, events) = Outlet::new(notify);
+        let (outlet, events) = EventSender::new(notify);
         for number in 0..placement.workers() {
             let (handle, inbox) = start_worker(
                 (&plan, engine),
@@ -411,7 +411,7 @@ impl Load {
                     return Some(LoadEvent::Snapshot(phase.snapshots.keep(snapshot)));
                 }
                 Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
-                Event::Held { worker, started } => {
+                Event::Quiesced { worker, started } => {
                     phase.held[worker as usize] = true;
                     for (group, strand, count) in started {
                         let of_group = phase.started.get_mut(&group);
@@ -440,7 +440,7 @@ impl Load {
             if phase.schedule.window.is_none() {
                 phase.snapshots.snapshot_at(Edge::WindowEnd);
             }
-            return Some(LoadEvent::Held(std::mem::take(&mut phase.started)));
+            return Some(LoadEvent::Quiesced(std::mem::take(&mut phase.started)));
         }
         if phase.reports.iter().all(Option::is_some) {
             return self.end().map(|result| LoadEvent::Ended(Box::new(result)));
@@ -461,7 +461,8 @@ impl Load {
             match late {
                 Event::Snapshot(snapshot) => drop(phase.snapshots.keep(snapshot)),
                 Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
-                Event::Held { .. } | Event::Ended(_) | Event::Failed(_) | Event::Endless(_) => {}
+                Event::Quiesced { .. } | Event::Ended(_) | Event::Failed(_) | Event::Endless(_) => {
+                }
             }
         }
         let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.snapshots.busy(n)).collect();
@@ -476,7 +477,7 @@ impl Load {
             flowops: phase.rows,
             ..PhaseResult::default()
         };
-        let (mut retransmits, mut strangers) = (0, 0);
+        let (mut retransmits, mut rejected_connections) = (0, 0);
         let workers = self.handles.0.iter().zip(busy);
         for ((handle, busy), report) in workers.zip(phase.reports.into_iter().flatten()) {
             result.transactions.merge(&report.transactions);
@@ -494,18 +495,20 @@ impl Load {
             result.io.add(report.io);
             result.unfinished_strands += report.unfinished;
             result.buffer_bytes += report.buffer_bytes;
-            strangers += report.strangers;
+            rejected_connections += report.rejected_connections;
             self.settings.extend(report.settings);
         }
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
         result.retransmits = has_tcp.then_some(retransmits);
-        strangers += self.broker.as_ref().map_or(0, Broker::strangers);
-        self.warnings.retain(|warning| !matches!(warning, Warning::StrangersRefused(_)));
-        if strangers > 0 {
+        rejected_connections += self.broker.as_ref().map_or(0, Broker::rejected_connections);
+        self.warnings.retain(|warning| !matches!(warning, Warning::ConnectionsRejected(_)));
+        if rejected_connections > 0 {
             let host = String::new();
-            self.warnings
-                .push(Warning::from(warning::StrangersRefused { host, connections: strangers }));
+            self.warnings.push(Warning::from(warning::ConnectionsRejected {
+                host,
+                connections: rejected_connections,
+            }));
         }
         Some(result)
     }
@@ -576,7 +579,7 @@ fn start_worker(
     common: &Common,
     services: &Services,
     (patterns, contents): (Option<Patterns>, Contents),
-    (announce, outlet): (Sender<io::Result<Started>>, Outlet),
+    (announce, outlet): (Sender<io::Result<Started>>, EventSender),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
     let (orders_to, orders) = channel();
     let cpu = placement.cpu(number);
@@ -605,7 +608,7 @@ fn start_worker(
             if let Some(cpu) = cpu {
                 thread::pin(cpu)?;
             }
-            thread::exact_timers();
+            thread::minimize_timer_slack();
             let mut kept = kept?;
             let wakers = match engine.shares_threads() {
                 true => {

@@ -19,7 +19,7 @@ use wirecost_program::socket_setup::SocketSetup;
 
 use super::LoadError;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
-use crate::consent::{Agreement, Consent, Question};
+use crate::consent::{Consent, ConsentResponder, Question};
 use crate::engines::Engine;
 use crate::sockets::{Sockets, transport};
 
@@ -286,7 +286,7 @@ impl Services {
         plan: &Plan,
     ) -> Vec<SharedListener> {
         let consent = Consent { host: plan.host, services: self.listening.clone() };
-        let answers = Arc::new(Agreement::new(&plan.token, &consent));
+        let answers = Arc::new(ConsentResponder::new(&plan.token, &consent));
         listeners
             .into_iter()
             .map(|mut shared| {
@@ -403,7 +403,7 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             let due = deadline.min(Instant::now() + ANSWER);
             let answer = ask_consent(address, &question, due).map_err(failed)?;
             let consent = question
-                .understand(&plan.token, &answer)
+                .verify_answer(&plan.token, &answer)
                 .ok_or_else(|| refused("no agent of this run answers there".to_owned()))?;
             let agrees =
                 consent.host == host && same_places(&consent.services, &peer.services, address);

@@ -13,7 +13,7 @@ use wirecost_model::plan::Extent;
 use wirecost_program::record::{WorkerCounters, sum};
 
 use super::Schedule;
-use crate::worker::{ClockReading, Clocks, Event, Outlet};
+use crate::worker::{ClockReading, Clocks, Event, EventSender};
 
 /// What a snapshot holds: of each worker, its counters and the clock of its CPU time.
 pub(super) struct Workers {
@@ -37,7 +37,7 @@ impl Snapshots {
         workers: Workers,
         schedule: Schedule,
         interval: Nanos,
-        outlet: Outlet,
+        outlet: EventSender,
     ) -> Self {
         let workers = Arc::new(workers);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
@@ -111,10 +111,10 @@ fn run(
     schedule: Schedule,
     interval: Nanos,
     stop: &(Mutex<bool>, Condvar),
-    outlet: &Outlet,
+    outlet: &EventSender,
 ) {
-    thread::make_urgent(thread::Urgency::Snapshot);
-    thread::exact_timers();
+    thread::set_realtime(thread::RealtimePriority::Snapshot);
+    thread::minimize_timer_slack();
     let start = schedule.start;
     // Where the end is known, how many readings there are has been checked with the order.
     let most = match schedule.window {
@@ -293,7 +293,7 @@ mod tests {
     fn what_moved_before_the_first_cuts_were_made_is_counted() {
         let counters = Arc::new(WorkerCounters::new(1, Vec::new()));
         counters.rows[0].done.add(7);
-        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now() - 1_000_000;
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let hour = 3_600_000_000_000;
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_phase_that_does_not_end_has_a_last_interval() {
         let rows = 1_000_000;
-        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let workers = Workers { counters: vec![], clocks: vec![], rows };
@@ -373,7 +373,7 @@ mod tests {
         let (over, ends) = thread(|_| {}, &end);
         over.join().unwrap();
         let workers = Workers { counters: vec![], clocks: vec![works, waits, ends, None], rows: 0 };
-        let (outlet, events) = Outlet::new(Arc::new(|| {}));
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);

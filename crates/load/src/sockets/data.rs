@@ -100,7 +100,7 @@ impl DataPath {
             ReceiveCall::Plain(flowops::ReceiveCall::RecvFrom) => {
                 rustix::net::recvfrom(&socket.fd, &mut *buffer, flags).map(|(got, ..)| got)
             }
-            ReceiveCall::Several(receives) => {
+            ReceiveCall::Batched(receives) => {
                 let wait = self.blocking && !timed;
                 return self.receive_datagram(socket, size, receives, wait);
             }
@@ -135,7 +135,7 @@ impl DataPath {
         Ok(bytes)
     }
 
-    pub(super) fn pass_on(
+    pub(super) fn receive_in_kernel(
         &mut self,
         socket: &Socket,
         size: usize,

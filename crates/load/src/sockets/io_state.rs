@@ -206,7 +206,7 @@ impl DataPath {
             Some(place) => place,
             None => {
                 if receives.joined {
-                    datagrams::allow_joining(&socket.fd)?;
+                    datagrams::enable_gro(&socket.fd)?;
                 }
                 let place = self.batches.add(receives);
                 used.place.set(Some(place));

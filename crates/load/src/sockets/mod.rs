@@ -91,9 +91,9 @@ impl Socket {
         matches!(self.state, State::Open)
     }
 
-    /// See [`Transport::by_calls`].
-    pub(crate) fn by_calls(&self) -> bool {
-        self.transport.by_calls()
+    /// See [`Transport::bypasses_ring`].
+    pub(crate) fn bypasses_ring(&self) -> bool {
+        self.transport.bypasses_ring()
     }
 }
 
@@ -134,8 +134,8 @@ impl Sockets {
     }
 
     /// Learns where others listen and what will be run, and resolves all that steps name.
-    pub(crate) fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
-        self.opener.meet(endpoints, groups);
+    pub(crate) fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+        self.opener.set_endpoints(endpoints, groups);
     }
 
     /// A phase begins.
@@ -211,11 +211,7 @@ impl Net for Sockets {
         Ok(rustix::net::sockopt::set_tcp_cork(&socket.fd, on)?)
     }
 
-    fn send_several(
-        &mut self,
-        socket: &Socket,
-        datagrams: &DatagramBatch<'_>,
-    ) -> io::Result<usize> {
+    fn send_batch(&mut self, socket: &Socket, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
         self.data.send_datagrams(socket, datagrams)
     }
 
@@ -230,7 +226,7 @@ impl Net for Sockets {
         self.data.receive(socket, size, call, timed)
     }
 
-    fn tells_of_arrivals(&self, socket: &Socket) -> bool {
+    fn notifies_on_new_data(&self, socket: &Socket) -> bool {
         // What has been decrypted arrived before.
         !self.data.blocking && socket.reliable && !socket.secure
     }
@@ -239,14 +235,14 @@ impl Net for Sockets {
         self.data.low_water(socket, bytes)
     }
 
-    fn pass_on(
+    fn receive_in_kernel(
         &mut self,
         socket: &Socket,
         size: usize,
         call: KernelReceive,
         timed: bool,
     ) -> io::Result<usize> {
-        self.data.pass_on(socket, size, call, timed)
+        self.data.receive_in_kernel(socket, size, call, timed)
     }
 
     fn send_file(

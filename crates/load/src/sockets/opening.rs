@@ -63,7 +63,7 @@ pub(crate) struct Listener {
     service: u32,
     pub(crate) fd: OwnedFd,
     /// Somebody may be waiting there.
-    pub(crate) called: bool,
+    pub(crate) ready: bool,
 }
 
 /// Opens and closes the connections of one worker.
@@ -84,7 +84,7 @@ pub(crate) struct Opener {
     /// several of a service where connections are spread over addresses.
     listeners: Vec<Vec<Listener>>,
     /// The engine tells of listeners at which somebody waits, and the others are not asked.
-    only_called: bool,
+    only_ready: bool,
     /// Connections that have come by the inbox, by group and strand.
     arrivals: HashMap<(u32, u32), VecDeque<Arrival>>,
     /// Whether the newest attempt to accept was for a connection that the broker accepts.
@@ -93,7 +93,7 @@ pub(crate) struct Opener {
     security: Security,
     /// Connections that the kernel is connecting.
     connecting: u32,
-    pub(crate) strangers: u64,
+    pub(crate) rejected_connections: u64,
     pub(crate) failed_connections: u64,
     /// Of connections that are closed.
     pub(crate) closed_retransmits: u64,
@@ -133,13 +133,13 @@ impl Opener {
             allowed: Vec::new(),
             transports: ByStep::default(),
             listeners: Vec::new(),
-            only_called: false,
+            only_ready: false,
             arrivals: HashMap::new(),
             awaits_broker: false,
             mailbox: common.mailbox.clone(),
             security: Security::new(common.credentials.clone()),
             connecting: 0,
-            strangers: 0,
+            rejected_connections: 0,
             failed_connections: 0,
             closed_retransmits: 0,
             closed_drops: 0,
@@ -151,9 +151,9 @@ impl Opener {
         self.epoll = Some(epoll);
     }
 
-    /// Asks only those listeners from now on that [`Opener::called`] has named.
-    pub(crate) fn ask_only_called(&mut self) {
-        self.only_called = true;
+    /// Asks only those listeners from now on that [`Opener::mark_ready`] has named.
+    pub(crate) fn accept_only_when_ready(&mut self) {
+        self.only_ready = true;
     }
 
     pub(crate) fn epoll(&self) -> Option<&OwnedFd> {
@@ -161,7 +161,7 @@ impl Opener {
     }
 
     /// Learns where others listen, and what will be run.
-    pub(super) fn meet(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
+    pub(super) fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
         self.endpoints = endpoints;
         self.allowed = self
             .services
@@ -214,16 +214,16 @@ impl Opener {
                 block(&fd)?;
             }
             bound.push(address);
-            self.listeners[local].push(Listener { service, fd, called: true });
+            self.listeners[local].push(Listener { service, fd, ready: true });
         }
         Ok(bound)
     }
 
     /// An event loop has been told of somebody at a listener of a strand; it is told of each once.
-    pub(crate) fn called(&mut self, local: u32, number: u32) {
+    pub(crate) fn mark_ready(&mut self, local: u32, number: u32) {
         let own = self.listeners.get_mut(local as usize);
         if let Some(listener) = own.and_then(|own| own.get_mut(number as usize)) {
-            listener.called = true;
+            listener.ready = true;
         }
     }
 
@@ -283,13 +283,13 @@ impl Opener {
 
     /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
     /// that may not is counted.
-    pub(crate) fn welcomes(&mut self, service: u32, fd: &OwnedFd) -> bool {
+    pub(crate) fn check_peer(&mut self, service: u32, fd: &OwnedFd) -> bool {
         let Some(allowed) = self.allowed.get(service as usize).and_then(Option::as_deref) else {
             return true;
         };
         let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
         let expected = is_expected(from, Some(allowed));
-        self.strangers += u64::from(!expected);
+        self.rejected_connections += u64::from(!expected);
         expected
     }
 
@@ -310,7 +310,7 @@ impl Opener {
         let own = self.listeners.get_mut(owner.local as usize).into_iter().flatten();
         for listener in own.filter(|listener| listener.service == service) {
             // Of several addresses somebody waits at one, and asking the others takes a call each.
-            if self.only_called && !listener.called {
+            if self.only_ready && !listener.ready {
                 continue;
             }
             // Until it is empty: the event that told of a stranger tells of those behind it too.
@@ -321,14 +321,14 @@ impl Opener {
                         if is_expected(from, allowed) {
                             return Ok(fd);
                         }
-                        self.strangers += 1;
+                        self.rejected_connections += 1;
                     }
                     Err(Errno::AGAIN) => break,
                     Err(Errno::CONNABORTED | Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
-            listener.called = false;
+            listener.ready = false;
         }
         Err(io::ErrorKind::WouldBlock.into())
     }

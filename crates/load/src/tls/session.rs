@@ -19,7 +19,7 @@ use wirecost_program::net::Interest;
 /// message, more would fall out of the cache before they are sent.
 const MOST: usize = 64 << 10;
 /// What is received at a time grows up to this while there is more than fits.
-const MOST_RECEIVED: usize = 128 << 10;
+const MAX_RECEIVED: usize = 128 << 10;
 const FIRST_RECEIVED: usize = 4 << 10;
 /// Header, type, and tag: what a record adds (RFC 8446, section 5.2).
 const RECORD_OVERHEAD: usize = 5 + 1 + 16;
@@ -352,7 +352,7 @@ impl Session {
         let place = &mut self.incoming[self.end..self.end + wanted];
         let (got, _) = rustix::net::recv(socket, place, flags)?;
         self.end += got;
-        if got == room && self.incoming.len() < MOST_RECEIVED {
+        if got == room && self.incoming.len() < MAX_RECEIVED {
             self.incoming.resize(self.incoming.len() * 2, 0);
         }
         Ok(got)

@@ -84,7 +84,7 @@ pub trait Transport: Sync {
     /// Whether a ring cannot move its bytes: they are encrypted here, or go through TLS of the
     /// kernel, or the protocol wants its calls in a way of its own. The ring only tells when to
     /// make them.
-    fn by_calls(&self) -> bool {
+    fn bypasses_ring(&self) -> bool {
         self.protocol().is_secure() || self.polls_before_accept()
     }
 

@@ -45,7 +45,7 @@ impl Transport for UnixSeqpacket {
     }
 
     /// The buffers of a ring are shorter than the longest message, and would cut it.
-    fn by_calls(&self) -> bool {
+    fn bypasses_ring(&self) -> bool {
         true
     }
 

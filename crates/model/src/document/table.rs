@@ -49,26 +49,26 @@ pub struct Column {
     /// with 0 never are.
     #[serde(skip)]
     #[schemars(skip)]
-    pub dispensable: u8,
+    pub drop_order: u8,
 }
 
 impl Column {
     /// Of texts.
     #[must_use]
     pub fn text(title: &str) -> Self {
-        Self { title: title.to_owned(), align: Align::Left, dispensable: 0 }
+        Self { title: title.to_owned(), align: Align::Left, drop_order: 0 }
     }
 
     /// Of numbers.
     #[must_use]
     pub fn number(title: &str) -> Self {
-        Self { title: title.to_owned(), align: Align::Right, dispensable: 0 }
+        Self { title: title.to_owned(), align: Align::Right, drop_order: 0 }
     }
 
     /// The same, left out where the width is short, after those with a higher number.
     #[must_use]
-    pub fn dispensable(self, order: u8) -> Self {
-        Self { dispensable: order, ..self }
+    pub fn drop_order(self, order: u8) -> Self {
+        Self { drop_order: order, ..self }
     }
 }
 

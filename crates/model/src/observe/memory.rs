@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Of, Reading, Value, counted, reading};
+use super::{MetricDef, MetricScope, Observation, Value, counted, reading};
 use crate::metric::Better::{Lower, Neither};
 use crate::metric::Unit::{Bytes, Count};
 use crate::sample::{Rows, SampleName, Series, figure};
@@ -144,12 +144,12 @@ const MEMORY: Series<MemorySample> = Series {
 const NOT_TOLD: &str = "/proc/net/sockstat does not tell it";
 
 impl Observation for MemorySection {
-    const METRICS: &'static [Reading<Self>] = &[
+    const METRICS: &'static [MetricDef<Self>] = &[
         reading(
             "memory.tcp_mean",
             Bytes,
             Neither,
-            Of::Kernel,
+            MetricScope::Kernel,
             "memory of TCP sockets of all network namespaces, mean of the readings",
             Value::One(|s| Ok(s.tcp_bytes.ok_or(NOT_TOLD)?.mean)),
         ),
@@ -157,7 +157,7 @@ impl Observation for MemorySection {
             "memory.tcp_max",
             Bytes,
             Neither,
-            Of::Kernel,
+            MetricScope::Kernel,
             "memory of TCP sockets of all network namespaces, the largest reading",
             Value::One(|s| counted(s.tcp_bytes.map(|gauge| gauge.max), NOT_TOLD)),
         ),
@@ -165,7 +165,7 @@ impl Observation for MemorySection {
             "memory.udp_max",
             Bytes,
             Neither,
-            Of::Kernel,
+            MetricScope::Kernel,
             "memory of UDP sockets of all network namespaces, the largest reading",
             Value::One(|s| counted(s.udp_bytes.map(|gauge| gauge.max), NOT_TOLD)),
         ),
@@ -173,7 +173,7 @@ impl Observation for MemorySection {
             "memory.pressures",
             Count,
             Lower,
-            Of::Namespace,
+            MetricScope::Namespace,
             "times TCP came under memory pressure",
             Value::One(|s| counted(s.pressure.entered, "this kernel does not count them")),
         ),
@@ -181,7 +181,7 @@ impl Observation for MemorySection {
             "sockets.time_wait",
             Count,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "connections in TIME_WAIT, the largest reading",
             Value::One(|s| counted(s.sockets.time_wait.map(|gauge| gauge.max), NOT_TOLD)),
         ),

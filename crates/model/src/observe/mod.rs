@@ -28,12 +28,12 @@ pub use crate::probe::{
 };
 use crate::sample::{Rows, SampleName};
 use crate::units::{counted as number_of, percent, seconds};
-pub use crate::watched::{Basis, DeviceTraffic, SCHEMA, Watched};
+pub use crate::watched::{Basis, DeviceTraffic, ObserveDocument, SCHEMA};
 
 /// What a probe read of one part of a machine in one window.
 pub trait Observation: Member {
     /// Its figures that can be asked for by name.
-    const METRICS: &'static [Reading<Self>] = &[];
+    const METRICS: &'static [MetricDef<Self>] = &[];
 
     /// Takes over what a later pass of the same run read, where that says more. All figures of a
     /// section are read at the same instants, so it is never put together from two passes.
@@ -56,26 +56,26 @@ pub trait Observation: Member {
     fn divide_cost(&mut self, _cycles_per_kbyte_of_host: Option<f64>) {}
 }
 
-/// A section's place in [`Observed`].
+/// A section's place in [`HostObservation`].
 pub trait Member:
     Debug + Clone + PartialEq + Serialize + DeserializeOwned + Sync + Sized + 'static
 {
     /// Its key, which is the name of its probe.
     const NAME: &'static str;
 
-    fn of(observed: &Observed) -> Option<&Self>;
+    fn of(observed: &HostObservation) -> Option<&Self>;
 
-    fn place(observed: &mut Observed) -> &mut Option<Self>;
+    fn place(observed: &mut HostObservation) -> &mut Option<Self>;
 }
 
-/// The list of observations: makes the fields of [`Observed`] and [`ALL`] of it.
+/// The list of observations: makes the fields of [`HostObservation`] and [`ALL`] of it.
 macro_rules! observations {
     ($($name:ident: $section:ident,)+) => {
         $(pub use $name::*;)+
 
         /// What was observed of one part of a machine in one window.
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-        pub struct Observed {
+        pub struct HostObservation {
             /// Host of the run, or of several that share CPUs the first.
             pub host: String,
             /// All hosts of the run whose work is in these figures.
@@ -88,11 +88,11 @@ macro_rules! observations {
         $(impl Member for $section {
             const NAME: &'static str = stringify!($name);
 
-            fn of(observed: &Observed) -> Option<&Self> {
+            fn of(observed: &HostObservation) -> Option<&Self> {
                 observed.$name.as_ref()
             }
 
-            fn place(observed: &mut Observed) -> &mut Option<Self> {
+            fn place(observed: &mut HostObservation) -> &mut Option<Self> {
                 &mut observed.$name
             }
         })+
@@ -122,13 +122,13 @@ pub trait Kind: Sync {
 
     fn sample_names(&self) -> Vec<SampleName>;
 
-    fn merge(&self, into: &mut Observed, other: &mut Observed);
+    fn merge(&self, into: &mut HostObservation, other: &mut HostObservation);
 
-    fn samples(&self, observed: &Observed, rows: &mut Rows<'_>);
+    fn samples(&self, observed: &HostObservation, rows: &mut Rows<'_>);
 
-    fn document(&self, observed: &Observed) -> Vec<Section>;
+    fn document(&self, observed: &HostObservation) -> Vec<Section>;
 
-    fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>);
+    fn divide_cost(&self, observed: &mut HostObservation, cycles_per_kbyte_of_host: Option<f64>);
 }
 
 impl<T: Observation> Kind for PhantomData<T> {
@@ -144,7 +144,7 @@ impl<T: Observation> Kind for PhantomData<T> {
         T::sample_names()
     }
 
-    fn merge(&self, into: &mut Observed, other: &mut Observed) {
+    fn merge(&self, into: &mut HostObservation, other: &mut HostObservation) {
         let Some(other) = T::place(other).take() else { return };
         match T::place(into) {
             Some(known) => known.merge(other),
@@ -152,26 +152,26 @@ impl<T: Observation> Kind for PhantomData<T> {
         }
     }
 
-    fn samples(&self, observed: &Observed, rows: &mut Rows<'_>) {
+    fn samples(&self, observed: &HostObservation, rows: &mut Rows<'_>) {
         if let Some(section) = T::of(observed) {
             section.samples(rows);
         }
     }
 
-    fn document(&self, observed: &Observed) -> Vec<Section> {
+    fn document(&self, observed: &HostObservation) -> Vec<Section> {
         T::of(observed).map(T::document).unwrap_or_default()
     }
 
-    fn divide_cost(&self, observed: &mut Observed, cycles_per_kbyte_of_host: Option<f64>) {
+    fn divide_cost(&self, observed: &mut HostObservation, cycles_per_kbyte_of_host: Option<f64>) {
         if let Some(section) = T::place(observed) {
             section.divide_cost(cycles_per_kbyte_of_host);
         }
     }
 }
 
-impl Observed {
+impl HostObservation {
     /// Takes over what another pass saw and this one did not.
-    pub fn complete_with(&mut self, mut other: Observed) {
+    pub fn complete_with(&mut self, mut other: HostObservation) {
         for kind in ALL {
             kind.merge(self, &mut other);
         }
@@ -187,7 +187,7 @@ impl Observed {
 
 /// What of a host a figure is of. Of hosts that share CPUs only the first's namespace is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum MetricScope {
     Cpus,
     /// Everything that runs on the kernel, in all namespaces.
     Kernel,
@@ -197,9 +197,9 @@ pub enum Of {
 
 /// A figure of an observation that can be asked for by name.
 #[derive(Debug)]
-pub struct Reading<T: 'static> {
+pub struct MetricDef<T: 'static> {
     metric: Metric,
-    of: Of,
+    of: MetricScope,
     value: Value<T>,
 }
 
@@ -215,27 +215,27 @@ const fn reading<T>(
     name: &'static str,
     unit: Unit,
     better: Better,
-    of: Of,
+    of: MetricScope,
     help: &'static str,
     value: Value<T>,
-) -> Reading<T> {
-    Reading { metric: Metric { name, help, unit, better }, of, value }
+) -> MetricDef<T> {
+    MetricDef { metric: Metric { name, help, unit, better }, of, value }
 }
 
-/// A [`Reading`] of an observation whose type is not known where it is used.
+/// A [`MetricDef`] of an observation whose type is not known where it is used.
 pub trait ObservedMetric: Debug + Sync {
     fn metric(&self) -> &Metric;
 
     /// The probe that reads it.
     fn probe(&self) -> &'static str;
 
-    fn of(&self) -> Of;
+    fn of(&self) -> MetricScope;
 
     /// `None` where the probe read nothing; `thing` stands in place of `*`.
-    fn value(&self, observed: &Observed, thing: &str) -> Option<Result<f64, String>>;
+    fn value(&self, observed: &HostObservation, thing: &str) -> Option<Result<f64, String>>;
 }
 
-impl<T: Observation> ObservedMetric for Reading<T> {
+impl<T: Observation> ObservedMetric for MetricDef<T> {
     fn metric(&self) -> &Metric {
         &self.metric
     }
@@ -244,11 +244,11 @@ impl<T: Observation> ObservedMetric for Reading<T> {
         T::NAME
     }
 
-    fn of(&self) -> Of {
+    fn of(&self) -> MetricScope {
         self.of
     }
 
-    fn value(&self, observed: &Observed, thing: &str) -> Option<Result<f64, String>> {
+    fn value(&self, observed: &HostObservation, thing: &str) -> Option<Result<f64, String>> {
         let section = T::of(observed)?;
         Some(match self.value {
             Value::One(read) => read(section),
@@ -304,7 +304,8 @@ mod tests {
     /// The keys of a document are those of the list, and null where nothing was read.
     #[test]
     fn every_observation_has_its_key() {
-        let Value::Object(document) = serde_json::to_value(Observed::default()).unwrap() else {
+        let Value::Object(document) = serde_json::to_value(HostObservation::default()).unwrap()
+        else {
             unreachable!("a struct is an object");
         };
         let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name()).collect();
@@ -319,10 +320,10 @@ mod tests {
     #[test]
     fn a_document_from_before_an_observation_was_there_is_read() {
         for kind in ALL {
-            let mut document = serde_json::to_value(Observed::default()).unwrap();
+            let mut document = serde_json::to_value(HostObservation::default()).unwrap();
             document.as_object_mut().unwrap().remove(kind.name());
-            let read: Observed = serde_json::from_value(document).unwrap();
-            assert_eq!(read, Observed::default(), "without {}", kind.name());
+            let read: HostObservation = serde_json::from_value(document).unwrap();
+            assert_eq!(read, HostObservation::default(), "without {}", kind.name());
         }
     }
 
@@ -330,10 +331,11 @@ mod tests {
     fn a_pass_adds_what_the_others_did_not_read() {
         let counts = |source: &str| {
             let section = InterruptsSection { source: source.to_owned(), ..Default::default() };
-            Observed { interrupts: Some(section), ..Observed::default() }
+            HostObservation { interrupts: Some(section), ..HostObservation::default() }
         };
-        let source = |observed: &Observed| observed.interrupts.as_ref().unwrap().source.clone();
-        let mut all = Observed::default();
+        let source =
+            |observed: &HostObservation| observed.interrupts.as_ref().unwrap().source.clone();
+        let mut all = HostObservation::default();
         all.complete_with(counts("proc"));
         assert_eq!(source(&all), "proc");
         // One pass may have counted what another timed.
@@ -343,11 +345,11 @@ mod tests {
         assert_eq!(source(&all), "bpf");
         let tcp = |segments_sent| {
             let tcp = TcpSection { segments_sent, ..TcpSection::default() };
-            Observed { tcp: Some(tcp), ..Observed::default() }
+            HostObservation { tcp: Some(tcp), ..HostObservation::default() }
         };
         all.complete_with(tcp(Some(1)));
         all.complete_with(tcp(Some(2)));
-        all.complete_with(Observed::default());
+        all.complete_with(HostObservation::default());
         assert_eq!(all.tcp.unwrap().segments_sent, Some(1), "the first pass is the headline");
         assert_eq!(all.interrupts.unwrap().source, "bpf");
     }

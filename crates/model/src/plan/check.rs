@@ -6,7 +6,7 @@ use super::limits::*;
 use super::{IoLimits, Plan, Sink};
 use crate::clock::nanos;
 use crate::profile::{Arrivals, ByStrand, Conns, IoValue, Options, Part, Payload, Quantity, Until};
-use crate::program::{Act, GroupProgram, PhaseProgram, Program, Service};
+use crate::program::{GroupProgram, HostFlowop, PhaseProgram, Program, Service};
 
 /// Why an order is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -182,7 +182,7 @@ impl Program {
         at_most("strands of all services", self.served_strands(), SERVED_STRANDS)
     }
 
-    fn acts(&self) -> impl Iterator<Item = &Act> {
+    fn acts(&self) -> impl Iterator<Item = &HostFlowop> {
         self.groups.iter().flat_map(GroupProgram::acts)
     }
 
@@ -232,7 +232,7 @@ impl Program {
 }
 
 impl GroupProgram {
-    fn acts(&self) -> impl Iterator<Item = &Act> {
+    fn acts(&self) -> impl Iterator<Item = &HostFlowop> {
         self.phases.iter().flatten().flat_map(|phase| &phase.acts)
     }
 
@@ -393,7 +393,7 @@ fn check_options(options: &Options, io: &dyn IoLimits) -> Result<(), LimitError>
     if let Payload::File(path) = &options.payload {
         text("payload", path)?;
     }
-    match options.unbuilt.keys().next() {
+    match options.unsupported.keys().next() {
         Some(name) => {
             let name: String = name.chars().take(40).collect();
             Err(LimitError::invalid(name, "is an option that nothing carries out"))
@@ -440,14 +440,14 @@ mod tests {
 
     const MEMORY: u64 = 16 << 30;
 
-    fn act(kind: &str, edit: impl FnOnce(&mut Options)) -> Act {
+    fn act(kind: &str, edit: impl FnOnce(&mut Options)) -> HostFlowop {
         let mut options = Options { protocol: Some("tcp".to_owned()), ..Options::default() };
         edit(&mut options);
         let service = (kind == "connect").then_some(ServiceRef { host: 1, service: 0 });
-        Act { flowop: 0, kind: kind.to_owned(), options, service, at: Position::default() }
+        HostFlowop { flowop: 0, kind: kind.to_owned(), options, service, at: Position::default() }
     }
 
-    fn plan(acts: Vec<Act>) -> Plan {
+    fn plan(acts: Vec<HostFlowop>) -> Plan {
         let phase = PhaseProgram {
             until: Until::Duration(Duration::from_secs(1)),
             arrivals: None,
@@ -560,7 +560,7 @@ mod tests {
             o.payload = Payload::File("d".repeat(5000));
         });
         refused_option("flaw is an option that nothing carries out", |o| {
-            o.unbuilt.insert("flaw".to_owned(), String::new());
+            o.unsupported.insert("flaw".to_owned(), String::new());
         });
     }
 

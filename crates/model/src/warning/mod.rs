@@ -79,7 +79,7 @@ warnings! {
     SharedCpus,
     SharedMachine,
     Steal,
-    StrangersRefused,
+    ConnectionsRejected,
     UnaccountedCpu,
     UnfinishedStrands,
     WindowSkew,
@@ -130,13 +130,13 @@ mod tests {
     /// As an agent tells it to the controller, which knows what the host is called.
     #[test]
     fn a_warning_survives_the_wire_and_gets_its_host() {
-        let refused = StrangersRefused { host: String::new(), connections: 3 };
+        let refused = ConnectionsRejected { host: String::new(), connections: 3 };
         for warning in [refused.into(), Discarded {}.into()] {
             let text = serde_json::to_string::<Warning>(&warning).unwrap();
             let told: Warning = serde_json::from_str(&text).unwrap();
             assert_eq!(told, warning, "{text}");
         }
-        let told = Warning::from(StrangersRefused { host: String::new(), connections: 3 });
+        let told = Warning::from(ConnectionsRejected { host: String::new(), connections: 3 });
         let told = told.of_host("server");
         assert_eq!(told.code(), "strangers-refused");
         assert!(told.to_string().starts_with("server rejected 3 connections"), "{told}");

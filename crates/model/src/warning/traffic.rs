@@ -93,12 +93,12 @@ impl Problem for NothingMoved {
 
 /// Connections that did not belong to the run were turned away.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StrangersRefused {
+pub struct ConnectionsRejected {
     pub host: String,
     pub connections: u64,
 }
 
-impl Problem for StrangersRefused {
+impl Problem for ConnectionsRejected {
     fn code(&self) -> &'static str {
         "strangers-refused"
     }

@@ -32,7 +32,7 @@ macro_rules! compiled {
 }
 pub(crate) use compiled;
 
-/// Section of programs that are not attached but run by [`Loaded::run_on`].
+/// Section of programs that are not attached but run by [`LoadedObject::run_on`].
 const BY_HAND: &str = "raw_tp";
 
 /// Why BPF gives nothing.
@@ -98,7 +98,7 @@ fn keep_log(_: PrintLevel, message: String) {
 }
 
 /// A loaded object, and what holds its programs in their hooks.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedObject {
     object: Object,
     links: Vec<Link>,
     /// Programs that were left out: they have no descriptor.
@@ -109,9 +109,9 @@ pub(crate) struct Loaded {
     attach: Duration,
 }
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for LoadedObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loaded").field("hooks", &self.links.len()).finish_non_exhaustive()
+        f.debug_struct("LoadedObject").field("hooks", &self.links.len()).finish_non_exhaustive()
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Options<'a> {
     pub(crate) target: Option<&'a str>,
 }
 
-impl Loaded {
+impl LoadedObject {
     /// Loads all programs whose tracepoint this kernel has; nothing runs yet.
     ///
     /// # Errors
@@ -393,7 +393,7 @@ mod tests {
         if privilege::skip_without_tracing("what_the_verifier_says_is_told") {
             return;
         }
-        let refused = Loaded::load(compiled!("refused", "bpf_refused"), &Options::default());
+        let refused = LoadedObject::load(compiled!("refused", "bpf_refused"), &Options::default());
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("the BPF object refused was not loaded"), "{error}");
         assert!(error.contains("map_value_or_null"), "{error}");
@@ -437,7 +437,7 @@ mod tests {
             return;
         }
         let tracker = compiled!("tracker", "tracker_tracker");
-        let loaded = Loaded::load(tracker, &Options::default()).unwrap();
+        let loaded = LoadedObject::load(tracker, &Options::default()).unwrap();
         let error = loaded.values::<u32, u64>("no_map").unwrap_err().to_string();
         assert!(error.contains("no_map"), "{error}");
         let error = loaded.values::<u32, u64>("cpus").unwrap_err().to_string();

@@ -1,11 +1,11 @@
 //! Empty programs in hooks of the kernel: most of what observing costs is the hook and not what runs
 //! in it, and a benchmark has to tell the two apart.
 
-use crate::bpf::{BpfError, Loaded, Options, compiled};
+use crate::bpf::{BpfError, LoadedObject, Options, compiled};
 
 /// Empty programs, loaded for some tracepoints.
 #[derive(Debug)]
-pub struct EmptyHooks(Vec<Loaded>);
+pub struct EmptyHooks(Vec<LoadedObject>);
 
 impl EmptyHooks {
     /// Loads one for each tracepoint, by its name.
@@ -15,7 +15,7 @@ impl EmptyHooks {
     pub fn open(tracepoints: &[String]) -> Result<Self, BpfError> {
         let load = |tracepoint: &String| {
             let options = Options { target: Some(tracepoint.as_str()), ..Options::default() };
-            Loaded::load(compiled!("empty", "empty_empty"), &options)
+            LoadedObject::load(compiled!("empty", "empty_empty"), &options)
         };
         Ok(Self(tracepoints.iter().map(load).collect::<Result<_, _>>()?))
     }
@@ -25,10 +25,10 @@ impl EmptyHooks {
     /// # Errors
     /// The first that was refused.
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        self.0.iter_mut().try_for_each(Loaded::attach)
+        self.0.iter_mut().try_for_each(LoadedObject::attach)
     }
 
     pub fn detach(&mut self) {
-        self.0.iter_mut().for_each(Loaded::detach);
+        self.0.iter_mut().for_each(LoadedObject::detach);
     }
 }

@@ -18,7 +18,7 @@ use wirecost_model::observe::ProbeCost;
 
 use crate::tracker::online_cpus;
 use collector::{Collected, Collector};
-pub(crate) use profile::{Context, Frame, FrameId, Profile, Taken, UNKNOWN};
+pub(crate) use profile::{AggregatedStack, Context, Frame, FrameId, Profile, UNKNOWN};
 use programs::Programs;
 
 /// Samples a second of each CPU. Not 100: a sampler in step with the tick (CONFIG_HZ is 100, 250,

@@ -36,7 +36,7 @@ pub(crate) enum Context {
 
 /// Equal samples.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct AggregatedStack {
     pub(crate) cpu: u32,
     pub(crate) process: u32,
     pub(crate) context: Context,
@@ -52,7 +52,7 @@ pub(crate) struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     pub(crate) frames: Vec<Frame>,
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<AggregatedStack>,
     pub(crate) lost: u64,
     /// Names of processes that were alive when the window ended.
     pub(crate) processes: BTreeMap<u32, String>,
@@ -123,7 +123,7 @@ impl Profile {
         look_up(collected, programs);
         let mut names =
             Names { kernel: &kernel, programs, collected, ids: HashMap::new(), frames: Vec::new() };
-        let mut taken: Vec<Taken> = Vec::new();
+        let mut taken: Vec<AggregatedStack> = Vec::new();
         // Addresses differ where functions do not: equal ones are put together.
         let mut places: HashMap<(u32, u32, bool, bool, Vec<FrameId>), usize> = HashMap::new();
         for (stack, count) in &collected.stacks {
@@ -132,7 +132,7 @@ impl Profile {
             match places.get(&key) {
                 Some(&place) => taken[place].count += count,
                 None => {
-                    taken.push(Taken {
+                    taken.push(AggregatedStack {
                         cpu: stack.cpu,
                         process: stack.process,
                         context: context(stack, &key.4, &names.frames),

@@ -8,7 +8,7 @@ use libbpf_rs::MapHandle;
 use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::bpf::{BpfError, Loaded, Options, compiled, possible_cpus};
+use crate::bpf::{BpfError, LoadedObject, Options, compiled, possible_cpus};
 
 /// Slots of [`Cpu::ns`], as tracker.h numbers them.
 pub(crate) mod slot {
@@ -172,7 +172,7 @@ pub(crate) struct TrackerNeeds {
 /// The programs, loaded.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    loaded: Loaded,
+    loaded: LoadedObject,
     halts: bool,
     /// Why system calls are not followed; nothing where nobody asked.
     calls: Result<bool, String>,
@@ -233,7 +233,7 @@ impl Tracker {
                 by_process: by_process.into(),
             };
             let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
-            Loaded::load(compiled!("tracker", "tracker_tracker"), &options)
+            LoadedObject::load(compiled!("tracker", "tracker_tracker"), &options)
         };
         let mut loaded = load(true, &without)?;
         let halts = !loaded.missing.iter().any(|hook| hook == "cpu_idle");

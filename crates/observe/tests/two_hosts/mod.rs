@@ -13,7 +13,7 @@ use wirecost_lab::{Lab, LabSpec};
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::sysctl;
-use wirecost_model::observe::{ObserveRequest, Observed, ObserverReport, Part};
+use wirecost_model::observe::{HostObservation, ObserveRequest, ObserverReport, Part};
 use wirecost_observe::Observer;
 
 pub const DEVICE: &str = "eth0";
@@ -226,11 +226,11 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn of_a(&self) -> &Observed {
+    pub fn of_a(&self) -> &HostObservation {
         &self.observation.parts[0]
     }
 
-    pub fn of_b(&self) -> &Observed {
+    pub fn of_b(&self) -> &HostObservation {
         &self.observation.parts[1]
     }
 }

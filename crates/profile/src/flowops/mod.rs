@@ -104,21 +104,23 @@ pub enum Flowops {
 }
 
 /// What sends files and is not supported yet.
-pub(crate) const UNBUILT_FILE: &str = "sendfilev";
+pub(crate) const UNSUPPORTED_FILE: &str = "sendfilev";
 
 impl Flowops {
     /// Whether the flowop of this name is among them.
     pub fn contains(self, name: &str) -> bool {
         match find(name) {
             Some(flowop) => self.has(flowop.action()),
-            None => name == UNBUILT_FILE && self.has(Action::SendFile),
+            None => name == UNSUPPORTED_FILE && self.has(Action::SendFile),
         }
     }
 
     /// Their names, in the order of [`ALL`].
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let built = ALL.iter().filter(move |flowop| self.has(flowop.action()));
-        built.map(|flowop| flowop.name()).chain(self.has(Action::SendFile).then_some(UNBUILT_FILE))
+        built
+            .map(|flowop| flowop.name())
+            .chain(self.has(Action::SendFile).then_some(UNSUPPORTED_FILE))
     }
 
     fn has(self, action: Action) -> bool {

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType, Zero};
+use super::{Call, Effect, IoOption, TransferKind, ValueType, Zero};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -6,7 +6,7 @@ pub struct Batch;
 
 /// UIO_MAXIOV:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/uio.h#L46>
-const MOST_MESSAGES: u64 = 1024;
+const MAX_MESSAGES: u64 = 1024;
 
 impl IoOption for Batch {
     fn name(&self) -> &'static str {
@@ -26,11 +26,11 @@ impl IoOption for Batch {
     }
 
     fn value(&self) -> ValueType {
-        ValueType::Number { min: 0, max: MOST_MESSAGES, zero: Zero::Unset }
+        ValueType::Number { min: 0, max: MAX_MESSAGES, zero: Zero::Unset }
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Messages, &[Act::Send, Act::Receive])
+        Effect::Call(Call::Messages, &[TransferKind::Send, TransferKind::Receive])
     }
 
     fn counters(&self) -> &'static [&'static str] {

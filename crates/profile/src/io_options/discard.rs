@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType};
+use super::{Call, Effect, IoOption, TransferKind, ValueType};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl IoOption for Discard {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Discard, &[Act::Receive])
+        Effect::Call(Call::Discard, &[TransferKind::Receive])
     }
 
     fn counters(&self) -> &'static [&'static str] {

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType, Zero};
+use super::{Call, Effect, IoOption, TransferKind, ValueType, Zero};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -6,7 +6,7 @@ pub struct Gso;
 
 /// UDP_MAX_SEGMENTS before Linux 6.9:
 /// <https://elixir.bootlin.com/linux/v6.8/source/include/linux/udp.h#L103>
-const MOST_SEGMENTS: u64 = 64;
+const MAX_SEGMENTS: u64 = 64;
 
 impl IoOption for Gso {
     fn name(&self) -> &'static str {
@@ -26,11 +26,11 @@ impl IoOption for Gso {
     }
 
     fn value(&self) -> ValueType {
-        ValueType::Number { min: 0, max: MOST_SEGMENTS, zero: Zero::Unset }
+        ValueType::Number { min: 0, max: MAX_SEGMENTS, zero: Zero::Unset }
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Segments, &[Act::Send])
+        Effect::Call(Call::Segments, &[TransferKind::Send])
     }
 
     fn counters(&self) -> &'static [&'static str] {

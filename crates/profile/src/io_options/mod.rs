@@ -153,12 +153,12 @@ pub enum Effect {
     /// Sockets are set up with these.
     Socket(&'static [SocketOption]),
     /// It chooses the system calls of these acts.
-    Call(Call, &'static [Act]),
+    Call(Call, &'static [TransferKind]),
 }
 
 /// What moves bytes at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum TransferKind {
     Send,
     Receive,
     SendFile,

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType};
+use super::{Call, Effect, IoOption, TransferKind, ValueType};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -26,6 +26,6 @@ impl IoOption for ODirect {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Direct, &[Act::Receive, Act::SendFile])
+        Effect::Call(Call::Direct, &[TransferKind::Receive, TransferKind::SendFile])
     }
 }

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, INT_MAX, IoOption, ValueType, Zero};
+use super::{Call, Effect, INT_MAX, IoOption, TransferKind, ValueType, Zero};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -26,6 +26,6 @@ impl IoOption for SinkSize {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::SinkSize, &[Act::Receive])
+        Effect::Call(Call::SinkSize, &[TransferKind::Receive])
     }
 }

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType};
+use super::{Call, Effect, IoOption, TransferKind, ValueType};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl IoOption for Splice {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::Splice, &[Act::Receive, Act::SendFile])
+        Effect::Call(Call::Splice, &[TransferKind::Receive, TransferKind::SendFile])
     }
 
     fn counters(&self) -> &'static [&'static str] {

@@ -1,4 +1,4 @@
-use super::{Act, Call, Effect, IoOption, ValueType};
+use super::{Call, Effect, IoOption, TransferKind, ValueType};
 use crate::flowops::Flowops;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl IoOption for Zerocopy {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Call(Call::ZeroCopy, &[Act::Send])
+        Effect::Call(Call::ZeroCopy, &[TransferKind::Send])
     }
 
     fn counters(&self) -> &'static [&'static str] {

@@ -7,14 +7,14 @@ use super::error::{LanguageError, LanguageErrorKind};
 use super::source::line_from;
 
 /// What `to` cannot say of a profile that was read from `source`, in the order of the file.
-pub fn unsayable(profile: &Profile, to: Language, source: &str) -> Vec<LanguageError> {
+pub fn unrepresentable(profile: &Profile, to: Language, source: &str) -> Vec<LanguageError> {
     let mut found = Vec::new();
     let mut no = |at: Position, what: String, why: &'static str| {
         let language = match to {
             Language::Xml => "uperf's language",
             Language::Toml => "the native language",
         };
-        let kind = LanguageErrorKind::NotSayable { what, language, why };
+        let kind = LanguageErrorKind::NotRepresentable { what, language, why };
         found.push(LanguageError { kind, at, span: line_from(source, at) });
     };
     for transaction in profile.groups.iter().flat_map(|group| &group.transactions) {

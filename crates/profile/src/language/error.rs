@@ -76,7 +76,7 @@ pub enum LanguageErrorKind {
     #[error("cannot read the trace {file}: {reason}")]
     NoTrace { file: String, reason: String },
     #[error("{what} cannot be expressed in {language}: {why}")]
-    NotSayable { what: String, language: &'static str, why: &'static str },
+    NotRepresentable { what: String, language: &'static str, why: &'static str },
     #[error("variable '{name}' is not set")]
     UnsetVariable {
         name: String,
@@ -143,11 +143,11 @@ pub enum LanguageErrorKind {
     #[error("{flowop} uses {}, which is not open at that point", connection(*.conn))]
     NotConnected { flowop: String, conn: u32 },
     #[error("flowop {name} is not supported yet")]
-    FlowopNotBuilt { name: String },
+    FlowopNotSupported { name: String },
     #[error("protocol {name} is not supported yet; supported: {}", super::names::built_protocols().join(", "))]
-    ProtocolNotBuilt { name: String },
+    ProtocolNotSupported { name: String },
     #[error("option {name} is not supported yet")]
-    OptionNotBuilt { name: String },
+    OptionNotSupported { name: String },
 }
 
 fn connection(conn: u32) -> String {
@@ -167,8 +167,8 @@ impl LanguageErrorKind {
             | LanguageErrorKind::CutsMessages { option, .. } => option,
             LanguageErrorKind::TooManySegments { .. } => "gso",
             LanguageErrorKind::NotConnected { .. } => "conn",
-            LanguageErrorKind::ProtocolNotBuilt { .. } => "protocol",
-            LanguageErrorKind::OptionNotBuilt { name } => name,
+            LanguageErrorKind::ProtocolNotSupported { .. } => "protocol",
+            LanguageErrorKind::OptionNotSupported { name } => name,
             _ => "",
         }
     }
@@ -213,7 +213,7 @@ impl LanguageErrorKind {
                 "a path is relative to the directory where wirecost starts; only that host reads the file"
                     .to_owned()
             }
-            Kind::NotSayable { .. } => "change the profile, or keep it in its language".to_owned(),
+            Kind::NotRepresentable { .. } => "change the profile, or keep it in its language".to_owned(),
             Kind::EmptyFile => {
                 "write a <profile> with a <group nthreads=\"1\"> that has a <transaction> of flowops; \
                  `wirecost list` lists profiles to start from"
@@ -317,9 +317,9 @@ impl LanguageErrorKind {
             Kind::NotConnected { conn, .. } => {
                 format!("put a connect with conn={conn} before it, in the same group")
             }
-            Kind::FlowopNotBuilt { .. }
-            | Kind::ProtocolNotBuilt { .. }
-            | Kind::OptionNotBuilt { .. } => {
+            Kind::FlowopNotSupported { .. }
+            | Kind::ProtocolNotSupported { .. }
+            | Kind::OptionNotSupported { .. } => {
                 "`wirecost check` accepts it, `wirecost run` cannot execute it: remove it".to_owned()
             }
         };

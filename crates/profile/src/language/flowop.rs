@@ -12,14 +12,14 @@ use super::number::{self, NumberError};
 use super::options::{self, Form, OptionDef, ValueKind};
 use super::parse::{Reader, Resolved, unknown_option};
 use super::source::Span;
-use super::typed::TypedFlowop;
+use super::typed::RawFlowop;
 use super::{escape, names};
 use crate::io_options::{IoOption, ValueType, Zero};
 
 /// The flowop, and where each of its options stands.
 pub(super) fn read_flowop(
     reader: &mut Reader<'_>,
-    typed: &TypedFlowop,
+    typed: &RawFlowop,
     at: Position,
 ) -> (Flowop, Vec<(&'static str, Span)>) {
     let kind = typed.kind.as_ref().and_then(|kind| read_kind(reader, kind)).unwrap_or_default();
@@ -221,7 +221,7 @@ pub(super) fn set(
             None => options.io.remove(name),
         },
         ValueKind::Payload => options.payload = payload(reader, written)?,
-        ValueKind::Unbuilt(form) => {
+        ValueKind::Unsupported(form) => {
             match form {
                 Form::Integer { min, max } => {
                     integer(reader, name, &written, *min, *max)?;
@@ -232,7 +232,7 @@ pub(super) fn set(
                 Form::Text if written.text.is_empty() => return Some(()),
                 Form::Flag | Form::Text => {}
             }
-            options.unbuilt.insert(name.to_owned(), written.text);
+            options.unsupported.insert(name.to_owned(), written.text);
         }
     }
     Some(())

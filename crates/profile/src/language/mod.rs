@@ -27,7 +27,7 @@ mod trace;
 mod typed;
 mod variables;
 
-pub use convert::unsayable;
+pub use convert::unrepresentable;
 pub use error::{LanguageError, LanguageErrorKind};
 pub use flowop::code_point;
 pub use note::{Note, NoteKind};
@@ -37,7 +37,7 @@ pub use options::{
 };
 pub use parse::{Parsed, parse};
 pub use print::print;
-pub use runnable::{runnable, unbuilt};
+pub use runnable::{runnable, unsupported};
 pub use source::Span;
 pub use trace::{LONGEST_TRACE, read_traces};
 pub use variables::{VariableUse, Variables};
@@ -92,7 +92,7 @@ impl Language {
         }
     }
 
-    /// Writes a profile; [`unsayable`] tells what is lost.
+    /// Writes a profile; [`unrepresentable`] tells what is lost.
     pub fn print(self, profile: &wirecost_model::profile::Profile) -> String {
         match self {
             Language::Xml => print(profile),

@@ -4,12 +4,12 @@
 use crate::{flowops, protocols};
 
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
-const UNBUILT_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
+const UNSUPPORTED_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
 
 /// What uperf calls `tls`.
 pub(super) const UPERF_TLS: &str = "ssl";
 
-const UNBUILT_FLOWOPS: [&str; 1] = [flowops::UNBUILT_FILE];
+const UNSUPPORTED_FLOWOPS: [&str; 1] = [flowops::UNSUPPORTED_FILE];
 
 /// Protocols that traffic can be sent by.
 pub(super) fn built_protocols() -> Vec<&'static str> {
@@ -17,11 +17,11 @@ pub(super) fn built_protocols() -> Vec<&'static str> {
 }
 
 pub(super) fn protocol_names() -> impl Iterator<Item = &'static str> {
-    built_protocols().into_iter().chain(UNBUILT_PROTOCOLS)
+    built_protocols().into_iter().chain(UNSUPPORTED_PROTOCOLS)
 }
 
 pub(super) fn flowop_names() -> impl Iterator<Item = &'static str> {
-    flowops::ALL.iter().map(|flowop| flowop.name()).chain(UNBUILT_FLOWOPS)
+    flowops::ALL.iter().map(|flowop| flowop.name()).chain(UNSUPPORTED_FLOWOPS)
 }
 
 /// The name most like `written`, if one is like it at all.
@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn what_is_built_is_not_listed_as_unbuilt() {
-        for name in UNBUILT_PROTOCOLS {
+        for name in UNSUPPORTED_PROTOCOLS {
             assert!(protocols::find(name).is_none(), "{name}");
         }
-        for name in UNBUILT_FLOWOPS {
+        for name in UNSUPPORTED_FLOWOPS {
             assert!(flowops::find(name).is_none(), "{name}");
         }
     }

@@ -64,7 +64,7 @@ pub enum ValueKind {
     Cipher,
     Payload,
     /// Known, checked as uperf checks it, and executed by nothing yet.
-    Unbuilt(Form),
+    Unsupported(Form),
 }
 
 /// How the value of an option that is not supported yet is written.
@@ -79,13 +79,13 @@ pub enum Form {
 const ANY_INTEGER: Form = Form::Integer { min: 0, max: INT_MAX };
 const SHORT: Form = Form::Integer { min: 0, max: 65535 };
 
-const fn unbuilt(
+const fn unsupported(
     name: &'static str,
     applies: Flowops,
     form: Form,
     help: &'static str,
 ) -> OptionDef {
-    OptionDef { name, applies, help, value: ValueKind::Unbuilt(form) }
+    OptionDef { name, applies, help, value: ValueKind::Unsupported(form) }
 }
 
 const fn flag(
@@ -400,21 +400,31 @@ static FURTHER: &[OptionDef] = &[
         },
     },
     // Known to uperf, executed by nothing here yet.
-    unbuilt("batch_size", Flowops::Any, Form::Plain { min: 1 }, "SCTP messages per system call"),
-    unbuilt("bblog", Flowops::Open, ANY_INTEGER, "TCP black box logging of FreeBSD"),
-    unbuilt("encaps", Flowops::Open, SHORT, "UDP encapsulation port"),
-    unbuilt("engine", Flowops::Open, Form::Text, "OpenSSL engine"),
-    unbuilt("localhost", Flowops::Open, Form::Text, "RDS local host name"),
-    unbuilt("stack", Flowops::Open, Form::Text, "TCP stack of FreeBSD"),
-    unbuilt(
+    unsupported(
+        "batch_size",
+        Flowops::Any,
+        Form::Plain { min: 1 },
+        "SCTP messages per system call",
+    ),
+    unsupported("bblog", Flowops::Open, ANY_INTEGER, "TCP black box logging of FreeBSD"),
+    unsupported("encaps", Flowops::Open, SHORT, "UDP encapsulation port"),
+    unsupported("engine", Flowops::Open, Form::Text, "OpenSSL engine"),
+    unsupported("localhost", Flowops::Open, Form::Text, "RDS local host name"),
+    unsupported("stack", Flowops::Open, Form::Text, "TCP stack of FreeBSD"),
+    unsupported(
         "sctp_pr_policy",
         Flowops::Any,
         Form::Text,
         "SCTP partial reliability: ttl, rtx or buf",
     ),
-    unbuilt("sctp_pr_value", Flowops::Any, ANY_INTEGER, "parameter of sctp_pr_policy"),
-    unbuilt("sctp_stream_id", Flowops::Any, SHORT, "SCTP stream of a write"),
-    unbuilt("sctp_unordered", Flowops::Any, Form::Flag, "SCTP messages may overtake each other"),
+    unsupported("sctp_pr_value", Flowops::Any, ANY_INTEGER, "parameter of sctp_pr_policy"),
+    unsupported("sctp_stream_id", Flowops::Any, SHORT, "SCTP stream of a write"),
+    unsupported(
+        "sctp_unordered",
+        Flowops::Any,
+        Form::Flag,
+        "SCTP messages may overtake each other",
+    ),
 ];
 
 /// The option of this name, in any case.
@@ -426,7 +436,7 @@ impl OptionDef {
     /// Whether it is written without a value.
     pub fn is_flag(&self) -> bool {
         match &self.value {
-            ValueKind::Flag { .. } | ValueKind::Unbuilt(Form::Flag) => true,
+            ValueKind::Flag { .. } | ValueKind::Unsupported(Form::Flag) => true,
             ValueKind::Io(option) => option.value() == ValueType::Flag,
             _ => false,
         }
@@ -460,7 +470,7 @@ impl OptionDef {
                 Payload::Zero => Some("zero".to_owned()),
                 Payload::File(path) => Some(format!("file:{path}")),
             },
-            ValueKind::Unbuilt(_) => options.unbuilt.get(self.name).cloned(),
+            ValueKind::Unsupported(_) => options.unsupported.get(self.name).cloned(),
         }
     }
 }

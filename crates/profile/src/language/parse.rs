@@ -12,7 +12,7 @@ use super::number::{self, NumberError};
 use super::quirks;
 use super::runnable;
 use super::source::{Lines, Span};
-use super::typed::{TypedGroup, TypedProfile, TypedTransaction, arrange};
+use super::typed::{RawGroup, RawProfile, RawTransaction, arrange};
 use super::variables::Variables;
 use super::{escape, options};
 
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn profile(&mut self, typed: &TypedProfile, spans: &mut FlowopSpans) -> Profile {
+    fn profile(&mut self, typed: &RawProfile, spans: &mut FlowopSpans) -> Profile {
         let name = typed.name.as_ref().and_then(|name| self.attribute(name));
         let groups = typed.groups.iter().enumerate();
         Profile {
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn group(&mut self, index: usize, typed: &TypedGroup, spans: &mut FlowopSpans) -> Group {
+    fn group(&mut self, index: usize, typed: &RawGroup, spans: &mut FlowopSpans) -> Group {
         let name = typed.name.as_ref().and_then(|name| self.attribute(name));
         let strands = match &typed.strands {
             Some((key, value)) => self.count(key, value).unwrap_or(1),
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn transaction(&mut self, typed: &TypedTransaction, spans: &mut FlowopSpans) -> Transaction {
+    fn transaction(&mut self, typed: &RawTransaction, spans: &mut FlowopSpans) -> Transaction {
         let iterations = typed
             .iterations
             .as_ref()

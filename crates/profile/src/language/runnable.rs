@@ -10,22 +10,22 @@ use crate::protocols::{Delivery, Protocol};
 use crate::{flowops, protocols};
 
 /// What the profile uses that nothing executes yet. Errors point at the flowop's tag.
-pub fn unbuilt(profile: &Profile) -> Vec<LanguageError> {
+pub fn unsupported(profile: &Profile) -> Vec<LanguageError> {
     each_flowop(profile, |flowop, found| {
         let kind = flowop.kind.as_str();
         if !kind.is_empty() && flowops::find(kind).is_none() {
             let name = kind.to_owned();
-            found.push(LanguageErrorKind::FlowopNotBuilt { name });
+            found.push(LanguageErrorKind::FlowopNotSupported { name });
         }
         if let Some(protocol) = &flowop.options.protocol
             && protocols::find(protocol).is_none()
         {
             let name = protocol.clone();
-            found.push(LanguageErrorKind::ProtocolNotBuilt { name });
+            found.push(LanguageErrorKind::ProtocolNotSupported { name });
         }
-        for name in flowop.options.unbuilt.keys() {
+        for name in flowop.options.unsupported.keys() {
             let name = name.clone();
-            found.push(LanguageErrorKind::OptionNotBuilt { name });
+            found.push(LanguageErrorKind::OptionNotSupported { name });
         }
     })
 }
@@ -49,7 +49,7 @@ pub fn runnable(profile: &Profile) -> Vec<LanguageError> {
 
 /// Both, for [`super::Parsed::refusals`].
 pub(super) fn refusals(profile: &Profile) -> impl Iterator<Item = LanguageError> {
-    unbuilt(profile).into_iter().chain(runnable(profile))
+    unsupported(profile).into_iter().chain(runnable(profile))
 }
 
 fn located(kind: LanguageErrorKind, at: Position) -> LanguageError {

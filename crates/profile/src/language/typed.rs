@@ -11,31 +11,31 @@ use super::note::NoteKind;
 use super::source::Span;
 
 #[derive(Debug, Default)]
-pub(super) struct TypedProfile {
+pub(super) struct RawProfile {
     pub(super) name: Option<Value>,
-    pub(super) groups: Vec<TypedGroup>,
+    pub(super) groups: Vec<RawGroup>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TypedGroup {
+pub(super) struct RawGroup {
     pub(super) at: Span,
     pub(super) name: Option<Value>,
     /// The attribute that says so (`nthreads` or `nprocs`), and its value.
     pub(super) strands: Option<(&'static str, Value)>,
-    pub(super) transactions: Vec<TypedTransaction>,
+    pub(super) transactions: Vec<RawTransaction>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TypedTransaction {
+pub(super) struct RawTransaction {
     pub(super) at: Span,
     pub(super) iterations: Option<Value>,
     pub(super) duration: Option<Value>,
     pub(super) rate: Option<Value>,
-    pub(super) flowops: Vec<TypedFlowop>,
+    pub(super) flowops: Vec<RawFlowop>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct TypedFlowop {
+pub(super) struct RawFlowop {
     pub(super) at: Span,
     pub(super) kind: Option<Value>,
     /// Each `options=` of the flowop; more than one is odd, but legal.
@@ -44,7 +44,7 @@ pub(super) struct TypedFlowop {
 
 #[derive(Debug, Default)]
 pub(super) struct Typed {
-    pub(super) profile: TypedProfile,
+    pub(super) profile: RawProfile,
     pub(super) notes: Vec<(NoteKind, Span)>,
     pub(super) errors: Vec<(LanguageErrorKind, Span)>,
 }
@@ -174,7 +174,7 @@ impl Arranger {
             Element::Profile => self.saw_profile = true,
             Element::Group => {
                 self.in_group = true;
-                self.out.profile.groups.push(TypedGroup { at: span, ..TypedGroup::default() });
+                self.out.profile.groups.push(RawGroup { at: span, ..RawGroup::default() });
             }
             Element::Transaction => {
                 let in_group = self.in_group;
@@ -183,7 +183,7 @@ impl Arranger {
                         self.in_transaction = true;
                         group
                             .transactions
-                            .push(TypedTransaction { at: span, ..TypedTransaction::default() });
+                            .push(RawTransaction { at: span, ..RawTransaction::default() });
                     }
                     _ => {
                         self.skip_attributes = true;
@@ -193,7 +193,7 @@ impl Arranger {
             }
             Element::Flowop => {
                 if let Some(transaction) = self.transaction() {
-                    transaction.flowops.push(TypedFlowop { at: span, ..TypedFlowop::default() });
+                    transaction.flowops.push(RawFlowop { at: span, ..RawFlowop::default() });
                 } else {
                     self.skip_attributes = true;
                     self.error(LanguageErrorKind::OutsideTransaction { what: what() }, span);
@@ -227,17 +227,17 @@ impl Arranger {
         }
     }
 
-    fn group(&mut self) -> Option<&mut TypedGroup> {
+    fn group(&mut self) -> Option<&mut RawGroup> {
         self.out.profile.groups.last_mut().filter(|_| self.in_group)
     }
 
-    fn transaction(&mut self) -> Option<&mut TypedTransaction> {
+    fn transaction(&mut self) -> Option<&mut RawTransaction> {
         let group = self.out.profile.groups.last_mut()?;
         group.transactions.last_mut().filter(|_| self.in_transaction)
     }
 
     /// The last flowop, also after its transaction has ended.
-    fn flowop(&mut self) -> Option<&mut TypedFlowop> {
+    fn flowop(&mut self) -> Option<&mut RawFlowop> {
         let group = self.out.profile.groups.last_mut()?;
         group.transactions.last_mut()?.flowops.last_mut()
     }

@@ -25,7 +25,7 @@ use wirecost_model::profile::{
 use wirecost_model::program::Program;
 
 use self::net::{SimNet, Weather};
-use crate::limits::{Counts, agree, may_wait};
+use crate::limits::{Counts, completion_limits, may_wait};
 use crate::net::Interest;
 use crate::payload::Patterns;
 use crate::program;
@@ -268,7 +268,7 @@ impl Sim<'_> {
                 && self.net.now >= at
             {
                 finish = Some((self.net.now, true));
-                self.agree(phase);
+                self.set_limits(phase);
             }
             if let Some((since, true)) = finish
                 && self.end(phase, since)
@@ -303,14 +303,14 @@ impl Sim<'_> {
         self.outcome.phases.push(counted.collect());
     }
 
-    fn agree(&mut self, phase: usize) {
+    fn set_limits(&mut self, phase: usize) {
         let started: Vec<Counts> = self
             .hosts
             .iter()
             .map(|host| host.running.as_ref().unwrap().held.clone().unwrap_or_default())
             .collect();
         let programs: Vec<&Program> = self.outcome.programs.iter().collect();
-        let limits = agree(&programs, phase as u32, &started);
+        let limits = completion_limits(&programs, phase as u32, &started);
         for (host, limits) in self.hosts.iter_mut().zip(&limits) {
             host.finish(limits);
         }
@@ -401,7 +401,7 @@ impl Sim<'_> {
         match strand.run(steps, &mut context) {
             Turn::Again => state.ready = true,
             Turn::Wait(wait) => state.wait = Some(wait),
-            Turn::Held => {}
+            Turn::Quiesced => {}
             Turn::Failed(error) => self.outcome.errors.push(format!("host {number}: {error}")),
         }
     }

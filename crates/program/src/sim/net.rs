@@ -289,11 +289,7 @@ impl Net for SimNet {
         Ok(())
     }
 
-    fn send_several(
-        &mut self,
-        &socket: &usize,
-        datagrams: &DatagramBatch<'_>,
-    ) -> io::Result<usize> {
+    fn send_batch(&mut self, &socket: &usize, datagrams: &DatagramBatch<'_>) -> io::Result<usize> {
         self.spend();
         let messages: Vec<usize> = datagrams.messages().collect();
         // The kernel may take fewer messages than it is given, but none in part.
@@ -353,7 +349,7 @@ impl Net for SimNet {
     }
 
     /// By edge, as epoll: what is there already it would not tell of.
-    fn tells_of_arrivals(&self, &socket: &usize) -> bool {
+    fn notifies_on_new_data(&self, &socket: &usize) -> bool {
         let end = &self.ends[socket];
         let there = end.incoming.front().is_some_and(|(at, _)| *at <= self.now);
         assert!(end.datagram || !there, "nobody would be told of what has arrived already");
@@ -368,7 +364,7 @@ impl Net for SimNet {
         Ok(bytes)
     }
 
-    fn pass_on(
+    fn receive_in_kernel(
         &mut self,
         socket: &usize,
         size: usize,

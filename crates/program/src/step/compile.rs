@@ -7,7 +7,7 @@ use wirecost_model::clock::{Nanos, SECOND, nanos};
 use wirecost_model::measure::FlowopKey;
 use wirecost_model::plan::FileSizes;
 use wirecost_model::profile::{Options, Payload, Until};
-use wirecost_model::program::{Act, GroupProgram, PhaseProgram, Program, Side};
+use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program, Side};
 use wirecost_profile::flowops::{self, Action as FlowopAction};
 use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::busy_poll::BusyPoll;
@@ -20,7 +20,7 @@ use super::{
 use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
 use crate::files::{self, FileSource};
-use crate::route::{Route, first_steps};
+use crate::route::{StepSequence, first_steps};
 use crate::socket_setup::SocketSetup;
 
 /// How long a connection may take to open, unless its flowop says otherwise.
@@ -112,14 +112,14 @@ impl Host<'_> {
         Ok(Group { number, strands, side: self.side, ids, phases, rows: keys })
     }
 
-    fn row_of(&self, group: &GroupProgram, act: &Act) -> FlowopKey {
+    fn row_of(&self, group: &GroupProgram, act: &HostFlowop) -> FlowopKey {
         let (flowop, kind) = (act.flowop, act.kind.clone());
         FlowopKey { group: group.group, flowop, kind, side: self.side }
     }
 
     fn step(
         &self,
-        act: &Act,
+        act: &HostFlowop,
         connections: &Connections<'_>,
         files: Option<&FileSizes>,
         row: u32,
@@ -259,7 +259,7 @@ fn length(files: Option<&FileSizes>, options: &Options, key: u64, strands: u32) 
 }
 
 /// Every act of a host.
-pub fn acts(program: &Program) -> impl Iterator<Item = &Act> {
+pub fn acts(program: &Program) -> impl Iterator<Item = &HostFlowop> {
     program.groups.iter().flat_map(acts_of_group)
 }
 
@@ -274,7 +274,7 @@ pub fn payloads(program: &Program) -> Vec<Payload> {
     payloads
 }
 
-fn needs_payload(act: &Act) -> bool {
+fn needs_payload(act: &HostFlowop) -> bool {
     let sends = |flowop: &dyn flowops::Flowop| matches!(flowop.action(), flowops::Action::Send(_));
     act.options.verify || flowops::find(&act.kind).is_some_and(sends)
 }
@@ -288,7 +288,7 @@ fn finish(
     (key, strands): (u64, u32),
 ) -> Result<Phase, String> {
     let flowop_of: Vec<u32> = phase.acts.iter().map(|act| act.flowop).collect();
-    let route = Route::new(&phase.order, &flowop_of, key)?;
+    let route = StepSequence::new(&phase.order, &flowop_of, key)?;
     let times = |step: usize| route.as_ref().map_or(1, |route| route.times(step));
     let opens = steps
         .iter()
@@ -362,10 +362,10 @@ fn finish(
     let simple = route.is_none();
     Ok(Phase {
         whole: whole(&steps).filter(|_| simple),
-        gathers: side == Side::Peer && simple && gathers(&steps),
+        receive_only: side == Side::Peer && simple && receive_only(&steps),
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
-        mixed: route.as_ref().is_some_and(Route::is_mixed),
+        mixed: route.as_ref().is_some_and(StepSequence::is_mixed),
         route,
         pace,
         may_skip,
@@ -390,7 +390,7 @@ fn whole(steps: &[Step]) -> Option<u32> {
     }
 }
 
-fn gathers(steps: &[Step]) -> bool {
+fn receive_only(steps: &[Step]) -> bool {
     let alike = |step: &Step| {
         let Action::Receive(receive) = &step.action else { return false };
         receive.call.is_plain()
@@ -424,6 +424,6 @@ pub fn connection_protocols(group: &GroupProgram) -> BTreeMap<u32, &'static dyn 
     of_id
 }
 
-fn acts_of_group(group: &GroupProgram) -> impl Iterator<Item = &Act> {
+fn acts_of_group(group: &GroupProgram) -> impl Iterator<Item = &HostFlowop> {
     group.phases.iter().flatten().flat_map(|phase| &phase.acts)
 }

@@ -18,7 +18,7 @@ pub use self::compile::{acts, compile, connection_protocols, payloads};
 pub use self::distribution::{Coordinates, Distribution, SeededDistribution};
 pub use self::pace::Pace;
 use crate::calls::{KernelReceive, Receives, Sends, StreamSend};
-use crate::route::Route;
+use crate::route::StepSequence;
 use crate::socket_setup::SocketSetup;
 
 /// How long the master waits for the datagram that answers one of its own before it counts it as
@@ -137,7 +137,7 @@ pub enum SendCall {
     Plain(flowops::SendCall),
     StreamSend(StreamSend),
     /// Datagrams, several by one call.
-    Several(Sends),
+    Batched(Sends),
 }
 
 /// How bytes are received.
@@ -149,7 +149,7 @@ pub enum ReceiveCall {
     Kept(u16),
     KernelReceive(KernelReceive),
     /// Datagrams, several by one call.
-    Several(Receives),
+    Batched(Receives),
 }
 
 impl SendCall {
@@ -200,7 +200,7 @@ pub struct Phase {
     pub steps: Vec<Step>,
     pub until: Until,
     /// The order of the steps; none where it is simply their own.
-    pub route: Option<Route>,
+    pub route: Option<StepSequence>,
     /// Whether each transaction draws which of the steps are in it.
     pub mixed: bool,
     /// When transactions are meant to begin; only on the side that begins them.
@@ -219,7 +219,7 @@ pub struct Phase {
     /// Whether all that a strand of a peer does is to receive on one stream, so that what there is
     /// may be taken in one call, also for operations whose turn has not come. A master's operations
     /// each take their own time, as that is what the result tells.
-    pub gathers: bool,
+    pub receive_only: bool,
     /// A receiver believes that no more datagrams come when none has come for this long.
     pub quiet: Nanos,
     /// Datagrams received and sent in one iteration, by connection slot.

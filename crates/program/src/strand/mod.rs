@@ -67,7 +67,7 @@ pub enum Turn {
     Again,
     Wait(Wait),
     /// Between two transactions, of which the next may not begin (yet).
-    Held,
+    Quiesced,
     Failed(StrandError),
 }
 
@@ -292,10 +292,10 @@ impl<S> Strand<S> {
         let mut start = self.operation.start.max(timing.start);
         if !within_limit {
             if timing.closed {
-                return Some(self.settle(context).unwrap_or(Turn::Held));
+                return Some(self.settle(context).unwrap_or(Turn::Quiesced));
             }
             if start >= timing.end {
-                return Some(Turn::Held);
+                return Some(Turn::Quiesced);
             }
         }
         if let (Some(pace), false) = (&phase.pace, timing.closed) {
@@ -304,7 +304,7 @@ impl<S> Strand<S> {
             let intended = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
             let now = context.net.now();
             if now.max(intended) >= timing.end && !within_limit {
-                return Some(Turn::Held);
+                return Some(Turn::Quiesced);
             }
             if now < intended {
                 return Some(self.wait(Interest::Nothing, Some(intended)));
@@ -432,8 +432,8 @@ impl<S> Strand<S> {
                 SendCall::StreamSend(way) => {
                     self.send_streamed(step, phase, &send.messages, way, context)
                 }
-                SendCall::Several(sends) => {
-                    self.send_several(step, phase, &send.messages, sends, context)
+                SendCall::Batched(sends) => {
+                    self.send_batch(step, phase, &send.messages, sends, context)
                 }
             },
             Action::Receive(receive) if step.datagram => {

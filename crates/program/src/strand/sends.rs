@@ -68,7 +68,7 @@ impl<S> Strand<S> {
     }
 
     /// Sends as many datagrams as one call takes, each an operation of its own.
-    pub(super) fn send_several<N: Net<Socket = S>>(
+    pub(super) fn send_batch<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,
@@ -88,7 +88,7 @@ impl<S> Strand<S> {
             context.tag | conn.sent,
             sends.segments.into(),
         );
-        let sent = match context.net.send_several(&conn.socket, &batch) {
+        let sent = match context.net.send_batch(&conn.socket, &batch) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Some(self.no_room(step, context)?));

@@ -3,7 +3,7 @@
 use wirecost_model::clock::Nanos;
 
 use crate::draw;
-use crate::route::Place;
+use crate::route::Cursor;
 use crate::step::Phase;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Transaction {
     /// Think time, which its latency leaves out.
     thought: Nanos,
     step: u32,
-    place: Place,
+    place: Cursor,
     /// Which execution of the step it is, as a number to draw with.
     pub(super) round: u64,
 }
@@ -97,7 +97,7 @@ impl Transaction {
         self.round = self.iteration;
         self.step = 0;
         if phase.route.is_some() {
-            self.place = Place::default();
+            self.place = Cursor::default();
             self.next_step(phase, strand);
         }
     }

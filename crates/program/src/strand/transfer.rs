@@ -200,7 +200,7 @@ impl<S> Strand<S> {
         let conn = self.connections.require(slot)?;
         let abandoned = conn.abandoned();
         let wanted = match abandoned {
-            0 if phase.gathers => u64::MAX,
+            0 if phase.receive_only => u64::MAX,
             0 => left,
             abandoned => abandoned,
         };
@@ -209,7 +209,7 @@ impl<S> Strand<S> {
         let result = match receive.call {
             ReceiveCall::KernelReceive(call) => context
                 .net
-                .pass_on(&conn.socket, wanted, call, timed)
+                .receive_in_kernel(&conn.socket, wanted, call, timed)
                 .map(|passed| (passed, &[] as &[u8])),
             call => context
                 .net
@@ -241,7 +241,7 @@ impl<S> Strand<S> {
                 self.verify(step, messages, received, first, context.patterns);
         }
         self.transaction.engaged = true;
-        if phase.gathers {
+        if phase.receive_only {
             self.connections.require(slot)?.low_water.received(bytes);
             self.received.ahead = bytes;
             self.received.at = context.net.now();
@@ -275,7 +275,7 @@ impl<S> Strand<S> {
         let waits = !(phase.can_fail || receive.polls);
         let conn = self.connections.get(slot);
         let conn = conn.filter(|conn| asked && waits && conn.abandoned() == 0);
-        conn.is_some_and(|conn| context.net.tells_of_arrivals(&conn.socket))
+        conn.is_some_and(|conn| context.net.notifies_on_new_data(&conn.socket))
     }
 
     /// Waits for something to be received; a strand that only receives waits for much.
@@ -285,10 +285,10 @@ impl<S> Strand<S> {
         phase: &Phase,
         context: &mut Context<'_, N>,
     ) -> io::Result<Turn> {
-        let gathers = phase.gathers && !context.timing.closed;
-        let now = if gathers { context.net.now() } else { 0 };
+        let receive_only = phase.receive_only && !context.timing.closed;
+        let now = if receive_only { context.net.now() } else { 0 };
         let conn = self.connections.require(self.operation.slot)?;
-        let mut mark = if gathers { conn.low_water.next(now) } else { 1 };
+        let mut mark = if receive_only { conn.low_water.next(now) } else { 1 };
         if mark != conn.low_water.mark() {
             mark = context.net.low_water(&conn.socket, mark)?;
         }

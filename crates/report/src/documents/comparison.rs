@@ -2,7 +2,7 @@
 
 use wirecost_analyze::metrics;
 use wirecost_model::comparison::{
-    ComparedFigure, Comparison, Difference, DifferenceKind, Seen, Side, Verdict,
+    ComparedFigure, Comparison, Difference, DifferenceKind, Side, SideEstimate, Verdict,
 };
 use wirecost_model::document::{Cell, Column, Document, Number, Section, Table, show};
 use wirecost_model::metric::Unit;
@@ -115,7 +115,7 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         let key = |axis: &&str| Cell::set(compared.point.get(axis).unwrap_or_default());
         let mut row: Vec<Cell> = axes.iter().map(key).collect();
         let reason = || figure.reason.clone().unwrap_or_else(|| "not measured".to_owned());
-        let seen = |seen: &Option<Seen>| match seen {
+        let seen = |seen: &Option<SideEstimate>| match seen {
             Some(seen) => Cell::Number(Number {
                 value: seen.mean,
                 interval: seen.interval,

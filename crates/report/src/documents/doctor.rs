@@ -82,7 +82,7 @@ fn commands(fix: &[String], undo: &[String]) -> Vec<Command> {
 
 fn found(finding: &Finding) -> Message {
     let (emphasis, label) = match finding.severity {
-        Severity::Spoils => (Emphasis::Warning, "problem"),
+        Severity::Problem => (Emphasis::Warning, "problem"),
         Severity::Note => (Emphasis::Muted, "note"),
     };
     let about = finding.about.as_ref().map(|about| format!("{about}: ")).unwrap_or_default();
@@ -105,7 +105,7 @@ fn capacity(capacity: &Capacity) -> Section {
         Column::text(""),
         Column::number("needed"),
         Column::number("available"),
-        Column::text("").dispensable(1),
+        Column::text("").drop_order(1),
     ]);
     for need in &capacity.needs {
         table.row(row(need));
@@ -163,7 +163,7 @@ fn unknown(examination: &Examination) -> Section {
 
 fn sum(examination: &Examination) -> Section {
     let of = |severity| examination.findings.iter().filter(|f| f.severity == severity).count();
-    let (spoils, notes) = (of(Severity::Spoils) as u64, of(Severity::Note) as u64);
+    let (spoils, notes) = (of(Severity::Problem) as u64, of(Severity::Note) as u64);
     let found = match spoils {
         0 => "no problems found".to_owned(),
         _ => counted(spoils, "problem", "problems"),

@@ -1,12 +1,12 @@
 //! The findings of a study, as sentences.
 
 use wirecost_analyze::findings::{Finding, findings};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::Section;
 
 /// The findings of a study, each with its evidence and the strength of it; `None` if there are none.
 #[must_use]
-pub fn section(measured: &Measured) -> Option<Section> {
+pub fn section(measured: &Measurements) -> Option<Section> {
     let found = findings(measured);
     if found.is_empty() {
         return None;
@@ -47,6 +47,6 @@ mod tests {
             "The sender's cycles/KByte rise by a factor of 2.3 from 1 to 8 connections. Evidence: \
              strong (adjusted p = 0.0010, 95% interval 2.1x to 2.5x): 1: 1000; 8: 2300."
         );
-        assert_eq!(section(&Measured::default()), None);
+        assert_eq!(section(&Measurements::default()), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use wirecost_model::document::{Cell, Column, Document, Parts, Section, Table};
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::{CpuSection, Watched};
+use wirecost_model::observe::{CpuSection, ObserveDocument};
 use wirecost_model::run::Cpu;
 use wirecost_model::units::{cycles, percent, seconds};
 
@@ -10,7 +10,7 @@ use super::{observed, run};
 
 /// The document of a host that was observed.
 #[must_use]
-pub fn document(watched: &Watched) -> Document {
+pub fn document(watched: &ObserveDocument) -> Document {
     let host = watched.facts.as_ref().map(|facts| facts.hostname.as_str()).unwrap_or_default();
     let title = match watched.seconds {
         Some(length) => format!("{host}: observed for {}", seconds(length)),
@@ -35,7 +35,7 @@ pub fn document(watched: &Watched) -> Document {
     document
 }
 
-fn figures(watched: &Watched) -> Section {
+fn figures(watched: &ObserveDocument) -> Section {
     let mut section = Section::named("figures", "");
     if let Some(cpu) = &watched.cpu {
         section.figure("CPU", shares(cpu));
@@ -77,15 +77,15 @@ fn shares(cpu: &Cpu) -> Parts {
     shares.into_iter().fold(Parts::new(text), with)
 }
 
-fn devices(watched: &Watched, length: f64) -> Option<Section> {
+fn devices(watched: &ObserveDocument, length: f64) -> Option<Section> {
     let mut table = Table::new([
         Column::text("device"),
         Column::number("received"),
-        Column::number("rx packets/s").dispensable(1),
-        Column::number("rx dropped").dispensable(2),
+        Column::number("rx packets/s").drop_order(1),
+        Column::number("rx dropped").drop_order(2),
         Column::number("sent"),
-        Column::number("tx packets/s").dispensable(1),
-        Column::number("tx dropped").dispensable(2),
+        Column::number("tx packets/s").drop_order(1),
+        Column::number("tx dropped").drop_order(2),
     ]);
     let rate = |packets: u64| {
         Cell::rounded(Unit::PerSecond, packets as f64 / length.max(f64::MIN_POSITIVE))

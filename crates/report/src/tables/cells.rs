@@ -1,7 +1,7 @@
 //! Cells and columns, made of figures.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Scope, Selector};
 use wirecost_model::document::{Align, Block, Cell, Column, Number, Table};
 use wirecost_model::metric::Unit;
@@ -135,7 +135,7 @@ pub(super) fn label(point: &MeasuredPoint) -> String {
 }
 
 /// A point as a person calls it: its axes, then what else is set and is not the same everywhere.
-pub(super) fn name(measured: &Measured, point: &MeasuredPoint) -> String {
+pub(super) fn name(measured: &Measurements, point: &MeasuredPoint) -> String {
     let differs = |name: &str| {
         measured.points.iter().any(|other| other.point.get(name) != point.point.get(name))
     };
@@ -158,7 +158,7 @@ pub(super) fn name(measured: &Measured, point: &MeasuredPoint) -> String {
 
 /// Whose CPUs a table can tell of: each end by its role where both have CPUs of their own, else all
 /// that there is together.
-pub(super) fn ends(measured: &Measured, roles: [&'static str; 2]) -> Vec<Option<&'static str>> {
+pub(super) fn ends(measured: &Measurements, roles: [&'static str; 2]) -> Vec<Option<&'static str>> {
     let own = |role: &&'static str| {
         measured.points.iter().flat_map(|point| &point.runs).any(|run| {
             let seen = Scope::find(run, Some(role)).and_then(|scope| scope.observed());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::metrics;
 use wirecost_model::document::{Cell, Section};
 
@@ -23,7 +23,7 @@ pub struct UnknownColumn {
 pub(super) fn build(
     title: &str,
     columns: &[String],
-    measured: &Measured,
+    measured: &Measurements,
 ) -> Result<Section, UnknownColumn> {
     let mut section = Section::new(title);
     section.name = "columns".to_owned();
@@ -32,7 +32,7 @@ pub(super) fn build(
 }
 
 /// A name that is both is the setting where that is set, as `connections`.
-pub(super) fn rows(columns: &[String], measured: &Measured) -> Result<Rows, UnknownColumn> {
+pub(super) fn rows(columns: &[String], measured: &Measurements) -> Result<Rows, UnknownColumn> {
     let columns = columns.iter().map(|name| {
         let set = !measured.values(name).is_empty();
         match metrics::find(name) {

@@ -3,7 +3,7 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::function_counts::{Found, FunctionCounts};
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
     Align::{Left, Right},
@@ -34,7 +34,7 @@ impl super::Table for FunctionCost {
         "functions at two points, and the ratio of their CPU time per bit"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 
@@ -43,7 +43,7 @@ impl super::Table for FunctionCost {
     }
 }
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let [a, b] = measured.points.as_slice() else {
         let text = format!(
             "Functions are compared at two points, and this study has {}.",
@@ -69,7 +69,7 @@ fn build(measured: &Measured) -> Section {
     Section { blocks, ..Section::new(TITLE) }
 }
 
-fn points(measured: &Measured) -> Table {
+fn points(measured: &Measurements) -> Table {
     let ends = ends(measured, ["sender", "receiver"]);
     let mut columns = vec![("Case".to_owned(), Left), ("Throughput".to_owned(), Right)];
     columns.extend(ends.iter().map(|end| {

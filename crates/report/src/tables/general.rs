@@ -1,11 +1,11 @@
 //! `axes`: a row for each point, with what every profile has.
 
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::Section;
 
 use super::Table;
 use super::rows::{ColumnOf, Rows};
-use super::whose::{self, Whose};
+use super::whose::{self, CpuScope};
 
 pub(super) struct General;
 
@@ -18,11 +18,11 @@ impl Table for General {
         "all axes, throughput, cycles/KByte; latency where there are requests"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 
-    fn rows(&self, measured: &Measured) -> Option<Rows> {
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
         Some(rows(measured))
     }
 }
@@ -30,7 +30,7 @@ impl Table for General {
 /// More hosts than these have one column together.
 const MANY: usize = 4;
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("All points");
     section.table(rows(measured).table("", &measured.points));
     if measured.points.is_empty() {
@@ -39,7 +39,7 @@ fn build(measured: &Measured) -> Section {
     section
 }
 
-pub(super) fn rows(measured: &Measured) -> Rows {
+pub(super) fn rows(measured: &Measurements) -> Rows {
     let axes = measured.axes();
     let mut columns: Vec<ColumnOf> =
         axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();
@@ -50,8 +50,8 @@ pub(super) fn rows(measured: &Measured) -> Rows {
     }
     for whose in hosts(measured) {
         let title = match &whose {
-            Whose::Host(host) => format!("cycles/KByte {host}"),
-            Whose::All => "cycles/KByte".to_owned(),
+            CpuScope::Host(host) => format!("cycles/KByte {host}"),
+            CpuScope::All => "cycles/KByte".to_owned(),
         };
         columns.push(ColumnOf::metric(&title, &whose.metric("cycles_per_kbyte")));
     }
@@ -59,22 +59,22 @@ pub(super) fn rows(measured: &Measured) -> Rows {
 }
 
 /// Whether there are requests and responses, so that the latency of a transaction means something.
-fn answers(measured: &Measured) -> bool {
+fn answers(measured: &Measurements) -> bool {
     let runs = measured.points.iter().flat_map(|point| &point.runs);
     let mut moved = runs.filter_map(|run| run.throughput.as_ref());
     moved.any(|moved| moved.tx_bytes > 0 && moved.rx_bytes > 0)
 }
 
-fn hosts(measured: &Measured) -> Vec<Whose> {
+fn hosts(measured: &Measurements) -> Vec<CpuScope> {
     let own = whose::own_cpus(measured);
     let names = whose::hosts(measured);
     match own {
         true if whose::one_way(measured) => {
-            ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).into()
+            ["sender", "receiver"].map(|host| CpuScope::Host(host.to_owned())).into()
         }
         true if (1..=MANY).contains(&names.len()) => {
-            names.into_iter().map(|name| Whose::Host(name.to_owned())).collect()
+            names.into_iter().map(|name| CpuScope::Host(name.to_owned())).collect()
         }
-        _ => vec![Whose::All],
+        _ => vec![CpuScope::All],
     }
 }

@@ -3,7 +3,7 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::knee::{self, After, Knee};
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_model::document::{Block, Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
@@ -13,7 +13,7 @@ use super::Table;
 use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
 use super::tcp_transmit::{WINDOW, connections, effective, window};
-use super::whose::{self, Whose};
+use super::whose::{self, CpuScope};
 
 pub(super) struct HttpGet;
 
@@ -26,18 +26,18 @@ impl Table for HttpGet {
         "connections, window, CPU of the server, Mbps; how far it scales"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 
-    fn rows(&self, measured: &Measured) -> Option<Rows> {
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
         Some(rows(measured))
     }
 }
 
 const CONNECTIONS: &str = "connections";
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("HTTP GET");
     let title = "wirecost tests using the HTTP GET network profile";
     let mut table = rows(measured).table(title, &measured.points);
@@ -52,7 +52,7 @@ fn build(measured: &Measured) -> Section {
     section
 }
 
-fn rows(measured: &Measured) -> Rows {
+fn rows(measured: &Measurements) -> Rows {
     let whose = server(measured);
     let mut columns = other_axes(measured, &[CONNECTIONS, WINDOW]);
     columns.push(connections("#Conn"));
@@ -73,15 +73,15 @@ fn rows(measured: &Measured) -> Rows {
 }
 
 /// Who serves sends more than it is asked for.
-fn server(measured: &Measured) -> Whose {
+fn server(measured: &Measurements) -> CpuScope {
     match whose::own_cpus(measured) {
-        true => Whose::Host("sender".to_owned()),
-        false => Whose::All,
+        true => CpuScope::Host("sender".to_owned()),
+        false => CpuScope::All,
     }
 }
 
 /// The sum of metrics, in whole percent.
-fn percent(title: &str, whose: &Whose, names: &[&str]) -> ColumnOf {
+fn percent(title: &str, whose: &CpuScope, names: &[&str]) -> ColumnOf {
     let names: Vec<String> = names.iter().map(|name| whose.metric(name)).collect();
     ColumnOf::new(Column::number(title), move |point| match sum(point, &names) {
         Ok(of) => {
@@ -109,7 +109,7 @@ fn sum(point: &MeasuredPoint, names: &[String]) -> Result<Estimate, String> {
 }
 
 /// A sentence for each value of the other axes.
-fn scaling(measured: &Measured) -> Vec<String> {
+fn scaling(measured: &Measurements) -> Vec<String> {
     let Ok(throughput) = metrics::find("throughput") else { return Vec::new() };
     let mut groups: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
     for point in &measured.points {

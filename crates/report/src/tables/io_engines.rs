@@ -1,7 +1,7 @@
 //! `io-engines`: the same traffic by different ways of I/O, and what a byte and an operation cost by each.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_analyze::statistics::bootstrap;
 use wirecost_model::document::{Cell, Column, Section};
@@ -22,11 +22,11 @@ impl Table for IoEngines {
         "engines and I/O options: throughput, cost per byte and operation, vs the first"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 
-    fn rows(&self, measured: &Measured) -> Option<Rows> {
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
         Some(rows(measured))
     }
 }
@@ -35,7 +35,7 @@ impl Table for IoEngines {
 const METHOD: &str = "method";
 const COST: &str = "cycles_per_kbyte";
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("I/O engines and options");
     let axes = measured.axes();
     let method = axes.contains(&METHOD).then_some(METHOD).or(axes.first().copied());
@@ -72,7 +72,7 @@ fn build(measured: &Measured) -> Section {
 }
 
 /// All but the ratio, which takes the first row too.
-fn rows(measured: &Measured) -> Rows {
+fn rows(measured: &Measurements) -> Rows {
     let axes = measured.axes();
     let mut columns: Vec<ColumnOf> =
         axes.iter().map(|axis| ColumnOf::setting(axis, measured)).collect();

@@ -3,7 +3,7 @@
 //! Stack" (Sun, 2008), for TSO and GSO. All is of the host that sends.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
     Align::{Left, Right},
@@ -32,12 +32,12 @@ impl super::Table for Lso {
         "sizes of segments passed to the device, and the context that transmits them"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 }
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let mut blocks = Vec::new();
     for point in &measured.points {
         let name = name(measured, point);
@@ -130,7 +130,7 @@ fn buckets(point: &MeasuredPoint) -> Result<Vec<Bucket>, String> {
     Ok(sums[begin..=end].to_vec())
 }
 
-fn averages(measured: &Measured) -> Table {
+fn averages(measured: &Measurements) -> Table {
     let columns = [
         ("Example", Left),
         ("segment, B", Right),
@@ -151,7 +151,7 @@ fn averages(measured: &Measured) -> Table {
     table
 }
 
-fn transmit_contexts(measured: &Measured) -> Table {
+fn transmit_contexts(measured: &Measurements) -> Table {
     let columns = [
         ("Example", Left),
         ("(i) writing thread", Right),
@@ -175,7 +175,7 @@ fn percent(percent: f64) -> String {
     }
 }
 
-fn order(measured: &Measured) -> Table {
+fn order(measured: &Measurements) -> Table {
     let columns = [
         ("Example", Left),
         ("dup ACKs in", Right),
@@ -208,7 +208,7 @@ fn out_of_order(run: &Run) -> Result<f64, String> {
 }
 
 /// What the article sums up, and whether these runs say so.
-fn summary(measured: &Measured) -> Table {
+fn summary(measured: &Measurements) -> Table {
     let columns = [
         ("A larger segment comes with", Left),
         ("segment, B", Right),
@@ -250,7 +250,7 @@ fn compare(larger: &Estimate, smaller: &Estimate) -> &'static str {
 }
 
 /// In how many pairs of examples the one with the larger segments costs fewer cycles.
-fn cheaper(measured: &Measured) -> Vec<Cell> {
+fn cheaper(measured: &Measurements) -> Vec<Cell> {
     let both = |point: &MeasuredPoint| -> Result<(f64, f64), String> {
         let size = estimate(point, |run| of(run, "hosts.sender.segments.sent_bytes"))?.mean;
         Ok((size, estimate(point, |run| of(run, "cycles_per_kbyte"))?.mean))

@@ -19,7 +19,7 @@ mod tcp_transmit;
 mod tests;
 mod whose;
 
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 
 use wirecost_model::document::Section;
 
@@ -36,11 +36,11 @@ pub trait Table: Sync {
     fn help(&self) -> &'static str;
 
     /// What it is made of runs. It says what it could not be made of.
-    fn build(&self, measured: &Measured) -> Section;
+    fn build(&self, measured: &Measurements) -> Section;
 
     /// The columns of its rows, where each is of one point: they are shown while a study goes on. `None`
     /// where a row is of several points or a point of several rows.
-    fn rows(&self, _: &Measured) -> Option<Rows> {
+    fn rows(&self, _: &Measurements) -> Option<Rows> {
         None
     }
 
@@ -89,37 +89,37 @@ pub struct UnknownTable {
 
 /// A table that is asked for.
 #[derive(Debug, Clone)]
-pub enum Wanted {
+pub enum TableRequest {
     /// One that has a name.
     Named(&'static dyn Table),
     /// One of these columns, each an axis, a setting or a metric, with a row for each point.
     Columns { title: String, columns: Vec<String> },
 }
 
-impl Wanted {
+impl TableRequest {
     /// The table of all axes, for who asks for none.
     #[must_use]
     pub fn general() -> Self {
-        Wanted::Named(ALL[0])
+        TableRequest::Named(ALL[0])
     }
 
     /// Whether it is made of stacks too.
     #[must_use]
     pub fn needs_stacks(&self) -> bool {
-        matches!(self, Wanted::Named(table) if table.needs_stacks())
+        matches!(self, TableRequest::Named(table) if table.needs_stacks())
     }
 
     /// The table.
     ///
     /// # Errors
     /// A column that nothing is called by.
-    pub fn build(&self, measured: &Measured) -> Result<Section, UnknownColumn> {
+    pub fn build(&self, measured: &Measurements) -> Result<Section, UnknownColumn> {
         match self {
-            Wanted::Named(table) => {
+            TableRequest::Named(table) => {
                 let name = table.name().to_owned();
                 Ok(Section { name, ..table.build(measured) })
             }
-            Wanted::Columns { title, columns } => columns::build(title, columns, measured),
+            TableRequest::Columns { title, columns } => columns::build(title, columns, measured),
         }
     }
 
@@ -129,12 +129,12 @@ impl Wanted {
     ///
     /// # Errors
     /// A column that nothing is called by.
-    pub fn rows(&self, measured: &Measured) -> Result<Rows, UnknownColumn> {
+    pub fn rows(&self, measured: &Measurements) -> Result<Rows, UnknownColumn> {
         match self {
-            Wanted::Named(table) => {
+            TableRequest::Named(table) => {
                 Ok(table.rows(measured).unwrap_or_else(|| general::rows(measured)))
             }
-            Wanted::Columns { columns, .. } => columns::rows(columns, measured),
+            TableRequest::Columns { columns, .. } => columns::rows(columns, measured),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! "Understanding Host Network Stack Overheads" (Cai et al., SIGCOMM 2021),
 //! <https://doi.org/10.1145/3452296.3472888>.
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
     Align::{self, Left, Right},
@@ -42,12 +42,12 @@ impl super::Table for Patterns {
         "patterns of traffic, and the CPU time by layer of the stack"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 }
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let ends = ends(measured, ["master", "peer"]);
     let mut blocks = vec![Block::Table(traffic(measured, &ends))];
     blocks.extend(cpus(measured).map(sentence));
@@ -58,7 +58,7 @@ fn build(measured: &Measured) -> Section {
     Section { blocks, ..Section::new("Traffic patterns") }
 }
 
-fn explain(measured: &Measured, ends: &[Option<&'static str>]) -> String {
+fn explain(measured: &Measurements, ends: &[Option<&'static str>]) -> String {
     let of = |(group, layers): &(&str, &[&str])| format!("{group}: {}", layers.join(", "));
     let all: Vec<String> = GROUPS.iter().map(of).collect();
     let each = measured.points.iter().flat_map(|point| ends.iter().map(move |end| (point, *end)));
@@ -92,7 +92,7 @@ fn called(end: Option<&str>, what: &str) -> String {
     }
 }
 
-fn traffic(measured: &Measured, ends: &[Option<&'static str>]) -> Table {
+fn traffic(measured: &Measurements, ends: &[Option<&'static str>]) -> Table {
     let mut columns: Vec<(String, Align)> = vec![
         ("Pattern".to_owned(), Left),
         ("flows".to_owned(), Right),
@@ -147,7 +147,7 @@ fn workers(run: &Run) -> Result<String, String> {
 }
 
 /// Where a host has more workers than CPUs a pattern is not what it is called.
-fn cpus(measured: &Measured) -> Option<String> {
+fn cpus(measured: &Measurements) -> Option<String> {
     let hosts = || measured.points.iter().flat_map(|p| p.runs.iter().flat_map(|run| &run.hosts));
     let mut crowded: Vec<(&str, usize)> = Vec::new();
     for host in hosts().filter(|host| host.workers as usize > host.cpus.len()) {
@@ -168,7 +168,7 @@ fn cpus(measured: &Measured) -> Option<String> {
     })
 }
 
-fn layers(measured: &Measured, end: Option<&str>) -> Table {
+fn layers(measured: &Measurements, end: Option<&str>) -> Table {
     let mut columns: Vec<(&str, Align)> = vec![("Pattern", Left)];
     columns.extend(GROUPS.iter().map(|(group, _)| (*group, Right)));
     columns.push(("other", Right));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_model::document::{Align, Cell, Column, Table};
 
@@ -30,7 +30,7 @@ impl ColumnOf {
 
     /// What an axis or a setting is. Its values are right-aligned where they are numbers.
     #[must_use]
-    pub fn setting(name: &str, measured: &Measured) -> Self {
+    pub fn setting(name: &str, measured: &Measurements) -> Self {
         let values = measured.values(name);
         let numbers = !values.is_empty()
             && values.iter().all(|value| wirecost_model::study::number(value).is_some());
@@ -91,7 +91,7 @@ impl Rows {
 
 /// Columns for the axes that a table has no columns for and that are not the same everywhere, so
 /// that no two rows look alike.
-pub(super) fn other_axes(measured: &Measured, shown: &[&str]) -> Vec<ColumnOf> {
+pub(super) fn other_axes(measured: &Measurements, shown: &[&str]) -> Vec<ColumnOf> {
     let varies = |axis: &&str| measured.values(axis).len() > 1;
     let other = measured.axes().into_iter().filter(|axis| !shown.contains(axis)).filter(varies);
     other.map(|axis| ColumnOf::setting(axis, measured)).collect()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_model::document::{Block, Section};
 use wirecost_model::study::{Point, Value};
 use wirecost_model::units;
@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 
 /// A section of sentences. `planned` are the points that there should be, where that is known.
 #[must_use]
-pub fn about(measured: &Measured, planned: &[Point]) -> Section {
+pub fn about(measured: &Measurements, planned: &[Point]) -> Section {
     let mut section = Section::new("Description the runs");
     section.name = "runs".to_owned();
     section.text(counts(measured));
@@ -30,7 +30,7 @@ pub fn about(measured: &Measured, planned: &[Point]) -> Section {
     section
 }
 
-fn counts(measured: &Measured) -> String {
+fn counts(measured: &Measurements) -> String {
     let runs: usize = measured.points.iter().map(|point| point.runs.len()).sum();
     let failed: usize = measured.points.iter().map(|point| point.failed.len()).sum();
     let counted = |number: usize, one, several| units::counted(number as u64, one, several);
@@ -51,7 +51,7 @@ fn counts(measured: &Measured) -> String {
 }
 
 /// Points that nobody has run.
-fn awaited(measured: &Measured, planned: &[Point]) -> Option<String> {
+fn awaited(measured: &Measurements, planned: &[Point]) -> Option<String> {
     let run: BTreeSet<&[Value]> =
         measured.points.iter().map(|point| point.point.axes.as_slice()).collect();
     let awaited = planned.iter().filter(|point| !run.contains(point.axes.as_slice()));
@@ -105,7 +105,7 @@ fn collect<'a>(each: impl Iterator<Item = (&'a MeasuredPoint, &'a str, &'a str)>
     said
 }
 
-fn failures(measured: &Measured) -> Vec<String> {
+fn failures(measured: &Measurements) -> Vec<String> {
     let each = measured.points.iter().flat_map(|point| {
         point.failed.iter().map(move |run| {
             let error = run.error.as_deref().unwrap_or("it failed without a message");
@@ -119,7 +119,7 @@ fn failures(measured: &Measured) -> Vec<String> {
 }
 
 /// Of each kind of warning the first message, as they differ in numbers.
-fn warnings(measured: &Measured) -> Vec<String> {
+fn warnings(measured: &Measurements) -> Vec<String> {
     let each = measured.points.iter().flat_map(|point| {
         point.runs.iter().flat_map(move |run| {
             let mut codes = BTreeSet::new();
@@ -134,7 +134,7 @@ fn warnings(measured: &Measured) -> Vec<String> {
     collect(each).iter().map(text).collect()
 }
 
-fn sources(measured: &Measured) -> Vec<&str> {
+fn sources(measured: &Measurements) -> Vec<&str> {
     let runs = measured.points.iter().flat_map(|point| &point.runs);
     let names: BTreeSet<&str> = runs
         .flat_map(|run| {

@@ -2,7 +2,7 @@
 //! suite of Solaris tabled it: a table for each write size with the columns of old.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::document::{Block, Cell, Column, Part, Parts, Section};
 use wirecost_model::metric::Unit;
@@ -12,7 +12,7 @@ use wirecost_model::{study, units};
 use super::Table;
 use super::cells::of_estimate;
 use super::rows::{ColumnOf, Rows, other_axes};
-use super::whose::{self, Whose};
+use super::whose::{self, CpuScope};
 
 pub(super) struct TcpTransmit;
 
@@ -25,11 +25,11 @@ impl Table for TcpTransmit {
         "connections, window, CPU split, cycles/Kbyte, throughput, by write size"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 
-    fn rows(&self, measured: &Measured) -> Option<Rows> {
+    fn rows(&self, measured: &Measurements) -> Option<Rows> {
         Some(live(measured))
     }
 }
@@ -38,11 +38,11 @@ const SIZE: &str = "size";
 const CONNECTIONS: &str = "connections";
 pub(super) const WINDOW: &str = "option.wndsz";
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("TCP transmit");
     let whose = match whose::own_cpus(measured) {
-        true => ["sender", "receiver"].map(|host| Whose::Host(host.to_owned())).to_vec(),
-        false => vec![Whose::All],
+        true => ["sender", "receiver"].map(|host| CpuScope::Host(host.to_owned())).to_vec(),
+        false => vec![CpuScope::All],
     };
     for size in sizes(measured) {
         let points = || measured.points.iter().filter(|point| point.point.get(SIZE) == size);
@@ -51,7 +51,7 @@ fn build(measured: &Measured) -> Section {
             if let Some(size) = size {
                 title += &format!(" with write size = {}", written(size).to_uppercase());
             }
-            if let Whose::Host(host) = whose {
+            if let CpuScope::Host(host) = whose {
                 title += &format!(": {host}");
             }
             let mut table = rows(measured, whose).table(&title, points());
@@ -66,7 +66,7 @@ fn build(measured: &Measured) -> Section {
 }
 
 /// In the order in which they come; one that is `None` for points that set none.
-fn sizes(measured: &Measured) -> Vec<Option<&str>> {
+fn sizes(measured: &Measurements) -> Vec<Option<&str>> {
     let mut sizes = Vec::new();
     for size in measured.points.iter().map(|point| point.point.get(SIZE)) {
         if !sizes.contains(&size) {
@@ -76,7 +76,7 @@ fn sizes(measured: &Measured) -> Vec<Option<&str>> {
     sizes
 }
 
-fn rows(measured: &Measured, whose: &Whose) -> Rows {
+fn rows(measured: &Measurements, whose: &CpuScope) -> Rows {
     let mut columns = other_axes(measured, &[SIZE, CONNECTIONS, WINDOW]);
     columns.push(connections("#conn"));
     columns.push(window("Wnd"));
@@ -87,10 +87,10 @@ fn rows(measured: &Measured, whose: &Whose) -> Rows {
 }
 
 /// As points come in any order, each row has its write size; of the sender, where that can be told.
-fn live(measured: &Measured) -> Rows {
+fn live(measured: &Measurements) -> Rows {
     let whose = match whose::own_cpus(measured) {
-        true => Whose::Host("sender".to_owned()),
-        false => Whose::All,
+        true => CpuScope::Host("sender".to_owned()),
+        false => CpuScope::All,
     };
     let size = ColumnOf::new(Column::number(SIZE), |point| match point.point.get(SIZE) {
         Some(size) => Cell::set(&written(size)),
@@ -138,7 +138,7 @@ fn written(size: &str) -> String {
 }
 
 /// `(usr/sys/intr/idle)` in whole percent.
-fn split(whose: &Whose) -> ColumnOf {
+fn split(whose: &CpuScope) -> ColumnOf {
     let selector = ["usr", "sys", "intr", "idle"].map(|name| {
         let selector = metrics::find(&whose.metric(&format!("cpu.{name}")));
         (name, selector.map_err(|unknown| unknown.to_string()))
@@ -170,7 +170,7 @@ fn split(whose: &Whose) -> ColumnOf {
 }
 
 /// Where the effective window is not the requested one.
-pub(super) fn effective(measured: &Measured) -> Vec<String> {
+pub(super) fn effective(measured: &Measurements) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let settings = measured.points.iter().flat_map(|point: &MeasuredPoint| &point.runs);
     for setting in settings.flat_map(|run| &run.settings) {

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use wirecost_model::document::{Block, Cell};
 use wirecost_model::run::Run;
-use wirecost_model::study::{InStudy, Point, Value};
+use wirecost_model::study::{Point, StudyRunRef, Value};
 
 use super::*;
 
 /// Runs of a built-in study, cut down to what its table reads.
-pub(super) fn fixture(name: &str) -> Measured {
+pub(super) fn fixture(name: &str) -> Measurements {
     let file = format!("{}/tests/fixtures/tables/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let text = match std::env::var("WIRECOST_RUNS") {
         // For a look at other runs.
@@ -17,7 +17,7 @@ pub(super) fn fixture(name: &str) -> Measured {
         Err(_) => std::fs::read_to_string(file),
     };
     let runs: Vec<Run> = serde_json::from_str(&text.unwrap()).unwrap();
-    Measured::of(runs.into_iter().map(|run| (String::new(), run)))
+    Measurements::of(runs.into_iter().map(|run| (String::new(), run)))
 }
 
 /// The same but for the digits that were written down.
@@ -26,7 +26,7 @@ pub(super) fn near(a: f64, b: f64) {
     assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} is not {b}");
 }
 
-pub(super) fn section(name: &str, measured: &Measured) -> Section {
+pub(super) fn section(name: &str, measured: &Measurements) -> Section {
     find(name).unwrap().build(measured)
 }
 
@@ -87,19 +87,20 @@ pub(super) fn value(section: &Section, title: &str, row: &str, column: &str) -> 
 }
 
 /// Runs that measured nothing, at two points.
-fn nothing() -> Measured {
+fn nothing() -> Measurements {
     let run = |place: u32| {
         let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
         let axes = vec![Value::new("case", &place.to_string())];
         let point = Point { settings: axes.clone(), axes };
-        run.study = Some(InStudy { study: String::new(), point, place, repeat: 1, order: place });
+        run.study =
+            Some(StudyRunRef { study: String::new(), point, place, repeat: 1, order: place });
         (String::new(), run)
     };
-    Measured::of([run(1), run(2)])
+    Measurements::of([run(1), run(2)])
 }
 
 /// What no probe watched, of real runs.
-fn unwatched(name: &str) -> Measured {
+fn unwatched(name: &str) -> Measurements {
     let mut measured = fixture(name);
     for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
         for observed in run.observe.iter_mut().flat_map(|observe| &mut observe.hosts) {
@@ -116,7 +117,7 @@ fn unwatched(name: &str) -> Measured {
 #[test]
 fn what_was_not_measured_says_why_and_is_no_number() {
     for name in ["lso", "function-cost", "interrupt-cost", "patterns"] {
-        for measured in [nothing(), Measured::default()] {
+        for measured in [nothing(), Measurements::default()] {
             let section = section(name, &measured);
             let cells = |block: &Block| match block {
                 Block::Table(table) => table.rows.iter().flatten().cloned().collect(),

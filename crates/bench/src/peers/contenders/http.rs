@@ -4,7 +4,9 @@
 use std::fs;
 
 use super::number_before;
-use crate::peers::contender::{Contender, Line, Own, Part, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{
+    Contender, Line, Part, Plan, PlanError, Port, RunRequest, ToolFigures,
+};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl Contender for Wrk {
         Line::of("wrk -v")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let connections = ask.point.connections;
         let options = format!(
@@ -41,9 +43,9 @@ impl Contender for Wrk {
         plan(ask, &format!("wrk {options}"))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let requests = after(written, "Requests/sec:").ok_or("it wrote no `Requests/sec`")?;
-        Ok(Own::rate(requests * f64::from(point.size)))
+        Ok(ToolFigures::rate(requests * f64::from(point.size)))
     }
 }
 
@@ -64,7 +66,7 @@ impl Contender for Ab {
         Line::of("ab -V")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         // -t alone ends after 50,000 requests; -n takes memory for each.
         let options = format!(
             "-k -c {} -t {} -n 2000000 -q",
@@ -74,10 +76,12 @@ impl Contender for Ab {
         plan(ask, &format!("ab {options}"))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let line = written.lines().find(|line| line.starts_with("Requests per second:"));
         let requests = line.and_then(|line| number_before(line, "[#/sec]"));
-        Ok(Own::rate(requests.ok_or("it wrote no `Requests per second`")? * f64::from(point.size)))
+        Ok(ToolFigures::rate(
+            requests.ok_or("it wrote no `Requests per second`")? * f64::from(point.size),
+        ))
     }
 }
 
@@ -86,13 +90,13 @@ fn after(written: &str, key: &str) -> Option<f64> {
 }
 
 /// nginx in the foreground, with all that it writes in a directory of its own.
-fn plan(ask: &RunRequest, client: &str) -> Result<Plan, Refusal> {
+fn plan(ask: &RunRequest, client: &str) -> Result<Plan, PlanError> {
     if ask.point.kind != Kind::Http {
-        return Err(Refusal::NoSuchTest);
+        return Err(PlanError::NoSuchTest);
     }
     let directory = ask.scratch.join("nginx");
     let failed =
-        |error: std::io::Error| Refusal::Failed(format!("{}: {error}", directory.display()));
+        |error: std::io::Error| PlanError::Failed(format!("{}: {error}", directory.display()));
     fs::create_dir_all(&directory).map_err(failed)?;
     // Not constant, as the payload of all others.
     let file: Vec<u8> =
@@ -140,11 +144,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_as_bytes_of_files() {
-        let wrk = Wrk.own(&POINT, include_str!("fixtures/wrk.txt")).unwrap();
+        let wrk = Wrk.parse_figures(&POINT, include_str!("fixtures/wrk.txt")).unwrap();
         assert_eq!(wrk.rate, Some(60_950.96 * 65536.0));
-        let ab = Ab.own(&POINT, include_str!("fixtures/ab.txt")).unwrap();
+        let ab = Ab.parse_figures(&POINT, include_str!("fixtures/ab.txt")).unwrap();
         assert_eq!(ab.rate, Some(79_418.10 * 65536.0));
-        assert!(Wrk.own(&POINT, "unable to connect").is_err());
-        assert!(Ab.own(&POINT, "apr_socket_connect()").is_err());
+        assert!(Wrk.parse_figures(&POINT, "unable to connect").is_err());
+        assert!(Ab.parse_figures(&POINT, "apr_socket_connect()").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! iperf 2: a thread for each stream, at both ends.
 
 use super::number_before;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Contender for Iperf {
         Line::of("iperf -v")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         // Sizes without a suffix: its -l 64k is 64,000 bytes.
         let options = match kind {
@@ -29,19 +29,19 @@ impl Contender for Iperf {
                 format!("--bounceback --bounceback-no-quickack --bounceback-period 0 -l {size}")
             }
             Kind::Udp => format!("-u -b 100g -l {size}"),
-            Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         let seconds = ask.seconds_from_start();
         Ok(plan(ask.port, kind == Kind::Udp, &format!("{options} -P {connections} -t {seconds}")))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let rate = match point.kind {
             Kind::Rr => exchanged(written),
             Kind::Udp => received(written),
             _ => sent(written),
         };
-        rate.map(Own::rate)
+        rate.map(ToolFigures::rate)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -24,15 +24,15 @@ impl Contender for Iperf3 {
         Line::of("iperf3 --version")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let protocol = match kind {
             Kind::Stream => "",
             Kind::Udp => "-u -b 0",
-            Kind::Rr | Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Rr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > MAX_STREAMS {
-            return Err(Refusal::Limit("at most 128 streams"));
+            return Err(PlanError::Limit("at most 128 streams"));
         }
         Ok(plan(
             ask.port,
@@ -40,8 +40,8 @@ impl Contender for Iperf3 {
         ))
     }
 
-    fn own(&self, _: &Point, written: &str) -> Result<Own, String> {
-        received(written).map(Own::rate)
+    fn parse_figures(&self, _: &Point, written: &str) -> Result<ToolFigures, String> {
+        received(written).map(ToolFigures::rate)
     }
 }
 

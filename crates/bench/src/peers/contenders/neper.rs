@@ -2,7 +2,7 @@
 //! for each test. Its lines are as its documentation has them, and have not been run.
 
 use super::number;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,21 +23,21 @@ impl Contender for Neper {
         Line::of("tcp_stream --version")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, options) = match kind {
             Kind::Stream => ("tcp_stream", format!("-B {size}")),
             Kind::Udp => ("udp_stream", format!("-B {size}")),
             Kind::Rr => ("tcp_rr", format!("-Q {size} -R {size} -p 50,99")),
             Kind::Crr => ("tcp_crr", format!("-Q {size} -R {size} -p 50,99")),
-            Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Http => return Err(PlanError::NoSuchTest),
         };
         Ok(plan(ask.port, test, connections, ask.seconds, &options))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let quantile = |key: &str| number(written, key).ok().map(|seconds| seconds * 1e6);
-        Ok(Own {
+        Ok(ToolFigures {
             rate: Some(rate(written, point.is_bulk())?),
             p50: quantile("latency_p50"),
             p99: quantile("latency_p99"),

@@ -2,7 +2,7 @@
 //! lines are as its manual has them, and have not been run.
 
 use super::number;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,23 +23,23 @@ impl Contender for Netperf {
         Line::of("netperf -V")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, options) = match kind {
             Kind::Stream => ("TCP_STREAM", format!("-m {size}")),
             Kind::Udp => ("UDP_STREAM", format!("-m {size}")),
             Kind::Rr => ("TCP_RR", format!("-D -r {size},{size}")),
             Kind::Crr => ("TCP_CRR", format!("-D -r {size},{size}")),
-            Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > 1 {
-            return Err(Refusal::Limit("one connection a process"));
+            return Err(PlanError::Limit("one connection a process"));
         }
         Ok(plan(ask.port, test, ask.seconds, &options))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
-        rate(written, point.is_bulk()).map(Own::rate)
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
+        rate(written, point.is_bulk()).map(ToolFigures::rate)
     }
 }
 

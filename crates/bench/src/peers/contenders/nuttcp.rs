@@ -1,7 +1,7 @@
 //! nuttcp: one process at each end that goes round its streams.
 
 use super::number;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -23,16 +23,18 @@ impl Contender for Nuttcp {
         Line::of("nuttcp -V")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let protocol = match kind {
             Kind::Stream if connections > MAX_STREAMS => {
-                return Err(Refusal::Limit("at most 128 streams"));
+                return Err(PlanError::Limit("at most 128 streams"));
             }
             Kind::Stream => "",
-            Kind::Udp if connections > 1 => return Err(Refusal::Limit("one stream of datagrams")),
+            Kind::Udp if connections > 1 => {
+                return Err(PlanError::Limit("one stream of datagrams"));
+            }
             Kind::Udp => "-u -Ru ",
-            Kind::Rr | Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Rr | Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         // Data goes to ports from the next on.
         let (control, data) = (ask.port, ask.port + 1);
@@ -49,8 +51,8 @@ impl Contender for Nuttcp {
         })
     }
 
-    fn own(&self, _: &Point, written: &str) -> Result<Own, String> {
-        received(written).map(Own::rate)
+    fn parse_figures(&self, _: &Point, written: &str) -> Result<ToolFigures, String> {
+        received(written).map(ToolFigures::rate)
     }
 }
 

@@ -1,7 +1,7 @@
 //! qperf: one process at each end, one connection.
 
 use super::number;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -20,27 +20,27 @@ impl Contender for Qperf {
         Line::of("qperf --version")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let test = match kind {
             Kind::Stream => "tcp_bw",
             Kind::Udp => "udp_bw",
             Kind::Rr => "tcp_lat",
-            Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > 1 {
-            return Err(Refusal::Limit("one connection"));
+            return Err(PlanError::Limit("one connection"));
         }
         Ok(plan(ask.port, test, &format!("-m {size} -t {}", ask.seconds)))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let rate = match point.kind {
             Kind::Stream => number(written, "bw"),
             Kind::Udp => number(written, "recv_bw"),
             _ => round_trip(written).map(|microseconds| 1e6 / microseconds),
         };
-        rate.map(Own::rate)
+        rate.map(ToolFigures::rate)
     }
 }
 

@@ -2,7 +2,7 @@
 //! nothing is used: they keep one message under way.
 
 use super::number;
-use crate::peers::contender::{Contender, Line, Own, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
 use crate::peers::point::{Kind, Point};
 
 #[derive(Debug)]
@@ -24,33 +24,33 @@ impl Contender for Sockperf {
         Line::of("sockperf --version")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, .. } = ask.point;
         let (test, tcp) = match kind {
             Kind::Stream => ("throughput", true),
             Kind::Udp => ("throughput", false),
             Kind::Rr => ("ping-pong", true),
-            Kind::Crr | Kind::Http => return Err(Refusal::NoSuchTest),
+            Kind::Crr | Kind::Http => return Err(PlanError::NoSuchTest),
         };
         if connections > 1 {
-            return Err(Refusal::Limit("one connection at a time"));
+            return Err(PlanError::Limit("one connection at a time"));
         }
         if size > MAX_SIZE {
-            return Err(Refusal::Limit("messages of at most 65,507 bytes"));
+            return Err(PlanError::Limit("messages of at most 65,507 bytes"));
         }
         Ok(plan(ask.port, tcp, test, &format!("-m {size} -t {}", ask.seconds)))
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         match point.kind {
-            Kind::Rr => Ok(Own {
+            Kind::Rr => Ok(ToolFigures {
                 rate: Some(exchanged(written)?),
                 p50: Some(percentile(written, "50.000")?),
                 p99: Some(percentile(written, "99.000")?),
             }),
-            Kind::Stream => Ok(Own::rate(sent(written)? * f64::from(point.size))),
+            Kind::Stream => Ok(ToolFigures::rate(sent(written)? * f64::from(point.size))),
             // It tells what it sent, and not what arrived.
-            _ => Ok(Own::default()),
+            _ => Ok(ToolFigures::default()),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! wirecost itself, called as a user would.
 
-use wirecost_linux::datagrams::MOST_SEGMENTS;
+use wirecost_linux::datagrams::MAX_SEGMENTS;
 use wirecost_load::engines::Engine;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 
-use crate::peers::contender::{Contender, Line, Own, Part, Plan, Port, Refusal, RunRequest};
+use crate::peers::contender::{
+    Contender, Line, Part, Plan, PlanError, Port, RunRequest, ToolFigures,
+};
 use crate::peers::point::{Kind, Placement, Point};
 
 /// One of its engines.
@@ -30,10 +32,10 @@ impl Joins {
         match self {
             // As many as the kernel cuts, and as fit into a message over IPv4.
             Joins::Gso => {
-                let datagrams = (65_507 / u64::from(size.max(1))).clamp(1, MOST_SEGMENTS);
+                let datagrams = (65_507 / u64::from(size.max(1))).clamp(1, MAX_SEGMENTS);
                 format!("options=gso={datagrams} gro")
             }
-            Joins::Batch => format!("options=batch={MOST_SEGMENTS}"),
+            Joins::Batch => format!("options=batch={MAX_SEGMENTS}"),
         }
     }
 }
@@ -76,10 +78,10 @@ impl Contender for Wirecost {
         Line::of("wirecost --version")
     }
 
-    fn plan(&self, ask: &RunRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
         let Point { kind, connections, size, placement, .. } = ask.point;
         if self.joins.is_some() && kind != Kind::Udp {
-            return Err(Refusal::NoSuchTest);
+            return Err(PlanError::NoSuchTest);
         }
         let profile = match kind {
             Kind::Stream => format!("@stream --var size={size}"),
@@ -109,7 +111,7 @@ impl Contender for Wirecost {
         Ok(Plan { server: Some((agent, Port::Tcp(port))), client })
     }
 
-    fn own(&self, point: &Point, written: &str) -> Result<Own, String> {
+    fn parse_figures(&self, point: &Point, written: &str) -> Result<ToolFigures, String> {
         let run = read(written)?;
         let throughput = run.throughput.as_ref().map(|rates| rates.bits_per_second / 8.0);
         let rate = match point.kind {
@@ -121,7 +123,7 @@ impl Contender for Wirecost {
             _ => None,
         };
         let (p50, p99) = (latency.as_ref().map(|l| l.p50), latency.as_ref().map(|l| l.p99));
-        Ok(Own { rate, p50, p99 })
+        Ok(ToolFigures { rate, p50, p99 })
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
             let (scratch, wirecost) = (directory, Path::new("wirecost"));
             let ask = RunRequest { point: *point, port, seconds, open_ends, scratch, wirecost };
             let plan = Wirecost::joined(Joins::Gso).plan(&ask);
-            assert_eq!(plan, Err(Refusal::NoSuchTest), "{}", point.name());
+            assert_eq!(plan, Err(PlanError::NoSuchTest), "{}", point.name());
         }
     }
 }

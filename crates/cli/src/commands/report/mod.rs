@@ -6,17 +6,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document;
 use wirecost_model::status::Status;
+use wirecost_report::atomic_file;
 use wirecost_report::documents::{self, findings};
 use wirecost_report::outputs::{self, Output, TerminalStyle};
-use wirecost_report::tables::{self, Wanted};
-use wirecost_report::whole_file;
+use wirecost_report::tables::{self, TableRequest};
 use wirecost_study::{Definition, Matrix, TableChoice};
 
 use crate::Failure;
-use read::Kept;
+use read::RunSet;
 
 /// Width of tables in a file.
 const WIDTH: usize = 80;
@@ -94,18 +94,19 @@ impl Report {
         if let Some(path) = &self.out {
             let failed =
                 |error| Failure::usage(format!("cannot write {}: {error}", path.display()));
-            whole_file::check(path).map_err(failed)?;
+            atomic_file::check(path).map_err(failed)?;
         }
         let style = match self.out {
             Some(_) => TerminalStyle::plain(WIDTH),
             None => TerminalStyle::of(&io::stdout()),
         };
-        let stacks =
-            |study: Option<&Definition>| Ok(self.wanted(study)?.iter().any(Wanted::needs_stacks));
+        let stacks = |study: Option<&Definition>| {
+            Ok(self.wanted(study)?.iter().any(TableRequest::needs_stacks))
+        };
         let kept = read::all(&self.records, &stacks)?;
         let document = if output.name() == "terminal"
             && self.tables.is_empty()
-            && let [Kept { definition: None, runs, .. }] = kept.as_slice()
+            && let [RunSet { definition: None, runs, .. }] = kept.as_slice()
             && let [(_, run)] = runs.as_slice()
         {
             documents::run::document(run)
@@ -118,7 +119,7 @@ impl Report {
         Ok(text)
     }
 
-    fn report(&self, kept: Vec<Kept>) -> Result<document::Document, Failure> {
+    fn report(&self, kept: Vec<RunSet>) -> Result<document::Document, Failure> {
         let title = match kept.as_slice() {
             [one] => one.title.clone(),
             several => {
@@ -128,10 +129,10 @@ impl Report {
         };
         let mut report = document::Document::new(&title);
         let several = kept.len() > 1;
-        for Kept { title, definition, runs, .. } in kept {
+        for RunSet { title, definition, runs, .. } in kept {
             let definition = definition.as_ref();
             let wanted = self.wanted(definition)?;
-            for mut section in sections(definition, &wanted, &Measured::of(runs))? {
+            for mut section in sections(definition, &wanted, &Measurements::of(runs))? {
                 if several {
                     section.title = format!("{title}: {}", section.title);
                 }
@@ -142,7 +143,7 @@ impl Report {
     }
 
     /// The tables of the command line, or those of the study.
-    fn wanted(&self, study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
+    fn wanted(&self, study: Option<&Definition>) -> Result<Vec<TableRequest>, Failure> {
         if self.tables.is_empty() {
             return wanted(study);
         }
@@ -165,37 +166,37 @@ impl Report {
         let failed = |error| {
             Failure::new(Status::Failed, format!("cannot write {}: {error}", path.display()))
         };
-        whole_file::write(path, text).map_err(failed)
+        atomic_file::write(path, text).map_err(failed)
     }
 }
 
-fn find(name: &str) -> Result<Wanted, Failure> {
+fn find(name: &str) -> Result<TableRequest, Failure> {
     tables::find(name)
-        .map(Wanted::Named)
+        .map(TableRequest::Named)
         .map_err(|unknown| Failure::usage(unknown).help("`wirecost report --list` lists them"))
 }
 
-fn table(table: &TableChoice) -> Result<Wanted, Failure> {
+fn table(table: &TableChoice) -> Result<TableRequest, Failure> {
     match table {
         TableChoice::Named(name) => find(name),
         TableChoice::Columns { title, columns } => {
-            Ok(Wanted::Columns { title: title.clone(), columns: columns.clone() })
+            Ok(TableRequest::Columns { title: title.clone(), columns: columns.clone() })
         }
     }
 }
 
 /// The tables that a study names, or one table of all its axes.
-pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<Wanted>, Failure> {
+pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<TableRequest>, Failure> {
     let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
-    let wanted: Vec<Wanted> = of_study.iter().map(table).collect::<Result<_, _>>()?;
-    Ok(if wanted.is_empty() { vec![Wanted::general()] } else { wanted })
+    let wanted: Vec<TableRequest> = of_study.iter().map(table).collect::<Result<_, _>>()?;
+    Ok(if wanted.is_empty() { vec![TableRequest::general()] } else { wanted })
 }
 
 /// The report of a study, or of runs side by side.
 pub(crate) fn sections(
     study: Option<&Definition>,
-    wanted: &[Wanted],
-    measured: &Measured,
+    wanted: &[TableRequest],
+    measured: &Measurements,
 ) -> Result<Vec<document::Section>, Failure> {
     let mut sections = Vec::new();
     for wanted in wanted {

@@ -11,7 +11,7 @@ use crate::Failure;
 
 /// A study, or runs that are shown together.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct RunSet {
     pub(super) title: String,
     /// What it was read from, or the first of it.
     source: String,
@@ -26,9 +26,9 @@ pub(super) struct Kept {
 pub(super) fn all(
     paths: &[PathBuf],
     stacks: &dyn Fn(Option<&Definition>) -> Result<bool, Failure>,
-) -> Result<Vec<Kept>, Failure> {
+) -> Result<Vec<RunSet>, Failure> {
     let mut studies = Vec::new();
-    let mut single: Vec<Kept> = Vec::new();
+    let mut single: Vec<RunSet> = Vec::new();
     for path in paths {
         if path.join(DEFINITION).is_file() {
             studies.push(study(path, stacks)?);
@@ -37,13 +37,13 @@ pub(super) fn all(
         let run = single_run(path, stacks(None)?)?;
         let title = run.study.as_ref().map_or("Runs", |study| study.study.as_str());
         let name = path.display().to_string();
-        let fits = |kept: &&mut Kept| kept.title == title && agrees(kept, &run);
+        let fits = |kept: &&mut RunSet| kept.title == title && agrees(kept, &run);
         match single.iter_mut().find(fits) {
             Some(kept) => kept.runs.push((name, run)),
             None => {
                 let title = title.to_owned();
                 let source = name.clone();
-                single.push(Kept { title, source, definition: None, runs: vec![(name, run)] });
+                single.push(RunSet { title, source, definition: None, runs: vec![(name, run)] });
             }
         }
     }
@@ -53,7 +53,7 @@ pub(super) fn all(
 }
 
 /// Those of one title get the name of what they were read from too.
-fn tell_apart(kept: &mut [Kept]) {
+fn tell_apart(kept: &mut [RunSet]) {
     let titles: Vec<String> = kept.iter().map(|one| one.title.clone()).collect();
     for one in kept {
         if titles.iter().filter(|title| **title == one.title).count() > 1 {
@@ -64,7 +64,7 @@ fn tell_apart(kept: &mut [Kept]) {
 
 /// Whether a run can be of the same study as others: at one place there is one point, and each of its
 /// runs once.
-fn agrees(kept: &Kept, run: &Run) -> bool {
+fn agrees(kept: &RunSet, run: &Run) -> bool {
     let Some(new) = &run.study else { return true };
     kept.runs.iter().filter_map(|(_, known)| known.study.as_ref()).all(|known| {
         known.place != new.place || known.point == new.point && known.repeat != new.repeat
@@ -77,7 +77,7 @@ fn single_run(path: &Path, stacks: bool) -> Result<Run, Failure> {
     }
     match wirecost_store::document(path).map_err(Failure::usage)? {
         Document::Run(run) => Ok(run),
-        Document::Watched(_) => {
+        Document::Observe(_) => {
             Err(Failure::usage(format!("{} is an observation without a run", path.display())))
         }
     }
@@ -86,7 +86,7 @@ fn single_run(path: &Path, stacks: bool) -> Result<Run, Failure> {
 fn study(
     path: &Path,
     stacks: &dyn Fn(Option<&Definition>) -> Result<bool, Failure>,
-) -> Result<Kept, Failure> {
+) -> Result<RunSet, Failure> {
     let study = Study::open(path).map_err(Failure::usage)?;
     let file = path.join(DEFINITION);
     let text = study.definition().map_err(Failure::usage)?;
@@ -106,5 +106,5 @@ fn study(
         false => study.runs(),
     };
     let runs = runs.map_err(Failure::usage)?;
-    Ok(Kept { title, source: path.display().to_string(), definition: Some(definition), runs })
+    Ok(RunSet { title, source: path.display().to_string(), definition: Some(definition), runs })
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use wirecost_fleet::hold::{Hold, HoldError};
-use wirecost_fleet::machine::{self, Claim, ClaimError, Conflict, Waiting};
+use wirecost_fleet::machine::{self, Claim, ClaimError, ClaimWaiter, ConflictPolicy};
+use wirecost_fleet::remote_claim::{RemoteClaim, RemoteClaimError};
 use wirecost_fleet::runtime_dir::RuntimeDirError;
 use wirecost_fleet::wire::ClaimRequest;
 use wirecost_lab::Lab;
@@ -39,7 +39,7 @@ pub(crate) struct Machines {
     conflict: ConflictOptions,
     here: Option<Claim>,
     /// Of machines that have agents.
-    _holds: Vec<Hold>,
+    _holds: Vec<RemoteClaim>,
 }
 
 impl Machines {
@@ -59,7 +59,7 @@ impl Machines {
         hosts.sort_by(|a, b| a.1.cmp(&b.1));
         let request = machines.request(false);
         for (name, address) in hosts {
-            let hold = Hold::take(&name, &address, &request, &waiting).map_err(not_held)?;
+            let hold = RemoteClaim::take(&name, &address, &request, &waiting).map_err(not_held)?;
             machines._holds.push(hold);
         }
         Ok(machines)
@@ -77,11 +77,12 @@ impl Machines {
     fn here(
         conflict: ConflictOptions,
         cpus: Option<&[u32]>,
-        waiting: &mut dyn Waiting,
+        waiting: &mut dyn ClaimWaiter,
     ) -> Result<Self, Failure> {
         let run = machine::this_run(command_line())
             .map_err(|error| Failure::new(Status::Failed, error))?;
-        let rule = Conflict { wait: conflict.wait.unwrap_or_default(), share: conflict.share };
+        let rule =
+            ConflictPolicy { wait: conflict.wait.unwrap_or_default(), share: conflict.share };
         let here = match cpus {
             Some(cpus) => Some(Claim::take(&run, cpus, rule, waiting).map_err(not_claimed)?),
             None => None,
@@ -128,12 +129,12 @@ struct User<'a> {
     quiet: bool,
 }
 
-impl Waiting for User<'_> {
-    fn is_over(&self) -> bool {
+impl ClaimWaiter for User<'_> {
+    fn is_cancelled(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn waits_for(&mut self, holders: &[Holder]) {
+    fn on_conflict(&mut self, holders: &[Holder]) {
         if !self.quiet {
             let held = machine::list(holders);
             let _ = writeln!(io::stderr(), "wirecost: waiting for another run: {held}");
@@ -157,11 +158,13 @@ fn not_claimed(error: ClaimError) -> Failure {
     }
 }
 
-fn not_held(error: HoldError) -> Failure {
+fn not_held(error: RemoteClaimError) -> Failure {
     match &error {
-        HoldError::Busy { .. } => Failure::new(Status::Peer, error).help(WHAT_TO_DO),
-        HoldError::Interrupted => Failure::new(Status::Interrupted, error),
-        HoldError::Refused { status, .. } => Failure::new(*status, error),
-        HoldError::Host(_) | HoldError::Silent { .. } => Failure::new(Status::Peer, error),
+        RemoteClaimError::Busy { .. } => Failure::new(Status::Peer, error).help(WHAT_TO_DO),
+        RemoteClaimError::Interrupted => Failure::new(Status::Interrupted, error),
+        RemoteClaimError::Refused { status, .. } => Failure::new(*status, error),
+        RemoteClaimError::Host(_) | RemoteClaimError::Silent { .. } => {
+            Failure::new(Status::Peer, error)
+        }
     }
 }

@@ -15,13 +15,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use wirecost_analyze::measured::Measured;
+use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::Document;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_report::tables::Wanted;
-use wirecost_store::study::{Study as Kept, Writer};
-use wirecost_study::{Baseline, Definition, Ended, Expectation, Summary, Verdict, builtins};
+use wirecost_report::tables::TableRequest;
+use wirecost_store::study::{Study as RecordedStudy, Writer};
+use wirecost_study::{Baseline, Definition, Expectation, StopReason, Summary, Verdict, builtins};
 
 use crate::Failure;
 use crate::commands::run::{ConflictOptions, Machines, interruptible};
@@ -283,38 +283,38 @@ fn drive(
 /// Prints how the study ended: its tables, its expectations, and where it is saved.
 fn conclude(
     loaded: &Loaded,
-    study: &Kept,
+    study: &RecordedStudy,
     summary: &Summary,
-    tables: &[Wanted],
+    tables: &[TableRequest],
     output: &Output,
 ) -> Result<Status, Failure> {
     let path = study.directory().display();
     let mut status = summary.status();
     let mut err = std::io::stderr().lock();
     match &summary.ended {
-        Ended::Complete => {}
-        Ended::BudgetSpent => {
+        StopReason::Complete => {}
+        StopReason::BudgetSpent => {
             let _ = writeln!(
                 err,
                 "wirecost: time budget exhausted; some intervals are wider than requested"
             );
         }
-        Ended::Interrupted => {
+        StopReason::Interrupted => {
             let _ =
                 writeln!(err, "wirecost: interrupted; continue with: wirecost study resume {path}");
         }
-        Ended::Refused(refusal) => {
+        StopReason::Refused(refusal) => {
             let failure = Failure::new(refusal.status, &refusal.message);
             return Err(failure.help(format!(
                 "finished runs are saved; continue with: wirecost study resume {path}"
             )));
         }
     }
-    let runs = match tables.iter().any(Wanted::needs_stacks) {
+    let runs = match tables.iter().any(TableRequest::needs_stacks) {
         true => study.runs_with_stacks(),
         false => study.runs(),
     };
-    let measured = Measured::of(runs.map_err(Failure::usage)?);
+    let measured = Measurements::of(runs.map_err(Failure::usage)?);
     if !output.json_lines {
         let mut document = Document::new(&loaded.definition.title);
         document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;
@@ -340,12 +340,12 @@ fn conclude(
     Ok(status)
 }
 
-fn judge(loaded: &Loaded, measured: &Measured) -> Result<Vec<Verdict>, Failure> {
+fn judge(loaded: &Loaded, measured: &Measurements) -> Result<Vec<Verdict>, Failure> {
     let Definition { baseline, .. } = &loaded.definition;
     let other = match baseline {
         Some(Baseline::Study { study }) => {
-            let other = Kept::open(&loaded.beside.join(study)).map_err(Failure::usage)?;
-            Some(Measured::of(other.runs().map_err(Failure::usage)?))
+            let other = RecordedStudy::open(&loaded.beside.join(study)).map_err(Failure::usage)?;
+            Some(Measurements::of(other.runs().map_err(Failure::usage)?))
         }
         _ => None,
     };

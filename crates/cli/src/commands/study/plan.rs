@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_fleet::ask;
 use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
@@ -35,7 +35,7 @@ pub(super) struct Step {
 pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Vec<Step>, Failure> {
     wirecost_study::check(&loaded.definition).map_err(failure)?;
     let points = loaded.matrix.points.iter().map(MeasuredPoint::not_measured).collect();
-    let measured = Measured { points };
+    let measured = Measurements { points };
     for table in report::wanted(Some(&loaded.definition))? {
         table.rows(&measured).map_err(report::no_column)?;
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use wirecost_lab::Lab;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_model::study::InStudy;
+use wirecost_model::study::StudyRunRef;
 use wirecost_store::study::Writer;
-use wirecost_study::{PointRunner, Refusal, Task};
+use wirecost_study::{PointError, PointRunner, Task};
 
 use super::plan::Step;
 use super::show::Show;
@@ -33,7 +33,7 @@ pub(super) struct Hosts<'a> {
 }
 
 impl PointRunner for Hosts<'_> {
-    fn run(&mut self, task: &Task) -> Result<Run, Refusal> {
+    fn run(&mut self, task: &Task) -> Result<Run, PointError> {
         let (run, hosts) = self.make(task).map_err(refusal)?;
         // What was broken off is made again by `resume`.
         if matches!(run.status, Status::Ok | Status::Invalid) {
@@ -66,7 +66,7 @@ impl Hosts<'_> {
         let (mut run, outcome) = made?;
         // As the study calls it, not where it is kept.
         run.profile = task.point.get("profile").unwrap_or_default().to_owned();
-        run.study = Some(InStudy {
+        run.study = Some(StudyRunRef {
             study: self.title.to_owned(),
             point: task.point.clone(),
             place: task.place,
@@ -77,10 +77,10 @@ impl Hosts<'_> {
     }
 }
 
-fn refusal(failure: Failure) -> Refusal {
+fn refusal(failure: Failure) -> PointError {
     let message = match failure.help {
         Some(help) => format!("{}\n  help: {help}", failure.message),
         None => failure.message,
     };
-    Refusal { status: failure.status, message }
+    PointError { status: failure.status, message }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Stderr, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_linux::proc_stat;
 use wirecost_model::document::{Cell, Column};
@@ -16,8 +16,8 @@ use wirecost_model::status::Status;
 use wirecost_model::study::Point;
 use wirecost_report::outputs::{Lines, TerminalStyle};
 use wirecost_report::progress::{Labels, Progress, Style};
-use wirecost_report::tables::Wanted;
-use wirecost_study::{Ended, Event, Listener, Matrix, Summary, Task};
+use wirecost_report::tables::TableRequest;
+use wirecost_study::{Event, Listener, Matrix, StopReason, Summary, Task};
 
 use super::counted;
 use super::plan::Step;
@@ -37,9 +37,9 @@ pub(super) struct Output {
 pub(super) struct Show<'a> {
     output: Output,
     steps: &'a [Step],
-    table: &'a Wanted,
+    table: &'a TableRequest,
     /// All points, none of which is measured.
-    measured: Measured,
+    measured: Measurements,
     progress: Progress<Stderr>,
     least: usize,
     /// Estimated and actual time of the finished runs.
@@ -58,7 +58,7 @@ impl<'a> Show<'a> {
     pub(super) fn new(
         output: Output,
         steps: &'a [Step],
-        table: &'a Wanted,
+        table: &'a TableRequest,
         matrix: &Matrix,
         left: Duration,
     ) -> Self {
@@ -66,7 +66,7 @@ impl<'a> Show<'a> {
             output,
             steps,
             table,
-            measured: Measured {
+            measured: Measurements {
                 points: matrix.points.iter().map(MeasuredPoint::not_measured).collect(),
             },
             progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
@@ -280,8 +280,10 @@ impl<'a> Line<'a> {
             Event::Wants { points, repeat } => Line::Wants { points: *points, repeat: *repeat },
             Event::Ended(summary) => {
                 let error = match &summary.ended {
-                    Ended::Refused(refusal) => Some(refusal.message.as_str()),
-                    Ended::Complete | Ended::BudgetSpent | Ended::Interrupted => None,
+                    StopReason::Refused(refusal) => Some(refusal.message.as_str()),
+                    StopReason::Complete | StopReason::BudgetSpent | StopReason::Interrupted => {
+                        None
+                    }
                 };
                 let Summary { made, invalid, .. } = **summary;
                 Line::Ended { status: summary.status(), error, made, invalid }

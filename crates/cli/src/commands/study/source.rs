@@ -85,7 +85,7 @@ impl Source {
                 return Err(Failure::usage(format!("{} has no table [quick]", self.study))
                     .help("add a table [quick], or use --axis and --set"));
             }
-            definition = definition.quickly();
+            definition = definition.with_quick_overrides();
         }
         definition.quick = None;
         for (name, values) in &self.axes {

@@ -2,7 +2,7 @@
 //! one as fast as the CPUs can.
 
 use wirecost_analyze::findings::{Finding, findings};
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_linux::privilege::skip_without_namespaces;
 use wirecost_model::run::Run;
 use wirecost_store::study::Study;
@@ -62,7 +62,7 @@ const OVER_CPUS: &str = r#"
 /// itself worse, there may be none.
 const NOISE: f64 = 0.02;
 
-fn noise(study: &Measured) -> f64 {
+fn noise(study: &Measurements) -> f64 {
     let of = |point: &MeasuredPoint| {
         let of_run = |run: &Run| run.throughput.as_ref().unwrap().bits_per_second;
         let values: Vec<f64> = point.runs.iter().map(of_run).collect();
@@ -74,7 +74,7 @@ fn noise(study: &Measured) -> f64 {
 }
 
 /// A study, where throughput stops growing in it, and its report.
-fn saturation(own: &str) -> (Measured, Option<Finding>, String) {
+fn saturation(own: &str) -> (Measurements, Option<Finding>, String) {
     let run = || {
         Program::new(["study", "run", "s.toml", "--out", "kept", "--quiet", "--seed", "1"])
             .file("s.toml", &format!("{STUDY}{own}"))
@@ -84,7 +84,7 @@ fn saturation(own: &str) -> (Measured, Option<Finding>, String) {
     undisturbed(run, kept_disturbances, |finished| {
         assert_eq!(finished.code, 0, "{finished}");
         let study = Study::open(&finished.path("kept")).unwrap();
-        let measured = Measured::of(study.runs().unwrap());
+        let measured = Measurements::of(study.runs().unwrap());
         let found = findings(&measured);
         let limit = match &found.iter().filter(|f| f.kind == "saturation").collect::<Vec<_>>()[..] {
             [limit] => Some((*limit).clone()),

@@ -21,14 +21,14 @@ fn traced(of: &CpuSection) -> Section {
     let mut table = Table::new([
         Column::text("%"),
         Column::number("task"),
-        Column::number("irq").dispensable(1),
-        Column::number("net_rx").dispensable(1),
-        Column::number("net_tx").dispensable(4),
-        Column::number("timers").dispensable(3),
-        Column::number("other softirq").dispensable(5),
-        Column::number("idle loop").dispensable(2),
+        Column::number("irq").drop_order(1),
+        Column::number("net_rx").drop_order(1),
+        Column::number("net_tx").drop_order(4),
+        Column::number("timers").drop_order(3),
+        Column::number("other softirq").drop_order(5),
+        Column::number("idle loop").drop_order(2),
         Column::number("idle"),
-        Column::number("switches/s").dispensable(6),
+        Column::number("switches/s").drop_order(6),
     ]);
     for time in &of.per_cpu {
         let cpu = time.cpu.map_or_else(String::new, |cpu| cpu.to_string());
@@ -79,9 +79,9 @@ pub(super) fn processes(of: &CpuSection) -> Option<Section> {
     let share = |process: &ProcessTime| process.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
     let mut table = Table::new([
         Column::text("process"),
-        Column::number("pid").dispensable(1),
+        Column::number("pid").drop_order(1),
         Column::number("% of a CPU"),
-        Column::text("").dispensable(2),
+        Column::text("").drop_order(2),
     ]);
     let most = of.processes.iter().filter(|process| share(process) >= LEAST).take(PROCESSES);
     for process in most {

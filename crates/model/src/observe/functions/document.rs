@@ -24,8 +24,8 @@ fn layers(of: &FunctionsSection) -> Table {
     let mut table = Table::new([
         Column::text("layer"),
         Column::number("share of busy"),
-        Column::number("+-").dispensable(1),
-        Column::number("cycles/KByte").dispensable(2),
+        Column::number("+-").drop_order(1),
+        Column::number("cycles/KByte").drop_order(2),
     ]);
     for layer in &of.layers {
         table.row(vec![
@@ -44,12 +44,12 @@ fn layers(of: &FunctionsSection) -> Table {
 fn functions(of: &FunctionsSection) -> Table {
     let mut table = Table::new([
         Column::text("function"),
-        Column::text("layer").dispensable(2),
-        Column::text("module").dispensable(4),
+        Column::text("layer").drop_order(2),
+        Column::text("module").drop_order(4),
         Column::number("exclusive"),
-        Column::number("+-").dispensable(3),
-        Column::number("inclusive").dispensable(1),
-        Column::number("cycles/KByte").dispensable(2),
+        Column::number("+-").drop_order(3),
+        Column::number("inclusive").drop_order(1),
+        Column::number("cycles/KByte").drop_order(2),
     ]);
     for function in of.functions.iter().take(FUNCTIONS) {
         table.row(vec![

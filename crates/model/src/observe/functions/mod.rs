@@ -5,7 +5,7 @@ mod document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Of, Reading, Value, reading};
+use super::{MetricDef, MetricScope, Observation, Value, reading};
 use crate::document::Section;
 use crate::metric::Better::Neither;
 use crate::metric::Unit::Percent;
@@ -96,12 +96,12 @@ impl FunctionsSection {
 }
 
 impl Observation for FunctionsSection {
-    const METRICS: &'static [Reading<Self>] = &[
+    const METRICS: &'static [MetricDef<Self>] = &[
         reading(
             "layers.*.share",
             Percent,
             Neither,
-            Of::Cpus,
+            MetricScope::Cpus,
             "busy CPU time in one layer of the stack",
             Value::Named(|section, layer| {
                 let found = section.layer(layer).ok_or("the sampler has no samples")?;
@@ -112,7 +112,7 @@ impl Observation for FunctionsSection {
             "functions.*.inclusive",
             Percent,
             Neither,
-            Of::Cpus,
+            MetricScope::Cpus,
             "busy CPU time in a function and what it calls",
             Value::Named(|section, name| section.function(name, |f| f.inclusive)),
         ),
@@ -120,7 +120,7 @@ impl Observation for FunctionsSection {
             "functions.*.exclusive",
             Percent,
             Neither,
-            Of::Cpus,
+            MetricScope::Cpus,
             "busy CPU time in a function itself",
             Value::Named(|section, name| section.function(name, |f| f.exclusive)),
         ),

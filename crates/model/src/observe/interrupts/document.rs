@@ -42,15 +42,15 @@ fn handlers([what, module]: [&str; 2], rows: &[InterruptRow], window: f64) -> Ta
     let us = |us: f64| Cell::written(Unit::Microseconds, us, format!("{us:.2}"));
     let mut table = Table::new([
         Column::text(what),
-        Column::text("handler").dispensable(1),
-        Column::text(module).dispensable(5),
+        Column::text("handler").drop_order(1),
+        Column::text(module).drop_order(5),
         Column::number("count"),
-        Column::number("/s").dispensable(2),
+        Column::number("/s").drop_order(2),
         Column::number("avg us"),
-        Column::number("max us").dispensable(1),
+        Column::number("max us").drop_order(1),
         Column::number("% of a CPU"),
-        Column::number("idle%").dispensable(3),
-        Column::number("ksoftirqd%").dispensable(4),
+        Column::number("idle%").drop_order(3),
+        Column::number("ksoftirqd%").drop_order(4),
     ]);
     let timed = rows.iter().any(|row| row.total.seconds.is_some());
     // Where nothing was timed the columns say nothing.
@@ -92,10 +92,10 @@ fn total(all: &str, rows: &[InterruptRow], per_second: f64, window: f64) -> Stri
 fn devices(of: &InterruptsSection, window: f64) -> Table {
     let mut table = Table::new([
         Column::text("device, vector"),
-        Column::number("queue").dispensable(3),
+        Column::number("queue").drop_order(3),
         Column::number("interrupts/s"),
-        Column::number("rx packets/s").dispensable(1),
-        Column::number("tx packets/s").dispensable(1),
+        Column::number("rx packets/s").drop_order(1),
+        Column::number("tx packets/s").drop_order(1),
         Column::number("rx/interrupt"),
         Column::number("tx/interrupt"),
     ]);
@@ -133,10 +133,10 @@ fn polls(rows: &[NapiRow], watched: f64) -> Table {
     let mut table = Table::new([
         Column::text("NAPI"),
         Column::number("polls"),
-        Column::number("polls/s").dispensable(3),
-        Column::number("packets").dispensable(1),
+        Column::number("polls/s").drop_order(3),
+        Column::number("packets").drop_order(1),
         Column::number("packets/poll"),
-        Column::number("empty").dispensable(2),
+        Column::number("empty").drop_order(2),
         Column::number("budget exhausted"),
     ]);
     let name = |row: &NapiRow| match (&row.device, row.id) {

@@ -5,7 +5,7 @@ mod document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Of, Reading, Slices, Value, reading};
+use super::{MetricDef, MetricScope, Observation, Slices, Value, reading};
 use crate::document::Section;
 use crate::metric::Better::{Higher, Lower, Neither};
 use crate::metric::Unit::{Count, PerSecond, Ratio};
@@ -206,12 +206,12 @@ const VECTOR: Series<DeviceVector> = Series {
 };
 
 impl Observation for InterruptsSection {
-    const METRICS: &'static [Reading<Self>] = &[
+    const METRICS: &'static [MetricDef<Self>] = &[
         reading(
             "interrupts",
             PerSecond,
             Lower,
-            Of::Cpus,
+            MetricScope::Cpus,
             "hard interrupts",
             Value::One(|s| Ok(s.interrupts_per_second)),
         ),
@@ -219,7 +219,7 @@ impl Observation for InterruptsSection {
             "softirqs",
             PerSecond,
             Lower,
-            Of::Cpus,
+            MetricScope::Cpus,
             "softirqs",
             Value::One(|s| Ok(s.softirqs_per_second)),
         ),
@@ -227,7 +227,7 @@ impl Observation for InterruptsSection {
             "packets_per_poll",
             Ratio,
             Higher,
-            Of::Cpus,
+            MetricScope::Cpus,
             "packets that a poll of NAPI takes",
             Value::One(Self::packets_per_poll),
         ),
@@ -235,7 +235,7 @@ impl Observation for InterruptsSection {
             "packets_per_interrupt",
             Ratio,
             Higher,
-            Of::Namespace,
+            MetricScope::Namespace,
             "received packets for each interrupt of the devices' receive vectors",
             Value::One(Self::packets_per_interrupt),
         ),
@@ -243,7 +243,7 @@ impl Observation for InterruptsSection {
             "packets.received",
             Count,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "packets that the devices received in the window, as they count them",
             Value::One(|s| s.packets(|d| d.rx_packets)),
         ),
@@ -251,7 +251,7 @@ impl Observation for InterruptsSection {
             "packets.sent",
             Count,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "packets that the devices sent in the window, as they count them",
             Value::One(|s| s.packets(|d| d.tx_packets)),
         ),

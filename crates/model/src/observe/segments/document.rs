@@ -42,14 +42,14 @@ fn sizes(of: &SegmentsSection) -> Table {
     let mut table = Table::new([
         Column::text("device"),
         Column::text(""),
-        Column::number("packets").dispensable(1),
+        Column::number("packets").drop_order(1),
         Column::number("average"),
         Column::number("seg/packet"),
         Column::number("at cap%"),
-        Column::number("cap").dispensable(4),
-        Column::number("p50").dispensable(3),
-        Column::number("p90").dispensable(5),
-        Column::number("bytes").dispensable(2),
+        Column::number("cap").drop_order(4),
+        Column::number("p50").drop_order(3),
+        Column::number("p90").drop_order(5),
+        Column::number("bytes").drop_order(2),
     ]);
     for device in &of.devices {
         let directions = [("sent", Some(&device.sent)), ("received", device.received.as_ref())];
@@ -117,12 +117,12 @@ fn transmit_contexts(of: &SegmentsSection) -> Table {
     let mut table = Table::new([
         Column::text("device"),
         Column::text("sent"),
-        Column::number("packets").dispensable(2),
+        Column::number("packets").drop_order(2),
         Column::number("writer%"),
         Column::number("reader%"),
         Column::number("ACK clock%"),
         Column::number("worker%"),
-        Column::number("other%").dispensable(3),
+        Column::number("other%").drop_order(3),
     ]);
     for device in &of.devices {
         for (kind, shares) in

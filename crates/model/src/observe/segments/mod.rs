@@ -5,7 +5,7 @@ mod document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Of, Reading, Slices, Value, reading};
+use super::{MetricDef, MetricScope, Observation, Slices, Value, reading};
 use crate::document::Section;
 use crate::metric::Better::{Higher, Neither};
 use crate::metric::Unit::{Bytes, Percent};
@@ -169,12 +169,12 @@ const RECEIVED: Series<SegmentInterval> = Series {
 };
 
 impl Observation for SegmentsSection {
-    const METRICS: &'static [Reading<Self>] = &[
+    const METRICS: &'static [MetricDef<Self>] = &[
         reading(
             "segments.sent_bytes",
             Bytes,
             Higher,
-            Of::Namespace,
+            MetricScope::Namespace,
             "average size of what the stack hands to the device",
             Value::One(|s| average(s, |d| (d.sent.bytes, d.sent.packets), "sent")),
         ),
@@ -182,7 +182,7 @@ impl Observation for SegmentsSection {
             "segments.received_bytes",
             Bytes,
             Higher,
-            Of::Namespace,
+            MetricScope::Namespace,
             "average size of what the device hands to the stack, after GRO",
             Value::One(|s| {
                 let received = |d: &DeviceSegments| {
@@ -195,7 +195,7 @@ impl Observation for SegmentsSection {
             "segments.at_cap",
             Percent,
             Higher,
-            Of::Namespace,
+            MetricScope::Namespace,
             "packets handed to the device to which no segment could have been added",
             Value::One(|s| {
                 let part = |d: &DeviceSegments| (d.sent.packets_at_cap, d.sent.packets);
@@ -206,7 +206,7 @@ impl Observation for SegmentsSection {
             "transmit_context.writer",
             Percent,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "data handed to the device by threads in their own calls, reading or writing",
             Value::One(|s| {
                 transmit_contexts(
@@ -219,7 +219,7 @@ impl Observation for SegmentsSection {
             "transmit_context.worker",
             Percent,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "data handed to the device by threads and timers of the stack",
             Value::One(|s| transmit_contexts(s, &[TransmitContext::Worker])),
         ),
@@ -227,7 +227,7 @@ impl Observation for SegmentsSection {
             "transmit_context.ack",
             Percent,
             Neither,
-            Of::Namespace,
+            MetricScope::Namespace,
             "data handed to the device in the softirq of what came in (the ACK clock)",
             Value::One(|s| transmit_contexts(s, &[TransmitContext::AckClock])),
         ),

@@ -29,14 +29,14 @@ fn calls(of: &SyscallsSection) -> Table {
     let mut table = Table::new([
         Column::text("system call"),
         Column::number("count"),
-        Column::number("/s").dispensable(3),
+        Column::number("/s").drop_order(3),
         Column::number("avg us"),
-        Column::number("max us").dispensable(2),
+        Column::number("max us").drop_order(2),
         Column::number("% of a CPU"),
-        Column::number("+irq%").dispensable(4),
-        Column::number("waiting us").dispensable(1),
-        Column::number("failed").dispensable(5),
-        Column::number("bytes").dispensable(2),
+        Column::number("+irq%").drop_order(4),
+        Column::number("waiting us").drop_order(1),
+        Column::number("failed").drop_order(5),
+        Column::number("bytes").drop_order(2),
     ]);
     let us = |us: f64| Cell::written(Unit::Microseconds, us, format!("{us:.2}"));
     for call in of.calls.iter().take(ROWS) {

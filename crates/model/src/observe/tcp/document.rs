@@ -138,15 +138,15 @@ fn flows(section: &mut Section, of: &TcpSection) {
     }
     let mut table = Table::new([
         Column::text("flow"),
-        Column::text("to").dispensable(3),
-        Column::text("control").dispensable(5),
+        Column::text("to").drop_order(3),
+        Column::text("control").drop_order(5),
         Column::number("cwnd"),
-        Column::number("in flight").dispensable(4),
+        Column::number("in flight").drop_order(4),
         Column::number("RTT"),
-        Column::number("min RTT").dispensable(6),
-        Column::number("delivery").dispensable(1),
-        Column::number("pacing").dispensable(2),
-        Column::number("again").dispensable(1),
+        Column::number("min RTT").drop_order(6),
+        Column::number("delivery").drop_order(1),
+        Column::number("pacing").drop_order(2),
+        Column::number("again").drop_order(1),
     ]);
     let rate = |rate| Cell::number(Unit::BitsPerSecond, rate);
     let time = |us: u32| Cell::number(Unit::Microseconds, us.into());

@@ -5,7 +5,7 @@ mod document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Of, Reading, Value, counted, reading};
+use super::{MetricDef, MetricScope, Observation, Value, counted, reading};
 use crate::document::Section;
 use crate::metric::Better::{Higher, Lower};
 use crate::metric::Unit::{Count, Ratio};
@@ -189,12 +189,12 @@ const FLOW: Series<TcpSample> = Series {
 };
 
 impl Observation for TcpSection {
-    const METRICS: &'static [Reading<Self>] = &[
+    const METRICS: &'static [MetricDef<Self>] = &[
         reading(
             "segments_per_ack",
             Ratio,
             Higher,
-            Of::Namespace,
+            MetricScope::Namespace,
             "data segments sent for each acknowledgement received",
             Value::One(|tcp| {
                 let ratio = tcp.acks_received.segments_per_ack;
@@ -205,7 +205,7 @@ impl Observation for TcpSection {
             "duplicate_acks",
             Count,
             Lower,
-            Of::Namespace,
+            MetricScope::Namespace,
             "duplicate acknowledgements received",
             Value::One(|tcp| counted(tcp.duplicate_acks_received, "they are counted by BPF only")),
         ),
@@ -213,7 +213,7 @@ impl Observation for TcpSection {
             "out_of_order",
             Count,
             Lower,
-            Of::Namespace,
+            MetricScope::Namespace,
             "packets received beyond what was awaited",
             Value::One(|tcp| counted(tcp.out_of_order_packets, "this kernel does not count them")),
         ),

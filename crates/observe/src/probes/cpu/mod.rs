@@ -6,7 +6,8 @@ use wirecost_linux::{proc_stat, process_time};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, Observed, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
+    CpuSection, CpuTime, HostObservation, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError,
+    UsrSys,
 };
 use wirecost_model::proportion::Proportion;
 
@@ -36,7 +37,7 @@ impl Probe for Cpu {
                     (tried on a guest with an AMD EPYC; not yet run on other hardware)",
             costs: "one program at each context switch, interrupt, softirq and halt; the samples \
                     of `functions`",
-            blind: "interrupt entry before the handler counts to the interrupted context; time \
+            limitations: "interrupt entry before the handler counts to the interrupted context; time \
                     that the hypervisor took counts to the running task (see steal)",
         }
     }
@@ -89,7 +90,7 @@ impl Session for Watch {
         self.missing = missing(shared);
     }
 
-    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         let Some(mut section) = section(&self.begin, &self.end, self.times.as_ref(), part) else {
             return;
         };
@@ -382,11 +383,11 @@ fn tsc_hz(begin: &Reading, end: &Reading) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Taken;
+    use crate::sampler::AggregatedStack;
 
     #[test]
     fn task_time_is_divided_by_samples_of_tasks() {
-        let taken = |cpu, context, in_kernel, count| Taken {
+        let taken = |cpu, context, in_kernel, count| AggregatedStack {
             cpu,
             process: 7,
             context,

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{
-    FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, LayerShare, Observed, Part,
+    FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, HostObservation, LayerShare, Part,
 };
 use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
-use crate::sampler::{Context, FrameId, Profile, Taken};
+use crate::sampler::{AggregatedStack, Context, FrameId, Profile};
 use layers::Verdict;
 
 /// Functions that are listed; all are in the stacks.
@@ -41,7 +41,7 @@ impl Probe for Functions {
             needs: "perf events: root, CAP_PERFMON, or kernel.perf_event_paranoid=0; addresses of \
                     kernel functions (CAP_SYSLOG, or kernel.kptr_restrict=0); no BPF",
             costs: "a timer interrupt 99 times per second on each CPU, which walks the stack",
-            blind: "time with interrupts disabled appears where they are enabled again; stacks of \
+            limitations: "time with interrupts disabled appears where they are enabled again; stacks of \
                     programs without frame pointers are truncated; inlined functions count to \
                     their callers; with a process, samples include softirqs that interrupted it",
         }
@@ -73,7 +73,7 @@ impl Session for Watch {
 
     fn end(&mut self, _shared: &Shared, _at: Nanos) {}
 
-    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         self.missing.clear();
         if let Some(error) = shared.sampler_error() {
             self.missing.push(error.to_owned());
@@ -176,13 +176,17 @@ fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection 
     }
 }
 
-fn is_of(taken: &Taken, part: &Part) -> bool {
+fn is_of(taken: &AggregatedStack, part: &Part) -> bool {
     taken.context != Context::Idle
         && part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&taken.cpu))
         && part.pid.is_none_or(|pid| pid == taken.process)
 }
 
-fn layer(profile: &Profile, taken: &Taken, verdicts: &[(Verdict, bool)]) -> Option<usize> {
+fn layer(
+    profile: &Profile,
+    taken: &AggregatedStack,
+    verdicts: &[(Verdict, bool)],
+) -> Option<usize> {
     if taken.own {
         return Some(layers::index(layers::OBSERVER));
     }
@@ -240,7 +244,7 @@ fn rows(
 }
 
 /// The stack from the process inwards, as tools for flame graphs take it.
-fn fold(profile: &Profile, taken: &Taken) -> String {
+fn fold(profile: &Profile, taken: &AggregatedStack) -> String {
     let process = match taken.process {
         0 => "[idle task]",
         process => profile.processes.get(&process).map_or("[ended]", String::as_str),
@@ -284,7 +288,7 @@ mod tests {
                     }) as FrameId
                 })
                 .collect();
-            profile.taken.push(Taken {
+            profile.taken.push(AggregatedStack {
                 cpu: *cpu,
                 process: *process,
                 context: if names[0] == "default_idle" { Context::Idle } else { Context::Task },

@@ -15,12 +15,12 @@ use wirecost_linux::process_time;
 use wirecost_linux::softnet::{self, Softnet};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    DeviceInterrupts, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow, Observed, Part,
-    ProbeCost, Slices, SoftnetRow,
+    DeviceInterrupts, HostObservation, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow,
+    Part, ProbeCost, Slices, SoftnetRow,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use crate::bpf::{BpfError, Loaded, Options, compiled};
+use crate::bpf::{BpfError, LoadedObject, Options, compiled};
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::{self, Source, SourceKind, Times, TrackerNeeds, slot};
 use tables::Counted;
@@ -47,7 +47,7 @@ impl Probe for Interrupts {
             costs: "in addition to the hooks of `cpu`, a table entry for each interrupt and \
                     softirq and one program at each NAPI poll; as `interrupts:sliced`, which is in \
                     `full`, only in a fifth of the window; `interrupts:basic` has no hooks",
-            blind: "interrupts without a tracepoint (NMI, hypervisor callbacks) are counted, not \
+            limitations: "interrupts without a tracepoint (NMI, hypervisor callbacks) are counted, not \
                     timed; handlers that share an interrupt are one source; packets per interrupt \
                     are by queue only if the driver counts by queue",
         }
@@ -79,7 +79,7 @@ impl Probe for Interrupts {
             let _ = shared.need_tracker();
             let options = Options::default();
             watch.napi = Some(
-                Loaded::load(compiled!("napi", "probes_interrupts_probe"), &options)
+                LoadedObject::load(compiled!("napi", "probes_interrupts_probe"), &options)
                     .and_then(|loaded| match loaded.missing.as_slice() {
                         [] => Ok(loaded),
                         [hook, ..] => Err(BpfError::Attach {
@@ -115,7 +115,7 @@ struct Watch {
     /// The thread ksoftirqd of each CPU: its pid.
     threads: Vec<(u32, u32)>,
     /// Polls of NAPI, or why they are not watched; none where nobody asked.
-    napi: Option<Result<Loaded, String>>,
+    napi: Option<Result<LoadedObject, String>>,
     begin: Reading,
     end: Reading,
     /// By source, each with a value for every possible CPU; none where nothing was traced.
@@ -227,7 +227,7 @@ impl Session for Watch {
         }
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {
         into.interrupts = Some(self.section(part));
     }
 
@@ -348,7 +348,7 @@ fn device_rows(begin: &Reading, end: &Reading, part: &Part, window: f64) -> Vec<
     .collect()
 }
 
-fn polls(napi: &Loaded) -> Result<Polls, BpfError> {
+fn polls(napi: &LoadedObject) -> Result<Polls, BpfError> {
     let mut polls: Polls = napi.values::<u64, Poll>("instances")?.into_iter().collect();
     let backlog = napi.values::<u32, Poll>("backlog")?;
     polls.extend(backlog.into_iter().map(|(_, values)| (0, values)));

@@ -7,8 +7,8 @@ use wirecost_linux::net_counters::NetCounters;
 use wirecost_linux::socket_memory::{self, Slab, Sockstat};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    Gauge, MemorySample, MemorySection, Observed, Part, SocketCounts, SocketSlab, TcpMemoryLimits,
-    TcpMemoryPressure,
+    Gauge, HostObservation, MemorySample, MemorySection, Part, SocketCounts, SocketSlab,
+    TcpMemoryLimits, TcpMemoryPressure,
 };
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
@@ -31,7 +31,7 @@ impl Probe for Memory {
             costs: "three small files per interval, and two files of counters at the edges of the \
                     window; `memory`, but not `memory:basic`, which is in `standard`, also reads \
                     the list of all caches there",
-            blind: "memory and orphans are those of all network namespaces; each CPU accounts for \
+            limitations: "memory and orphans are those of all network namespaces; each CPU accounts for \
                     up to 1 MiB later (net.core.mem_pcpu_rsv); page fragments count only with the \
                     socket that holds their data; caches that the kernel merged with others are \
                     not listed; peaks between two readings",
@@ -202,7 +202,7 @@ impl Session for Watch {
         self.missing.dedup();
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {
         let Some(watched) = self.namespaces.get(&part.netns_of) else { return };
         into.memory = Some(MemorySection {
             uncertainty_bytes: self.uncertainty,

@@ -8,7 +8,7 @@ mod counters;
 
 use wirecost_linux::environment;
 use wirecost_model::clock::Nanos;
-use wirecost_model::observe::{Observed, Part};
+use wirecost_model::observe::{HostObservation, Part};
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::online_cpus;
@@ -30,7 +30,7 @@ impl Probe for Pmu {
                     virtual machine they are read only if `pmu` is requested",
             costs: "not measured on hardware yet; half of the throughput of a stream between two \
                     hosts on the one virtual machine where it was tried",
-            blind: "tried on one guest with an AMD EPYC only; multiplexed events are scaled (see \
+            limitations: "tried on one guest with an AMD EPYC only; multiplexed events are scaled (see \
                     counted)",
         }
     }
@@ -85,7 +85,7 @@ impl Session for Watch {
         self.end = self.counters.read();
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {
         let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
         into.pmu = counters::counts(&self.begin, &self.end, wanted);
     }

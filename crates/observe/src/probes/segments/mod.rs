@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    Bucket, ContextPackets, DeviceSegments, Observed, Part, ProbeCost, SegmentInterval,
+    Bucket, ContextPackets, DeviceSegments, HostObservation, Part, ProbeCost, SegmentInterval,
     SegmentSizes, SegmentsSection, Slices, TransmitContext, TransmitShare,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::bpf::{BpfError, Loaded, Options, compiled};
+use crate::bpf::{BpfError, LoadedObject, Options, compiled};
 use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use crate::series::Series;
 
@@ -35,7 +35,7 @@ impl Probe for Segments {
             costs: "one program at each packet passed to a device, and one at each packet received \
                     from one; as `segments:sliced`, which is in `full`, only in a fifth of the \
                     window",
-            blind: "packets that bypass the stack (XDP); segmentation or joining inside a device. \
+            limitations: "packets that bypass the stack (XDP); segmentation or joining inside a device. \
                     What a write sends because its socket was locked when an ACK arrived counts to \
                     the writer; forwarded packets count to the ACK clock",
         }
@@ -53,7 +53,7 @@ impl Probe for Segments {
         let cpus = shared.need_tracker()?.share();
         let cpus = cpus.ok_or_else(|| Unavailable::Other("the tracker has no map".to_owned()))?;
         let options = Options { shared: &[cpus], ..Options::default() };
-        let loaded = Loaded::load(compiled!("segments", "probes_segments_probe"), &options)?;
+        let loaded = LoadedObject::load(compiled!("segments", "probes_segments_probe"), &options)?;
         if loaded.missing.iter().any(|hook| hook == SENT) {
             return Err(Unavailable::Other(format!("this kernel has no tracepoint {SENT}")));
         }
@@ -224,7 +224,7 @@ impl Reading {
 
 #[derive(Debug)]
 struct Watch {
-    loaded: Loaded,
+    loaded: LoadedObject,
     /// Whether it is attached for slices of the window only.
     sliced: bool,
     coverage: Option<Slices>,
@@ -328,7 +328,7 @@ impl Session for Watch {
         self.loaded.detach();
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {
         let Some(namespace) = self.namespaces.get(&part.netns_of) else { return };
         let of_part = |device: &&Device| {
             device.netns == namespace.inode

@@ -2,7 +2,7 @@
 //! makes the split of task time into user and system exact, which the probe `cpu` then tells.
 
 use wirecost_model::clock::{Nanos, seconds};
-use wirecost_model::observe::{Observed, Part, SyscallRow, SyscallsSection, UsrSys};
+use wirecost_model::observe::{HostObservation, Part, SyscallRow, SyscallsSection, UsrSys};
 
 use crate::probe::{Description, Probe, Session, Sets, Shared, Unavailable};
 use crate::probes::cpu::exact_split;
@@ -50,7 +50,7 @@ impl Probe for Syscalls {
             needs: "BPF with BTF and task storage (Linux 5.15; root, or CAP_BPF and CAP_PERFMON)",
             costs: "two programs at each system call of every process, and the slow path of system \
                     call entry: expensive if messages are small",
-            blind: "faults and exceptions in user mode count as user time; system calls that began \
+            limitations: "faults and exceptions in user mode count as user time; system calls that began \
                     before the window or never return are missing; 32-bit programs use other \
                     numbers; work of io_uring for a task belongs to no call",
         }
@@ -97,7 +97,7 @@ impl Session for Watch {
         self.missing.extend(shared.tracker_error().map(str::to_owned));
     }
 
-    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         let Some(tracker) = shared.tracker() else { return };
         match tracker.calls(part.pid) {
             Ok(calls) => {

@@ -9,12 +9,12 @@ use std::path::Path;
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    AckRatio, ListenDrops, MemoryPressure, Observed, Part, ProbeCost, Recoveries, Retransmits,
-    TcpSection, Windows,
+    AckRatio, HostObservation, ListenDrops, MemoryPressure, Part, ProbeCost, Recoveries,
+    Retransmits, TcpSection, Windows,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::bpf::{BpfError, Loaded, Options, compiled};
+use crate::bpf::{BpfError, LoadedObject, Options, compiled};
 use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use flows::{Flows, Totals};
 
@@ -39,7 +39,7 @@ impl Probe for Tcp {
             costs: "`tcp:basic`, which is in `standard`: two files at the edges of the window, one \
                     list of connections, and a query for each of at most 32 flows per interval. \
                     `tcp`: also a program at each packet of an established connection",
-            blind: "flows between two samples; the kernel's counters of received packets count \
+            limitations: "flows between two samples; the kernel's counters of received packets count \
                     packets joined by GRO once; BPF does not see packets after one side has \
                     closed; duplicate acknowledgements that were coalesced in a backlog; the zero \
                     window of a connection that closes lasts until the end of the window",
@@ -65,11 +65,11 @@ impl Probe for Tcp {
     }
 }
 
-fn load(shared: &mut Shared) -> Result<Loaded, Unavailable> {
+fn load(shared: &mut Shared) -> Result<LoadedObject, Unavailable> {
     let cpus = shared.need_tracker()?.share();
     let cpus = cpus.ok_or_else(|| Unavailable::Other("the tracker has no map".to_owned()))?;
     let options = Options { shared: &[cpus], ..Options::default() };
-    Ok(Loaded::load(compiled!("tcp", "probes_tcp_probe"), &options)?)
+    Ok(LoadedObject::load(compiled!("tcp", "probes_tcp_probe"), &options)?)
 }
 
 /// Causes of a retransmission, as probe.bpf.c numbers them.
@@ -164,7 +164,7 @@ fn key(part: &Part) -> PartKey {
 #[derive(Debug, Default)]
 struct Watch {
     /// None where it was not asked for.
-    bpf: Option<Result<Loaded, String>>,
+    bpf: Option<Result<LoadedObject, String>>,
     parts: BTreeMap<PartKey, Watched>,
     begin: Nanos,
     traced: BTreeMap<u32, Traced>,
@@ -173,7 +173,7 @@ struct Watch {
 
 impl Watch {
     /// What the programs counted, by namespace.
-    fn read(loaded: &Loaded, end: Nanos) -> Result<(BTreeMap<u32, Traced>, u64), BpfError> {
+    fn read(loaded: &LoadedObject, end: Nanos) -> Result<(BTreeMap<u32, Traced>, u64), BpfError> {
         let overviews = loaded.percpu::<Overview>("overviews", 0)?;
         let used = overviews.iter().fold(0, |used, overview| used | overview.used);
         let mut all: BTreeMap<u32, Traced> = BTreeMap::new();
@@ -194,7 +194,7 @@ impl Watch {
         Ok((all, overviews.iter().map(|overview| overview.no_room).sum()))
     }
 
-    fn clear(loaded: &Loaded) -> Result<(), BpfError> {
+    fn clear(loaded: &LoadedObject) -> Result<(), BpfError> {
         loaded.clear::<Traced>("namespaces")?;
         loaded.clear::<Overview>("overviews")?;
         loaded.clear::<Stalled>("stalls")
@@ -284,7 +284,7 @@ impl Session for Watch {
         }
     }
 
-    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut Observed) {
+    fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {
         let Some(watched) = self.parts.get(&key(part)) else { return };
         // A namespace in which nothing was received has no entry, but was looked at.
         let traced = matches!(self.bpf, Some(Ok(_)))

@@ -99,7 +99,7 @@ fn value(option: &OptionDef, of: &Options) -> Option<String> {
         ValueKind::Io(option) if option.value() == ValueType::Text => quoted(&text),
         ValueKind::Size => quantity(of.size.as_ref()?, &bytes),
         ValueKind::Pause => quantity(of.duration.as_ref()?, &time),
-        ValueKind::Text { .. } | ValueKind::Unbuilt(Form::Text) => quoted(&text),
+        ValueKind::Text { .. } | ValueKind::Unsupported(Form::Text) => quoted(&text),
         _ => bare(&text),
     })
 }

@@ -10,7 +10,7 @@ use wirecost_model::profile::{
 };
 
 use super::super::native::{KEYS, Table};
-use super::super::{Form, Language, NoteKind, OptionDef, ValueKind, options, unsayable};
+use super::super::{Form, Language, NoteKind, OptionDef, ValueKind, options, unrepresentable};
 use super::*;
 use crate::builtins::{self, Default};
 use crate::flowops::Flowops;
@@ -256,7 +256,7 @@ fn every_builtin_says_the_same_in_both_languages_where_it_can() {
         assert_eq!(again.notes, [], "{native}");
         let again = without_positions(again.profile);
         assert_eq!(again, without_positions(meant.clone()), "{native}");
-        if !unsayable(&meant, Language::Xml, builtin.source).is_empty() {
+        if !unrepresentable(&meant, Language::Xml, builtin.source).is_empty() {
             assert_eq!(language, Language::Toml);
             continue;
         }
@@ -273,12 +273,12 @@ fn every_builtin_says_the_same_in_both_languages_where_it_can() {
 fn what_cannot_be_said_is_told() {
     let source = include_str!("profiles/native.toml");
     let parsed = read_with(source, &|name: &str| (name == "h").then(|| "server".to_owned()));
-    let lost = unsayable(&parsed.profile, Language::Xml, source);
+    let lost = unrepresentable(&parsed.profile, Language::Xml, source);
     insta::assert_snapshot!(shown(source, &lost));
     let xml = around(
         "<flowop/>\n<flowop type=\"write\" options=\"size=rand(9,3)\"/>\n<flowop type=\"nop\" options=\"count=-1\"/>",
     );
-    let lost = unsayable(&accepted(&xml).profile, Language::Toml, &xml);
+    let lost = unrepresentable(&accepted(&xml).profile, Language::Toml, &xml);
     let lost: Vec<_> = messages(&lost);
     assert_eq!(lost.len(), 3, "{lost:#?}");
     assert!(
@@ -403,11 +403,11 @@ proptest! {
     #[test]
     fn conversions_go_both_ways(profile in print::profile()) {
         let xml = Language::Xml.print(&profile);
-        if unsayable(&profile, Language::Toml, &xml).is_empty() {
+        if unrepresentable(&profile, Language::Toml, &xml).is_empty() {
             let toml = Language::Toml.print(&profile);
             let read = without_positions(read(&toml).profile);
             prop_assert_eq!(&read, &profile, "{}", toml);
-            prop_assert_eq!(unsayable(&read, Language::Xml, &toml), []);
+            prop_assert_eq!(unrepresentable(&read, Language::Xml, &toml), []);
             prop_assert_eq!(without_positions(accepted(&Language::Xml.print(&read)).profile), profile);
         }
     }
@@ -439,8 +439,11 @@ fn the_documentation_lists_the_options() {
             Flowops::Any => "any".to_owned(),
             some => some.names().collect::<Vec<_>>().join(" "),
         };
-        let built =
-            if matches!(option.value, ValueKind::Unbuilt(_)) { " (not supported yet)" } else { "" };
+        let built = if matches!(option.value, ValueKind::Unsupported(_)) {
+            " (not supported yet)"
+        } else {
+            ""
+        };
         let (name, kind, help) = (option.name, kind(option), option.help);
         let _ = writeln!(wanted, "| `{name}` | {of} | {kind} | {help}{built} |");
     }
@@ -471,7 +474,7 @@ fn kind(option: &OptionDef) -> String {
         ValueKind::Pause => "time or a distribution".to_owned(),
         ValueKind::Conns => "number or range".to_owned(),
         ValueKind::Port => "number from 1 to 65535".to_owned(),
-        ValueKind::Unbuilt(Form::Integer { .. } | Form::Plain { .. }) => "number".to_owned(),
+        ValueKind::Unsupported(Form::Integer { .. } | Form::Plain { .. }) => "number".to_owned(),
         _ => "text".to_owned(),
     }
 }

@@ -46,11 +46,11 @@ fn payload() -> impl Strategy<Value = Payload> {
     prop_oneof![Just(Payload::Random), Just(Payload::Zero), text().prop_map(Payload::File)]
 }
 
-fn unbuilt() -> impl Strategy<Value = (String, String)> {
+fn unsupported() -> impl Strategy<Value = (String, String)> {
     let all: Vec<_> = all_options()
         .iter()
         .filter_map(|option| match option.value {
-            ValueKind::Unbuilt(form) => Some((option.name, form)),
+            ValueKind::Unsupported(form) => Some((option.name, form)),
             _ => None,
         })
         .collect();
@@ -139,14 +139,14 @@ prop_compose! {
         cipher in of(proptest::sample::select(Cipher::ALL.to_vec())),
         flags in any::<[bool; 6]>(),
         io in io(),
-        unbuilt in proptest::collection::btree_map(any::<()>(), unbuilt(), 0..2),
+        unsupported in proptest::collection::btree_map(any::<()>(), unsupported(), 0..2),
     ) -> Options {
         let [busy, non_blocking, canfail, verify, ktls, single_reads] = flags;
         Options {
             remotehost, bind, dir, payload, busy, non_blocking, canfail, verify,
             sctp, cipher, ktls, single_reads, io,
             protocol: protocol.map(str::to_owned),
-            unbuilt: unbuilt.into_values().collect(),
+            unsupported: unsupported.into_values().collect(),
             ..numbers
         }
     }

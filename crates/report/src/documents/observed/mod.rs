@@ -13,12 +13,12 @@ mod syscalls;
 mod tcp;
 
 use wirecost_model::document::{Block, Emphasis, Message, Section};
-use wirecost_model::observe::{self, Observed, ProbeReport, ProbeStatus};
+use wirecost_model::observe::{self, HostObservation, ProbeReport, ProbeStatus};
 use wirecost_model::units::count;
 
 /// The sections of one host from the probes that are wanted; `named` says whose they are.
 pub(super) fn sections(
-    host: &Observed,
+    host: &HostObservation,
     named: bool,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Section> {

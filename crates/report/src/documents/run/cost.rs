@@ -12,17 +12,17 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
     }
     let mut table = Table::new([
         Column::text("host"),
-        Column::text("role").dispensable(5),
-        Column::text("CPUs").dispensable(6),
+        Column::text("role").drop_order(5),
+        Column::text("CPUs").drop_order(6),
         Column::number("usr%"),
         Column::number("sys%"),
-        Column::number("irq%").dispensable(3),
-        Column::number("soft%").dispensable(2),
-        Column::number("steal%").dispensable(4),
-        Column::number("idle%").dispensable(1),
+        Column::number("irq%").drop_order(3),
+        Column::number("soft%").drop_order(2),
+        Column::number("steal%").drop_order(4),
+        Column::number("idle%").drop_order(1),
         Column::number("cycles/KByte"),
-        Column::number("sent").dispensable(8),
-        Column::number("received").dispensable(7),
+        Column::number("sent").drop_order(8),
+        Column::number("received").drop_order(7),
     ]);
     let mut sources: Vec<&str> = Vec::new();
     for host in &run.hosts {

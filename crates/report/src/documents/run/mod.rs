@@ -67,14 +67,14 @@ fn phases(run: &Run) -> Vec<Section> {
     }
     let mut table = Table::new([
         Column::text("phase"),
-        Column::text("until").dispensable(5),
-        Column::number("length").dispensable(1),
+        Column::text("until").drop_order(5),
+        Column::number("length").drop_order(1),
         Column::number("throughput"),
         Column::number("transactions"),
-        Column::number("operations").dispensable(4),
-        Column::number("failed").dispensable(2),
-        Column::number("p50").dispensable(3),
-        Column::number("p99").dispensable(3),
+        Column::number("operations").drop_order(4),
+        Column::number("failed").drop_order(2),
+        Column::number("p50").drop_order(3),
+        Column::number("p99").drop_order(3),
     ]);
     for phase in &run.phases {
         let kind = match phase.kind {
@@ -115,14 +115,14 @@ fn flowops(run: &Run) -> Vec<Section> {
     let groups = rows.clone().any(|row| row.group > 0);
     let mut table = Table::new([
         Column::text("flowop"),
-        Column::number("group").dispensable(4),
+        Column::number("group").drop_order(4),
         Column::number("count"),
         Column::number("bytes"),
-        Column::number("failed").dispensable(2),
+        Column::number("failed").drop_order(2),
         Column::number("p50"),
         Column::number("p99"),
-        Column::number("p99.9").dispensable(3),
-        Column::number("max").dispensable(1),
+        Column::number("p99.9").drop_order(3),
+        Column::number("max").drop_order(1),
     ]);
     for row in rows {
         let of = row.latency_us.as_ref();

@@ -29,8 +29,8 @@ const LEAST: usize = 40;
 pub(super) struct Head {
     pub(super) title: String,
     pub(super) left: bool,
-    /// As [`wirecost_model::document::Column::dispensable`].
-    pub(super) dispensable: u8,
+    /// As [`wirecost_model::document::Column::drop_order`].
+    pub(super) drop_order: u8,
 }
 
 #[derive(Debug, Clone)]
@@ -92,8 +92,8 @@ impl Layout {
         let mut kept: Vec<usize> = (0..self.columns.len()).filter(|&p| filled(p)).collect();
         loop {
             let shown: Vec<Shown> = kept.iter().map(|&place| self.natural(place)).collect();
-            let dispensable = |place: &usize| self.columns[*place].dispensable;
-            let least = kept.iter().copied().filter(|p| dispensable(p) > 0).max_by_key(dispensable);
+            let drop_order = |place: &usize| self.columns[*place].drop_order;
+            let least = kept.iter().copied().filter(|p| drop_order(p) > 0).max_by_key(drop_order);
             match least {
                 Some(least) if total(&shown) > room => kept.retain(|&place| place != least),
                 _ => return kept,
@@ -151,7 +151,7 @@ impl Layout {
 
     /// The same with a number before each row.
     fn numbered(&self) -> Self {
-        let number = Head { title: "row".to_owned(), left: false, dispensable: 0 };
+        let number = Head { title: "row".to_owned(), left: false, drop_order: 0 };
         let columns = [number].into_iter().chain(self.columns.iter().cloned());
         let rows = self.rows.iter().enumerate().map(|(number, row)| {
             let number = Field { text: (number + 1).to_string(), emphasis: Emphasis::Plain };
@@ -166,7 +166,7 @@ impl Layout {
     }
 
     fn is_compact(&self) -> bool {
-        self.columns.iter().any(|column| column.dispensable > 0)
+        self.columns.iter().any(|column| column.drop_order > 0)
     }
 
     /// Width with nothing folded but long names beside dispensable columns.

@@ -125,7 +125,7 @@ fn table(
     let columns = table.columns.iter().map(|of| Head {
         title: clean(&of.title).into(),
         left: of.align == Align::Left,
-        dispensable: of.dispensable,
+        drop_order: of.drop_order,
     });
     let rows = table.rows.iter().map(|row| {
         let texts = notes.row(row, |text| clean(text).into());

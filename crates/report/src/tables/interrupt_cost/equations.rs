@@ -1,7 +1,7 @@
 //! Interrupts a second and cycles that a line rate would ask for: the article's equations (1) to (3), as
 //! it has them and as these runs measure them.
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
     Align::{Left, Right},
@@ -22,7 +22,7 @@ const PACKET: f64 = 1000.0;
 const RECEIVED: f64 = 0.5;
 const INSTRUCTIONS: f64 = 10_000.0;
 
-pub(super) fn build(measured: &Measured, end: Option<&str>) -> Vec<Block> {
+pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Table(assumed()),
         sentence(

@@ -4,14 +4,14 @@
 
 mod equations;
 
-use wirecost_analyze::measured::{Measured, MeasuredPoint};
+use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
     Align::{self, Left, Right},
     Block, Cell, Section, Table,
 };
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::{InterruptRow, InterruptsSection, Observed};
+use wirecost_model::observe::{HostObservation, InterruptRow, InterruptsSection};
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
@@ -33,12 +33,12 @@ impl super::Table for InterruptCost {
         "cost of interrupts and softirqs, and CPUs that a line rate would need"
     }
 
-    fn build(&self, measured: &Measured) -> Section {
+    fn build(&self, measured: &Measurements) -> Section {
         build(measured)
     }
 }
 
-fn build(measured: &Measured) -> Section {
+fn build(measured: &Measurements) -> Section {
     // Of the two the last is the one that receives.
     let end = ends(measured, ["sender", "receiver"]).pop().flatten();
     let whose = end.unwrap_or("all hosts together");
@@ -65,7 +65,7 @@ fn build(measured: &Measured) -> Section {
 }
 
 /// NTttcp's report; a column for each point.
-fn lines(measured: &Measured, end: Option<&str>, whose: &str) -> Table {
+fn lines(measured: &Measurements, end: Option<&str>, whose: &str) -> Table {
     let labels: Vec<String> = measured.points.iter().map(label).collect();
     let mut columns: Vec<(&str, Align)> = vec![("Line", Left)];
     columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
@@ -169,7 +169,8 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
         return Err("the CPU time of processes was not read".to_owned());
     }
     let all = run.observe.iter().flat_map(|observe| &observe.hosts);
-    let parts: Vec<_> = all.filter_map(|observed: &Observed| observed.cpu.as_ref()).collect();
+    let parts: Vec<_> =
+        all.filter_map(|observed: &HostObservation| observed.cpu.as_ref()).collect();
     let seconds = run.observe.iter().flat_map(|observe| &observe.hosts).map(|h| h.seconds).next();
     let wall = seconds.unwrap_or_default() * f64::from(machine.cpus);
     let mut rows = Vec::new();

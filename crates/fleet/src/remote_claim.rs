@@ -9,26 +9,26 @@ use wirecost_model::holder::Holder;
 use wirecost_model::status::Status;
 
 use crate::host::{AgentHost, Host, HostError, Notices};
-use crate::machine::{Waiting, list};
+use crate::machine::{ClaimWaiter, list};
 use crate::wire::{self, ClaimRequest, Notice, Order};
 
 /// Signs of life: the agent ends a session that has said nothing for a lease.
 const PING: Duration = Duration::from_secs(10);
 /// How long an answer may take beyond what there is to wait for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often one who waits looks whether the user has had enough.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Why the machine of an agent is not held.
 #[derive(Debug, thiserror::Error)]
-pub enum HoldError {
+pub enum RemoteClaimError {
     #[error(transparent)]
     Host(#[from] HostError),
     #[error("another run measures on {name}: {}", list(holders))]
     Busy { name: String, holders: Vec<Holder> },
     #[error("{name}: {message}")]
     Refused { name: String, status: Status, message: String },
-    #[error("{name}: no message from the agent for {} s", PATIENCE.as_secs())]
+    #[error("{name}: no message from the agent for {} s", TIMEOUT.as_secs())]
     Silent { name: String },
     #[error("interrupted")]
     Interrupted,
@@ -38,36 +38,36 @@ type Received = Receiver<(usize, Result<Notice, HostError>)>;
 
 /// Holds it until it is dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub struct RemoteClaim {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Hold {
+impl RemoteClaim {
     /// Claims the machine of the agent at `address`, HOST:PORT.
     ///
     /// # Errors
-    /// [`HoldError::Busy`] when another run has it, after the wait that was asked for.
+    /// [`RemoteClaimError::Busy`] when another run has it, after the wait that was asked for.
     pub fn take(
         name: &str,
         address: &str,
         request: &ClaimRequest,
-        waiting: &dyn Waiting,
-    ) -> Result<Self, HoldError> {
+        waiting: &dyn ClaimWaiter,
+    ) -> Result<Self, RemoteClaimError> {
         let (mut host, _) = AgentHost::connect(name, address)?;
         let (sender, notices): (Notices, _) = channel();
         host.attach(0, sender);
         host.order(Order::Hello { version: wire::VERSION })?;
         host.order(Order::Claim(request.clone()))?;
         // A wait beyond the end of time is for ever.
-        let due = Instant::now().checked_add(request.wait.saturating_add(PATIENCE));
+        let due = Instant::now().checked_add(request.wait.saturating_add(TIMEOUT));
         let mut pinged = Instant::now();
         loop {
-            if waiting.is_over() {
-                return Err(HoldError::Interrupted);
+            if waiting.is_cancelled() {
+                return Err(RemoteClaimError::Interrupted);
             }
             if due.is_some_and(|due| Instant::now() >= due) {
-                return Err(HoldError::Silent { name: name.to_owned() });
+                return Err(RemoteClaimError::Silent { name: name.to_owned() });
             }
             if pinged.elapsed() >= PING {
                 pinged = Instant::now();
@@ -77,20 +77,24 @@ impl Hold {
                 Ok((_, notice)) => notice?,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(HoldError::Silent { name: name.to_owned() });
+                    return Err(RemoteClaimError::Silent { name: name.to_owned() });
                 }
             };
             match notice {
                 Notice::Claimed => break,
                 Notice::Busy { holders } => {
-                    return Err(HoldError::Busy { name: name.to_owned(), holders });
+                    return Err(RemoteClaimError::Busy { name: name.to_owned(), holders });
                 }
                 Notice::Failed { status, message } => {
-                    return Err(HoldError::Refused { name: name.to_owned(), status, message });
+                    return Err(RemoteClaimError::Refused {
+                        name: name.to_owned(),
+                        status,
+                        message,
+                    });
                 }
                 Notice::SessionEnded { reason: message } => {
                     let (name, status) = (name.to_owned(), Status::Peer);
-                    return Err(HoldError::Refused { name, status, message });
+                    return Err(RemoteClaimError::Refused { name, status, message });
                 }
                 _ => {}
             }
@@ -115,7 +119,7 @@ fn keep(mut host: AgentHost, notices: &Received, ended: &Receiver<()>) {
     }
 }
 
-impl Drop for Hold {
+impl Drop for RemoteClaim {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
