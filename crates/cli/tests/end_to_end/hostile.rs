@@ -327,7 +327,7 @@ fn phases_that_cannot_be_are_refused() {
     let again = serde_json::to_value(Order::Prepare(Box::new(plan(0)))).unwrap();
     assert!(hostile.refused(&agent, &again).contains("second"));
     let again = serde_json::to_value(Order::Connect(Endpoints::default())).unwrap();
-    assert!(hostile.refused(&agent, &again).contains("out of turn"));
+    assert!(hostile.refused(&agent, &again).contains("an unexpected order"));
     is_unharmed(&agent);
 }
 
