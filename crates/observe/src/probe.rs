@@ -186,10 +186,14 @@ impl Shared {
         let entries = request.probes.iter().map(|entry| parse_entry(entry));
         let extents: BTreeMap<String, Extent> =
             entries.map(|(name, extent)| (name.to_owned(), extent)).collect();
-        // A part without a process is of all of them.
-        let processes: Option<BTreeSet<u32>> = request.parts.iter().map(|part| part.pid).collect();
-        let processes = processes.unwrap_or_default().into_iter().collect();
-        let mut wants = TrackerNeeds { processes, ..TrackerNeeds::default() };
+        let processes: BTreeSet<u32> = request.parts.iter().filter_map(|part| part.pid).collect();
+        let mut wants = TrackerNeeds {
+            processes: processes.into_iter().collect(),
+            // A part without a process is of all of them.
+            all_processes: request.parts.is_empty()
+                || request.parts.iter().any(|part| part.pid.is_none()),
+            ..TrackerNeeds::default()
+        };
         let hooked = |name| extents.get(name).is_some_and(|extent| *extent > Extent::Basic);
         for probe in probes::ALL.iter().filter(|probe| hooked(probe.name())) {
             probe.ask_tracker(&mut wants);

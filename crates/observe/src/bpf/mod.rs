@@ -332,6 +332,20 @@ impl LoadedObject {
             .map_err(|error| failed(error.to_string()))
     }
 
+    /// Writes the value of a key.
+    pub(crate) fn set<K: IntoBytes + Immutable, V: IntoBytes + Immutable>(
+        &self,
+        name: &str,
+        key: &K,
+        value: &V,
+    ) -> Result<(), BpfError> {
+        let failed = |reason: String| BpfError::Map { map: name.to_owned(), reason };
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| failed("it is not there".to_owned()))?;
+        map.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(error.to_string()))
+    }
+
     /// Empties a map per CPU.
     pub(crate) fn clear<V: IntoBytes + Immutable + Default + Clone>(
         &self,

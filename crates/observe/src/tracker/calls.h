@@ -32,7 +32,16 @@ struct {
 	__type(value, struct spent);
 } calls SEC(".maps");
 
-/* By process and number, where several processes are told apart. */
+/* The processes whose calls are counted apart. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u32);
+} counted SEC(".maps");
+
+/* By process and number, of the processes above. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -132,14 +141,14 @@ static __always_inline void remember(struct cpu *c)
 	c->stored = 1;
 }
 
-static __always_inline struct spent *table_of(u32 number, u32 tgid, bool by_process)
+static __always_inline struct spent *calls_of_process(u32 number, u32 tgid)
 {
 	static const struct spent none;
 	struct process_call key = { .tgid = tgid, .number = number };
 	struct spent *s;
 
-	if (!by_process)
-		return bpf_map_lookup_elem(&calls, &number);
+	if (!bpf_map_lookup_elem(&counted, &tgid))
+		return NULL;
 	s = bpf_map_lookup_elem(&calls_of, &key);
 	if (s)
 		return s;

@@ -145,6 +145,7 @@ struct Settings {
     calls: u32,
     of: u32,
     by_process: u32,
+    in_all: u32,
 }
 
 /// Times of all CPUs over a window.
@@ -165,8 +166,10 @@ pub(crate) struct TrackerNeeds {
     pub(crate) tables: bool,
     /// System calls are followed.
     pub(crate) calls: bool,
-    /// Whose system calls are counted; all for none.
+    /// Processes whose system calls are counted apart.
     pub(crate) processes: Vec<u32>,
+    /// The system calls of all processes are counted.
+    pub(crate) all_processes: bool,
 }
 
 /// The programs, loaded.
@@ -177,6 +180,7 @@ pub(crate) struct Tracker {
     /// Why system calls are not followed; nothing where nobody asked.
     calls: Result<bool, String>,
     by_process: bool,
+    in_all: bool,
     tables: bool,
     online: Vec<u32>,
     /// States when the window began.
@@ -184,7 +188,7 @@ pub(crate) struct Tracker {
 }
 
 /// Programs and maps that only calls.h has.
-const OF_CALLS: [&str; 5] = ["sys_enter", "sys_exit", "calls", "calls_of", "tasks"];
+const OF_CALLS: [&str; 6] = ["sys_enter", "sys_exit", "calls", "calls_of", "counted", "tasks"];
 
 impl Tracker {
     /// Loads the programs.
@@ -208,18 +212,20 @@ impl Tracker {
     }
 
     fn load(wants: &TrackerNeeds, calls: bool) -> Result<Self, BpfError> {
-        let by_process = calls && wants.processes.len() > 1;
-        let of = match wants.processes.as_slice() {
-            [only] => *only,
-            _ => 0,
-        };
+        let alone = wants.processes.len() == 1 && !wants.all_processes;
+        let by_process = calls && !wants.processes.is_empty() && !alone;
+        let in_all = calls && (alone || wants.all_processes);
+        let of = if alone { wants.processes[0] } else { 0 };
         let mut without: Vec<&str> = Vec::new();
         if !calls {
             without.extend(OF_CALLS);
-        } else if by_process {
-            without.push("calls");
         } else {
-            without.push("calls_of");
+            if !in_all {
+                without.push("calls");
+            }
+            if !by_process {
+                without.extend(["calls_of", "counted"]);
+            }
         }
         if !wants.tables {
             without.extend(["sources", "irqs"]);
@@ -231,6 +237,7 @@ impl Tracker {
                 calls: calls.into(),
                 of,
                 by_process: by_process.into(),
+                in_all: in_all.into(),
             };
             let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
             LoadedObject::load(compiled!("tracker", "tracker_tracker"), &options)
@@ -249,6 +256,9 @@ impl Tracker {
             }
         }
         loaded.set_percpu("cpus", 0, &states)?;
+        for process in wants.processes.iter().filter(|_| by_process) {
+            loaded.set("counted", process, &1u32)?;
+        }
         let lacks = |hook: &&str| loaded.missing.iter().any(|missing| missing == hook);
         let calls = match ["sys_enter", "sys_exit"].iter().find(|hook| lacks(hook)) {
             Some(hook) if calls => Err(format!("this kernel has no tracepoint {hook}")),
@@ -259,6 +269,7 @@ impl Tracker {
             halts,
             calls,
             by_process,
+            in_all,
             online,
             tables: wants.tables,
             before: BTreeMap::new(),
@@ -290,7 +301,12 @@ impl Tracker {
             self.loaded.clear::<Source>("irqs")?;
         }
         if self.calls == Ok(true) {
-            self.loaded.clear::<Spent>(if self.by_process { "calls_of" } else { "calls" })?;
+            if self.by_process {
+                self.loaded.clear::<Spent>("calls_of")?;
+            }
+            if self.in_all {
+                self.loaded.clear::<Spent>("calls")?;
+            }
         }
         self.online.iter().try_for_each(|&cpu| self.loaded.run_on("edge", cpu, START))
     }
@@ -352,18 +368,16 @@ impl Tracker {
         self.calls.as_ref().copied().map_err(String::as_str)
     }
 
-    /// System calls of the window: of this process, or of all whose calls are counted.
+    /// System calls of the window: of this process, or of all processes.
     ///
     /// # Errors
     /// Where the kernel does not give the maps.
     pub(crate) fn calls(&self, process: Option<u32>) -> Result<Calls, BpfError> {
         let mut all = Calls::new();
-        if self.by_process {
-            for (key, values) in self.loaded.values::<ProcessCall, Spent>("calls_of")? {
-                if process.is_none_or(|process| process == key.tgid) {
-                    add(all.entry(key.number).or_default(), values);
-                }
-            }
+        if let (true, Some(process)) = (self.by_process, process) {
+            let of_processes = self.loaded.values::<ProcessCall, Spent>("calls_of")?;
+            let of_process = of_processes.into_iter().filter(|(key, _)| key.tgid == process);
+            all.extend(of_process.map(|(key, values)| (key.number, values)));
         } else {
             all.extend(self.loaded.values::<u32, Spent>("calls")?);
         }
@@ -383,14 +397,6 @@ impl Tracker {
     /// Hooks that this kernel lacks and that matter.
     pub(crate) fn missing(&self) -> &[String] {
         &self.loaded.missing
-    }
-}
-
-/// Adds the values of each CPU.
-fn add(sums: &mut Vec<Spent>, values: Vec<Spent>) {
-    sums.resize(sums.len().max(values.len()), Spent::default());
-    for (sum, value) in sums.iter_mut().zip(values) {
-        sum.add(&value);
     }
 }
 

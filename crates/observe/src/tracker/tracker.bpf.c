@@ -37,8 +37,9 @@ struct settings {
 	u32 tables; /* whether to fill `sources` and `irqs` */
 	u32 halts;  /* whether cpu_idle tells when a CPU halts */
 	u32 calls;  /* whether system calls are followed */
-	u32 of;     /* only the table of this process, 0 for all */
-	u32 by_process; /* whether each process has a table */
+	u32 of;     /* the only process in `calls`, 0 for all */
+	u32 by_process; /* whether processes are counted apart, in `calls_of` */
+	u32 in_all; /* whether there is `calls` too */
 };
 const volatile struct settings settings SEC(".rodata.settings");
 
@@ -278,33 +279,14 @@ int BPF_PROG(sys_enter, struct pt_regs *registers, long number)
 	return 0;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
+/* The call that ends now, if it goes into this table. */
+static __always_inline void call_ends(struct cpu *c, struct spent *s, long result)
 {
-	struct cpu *c = this_cpu();
-	struct spent *s;
-	u64 whole, ran;
-	u32 call, tgid = 0;
+	u64 ran = c->call_ran + (c->ns[IN_KERNEL] - c->call_from);
+	u64 whole = c->last - c->call_entered;
 
-	if (!c)
-		return 0;
-	settle(c);
-	remember(c);
-	call = c->call;
-	c->call = 0;
-	go_to(c, TASK);
-	/* Without a number the call was under way before the programs were there. */
-	if (!call || !c->count)
-		return 0;
-	if (settings.of || settings.by_process)
-		tgid = bpf_get_current_pid_tgid() >> 32;
-	if (settings.of && settings.of != tgid)
-		return 0;
-	s = table_of((call - 1) & (CALLS - 1), tgid, settings.by_process);
 	if (!s)
-		return 0;
-	ran = c->call_ran + (c->ns[IN_KERNEL] - c->call_from);
-	whole = c->last - c->call_entered;
+		return;
 	s->count++;
 	s->ns += ran;
 	if (ran > s->max)
@@ -317,6 +299,31 @@ int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
 	else
 		s->result += result;
 	s->histogram[log2_slot(ran) & 31]++;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *registers, long result)
+{
+	struct cpu *c = this_cpu();
+	u32 number, tgid = 0;
+
+	if (!c)
+		return 0;
+	settle(c);
+	remember(c);
+	number = c->call;
+	c->call = 0;
+	go_to(c, TASK);
+	/* Without a number the call was under way before the programs were there. */
+	if (!number || !c->count)
+		return 0;
+	number = (number - 1) & (CALLS - 1);
+	if (settings.of || settings.by_process)
+		tgid = bpf_get_current_pid_tgid() >> 32;
+	if (settings.by_process)
+		call_ends(c, calls_of_process(number, tgid), result);
+	if (settings.in_all && (!settings.of || settings.of == tgid))
+		call_ends(c, bpf_map_lookup_elem(&calls, &number), result);
 	return 0;
 }
 
