@@ -162,6 +162,30 @@ impl Hosts {
             assert!(self.next().is_empty(), "the phase has ended");
         }
     }
+
+    /// Waits until each worker has prepared the phase that has been started. It allocates for that,
+    /// and of threads that compete for a CPU some prepare late.
+    fn wait_for_all(&mut self) {
+        let mut late = workers();
+        loop {
+            late.retain(|&worker| !has_prepared(worker));
+            if late.is_empty() {
+                return;
+            }
+            assert!(self.next().is_empty(), "the phase has ended");
+        }
+    }
+}
+
+/// Whether a worker has prepared the phase that was started before: it has slept since, or has run for
+/// far longer than that takes. One that the order has not reached yet has been woken, and is running.
+fn has_prepared(worker: i32) -> bool {
+    let directory = format!("/proc/self/task/{worker}");
+    let stat = std::fs::read_to_string(format!("{directory}/stat")).unwrap();
+    let state = stat.rsplit_once(") ").unwrap().1;
+    let ran = std::fs::read_to_string(format!("{directory}/schedstat")).unwrap();
+    let ran: u64 = ran.split(' ').next().unwrap().parse().unwrap();
+    state.starts_with('S') || ran > 100 * MILLISECOND
 }
 
 /// The threads of all workers of this process.
@@ -201,6 +225,7 @@ fn measure(builtin: &Builtin, engine: &str) -> Result<Option<(u64, u64, bool)>, 
         }
         let opens = opens_in(&profile, phase);
         hosts.start(phase as u32, true);
+        hosts.wait_for_all();
         hosts.wait_for(&vec![BEFORE; hosts.loads.len()]);
         let workers = workers();
         let count = || workers.iter().map(|&worker| allocations::of_thread(worker)).sum::<u64>();

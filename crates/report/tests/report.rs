@@ -169,7 +169,7 @@ fn tcp_transmit_has_the_columns_of_old_and_a_table_for_each_end() {
     assert_eq!(grid(tables[2])[3], ["4000", "32k", "(2/62/9/27)", "1,062", "2.00 Gb/s"]);
     assert_eq!(grid(tables[3])[3], ["4000", "32k", "(3/80/13/3)", "-", "2.00 Gb/s"]);
     assert_eq!(tables[3].rows[2][3], Cell::Missing("its TSC is not constant".to_owned()));
-    let granted = "Wnd 4m: the kernel of server granted 208k (wndsz.receive).";
+    let granted = "Wnd 4m: effective buffer on server: 208k (wndsz.receive).";
     assert_eq!(texts_of(&section), [granted]);
 }
 
