@@ -10,7 +10,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
 use wirecost_observe::Observer;
 
-/// What the thread is told.
+/// Commands to the thread.
 enum ObserverCommand {
     /// Observe this window.
     Window(ObserveTimes),
@@ -20,7 +20,7 @@ enum ObserverCommand {
     Report,
 }
 
-/// What the thread says.
+/// Events of the thread.
 pub(crate) enum ObserverEvent {
     Watching(Vec<ProbeReport>),
     Observed(Box<ObserverReport>),
@@ -36,7 +36,7 @@ impl Observing {
     /// Starts it; it says `Watching` when everything is loaded.
     ///
     /// # Errors
-    /// Where no thread can be had.
+    /// When the thread cannot be started.
     pub(crate) fn start(
         request: ObserveRequest,
         interval: Nanos,
@@ -64,7 +64,7 @@ impl Observing {
 
 impl Drop for Observing {
     fn drop(&mut self) {
-        // Its ear closes, and it takes its hooks away.
+        // The channel closes, and the thread detaches its probes.
         self.commands = channel().0;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
