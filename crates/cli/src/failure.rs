@@ -5,6 +5,8 @@ use std::io::Write;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
 
+use crate::diagnostics::Left;
+
 /// A failure: message, help, and exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -13,11 +15,13 @@ pub(crate) struct Failure {
     pub(crate) help: Option<String>,
     /// Rendered reports that show positions in a file; they replace the message.
     reports: Vec<miette::Report>,
+    /// How many more reports there are than those.
+    left: Option<Left>,
 }
 
 impl Failure {
     pub(crate) fn new(status: Status, message: impl ToString) -> Self {
-        Self { status, message: message.to_string(), help: None, reports: Vec::new() }
+        Self { status, message: message.to_string(), help: None, reports: Vec::new(), left: None }
     }
 
     pub(crate) fn usage(message: impl ToString) -> Self {
@@ -39,11 +43,18 @@ impl Failure {
         Self { reports, ..Self::usage(message) }
     }
 
+    pub(crate) fn and_more(self, left: Option<Left>) -> Self {
+        Self { left, ..self }
+    }
+
     /// Writes it to standard error.
     pub(crate) fn print(&self) {
         let mut out = std::io::stderr().lock();
         for report in &self.reports {
             let _ = writeln!(out, "{report:?}");
+        }
+        if let Some(left) = self.left {
+            let _ = writeln!(out, "  {left}\n");
         }
         if self.reports.is_empty() {
             let _ = writeln!(out, "wirecost: {}", self.message);

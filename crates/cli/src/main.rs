@@ -1,6 +1,7 @@
 //! The program `wirecost`: parses, calls a command, exits.
 
 mod commands;
+mod diagnostics;
 mod failure;
 mod profile;
 mod records;

@@ -2,15 +2,17 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
-use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
+use miette::{Report, Severity};
 use wirecost_model::profile::Profile;
 use wirecost_profile::builtins::{self, Builtin, Default};
 use wirecost_profile::language::{
     Language, LanguageError, LanguageErrorKind, Note, Span, read_traces,
 };
 
+use crate::diagnostics;
 use crate::failure::Failure;
 
 /// A profile that was read, with the name from the command line.
@@ -194,15 +196,16 @@ fn host_variables(source: &str, builtin: Option<&Builtin>, language: Language) -
     }
 }
 
-/// All mistakes of a profile, rendered.
+/// The mistakes of a profile, rendered: the first of them, and the number of the others.
 pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Failure {
     let mut messages = Vec::new();
     let mut reports = Vec::new();
-    for error in errors {
-        messages.push(match (error.at.line, &error.kind) {
+    let (shown, left) = diagnostics::first(errors);
+    for error in shown {
+        messages.push(diagnostics::message_text(&match (error.at.line, &error.kind) {
             (0, kind) => format!("{name}: {kind}"),
             (_, kind) => format!("{name}:{}: {kind}", error.at),
-        });
+        }));
         // Unset variables of remotehost= have one more remedy here.
         let help = match &error.kind {
             LanguageErrorKind::UnsetVariable { name, remotehost: true } => Some(format!(
@@ -212,35 +215,32 @@ pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Fa
         };
         reports.push(report(name, source, &error.to_string(), help, error.span, Severity::Error));
     }
-    Failure::reports(messages.join("\n"), reports)
+    messages.extend(left.map(|left| left.to_string()));
+    Failure::reports(messages.join("\n"), reports).and_more(left)
 }
 
-/// A note, rendered.
-pub(crate) fn draw_note(loaded: &Loaded, note: &Note) -> Report {
-    let text = note.to_string();
-    report(&loaded.name, &loaded.source, &text, None, note.span, Severity::Advice)
+/// The notes of a profile, rendered: the first of them, and the number of the others.
+pub(crate) fn draw_notes(loaded: &Loaded, out: &mut impl Write) {
+    let (shown, left) = diagnostics::first(&loaded.notes);
+    for note in shown {
+        let text = note.to_string();
+        let report =
+            report(&loaded.name, &loaded.source, &text, None, note.span, Severity::Advice);
+        let _ = writeln!(out, "{report:?}");
+    }
+    if let Some(left) = left {
+        let _ = writeln!(out, "  {left}\n");
+    }
 }
 
 fn report(
     name: &str,
-    source: &str,
+    text: &str,
     message: &str,
     help: Option<String>,
     span: Span,
     severity: Severity,
 ) -> Report {
-    let mut diagnostic = MietteDiagnostic::new(message).with_severity(severity);
-    if let Some(help) = help {
-        diagnostic = diagnostic.with_help(help);
-    }
-    if span.length > 0 {
-        diagnostic =
-            diagnostic.with_label(LabeledSpan::underline(span.offset..span.offset + span.length));
-    }
-    let language = match Language::of(name, source) {
-        Language::Xml => "XML",
-        Language::Toml => "TOML",
-    };
-    let named = NamedSource::new(name, source.to_owned()).with_language(language);
-    Report::new(diagnostic).with_source_code(named)
+    let place = span.offset..span.offset + span.length;
+    diagnostics::File { name, text }.report(severity, message, help, place)
 }

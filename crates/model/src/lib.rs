@@ -29,5 +29,6 @@ pub mod sample;
 pub mod status;
 pub mod study;
 pub mod units;
+pub mod visible;
 pub mod warning;
 pub mod watched;

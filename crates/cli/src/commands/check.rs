@@ -46,9 +46,7 @@ impl Check {
         describe(&loaded, &mut text);
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
         let mut err = std::io::stderr().lock();
-        for note in &loaded.notes {
-            let _ = writeln!(err, "{:?}", profile::draw_note(&loaded, note));
-        }
+        profile::draw_notes(&loaded, &mut err);
         if !loaded.refusals.is_empty() {
             let refusals = profile::describe(&loaded.name, &loaded.source, &loaded.refusals);
             drop(err);

@@ -254,3 +254,24 @@ fn several_peers_of_a_profile_that_names_its_own() {
         &["--peers", "host without an address"],
     );
 }
+
+/// Files that are long in one way or another, and wrong throughout.
+#[test]
+fn diagnostics_are_drawn_wherever_they_are_and_the_rest_is_counted() {
+    let far = format!("<profile>{}<grupp/></profile>", " ".repeat(70_000));
+    let checked = Program::new(["check", "far.xml"]).file("far.xml", &far).finish();
+    assert_eq!(checked.code, 2, "{checked}");
+    assert!(checked.stderr.contains("<grupp") && checked.stderr.contains(":1:70010"), "{checked}");
+
+    let words = "word\n".repeat(5000);
+    let checked = Program::new(["check", "words.xml"]).file("words.xml", &words).finish();
+    assert_eq!(checked.code, 2, "{checked}");
+    assert_eq!(checked.stderr.matches("'word' is neither").count(), 20, "{checked}");
+    assert!(checked.stderr.contains("and 4980 more"), "{checked}");
+    refused(&words, &["and 4980 more"]);
+
+    let unclosed = format!("<profile>{}", "<group nthreads=1>\n".repeat(5000));
+    let checked = Program::new(["check", "open.xml"]).file("open.xml", &unclosed).finish();
+    assert_eq!(checked.stderr.matches("is not closed").count(), 20, "{checked}");
+    assert!(checked.stderr.contains("and 4981 more"), "{checked}");
+}

@@ -6,6 +6,9 @@ use crate::{flowops, protocols};
 /// Protocols of uperf, and of issues to come, that only `check` accepts.
 const UNSUPPORTED_PROTOCOLS: [&str; 2] = ["rds", "tcp_zc"];
 
+/// A written name that is longer than any of the language's can be, mistyped.
+const LONGEST_NAME: usize = 64;
+
 /// What uperf calls `tls`.
 pub(super) const UPERF_TLS: &str = "ssl";
 
@@ -29,6 +32,10 @@ pub(super) fn nearest(
     written: &str,
     names: impl Iterator<Item = &'static str>,
 ) -> Option<&'static str> {
+    // What is longer is like none, and comparing takes memory by its length.
+    if written.len() > LONGEST_NAME {
+        return None;
+    }
     let written = written.to_ascii_lowercase();
     names
         .map(|name| (strsim::damerau_levenshtein(&written, name), name))
@@ -57,5 +64,6 @@ mod tests {
         assert_eq!(nearest("Disconect", flowop_names()), Some("disconnect"));
         assert_eq!(nearest("teleport", flowop_names()), None);
         assert_eq!(nearest("sctpp", protocol_names()), Some("sctp"));
+        assert_eq!(nearest(&"x".repeat(1 << 30), protocol_names()), None);
     }
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use miette::Severity;
 use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
 
 use crate::Failure;
 use crate::commands::lab::parse_rate;
 use crate::commands::run::{HostArgument, HostOptions};
+use crate::diagnostics;
 
 /// The study, and the changes of the command line.
 #[derive(Debug, Args)]
@@ -179,12 +180,8 @@ pub(super) fn failure(error: StudyError) -> Failure {
 pub(super) fn draw(name: &str, text: &str, error: StudyError) -> Failure {
     let StudyError::Text { message, at: Some(at), .. } = &error else { return failure(error) };
     let line = text[..at.start.min(text.len())].lines().count().max(1);
-    let mut diagnostic = MietteDiagnostic::new(message.clone())
-        .with_label(LabeledSpan::underline(at.start..at.end.max(at.start + 1)));
-    if let Some(help) = error.help() {
-        diagnostic = diagnostic.with_help(help);
-    }
-    let source = NamedSource::new(name, text.to_owned()).with_language("TOML");
-    let report = Report::new(diagnostic).with_source_code(source);
+    let file = diagnostics::File { name, text };
+    let place = at.start..at.end.max(at.start + 1);
+    let report = file.report(Severity::Error, message, error.help(), place);
     Failure::reports(format!("{name}:{line}: {message}"), vec![report])
 }
