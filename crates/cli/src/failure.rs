@@ -1,11 +1,10 @@
 //! Why a command failed, as a person reads it.
 
-use std::io::Write;
-
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
 
 use crate::diagnostics::Left;
+use crate::terminal;
 
 /// A failure: message, help, and exit status.
 #[derive(Debug)]
@@ -49,18 +48,15 @@ impl Failure {
 
     /// Writes it to standard error.
     pub(crate) fn print(&self) {
-        let mut out = std::io::stderr().lock();
-        for report in &self.reports {
-            let _ = writeln!(out, "{report:?}");
-        }
+        self.reports.iter().for_each(terminal::draw);
         if let Some(left) = self.left {
-            let _ = writeln!(out, "  {left}\n");
+            terminal::warn(format_args!("  {left}\n"));
         }
         if self.reports.is_empty() {
-            let _ = writeln!(out, "wirecost: {}", self.message);
+            terminal::warn(format_args!("wirecost: {}", self.message));
         }
         if let Some(help) = &self.help {
-            let _ = writeln!(out, "  help: {help}");
+            terminal::warn(format_args!("  help: {help}"));
         }
     }
 }

@@ -5,6 +5,7 @@ mod diagnostics;
 mod failure;
 mod profile;
 mod records;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 use miette::{Report, Severity};
@@ -14,6 +13,7 @@ use wirecost_profile::language::{
 
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::terminal;
 
 /// A profile that was read, with the name from the command line.
 #[derive(Debug)]
@@ -220,16 +220,21 @@ pub(crate) fn describe(name: &str, source: &str, errors: &[LanguageError]) -> Fa
 }
 
 /// The notes of a profile, rendered: the first of them, and the number of the others.
-pub(crate) fn draw_notes(loaded: &Loaded, out: &mut impl Write) {
+pub(crate) fn draw_notes(loaded: &Loaded) {
     let (shown, left) = diagnostics::first(&loaded.notes);
     for note in shown {
         let text = note.to_string();
-        let report =
-            report(&loaded.name, &loaded.source, &text, None, note.span, Severity::Advice);
-        let _ = writeln!(out, "{report:?}");
+        terminal::draw(&report(
+            &loaded.name,
+            &loaded.source,
+            &text,
+            None,
+            note.span,
+            Severity::Advice,
+        ));
     }
     if let Some(left) = left {
-        let _ = writeln!(out, "  {left}\n");
+        terminal::warn(format_args!("  {left}\n"));
     }
 }
 

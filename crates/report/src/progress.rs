@@ -10,6 +10,7 @@ use wirecost_model::event::{Event, HostCounters, Listener};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
 use wirecost_model::units::{bit_rate, count, rate};
+use wirecost_model::visible::{visible, visible_lines};
 
 use crate::outputs::{TerminalStyle, understands_escapes};
 
@@ -181,7 +182,7 @@ impl<W: Write> Progress<W> {
     /// Writes a line that stays, above the live one.
     pub fn stay(&mut self, line: &str) {
         self.clear();
-        self.attempt(|out| writeln!(out, "{line}"));
+        self.attempt(|out| writeln!(out, "{}", visible_lines(line)));
     }
 
     /// How it is written.
@@ -209,6 +210,7 @@ impl<W: Write> Progress<W> {
             Some(labels) => phase.short_line(labels, elapsed),
             None => phase.line(self.phases.max(phase.number + 1), elapsed),
         };
+        let line = visible(&line);
         match self.style {
             // Of many runs each has a line of its own when it is done.
             Style::Plain if self.labels.is_some() => {}

@@ -12,6 +12,7 @@ use wirecost_model::status::Status;
 use wirecost_model::units;
 
 use crate::Failure;
+use crate::terminal;
 
 /// Default port of agents.
 pub(crate) const PORT: u16 = 20_050;
@@ -120,7 +121,7 @@ impl Agent {
                 let _ = out.flush();
             }
             AgentEvent::SessionEnded { from, reason } => {
-                let _ = writeln!(std::io::stderr(), "wirecost: session of {from}: {reason}");
+                terminal::warn(format_args!("wirecost: session of {from}: {reason}"));
             }
         };
         let mut listener = Listener::bind(address, &session, limits, &mut report)

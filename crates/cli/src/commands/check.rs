@@ -11,6 +11,7 @@ use wirecost_program::program;
 
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
+use crate::terminal;
 
 /// Show what a profile does: the program of each side, and every quirk that changes a number.
 #[derive(Debug, Args)]
@@ -44,18 +45,15 @@ impl Check {
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
         let mut text = String::new();
         describe(&loaded, &mut text);
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
-        let mut err = std::io::stderr().lock();
-        profile::draw_notes(&loaded, &mut err);
+        terminal::print(&text);
+        profile::draw_notes(&loaded);
         if !loaded.refusals.is_empty() {
             let refusals = profile::describe(&loaded.name, &loaded.source, &loaded.refusals);
-            drop(err);
             refusals.print();
-            let _ = writeln!(
-                std::io::stderr(),
+            terminal::warn(format_args!(
                 "wirecost: {} is a profile, but `wirecost run` refuses it for the reasons above",
                 loaded.name
-            );
+            ));
         }
         Ok(Status::Ok)
     }
@@ -87,6 +85,7 @@ fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
         };
         text = text.replace(&format!("wirecost-host-{number}-"), &variable);
     }
+    // A file for other programs: its language has escapes of its own.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     let mut replaced: Vec<String> =
         loaded.language.variables(&loaded.source).into_iter().map(|used| used.name).collect();
@@ -95,11 +94,10 @@ fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
     replaced.sort();
     replaced.dedup();
     if !replaced.is_empty() {
-        let _ = writeln!(
-            std::io::stderr(),
+        terminal::warn(format_args!(
             "wirecost: variables that were replaced by their values: {}",
             replaced.join(", ")
-        );
+        ));
     }
     Ok(Status::Ok)
 }

@@ -275,3 +275,36 @@ fn diagnostics_are_drawn_wherever_they_are_and_the_rest_is_counted() {
     assert_eq!(checked.stderr.matches("is not closed").count(), 20, "{checked}");
     assert!(checked.stderr.contains("and 4981 more"), "{checked}");
 }
+
+/// Whoever wrote a profile, a study or a record does not get to control the reader's terminal.
+#[test]
+fn terminal_escapes_of_files_are_shown_and_never_sent() {
+    let quiet = |finished: &Finished, shown: &str| {
+        let text = format!("{}{}", finished.stdout, finished.stderr);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.contains(shown), "{text:?}");
+    };
+    let escape = "\\u{1b}]0;title\\u{7}";
+    let name = "\u{1b}]0;title\u{7}\u{9b}2J";
+    let good = profile(TCP, WRITE).replace("name=\"bad\"", &format!("name=\"{name}\""));
+    quiet(&Program::new(["check", "bad.xml"]).file("bad.xml", &good).finish(), escape);
+    let bad = profile(TCP, &format!("<flowop type=\"{name}\" options=\"size=64 {name}\"/>"));
+    quiet(&Program::new(["check", "bad.xml"]).file("bad.xml", &bad).finish(), escape);
+    quiet(&refused(&bad, &[]), escape);
+    let toml = format!("name = \"\u{1b}]0;title\u{7}\"\n[[group]]\n\u{1b} = 1\n");
+    quiet(&Program::new(["check", "bad.toml"]).file("bad.toml", &toml).finish(), escape);
+    let study = "profile = \"@stream\"\ntitle = \"\\u001b]0;title\\u0007\"\n";
+    let checked = Program::new(["study", "check", "s.toml"]).file("s.toml", study).finish();
+    quiet(&checked, escape);
+    let record = Program::short_run("good.xml", &["--json", "run.json"])
+        .file("good.xml", &profile(TCP, WRITE))
+        .finish();
+    let document = fs::read_to_string(record.path("run.json")).unwrap();
+    let document = document.replacen("good.xml", "\\u001b]0;title\\u0007", 1);
+    for format in ["terminal", "markdown", "csv"] {
+        let shown = Program::new(["report", "run.json", "--format", format])
+            .file("run.json", &document)
+            .finish();
+        quiet(&shown, if format == "markdown" { "\\\\u{1b}" } else { escape });
+    }
+}

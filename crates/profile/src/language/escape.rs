@@ -67,7 +67,7 @@ fn written(text: &str, also: impl Fn(char) -> bool) -> String {
             '"' => out.push_str("&quot;"),
             // At the beginning it would make a variable of the value.
             '$' if index == 0 => out.push_str("&#36;"),
-            c if c.is_ascii_control() || also(c) => {
+            c if c.is_control() || also(c) => {
                 out.push_str(&format!("&#{};", u32::from(c)));
             }
             c => out.push(c),

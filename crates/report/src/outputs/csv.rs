@@ -14,6 +14,7 @@ use wirecost_model::document::{
     Block, Cell, Chart, Column, Document, Figure, Number, Section, Table,
 };
 use wirecost_model::metric::Unit;
+use wirecost_model::visible::visible_lines;
 
 use super::{Output, TerminalStyle};
 
@@ -92,14 +93,15 @@ fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     }
     let mut writer = csv::Writer::from_writer(out);
     let width = fields.names.len();
-    writer.write_record(fields.names.iter().map(String::as_str).chain([LAST]))?;
+    let names = fields.names.iter().map(|name| visible_lines(name));
+    writer.write_record(names.chain([Cow::Borrowed(LAST)]).map(Cow::into_owned))?;
     for (written, missing) in rows {
         let mut record = vec![String::new(); width];
         for (place, value) in written {
             record[place] = value;
         }
         record.push(missing);
-        writer.write_record(&record)?;
+        writer.write_record(record.iter().map(|field| visible_lines(field).into_owned()))?;
     }
     writer.flush()
 }

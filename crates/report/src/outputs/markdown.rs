@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use wirecost_model::document::{Align, Block, Document, Figure, Message, Section, Table};
+use wirecost_model::visible::{visible, visible_lines};
 
 use super::notes::Notes;
 use super::{Output, TerminalStyle, summary};
@@ -87,7 +88,7 @@ fn message(out: &mut dyn Write, message: &Message) -> io::Result<()> {
         writeln!(out, ">\n> {}", escape(detail))?;
     }
     for of in &message.commands {
-        let command = of.command.replace(char::is_control, " ");
+        let command = visible(&of.command);
         writeln!(out, ">\n> {}:\n>\n>     {command}", escape(&of.label))?;
     }
     Ok(())
@@ -96,10 +97,10 @@ fn message(out: &mut dyn Write, message: &Message) -> io::Result<()> {
 /// What would end a cell or mean something; a line stays one.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible_lines(text).chars() {
         match c {
             '|' | '\\' | '`' | '*' | '_' | '<' | '[' | ']' => escaped.extend(['\\', c]),
-            c if c.is_control() => escaped.push(' '),
+            '\n' => escaped.push(' '),
             c => escaped.push(c),
         }
     }

@@ -1,6 +1,5 @@
 //! The machines that a run or a study measures on, claimed for as long as it does.
 
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use wirecost_model::warning::Warning;
 use super::hosts::HostOptions;
 use crate::Failure;
 use crate::commands::parse_time;
+use crate::terminal;
 
 /// What to do where another run measures on the same CPUs.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -137,7 +137,7 @@ impl ClaimWaiter for User<'_> {
     fn on_conflict(&mut self, holders: &[Holder]) {
         if !self.quiet {
             let held = machine::list(holders);
-            let _ = writeln!(io::stderr(), "wirecost: waiting for another run: {held}");
+            terminal::warn(format_args!("wirecost: waiting for another run: {held}"));
         }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod options;
 mod peers;
 mod run_options;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +18,7 @@ use wirecost_model::event::Listener;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
+use wirecost_model::visible::visible;
 use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
@@ -27,6 +28,7 @@ use wirecost_store::Recorder;
 use super::output;
 use crate::Failure;
 use crate::profile::Loaded;
+use crate::terminal;
 
 pub(crate) use hosts::{HostArgument, HostOptions, Place};
 pub(crate) use machines::{ConflictOptions, Machines};
@@ -160,7 +162,7 @@ impl Run {
     fn printer(&self, loaded: &Loaded) -> Option<Printer<io::Stdout>> {
         (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
             let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
-            let header = Header { profile: loaded.profile.name.clone(), strands };
+            let header = Header { profile: visible(&loaded.profile.name).into_owned(), strands };
             Printer::new(io::stdout(), header)
         })
     }
@@ -179,7 +181,7 @@ impl Run {
         if (self.format == Format::Uperf || self.json_on_stdout())
             && let Some(error) = &document.error
         {
-            let _ = writeln!(io::stderr(), "wirecost: {error}");
+            terminal::warn(format_args!("wirecost: {error}"));
         }
         Ok(document.status)
     }

@@ -8,7 +8,6 @@ mod source;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +25,7 @@ use wirecost_study::{Baseline, Definition, Expectation, StopReason, Summary, Ver
 use crate::Failure;
 use crate::commands::run::{ConflictOptions, Machines, interruptible};
 use crate::commands::{output, report};
+use crate::terminal;
 use plan::Step;
 use point_runner::Hosts;
 use show::{Show, show_time};
@@ -179,7 +179,7 @@ impl Check {
         for missing in plan::not_measured(&loaded, &steps)? {
             let _ = writeln!(text, "not measured: {missing}");
         }
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        terminal::print(&text);
         Ok(Status::Ok)
     }
 }
@@ -290,18 +290,13 @@ fn conclude(
 ) -> Result<Status, Failure> {
     let path = study.directory().display();
     let mut status = summary.status();
-    let mut err = std::io::stderr().lock();
     match &summary.ended {
         StopReason::Complete => {}
         StopReason::BudgetSpent => {
-            let _ = writeln!(
-                err,
-                "wirecost: time budget exhausted; some intervals are wider than requested"
-            );
+            terminal::warn(format_args!("wirecost: time budget exhausted; some intervals are wider than requested"));
         }
         StopReason::Interrupted => {
-            let _ =
-                writeln!(err, "wirecost: interrupted; continue with: wirecost study resume {path}");
+            terminal::warn(format_args!("wirecost: interrupted; continue with: wirecost study resume {path}"));
         }
         StopReason::Refused(refusal) => {
             let failure = Failure::new(refusal.status, &refusal.message);
@@ -322,20 +317,17 @@ fn conclude(
     }
     let verdicts = judge(loaded, &measured)?;
     for verdict in &verdicts {
-        let _ = writeln!(err, "wirecost: {}", say(verdict));
+        terminal::warn(format_args!("wirecost: {}", say(verdict)));
     }
     if status == Status::Ok && verdicts.iter().any(|verdict| !verdict.holds) {
         status = Status::Failed;
     }
     if summary.invalid > 0 {
-        let _ = writeln!(
-            err,
-            "wirecost: {} invalid; see status and warnings in run.json",
-            counted(summary.invalid, "run")
-        );
+        terminal::warn(format_args!("wirecost: {} invalid; see status and warnings in run.json",
+            counted(summary.invalid, "run")));
     }
     if !output.quiet {
-        let _ = writeln!(err, "saved to {path}");
+        terminal::warn(format_args!("saved to {path}"));
     }
     Ok(status)
 }
@@ -382,6 +374,6 @@ fn list(show: Option<&str>) -> Result<Status, Failure> {
             }
         }
     }
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    terminal::print(&text);
     Ok(Status::Ok)
 }

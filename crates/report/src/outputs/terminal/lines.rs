@@ -1,8 +1,8 @@
 //! Rows that are written one by one, before it is known how wide they become.
 
 use wirecost_model::document::{Align, Cell, Column};
+use wirecost_model::visible::visible;
 
-use super::clean;
 use super::layout::width;
 use super::style::TerminalStyle;
 
@@ -43,7 +43,7 @@ impl Lines {
     fn line<'a>(&self, texts: impl Iterator<Item = &'a str>) -> String {
         let mut line = String::new();
         for ((of, wide), text) in self.columns.iter().zip(texts) {
-            let text = clean(text);
+            let text = visible(text);
             let blank = " ".repeat(wide.saturating_sub(width(&text)));
             match of.align {
                 Align::Left => line.extend(["  ", &text, &blank]),

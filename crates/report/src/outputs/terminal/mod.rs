@@ -4,12 +4,12 @@ mod layout;
 mod lines;
 mod style;
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use wirecost_model::document::{
     Align, Block, Cell, Document, Emphasis, Figure, Message, Section, Table,
 };
+use wirecost_model::visible::{visible, visible_lines};
 
 use super::notes::Notes;
 use super::{Output, summary};
@@ -54,7 +54,7 @@ impl Output for Terminal {
 }
 
 fn heading(out: &mut dyn Write, title: &str, style: &TerminalStyle) -> io::Result<()> {
-    for line in style.wrap(0, &clean(title)) {
+    for line in style.wrap(0, &visible_lines(title)) {
         writeln!(out, "{}", style.emphasize(Emphasis::Strong, &line))?;
     }
     Ok(())
@@ -85,7 +85,7 @@ fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io:
         writeln!(out)?;
     }
     for (number, reason) in notes.iter() {
-        let text = format!("not measured: {}", clean(reason));
+        let text = format!("not measured: {}", visible_lines(reason));
         labelled(out, &format!("[{number}]"), Emphasis::Plain, &text, 2, style)?;
     }
     Ok(())
@@ -109,7 +109,7 @@ fn paragraph(
     emphasis: Emphasis,
     style: &TerminalStyle,
 ) -> io::Result<()> {
-    for line in style.wrap(2, &clean(text)) {
+    for line in style.wrap(2, &visible_lines(text)) {
         writeln!(out, "  {}", style.emphasize(emphasis, &line))?;
     }
     Ok(())
@@ -123,12 +123,12 @@ fn table(
 ) -> io::Result<()> {
     paragraph(out, &table.title, Emphasis::Plain, style)?;
     let columns = table.columns.iter().map(|of| Head {
-        title: clean(&of.title).into(),
+        title: visible(&of.title).into(),
         left: of.align == Align::Left,
         drop_order: of.drop_order,
     });
     let rows = table.rows.iter().map(|row| {
-        let texts = notes.row(row, |text| clean(text).into());
+        let texts = notes.row(row, |text| visible(text).into());
         let fields = row.iter().zip(texts).map(|(cell, text)| Field {
             text,
             emphasis: match cell {
@@ -152,8 +152,8 @@ fn figures(
     let longest = figures.iter().map(|figure| layout::width(&figure.label)).max().unwrap_or(0);
     let beside = LABEL.max(longest + 2) + 2;
     for figure in figures {
-        let text = notes.cell(&figure.value, |text| clean(text).into());
-        let mut label = format!("  {}", clean(&figure.label));
+        let text = notes.cell(&figure.value, |text| visible(text).into());
+        let mut label = format!("  {}", visible(&figure.label));
         let lines = match beside + layout::width(&text) <= style.width {
             true => vec![text],
             false => style.wrap(beside, &text),
@@ -176,22 +176,22 @@ fn message(
     let Message { emphasis, label, text, details, commands } = message;
     let below = indent + 2;
     if label.is_empty() {
-        for line in style.wrap(indent, &clean(text)) {
+        for line in style.wrap(indent, &visible_lines(text)) {
             writeln!(out, "{:indent$}{}", "", style.emphasize(*emphasis, &line))?;
         }
     } else {
-        let label = format!("{}:", clean(label));
-        labelled(out, &label, *emphasis, &clean(text), indent, style)?;
+        let label = format!("{}:", visible_lines(label));
+        labelled(out, &label, *emphasis, &visible_lines(text), indent, style)?;
     }
     for detail in details {
-        for line in style.wrap(below, &clean(detail)) {
+        for line in style.wrap(below, &visible_lines(detail)) {
             writeln!(out, "{:below$}{line}", "")?;
         }
     }
     // To be copied, so it is never broken, however long.
     for of in commands {
-        let label = style.emphasize(Emphasis::Muted, &clean(&of.label));
-        writeln!(out, "{:below$}  {label}  {}", "", clean(&of.command))?;
+        let label = style.emphasize(Emphasis::Muted, &visible(&of.label));
+        writeln!(out, "{:below$}  {label}  {}", "", visible(&of.command))?;
     }
     Ok(())
 }
@@ -213,12 +213,4 @@ fn labelled(
         writeln!(out, "{:beside$}{line}", "")?;
     }
     Ok(())
-}
-
-/// What would move the cursor or change colours is not for a terminal, whoever named a host so.
-fn clean(text: &str) -> Cow<'_, str> {
-    match text.contains(|c: char| c.is_control() && c != '\n') {
-        false => Cow::Borrowed(text),
-        true => text.replace(|c: char| c.is_control(), "\u{fffd}").into(),
-    }
 }
