@@ -8,6 +8,8 @@ pub enum StudyError {
     Text { message: String, at: Option<std::ops::Range<usize>>, nearest: Option<String> },
     #[error("the study has no profile")]
     NoProfile,
+    #[error("the axes make {} points, and the limit is {limit}", of_count(.points))]
+    TooManyPoints { points: Option<u128>, limit: u128 },
     #[error("axis {0} has no values")]
     EmptyAxis(String),
     #[error("axis {axis} lists the value {value} twice")]
@@ -36,6 +38,11 @@ pub enum StudyError {
     NoBuiltin { name: String, nearest: Option<String> },
 }
 
+/// None is more than can be counted.
+fn of_count(points: &Option<u128>) -> String {
+    points.map_or_else(|| format!("more than {}", u128::MAX), |points| points.to_string())
+}
+
 fn in_parentheses(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
@@ -57,6 +64,9 @@ impl StudyError {
                 "write profile = \"@stream\" or name a file; `wirecost list` lists the built-ins"
                     .to_owned(),
             ),
+            StudyError::TooManyPoints { .. } => {
+                Some("use fewer values of each axis, or several studies".to_owned())
+            }
             StudyError::EmptyAxis(axis) => Some(format!("add values, or remove {axis}")),
             StudyError::UnusedSkip { .. } | StudyError::UnusedWhen { .. } => Some(
                 "its conditions contradict each other or the axes: fix or remove it".to_owned(),

@@ -13,6 +13,10 @@ use crate::scalar::{AxisValue, Scalar};
 /// The key that names a table of an axis.
 const LABEL: &str = "label";
 
+/// Points of a study, with those that are skipped. Each is read and planned before the first run, and
+/// so many runs take hours.
+const MOST_POINTS: u128 = 10_000;
+
 /// The points of a study, and the skipped ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix {
@@ -36,6 +40,7 @@ impl Matrix {
     /// a matrix without points.
     pub fn of(study: &Definition) -> Result<Self, StudyError> {
         check_axes(study)?;
+        check_count(study)?;
         let all = product(study);
         let mut points: Vec<Point> = Vec::new();
         let mut skipped = Vec::new();
@@ -117,6 +122,16 @@ fn check_axes(study: &Definition) -> Result<(), StudyError> {
     Ok(())
 }
 
+/// Counts the points before there are any.
+fn check_count(study: &Definition) -> Result<(), StudyError> {
+    let mut values = study.axes.values().map(|values| values.len() as u128);
+    let points = values.try_fold(1u128, u128::checked_mul);
+    match points {
+        Some(points) if points <= MOST_POINTS => Ok(()),
+        points => Err(StudyError::TooManyPoints { points, limit: MOST_POINTS }),
+    }
+}
+
 /// A table without a label is named by all its values.
 fn label(value: &AxisValue) -> String {
     match value {
@@ -193,6 +208,22 @@ mod tests {
 
     fn labels(text: &str) -> Vec<String> {
         matrix(text).unwrap().points.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn points_are_counted_before_they_are_made() {
+        let values = |n: usize| format!("{:?}", (0..n).collect::<Vec<_>>());
+        let axes = |axes: usize, each: usize| {
+            let axis = |axis| format!("a{axis} = {}\n", values(each));
+            format!("[axes]\n{}", (0..axes).map(axis).collect::<String>())
+        };
+        assert_eq!(matrix(&axes(4, 10)).unwrap().points.len(), 10_000);
+        let error = |text: &str| matrix(text).unwrap_err().to_string();
+        let limit = "points, and the limit is 10000";
+        assert_eq!(error(&axes(1, 10_001)), format!("the axes make 10001 {limit}"));
+        assert_eq!(error(&axes(30, 10)), format!("the axes make 1{} {limit}", "0".repeat(30)));
+        let more = format!("the axes make more than {} {limit}", u128::MAX);
+        assert_eq!(error(&axes(40, 10)), more);
     }
 
     #[test]
