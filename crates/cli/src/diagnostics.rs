@@ -10,6 +10,7 @@ use miette::{
     LabeledSpan, MietteDiagnostic, MietteError, MietteSpanContents, Report, Severity, SourceCode,
     SourceSpan, SpanContents,
 };
+use wirecost_model::profile::Position;
 use wirecost_model::visible::{visible, visible_lines};
 
 /// Reports that are shown; the others are counted.
@@ -33,6 +34,20 @@ pub(crate) struct File<'a> {
 }
 
 impl File<'_> {
+    /// From this place to the end of its line; empty where there is no such place.
+    pub(crate) fn line_from(self, at: Position) -> std::ops::Range<usize> {
+        let Some(number) = at.line.checked_sub(1) else { return 0..0 };
+        let mut lines = self.text.split_inclusive('\n').scan(0, |end, line| {
+            let start = *end;
+            *end += line.len();
+            Some((start, line.trim_end()))
+        });
+        let Some((start, line)) = lines.nth(number as usize) else { return 0..0 };
+        let column = at.column.saturating_sub(1) as usize;
+        let from = line.char_indices().nth(column).map_or(line.len(), |(from, _)| from);
+        start + from..start + line.len()
+    }
+
     /// A report about these bytes of the file; about the whole file where there are none.
     pub(crate) fn report(
         self,
@@ -222,6 +237,14 @@ mod tests {
         let found = excerpt(text, "one");
         assert_eq!((found.text.as_str(), found.lines_before), ("one\ntwo\n", 0));
         assert_eq!(excerpt(text, "five").text, "four\nfive\n");
+    }
+
+    #[test]
+    fn a_place_is_found_by_line_and_column() {
+        let file = File { name: "f", text: "a\n \u{e9}xy \r\nb" };
+        let from = |line, column| &file.text[file.line_from(Position { line, column })];
+        assert_eq!((from(2, 3), from(3, 1), from(2, 9)), ("xy", "b", ""));
+        assert_eq!((from(0, 0), from(9, 1)), ("", ""));
     }
 
     #[test]

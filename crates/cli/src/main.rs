@@ -3,8 +3,10 @@
 mod commands;
 mod diagnostics;
 mod failure;
+mod input;
 mod profile;
 mod records;
+mod runnable;
 mod terminal;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Finding and reading a profile: a file or a built-in, with its variables.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,8 +11,11 @@ use wirecost_profile::language::{
     Language, LanguageError, LanguageErrorKind, Note, Span, read_traces,
 };
 
+use wirecost_store::input::{PROFILE, TRACES, read_text};
+
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::input;
 use crate::terminal;
 
 /// A profile that was read, with the name from the command line.
@@ -92,8 +95,7 @@ pub(crate) fn load(
         Some(value)
     };
     let parsed = language.parse(&source, &look_up).and_then(|mut parsed| {
-        let read = |file: &str| std::fs::read_to_string(file);
-        read_traces(&mut parsed.profile, &source, &read).map(|()| parsed)
+        read_traces(&mut parsed.profile, &source, &trace_reader()).map(|()| parsed)
     });
     let assigned = assigned.into_inner();
     match parsed {
@@ -116,7 +118,7 @@ fn read(name: &str) -> Result<(Option<&'static Builtin>, String), Failure> {
         let builtin = find_builtin(short)?;
         return Ok((Some(builtin), builtin.source.to_owned()));
     }
-    let bytes = std::fs::read(Path::new(name)).map_err(|error| {
+    let source = input::text(name, PROFILE).map_err(|error| {
         let failure = Failure::usage(format!("cannot read the profile {name}: {error}"));
         if builtins::find(name).is_some() {
             failure.help(format!("the built-in profile is named @{name}"))
@@ -124,7 +126,17 @@ fn read(name: &str) -> Result<(Option<&'static Builtin>, String), Failure> {
             failure.help("give a file, or a built-in profile from `wirecost list`")
         }
     })?;
-    Ok((None, String::from_utf8_lossy(&bytes).into_owned()))
+    Ok((None, source))
+}
+
+/// Reads one trace after the other, all of them within one limit.
+fn trace_reader() -> impl Fn(&str) -> std::io::Result<String> {
+    let read = Cell::new(0);
+    move |file| {
+        let text = read_text(Path::new(file), TRACES.after(read.get()))?;
+        read.set(read.get() + text.len() as u64);
+        Ok(text)
+    }
 }
 
 /// Names of the variables that a profile has.

@@ -1,12 +1,11 @@
 //! What a person names to be looked at: a study, a record of a run, or the document of one.
 
-use std::fs;
 use std::path::Path;
 
 use wirecost_analyze::compare::Hosts;
 use wirecost_model::run::Run;
-use wirecost_store::HOSTS;
 use wirecost_store::study::{DEFINITION, Study};
+use wirecost_store::{HOSTS, input};
 
 use crate::Failure;
 
@@ -61,7 +60,7 @@ impl Records {
                 continue;
             };
             // A built-in has no file: its name and wirecost's version tell it.
-            if let Ok(text) = fs::read_to_string(study.profiles().join(file)) {
+            if let Ok(text) = input::read_text(&study.profiles().join(file), input::PROFILE) {
                 self.profiles.push((run.profile.clone(), text));
             }
         }

@@ -3,7 +3,7 @@
 //! Versions only added keys to `wirecost.run/1` and `wirecost.observe/1`. A key that an older document
 //! lacks is read as null. tests/fixtures contains records of older versions.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use wirecost_model::observe::{self, HostObservation, ObserveDocument};
 use wirecost_model::run::{self, Run};
 
 use crate::error::{StoreError, cannot};
+use crate::input;
 use crate::parquet_file::{self, Unreadable};
 use crate::schema::FORMAT;
 use crate::version::is_newer;
@@ -65,7 +66,7 @@ pub fn run(path: &Path) -> Result<Run, StoreError> {
 /// Checks the samples of a record. Early versions wrote none.
 fn check_samples(record: &Path) -> Result<(), StoreError> {
     let path = record.join(SAMPLES);
-    let file = match File::open(&path) {
+    let file = match input::open(&path, input::RECORD) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &path)(error)),
@@ -95,7 +96,7 @@ pub(crate) fn file_of(path: &Path) -> Result<PathBuf, StoreError> {
 }
 
 fn text(path: &Path) -> Result<Vec<u8>, StoreError> {
-    fs::read(path).map_err(cannot("read", path))
+    input::read(path, input::RECORD).map_err(cannot("read", path))
 }
 
 fn hosts_of(document: &mut Document) -> &mut [HostObservation] {
@@ -114,7 +115,7 @@ pub(crate) fn restore_stacks(
     record: &Path,
 ) -> Result<(), StoreError> {
     let path = record.join(STACKS);
-    let text = match fs::read_to_string(&path) {
+    let text = match input::read_text(&path, input::RECORD) {
         Ok(text) => text,
         // Nothing was sampled, or the stacks are in the document, as in early versions.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

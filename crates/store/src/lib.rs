@@ -16,6 +16,7 @@ mod stacks;
 mod staged_dir;
 mod version;
 
+pub mod input;
 pub mod samples;
 pub mod schema;
 pub mod study;

@@ -13,6 +13,7 @@ use wirecost_model::run::Run;
 
 use crate::document;
 use crate::error::{StoreError, cannot};
+use crate::input;
 use crate::record::{self, Record, make_directory};
 use crate::staged_dir::{StagedDir, is_staged, remove_abandoned, sync};
 
@@ -67,7 +68,7 @@ impl Study {
     /// It cannot be read.
     pub fn definition(&self) -> Result<String, StoreError> {
         let path = self.directory.join(DEFINITION);
-        fs::read_to_string(&path).map_err(cannot("read", &path))
+        input::read_text(&path, input::STUDY).map_err(cannot("read", &path))
     }
 
     /// Names of the existing records, sorted.

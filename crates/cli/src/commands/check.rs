@@ -11,12 +11,13 @@ use wirecost_program::program;
 
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
+use crate::runnable::{self, Checked};
 use crate::terminal;
 
 /// Show what a profile does: the program of each side, and every quirk that changes a number.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Profile: a file, or a built-in profile (see `wirecost list`).
+    /// Profile: a file, `-` for standard input, or a built-in (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     profile: String,
 
@@ -43,17 +44,18 @@ impl Check {
         // Which hosts there will be is not known here; a name stands for each.
         let mut name = |number: usize| Some(format!("host{}", number + 1));
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
+        let Checked { programs, refusal } = runnable::check(&loaded);
         let mut text = String::new();
-        describe(&loaded, &mut text);
+        describe(&loaded, &programs, &mut text);
         terminal::print(&text);
         profile::draw_notes(&loaded);
-        if !loaded.refusals.is_empty() {
-            let refusals = profile::describe(&loaded.name, &loaded.source, &loaded.refusals);
-            refusals.print();
+        if let Some(refusal) = refusal {
+            refusal.print();
             terminal::warn(format_args!(
                 "wirecost: {} is a profile, but `wirecost run` refuses it for the reasons above",
                 loaded.name
             ));
+            return Ok(refusal.status);
         }
         Ok(Status::Ok)
     }
@@ -102,7 +104,7 @@ fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
     Ok(Status::Ok)
 }
 
-fn describe(loaded: &Loaded, text: &mut String) {
+fn describe(loaded: &Loaded, programs: &[Program], text: &mut String) {
     let profile = &loaded.profile;
     let strands: u64 = profile.groups.iter().map(|group| u64::from(group.strands)).sum();
     let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
@@ -117,22 +119,13 @@ fn describe(loaded: &Loaded, text: &mut String) {
         *text += &format!("  ${variable} is not set: {value} stands for the host a run gives it\n");
     }
     let hosts = program::remote_hosts(profile);
-    match program::compile(profile) {
-        Ok(programs) => {
-            for (number, program) in programs.iter().enumerate() {
-                let host = match number {
-                    0 => "master".to_owned(),
-                    _ => format!("peer {}", hosts[number - 1]),
-                };
-                *text += &format!("\n{host}\n");
-                describe_program(program, &hosts, text);
-            }
-        }
-        Err(errors) => {
-            for error in errors {
-                *text += &format!("\ncannot be run: {error}\n");
-            }
-        }
+    for (number, program) in programs.iter().enumerate() {
+        let host = match number {
+            0 => "master".to_owned(),
+            _ => format!("peer {}", hosts[number - 1]),
+        };
+        *text += &format!("\n{host}\n");
+        describe_program(program, &hosts, text);
     }
 }
 

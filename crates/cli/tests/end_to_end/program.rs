@@ -67,6 +67,15 @@ impl Program {
         program
     }
 
+    /// With this text on its standard input.
+    pub(crate) fn reading(text: &str, arguments: &[&str]) -> Self {
+        let mut program = Self::new(arguments);
+        let path = program.home.path().join("standard-input");
+        fs::write(&path, text).expect("a file for the program");
+        program.command.stdin(fs::File::open(&path).expect("the file that was written"));
+        program
+    }
+
     /// With a limit of open descriptors that the program cannot raise.
     pub(crate) fn with_descriptors(limit: u32, arguments: &[&str]) -> Self {
         let mut shell = Command::new("sh");

@@ -89,17 +89,33 @@ fn impossible_sizes() {
     refused(&profile("protocol=udp", "<flowop type=\"write\" options=\"size=100k\"/>"), &["size"]);
 }
 
-/// What this version does not do yet is a profile all the same.
 #[test]
-fn what_is_not_built_is_checked_and_not_run() {
+fn what_run_refuses_check_refuses() {
     for (text, name) in [
         (profile("protocol=rds", WRITE), "rds"),
         (profile("protocol=tcp_zc", WRITE), "tcp_zc"),
         (profile(TCP, "<flowop type=\"sendfilev\" options=\"dir=/usr\"/>"), "sendfilev"),
+        (profile(TCP, "<flowop type=\"write\"/>"), "size"),
+        (profile(TCP, "<flowop type=\"write\" options=\"size=64 conn=7\"/>"), "connection 7"),
+        (profile("", WRITE), "protocol"),
+        (profile("protocol=udp", "<flowop type=\"write\" options=\"size=1m\"/>"), "udp"),
+        (profile(TCP, "<flowop type=\"write\" options=\"size=64 count=-1\"/>"), "count"),
+        (profile(TCP, "<flowop/>"), "type"),
+        (profile(TCP, WRITE).replace("nthreads=\"1\"", "nthreads=\"0\""), "nothing to run"),
+        // Limits of agents, told before anything is started or takes memory.
+        (profile(TCP, WRITE).replace("nthreads=\"1\"", "nthreads=\"1000001\""), "1000000"),
+        (
+            profile(
+                "protocol=tcp conn=1..2000000000",
+                "<flowop type=\"write\" options=\"size=64 conn=1\"/>",
+            ),
+            "connections that flowops name",
+        ),
+        (profile(TCP, &WRITE.repeat(17_000)), "16384"),
     ] {
         refused(&text, &[name]);
         let checked = Program::new(["check", "bad.xml"]).file("bad.xml", &text).finish();
-        assert_eq!(checked.code, 0, "{checked}");
+        assert_eq!(checked.code, 2, "{checked}");
         assert!(checked.stderr.contains(name), "{checked}");
     }
 }
@@ -272,8 +288,8 @@ fn diagnostics_are_drawn_wherever_they_are_and_the_rest_is_counted() {
 
     let unclosed = format!("<profile>{}", "<group nthreads=1>\n".repeat(5000));
     let checked = Program::new(["check", "open.xml"]).file("open.xml", &unclosed).finish();
-    assert_eq!(checked.stderr.matches("is not closed").count(), 20, "{checked}");
-    assert!(checked.stderr.contains("and 4981 more"), "{checked}");
+    assert_eq!(checked.stderr.matches("[open.xml:").count(), 20, "{checked}");
+    assert!(checked.stderr.contains("and 4982 more"), "{checked}");
 }
 
 /// Whoever wrote a profile, a study or a record does not get to control the reader's terminal.
@@ -301,10 +317,54 @@ fn terminal_escapes_of_files_are_shown_and_never_sent() {
         .finish();
     let document = fs::read_to_string(record.path("run.json")).unwrap();
     let document = document.replacen("good.xml", "\\u001b]0;title\\u0007", 1);
+    let file = "\u{1b}]0;title\u{7}.json";
     for format in ["terminal", "markdown", "csv"] {
-        let shown = Program::new(["report", "run.json", "--format", format])
-            .file("run.json", &document)
-            .finish();
+        let shown =
+            Program::new(["report", file, "--format", format]).file(file, &document).finish();
         quiet(&shown, if format == "markdown" { "\\\\u{1b}" } else { escape });
     }
+}
+
+#[test]
+fn a_profile_on_standard_input() {
+    let good = profile(TCP, WRITE);
+    let checked = Program::reading(&good, &["check", "-"]).finish();
+    assert_eq!(checked.code, 0, "{checked}");
+    assert!(checked.stdout.contains("profile bad: 1 group"), "{checked}");
+    let document = Program::reading(&good, &["run", "-"]).args(SHORT).measure();
+    assert_eq!(document.text("/profile"), "-");
+    let checked = Program::reading("<grupp>", &["check", "-"]).finish();
+    assert_eq!(checked.code, 2, "{checked}");
+    assert!(checked.stderr.contains("-:1:1"), "{checked}");
+}
+
+/// What is endless, never comes or is too large is refused before it takes memory or time.
+#[test]
+fn inputs_without_bounds() {
+    let limited = |program: Program, words: &[&str]| {
+        let finished = program.finish();
+        assert_eq!(finished.code, 2, "{finished}");
+        for word in words {
+            assert!(finished.stderr.contains(word), "no {word} in {finished}");
+        }
+    };
+    let large = "x".repeat((1 << 20) + 1);
+    for command in [&["check"][..], &["run"], &["study", "check"]] {
+        let with = |input: &str| Program::new(command.iter().copied().chain([input]));
+        limited(with("/dev/zero"), &["/dev/zero", "a device", "regular files"]);
+        limited(with("large").file("large", &large), &["too large", "1 MiB"]);
+        let fifo = with("fifo");
+        let made = std::process::Command::new("mkfifo").arg(fifo.directory().join("fifo")).status();
+        assert!(made.unwrap().success());
+        limited(fifo, &["a FIFO"]);
+    }
+    for command in ["report", "flame"] {
+        limited(Program::new([command, "/dev/zero"]), &["a device", "regular files"]);
+    }
+    limited(Program::reading(&large, &["check", "-"]), &["too large", "1 MiB"]);
+    let axis = |number| format!("a{number} = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
+    let axes: String = (0..30).map(axis).collect();
+    let study = format!("profile = \"@stream\"\n[axes]\n{axes}");
+    let checked = Program::new(["study", "check", "s.toml"]).file("s.toml", &study);
+    limited(checked, &["1000000000000000000000000000000 points", "10000"]);
 }

@@ -60,8 +60,7 @@ impl<'a> Lines<'a> {
         let start =
             line.checked_sub(1).and_then(|index| self.starts.get(index).copied()).unwrap_or(0);
         let offset = offset.min(self.text.len());
-        let before =
-            self.characters_before(offset).saturating_sub(self.characters_before(start));
+        let before = self.characters_before(offset).saturating_sub(self.characters_before(start));
         Position {
             line: u32::try_from(line).unwrap_or(u32::MAX),
             column: u32::try_from(before + 1).unwrap_or(u32::MAX),
@@ -118,7 +117,8 @@ mod tests {
         for (offset, _) in text.char_indices().chain([(text.len(), ' ')]) {
             let line = text[..offset].matches('\n').count();
             let start = text[..offset].rfind('\n').map_or(0, |end| end + 1);
-            let column = if offset % 1009 < 3 { text[start..offset].chars().count() + 1 } else { 0 };
+            let column =
+                if offset % 1009 < 3 { text[start..offset].chars().count() + 1 } else { 0 };
             let found = lines.position(offset);
             assert_eq!(found.line as usize, line + 1);
             assert!(column == 0 || found.column as usize == column, "{offset}");

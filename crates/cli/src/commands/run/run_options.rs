@@ -23,6 +23,7 @@ use super::peers::connect_to_each;
 use super::random;
 use crate::Failure;
 use crate::profile::{self, Loaded, parse_variable};
+use crate::runnable;
 
 /// Bits of a number that every JSON reader preserves.
 const EXACT: u64 = (1 << 53) - 1;
@@ -31,7 +32,7 @@ const TCP_SAMPLES: u32 = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Profile: a file, or a built-in profile (see `wirecost list`).
+    /// Profile: a file, `-` for standard input, or a built-in (see `wirecost list`).
     #[arg(value_name = "PROFILE|@BUILTIN")]
     pub(crate) profile: String,
 
@@ -64,14 +65,17 @@ impl RunOptions {
         hosts: &mut dyn FnMut(usize) -> Option<String>,
     ) -> Result<Loaded, Failure> {
         let mut loaded = profile::load(&self.profile, &self.variables, hosts)?;
-        if !loaded.refusals.is_empty() {
-            return Err(profile::describe(&loaded.name, &loaded.source, &loaded.refusals));
+        if let Some(refusal) = runnable::refused_by_language(&loaded) {
+            return Err(refusal);
         }
         self.changes.apply(&mut loaded.profile)?;
         if let Some(peers) = self.peers {
             connect_to_each(&mut loaded, peers as usize, hosts)?;
         }
-        Ok(loaded)
+        match runnable::check(&loaded).refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(loaded),
+        }
     }
 
     /// What options set.

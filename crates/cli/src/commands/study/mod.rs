@@ -293,10 +293,14 @@ fn conclude(
     match &summary.ended {
         StopReason::Complete => {}
         StopReason::BudgetSpent => {
-            terminal::warn(format_args!("wirecost: time budget exhausted; some intervals are wider than requested"));
+            terminal::warn(format_args!(
+                "wirecost: time budget exhausted; some intervals are wider than requested"
+            ));
         }
         StopReason::Interrupted => {
-            terminal::warn(format_args!("wirecost: interrupted; continue with: wirecost study resume {path}"));
+            terminal::warn(format_args!(
+                "wirecost: interrupted; continue with: wirecost study resume {path}"
+            ));
         }
         StopReason::Refused(refusal) => {
             let failure = Failure::new(refusal.status, &refusal.message);
@@ -323,8 +327,10 @@ fn conclude(
         status = Status::Failed;
     }
     if summary.invalid > 0 {
-        terminal::warn(format_args!("wirecost: {} invalid; see status and warnings in run.json",
-            counted(summary.invalid, "run")));
+        terminal::warn(format_args!(
+            "wirecost: {} invalid; see status and warnings in run.json",
+            counted(summary.invalid, "run")
+        ));
     }
     if !output.quiet {
         terminal::warn(format_args!("saved to {path}"));

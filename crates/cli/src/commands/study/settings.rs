@@ -5,6 +5,7 @@ use wirecost_model::study::Point;
 
 use crate::Failure;
 use crate::commands::run::{RunOptions, options};
+use crate::input::STANDARD_INPUT;
 use crate::profile;
 
 /// The arguments of `wirecost run` that define how to run.
@@ -27,6 +28,10 @@ pub(super) fn run_options(
     find: &dyn Fn(&str) -> String,
 ) -> Result<RunOptions, Failure> {
     let profile = point.get("profile").unwrap_or_default();
+    if profile == STANDARD_INPUT {
+        return Err(Failure::usage("the study sets profile = \"-\": standard input is not kept")
+            .help("save the profile to a file, which the study keeps with its records"));
+    }
     let path = find(profile);
     let variables = profile::variables(&path)?;
     let mut arguments = vec![format!("--seed={seed}")];

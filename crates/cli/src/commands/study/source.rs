@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use miette::Severity;
+use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
 
 use crate::Failure;
 use crate::commands::lab::parse_rate;
 use crate::commands::run::{HostArgument, HostOptions};
 use crate::diagnostics;
+use crate::input;
 
 /// The study, and the changes of the command line.
 #[derive(Debug, Args)]
@@ -71,7 +73,7 @@ impl Source {
                 (builtin.source.to_owned(), PathBuf::new())
             }
             None => {
-                let text = std::fs::read_to_string(&self.study).map_err(|error| {
+                let text = input::text(&self.study, STUDY).map_err(|error| {
                     let failure =
                         Failure::usage(format!("cannot read the study {}: {error}", self.study));
                     failure.help("give a file, or a built-in study from `wirecost study list`")
@@ -150,7 +152,7 @@ impl Loaded {
         let mut texts = BTreeMap::new();
         for name in files {
             let path = self.beside.join(name);
-            let text = std::fs::read_to_string(&path).map_err(|error| {
+            let text = read_text(&path, PROFILE).map_err(|error| {
                 Failure::usage(format!("cannot read the profile {}: {error}", path.display()))
             })?;
             if texts.insert(file_name(name), text).is_some() {

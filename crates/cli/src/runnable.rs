@@ -1,0 +1,117 @@
+//! Whether a profile can be run, decided once for `check` and `run`: what its languages refuse, what
+//! does not compile, and what agents refuse as too large.
+
+use miette::Severity;
+use wirecost_model::plan::limits::{ACTS, HOSTS, NAMED_CONNECTIONS};
+use wirecost_model::plan::{EngineName, LimitError, Plan, at_most};
+use wirecost_model::profile::{Flowop, Position, Profile};
+use wirecost_model::program::Program;
+use wirecost_program::calls::KnownOptions;
+use wirecost_program::program::{self, ProgramError};
+
+use crate::diagnostics::{self, File};
+use crate::failure::Failure;
+use crate::profile::{Loaded, describe};
+
+/// Phases of all hosts together, most of which have nothing to do: each takes memory in programs.
+const PHASES_OF_HOSTS: usize = 1 << 20;
+
+/// A profile's programs, as far as there are any, and whether it can be run.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// The master's first.
+    pub(crate) programs: Vec<Program>,
+    pub(crate) refusal: Option<Failure>,
+}
+
+/// Everything that does not depend on the hosts of a run.
+pub(crate) fn check(loaded: &Loaded) -> Checked {
+    let of_language = refused_by_language(loaded);
+    let compiled = match check_size(&loaded.profile) {
+        Ok(()) => program::compile(&loaded.profile),
+        Err(error) => Err(vec![error]),
+    };
+    match compiled {
+        Ok(programs) => {
+            let refusal = of_language.or_else(|| {
+                let error = check_limits(&programs).err()?;
+                Some(refused(loaded, &[without_place(&error)]))
+            });
+            Checked { programs, refusal }
+        }
+        Err(errors) => {
+            let refusal = of_language.unwrap_or_else(|| refused(loaded, &errors));
+            Checked { programs: Vec::new(), refusal: Some(refusal) }
+        }
+    }
+}
+
+/// Why its language says that it cannot be run, if it does.
+pub(crate) fn refused_by_language(loaded: &Loaded) -> Option<Failure> {
+    let Loaded { name, source, refusals, .. } = loaded;
+    (!refusals.is_empty()).then(|| describe(name, source, refusals))
+}
+
+/// What would take too much memory to compile.
+fn check_size(profile: &Profile) -> Result<(), ProgramError> {
+    let groups = || profile.groups.iter();
+    let phases = groups().map(|group| group.transactions.len()).sum::<usize>();
+    let flowops: Vec<&Flowop> =
+        groups().flat_map(|group| &group.transactions).flat_map(|t| &t.flowops).collect();
+    let weight = profile.groups.len() + phases + flowops.len();
+    let sized = at_most("the number of phases, flowops and parts of their order", weight, ACTS);
+    sized.map_err(|error| without_place(&error))?;
+    let hosts = program::remote_hosts(profile).len() + 1;
+    let sized = at_most("hosts", hosts, HOSTS).and_then(|()| {
+        at_most("the number of phases of all hosts", phases.saturating_mul(hosts), PHASES_OF_HOSTS)
+    });
+    sized.map_err(|error| without_place(&error))?;
+    let mut named = 0u64;
+    for flowop in flowops {
+        let conns = flowop.options.conn;
+        named += (u64::from(conns.last) + 1).saturating_sub(conns.first.into());
+        at_most("the number of connections that flowops name", named, NAMED_CONNECTIONS)
+            .map_err(|error| ProgramError { at: flowop.at, message: error.to_string() })?;
+    }
+    Ok(())
+}
+
+/// As an agent with any amount of memory checks each program.
+fn check_limits(programs: &[Program]) -> Result<(), LimitError> {
+    programs.iter().enumerate().try_for_each(|(host, program)| {
+        let plan = Plan {
+            token: String::new(),
+            seed: 0,
+            host: host as u32,
+            engine: EngineName::default(),
+            workers: None,
+            cpus: Vec::new(),
+            interval: wirecost_model::clock::SECOND,
+            program: program.clone(),
+            data_address: None,
+            tcp_samples: 0,
+        };
+        plan.check(u64::MAX, false, &KnownOptions)
+    })
+}
+
+fn without_place(error: &LimitError) -> ProgramError {
+    ProgramError { at: Position::default(), message: error.to_string() }
+}
+
+fn refused(loaded: &Loaded, errors: &[ProgramError]) -> Failure {
+    let Loaded { name, source, .. } = loaded;
+    let (shown, left) = diagnostics::first(errors);
+    let mut messages = Vec::new();
+    let mut reports = Vec::new();
+    for ProgramError { at, message } in shown {
+        messages.push(diagnostics::message_text(&match at.line {
+            0 => format!("{name}: {message}"),
+            _ => format!("{name}:{at}: {message}"),
+        }));
+        let file = File { name, text: source };
+        reports.push(file.report(Severity::Error, message, None, file.line_from(*at)));
+    }
+    messages.extend(left.map(|left| left.to_string()));
+    Failure::reports(messages.join("\n"), reports).and_more(left)
+}
