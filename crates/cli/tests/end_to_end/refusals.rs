@@ -307,8 +307,8 @@ fn terminal_escapes_of_files_are_shown_and_never_sent() {
     let bad = profile(TCP, &format!("<flowop type=\"{name}\" options=\"size=64 {name}\"/>"));
     quiet(&Program::new(["check", "bad.xml"]).file("bad.xml", &bad).finish(), escape);
     quiet(&refused(&bad, &[]), escape);
-    let toml = format!("name = \"\u{1b}]0;title\u{7}\"\n[[group]]\n\u{1b} = 1\n");
-    quiet(&Program::new(["check", "bad.toml"]).file("bad.toml", &toml).finish(), escape);
+    let toml = "name = \"\u{1b}]0;title\u{7}\"\n[[group]]\n\u{1b} = 1\n";
+    quiet(&Program::new(["check", "bad.toml"]).file("bad.toml", toml).finish(), escape);
     let study = "profile = \"@stream\"\ntitle = \"\\u001b]0;title\\u0007\"\n";
     let checked = Program::new(["study", "check", "s.toml"]).file("s.toml", study).finish();
     quiet(&checked, escape);
