@@ -4,13 +4,12 @@ use crate::engines;
 use crate::program::{Program, sources};
 
 /// Calls by which workers wait, and by which they look whether there is something.
-const WAITS: [&str; 14] = [
+const WAITS: [&str; 13] = [
     "accept4",
     "clock_nanosleep",
     "connect",
     "epoll_pwait2",
     "epoll_wait",
-    "futex",
     "getpeername",
     "getsockopt",
     "io_uring_enter",
