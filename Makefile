@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme bench bench-full bench-observe bench-recording bench-report bench-scale clean
+.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme bench bench-full bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-scale: ## Thirty thousand connections beside a hundred, on loopback and in
 	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench scale
 	target/release/wirecost-bench scale --lab
+
+bench-statistics: ## Simulated comparisons of studies: false alarms, and changes found.
+	cargo build --release --locked -p wirecost-bench
+	target/release/wirecost-bench statistics
 
 clean: ## Remove what was built.
 	cargo clean

@@ -94,7 +94,7 @@ impl MeasuredPoint {
     /// Why it was not measured.
     pub fn estimate(&self, selector: &Selector) -> Result<Estimate, String> {
         if let Some(estimate) = Estimate::of(&self.figures(selector)) {
-            return Ok(estimate);
+            return Ok(estimate.within(selector.metric().unit.range()));
         }
         let run = self.runs.first().or(self.failed.first());
         Err(match run.map(|run| selector.of(run)) {
@@ -142,6 +142,15 @@ mod tests {
         assert_eq!(measured.points[0].estimate(&transactions).unwrap().mean, 11.0);
         let latency = metrics::find("latency.p99").unwrap();
         assert!(measured.points[0].estimate(&latency).unwrap_err().contains("no transaction"));
+    }
+
+    #[test]
+    fn an_interval_has_no_impossible_values() {
+        let measured = Measurements::of([run(1, 1, 10.0), run(1, 2, 1000.0)]);
+        let transactions = metrics::find("transactions").unwrap();
+        let interval = measured.points[0].estimate(&transactions).unwrap().interval.unwrap();
+        assert_eq!(interval.0, 0.0);
+        assert!(interval.1 > 1000.0);
     }
 
     #[test]

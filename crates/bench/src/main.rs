@@ -11,6 +11,7 @@ mod recording;
 mod report;
 mod rounds;
 mod scale;
+mod statistics;
 mod traffic;
 mod variants;
 
@@ -30,6 +31,8 @@ enum Bench {
     Report(report::Report),
     /// Compare thirty thousand connections with a hundred.
     Scale(scale::Scale),
+    /// Simulate comparisons of studies: false alarms, and changes found.
+    Statistics(statistics::Statistics),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
     /// Compare wirecost with other programs, and its ports of them with their originals.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Bench::Recording(bench) => bench.run(&mut io::stdout()),
         Bench::Report(bench) => bench.run(&mut io::stdout()),
         Bench::Scale(bench) => bench.run(&mut io::stdout()),
+        Bench::Statistics(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {
             of.run();
             Ok(())

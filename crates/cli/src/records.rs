@@ -1,5 +1,6 @@
 //! What a person names to be looked at: a study, a record of a run, or the document of one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use wirecost_analyze::compare::Hosts;
@@ -20,6 +21,8 @@ pub(crate) struct Records {
     pub(crate) runs: Vec<(String, Run)>,
     /// Host environments of each record that has them.
     pub(crate) hosts: Vec<Hosts>,
+    /// Keys of the study file; `None` outside a study, or if it is no TOML.
+    pub(crate) study_keys: Option<BTreeMap<String, String>>,
     /// Texts of the saved profiles, by their names in the runs.
     pub(crate) profiles: Vec<(String, String)>,
 }
@@ -31,10 +34,12 @@ pub(crate) struct Records {
 pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
     let name = path.display().to_string();
     let (runs, hosts) = (Vec::new(), Vec::new());
-    let mut records = Records { name, single: true, runs, hosts, profiles: Vec::new() };
+    let profiles = Vec::new();
+    let mut records = Records { name, single: true, runs, hosts, study_keys: None, profiles };
     if path.join(DEFINITION).exists() {
         let study = Study::open(path).map_err(Failure::usage)?;
         records.single = false;
+        records.study_keys = wirecost_study::keys(&study.definition().map_err(Failure::usage)?);
         records.runs = study.runs().map_err(Failure::usage)?;
         for (id, _) in &records.runs {
             records.hosts.push(wirecost_store::hosts(&study.record(id)).map_err(Failure::usage)?);

@@ -30,11 +30,18 @@ pub struct Comparison {
     /// What is not known of the surroundings of a side, and why.
     pub unknown: Vec<String>,
     pub points: Vec<ComparedPoint>,
+    /// Each figure over all points, of figures that were tested at two points or more.
+    #[serde(default)]
+    pub overall: Vec<OverallFigure>,
+    /// The changes that could have been found, by figure.
+    #[serde(default)]
+    pub sensitivity: Vec<Sensitivity>,
     /// Points of both that cannot be compared.
     pub not_compared: Vec<NotCompared>,
     pub only_in_a: Vec<Point>,
     pub only_in_b: Vec<Point>,
-    /// Comparisons that were tested together: what the p-values are corrected for.
+    /// Tests of single points, for which their p-values are corrected together. Those of `overall` are
+    /// corrected apart.
     pub tests: u64,
 }
 
@@ -73,6 +80,8 @@ pub enum DifferenceKind {
     Wirecost,
     /// Engine, length of the window, probes.
     Run,
+    /// Keys of the studies' files.
+    Study,
     Kernel,
     Sysctl,
     /// Features of network devices: segmentation, checksums, GRO.
@@ -115,17 +124,58 @@ pub struct ComparedFigure {
     /// Null where a side did not measure it.
     pub a: Option<SideEstimate>,
     pub b: Option<SideEstimate>,
-    /// Mean of B over mean of A.
+    /// Geometric mean of B's runs over that of A's; of arithmetic means if a run measured 0.
     pub ratio: Option<f64>,
-    /// 95% interval of `ratio` (bootstrap-t over the runs); null with fewer than two runs on a side.
+    /// Interval of `ratio` at the level of the corrected test: it excludes 1 exactly if the difference is
+    /// significant. Null with fewer than two runs on a side.
     pub interval: Option<(f64, f64)>,
-    /// That a difference like this, or larger, comes by chance (Welch's test).
+    /// Probability that such an interval contains the true ratio.
+    #[serde(default)]
+    pub interval_confidence: Option<f64>,
+    /// Probability of a difference like this, or larger, by chance: a moderated t-test of logarithms, or
+    /// Welch's of the values if a run measured 0.
     pub p_value: Option<f64>,
-    /// The same of all comparisons together (Holm): below 0.05 is significant.
+    /// The same, corrected for all tests together (Holm): below 0.05 is significant.
     pub p_value_corrected: Option<f64>,
+    /// The smallest change that would have been found here with 80% power: 0.12 is 12%.
+    #[serde(default)]
+    pub detectable_change: Option<f64>,
     pub verdict: Verdict,
     /// Why there is no ratio, no interval, or no test.
     pub reason: Option<String>,
+}
+
+/// One figure over all points: the geometric mean of the ratios of the points.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OverallFigure {
+    pub metric: String,
+    /// Points that were tested.
+    pub points: u64,
+    pub ratio: f64,
+    /// At the level of the corrected test: it excludes 1 exactly if the difference is significant.
+    pub interval: (f64, f64),
+    /// Probability that such an interval contains the true ratio.
+    pub interval_confidence: f64,
+    pub p_value: f64,
+    /// The same, corrected for all tests together (Holm): below 0.05 is significant.
+    pub p_value_corrected: f64,
+    pub verdict: Verdict,
+}
+
+/// The changes of a figure that the tests would have found with 80% power, given how much its runs
+/// differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sensitivity {
+    pub metric: String,
+    /// The smallest change at a single point, of the least and of the most noisy point: 0.12 is 12%.
+    pub at_points: (f64, f64),
+    /// The smallest common change of all points; null if fewer than two were tested.
+    pub overall: Option<f64>,
+    /// Runs of each point on each side that would find a change of 5% at every single point; null above
+    /// 10,000.
+    pub runs_for_5_percent_at_each_point: Option<u64>,
+    /// The same for a common change of all points.
+    pub runs_for_5_percent_overall: Option<u64>,
 }
 
 /// What one side measured.
@@ -153,7 +203,7 @@ pub enum Verdict {
 }
 
 impl Comparison {
-    /// How many figures came out so.
+    /// How many figures at single points came out so.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.figures().filter(|(_, figure)| figure.verdict == verdict).count()

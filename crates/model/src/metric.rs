@@ -55,6 +55,15 @@ impl Unit {
         }
     }
 
+    /// The values that a measured figure can have.
+    #[must_use]
+    pub fn range(self) -> (f64, f64) {
+        match self {
+            Unit::Percent => (0.0, 100.0),
+            _ => (0.0, f64::INFINITY),
+        }
+    }
+
     /// A value for a person, its unit with it.
     #[must_use]
     pub fn show(self, value: f64) -> String {

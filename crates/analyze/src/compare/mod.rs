@@ -1,12 +1,17 @@
 //! Comparison of two studies or runs, point by point. docs/compare.md describes the method, ADR
-//! 0019 the reasons.
+//! 0030 the reasons.
 
+pub mod families;
+pub mod simulation;
 mod surroundings;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use wirecost_model::comparison::{
-    ComparedFigure, ComparedPoint, Comparison, NotCompared, SCHEMA, Side, SideEstimate, Verdict,
+    ComparedFigure, ComparedPoint, Comparison, NotCompared, OverallFigure, SCHEMA, Sensitivity,
+    Side, SideEstimate, Verdict,
 };
 use wirecost_model::metric::Better;
 use wirecost_model::run::Run;
@@ -15,12 +20,16 @@ use wirecost_model::study::{Point, Value};
 
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::{self, Selector};
-use crate::statistics::{Estimate, bootstrap, holm, welch};
+use crate::statistics::Estimate;
+use families::{Decision, Tested, Values, decide};
 
 pub use surroundings::Hosts;
 
 /// Significance level of corrected p-values.
 pub const LEVEL: f64 = 0.05;
+
+/// The change of which the comparison says how many runs would find it.
+const SOUGHT: f64 = 0.05;
 
 /// Enough figures to show cost, rate and latency, and few enough to keep the correction small.
 const USUAL: [&str; 6] = [
@@ -42,6 +51,9 @@ pub struct Subject {
     pub measured: Measurements,
     /// Of each run whose record has it, what its hosts were like.
     pub hosts: Vec<Hosts>,
+    /// Keys of its study file, by their dotted paths; `None` if this is no study, or the file cannot be
+    /// read.
+    pub study_keys: Option<BTreeMap<String, String>>,
     /// Text of a profile by its name in the runs, of profiles that were kept.
     pub profiles: Vec<(String, String)>,
 }
@@ -104,8 +116,15 @@ pub fn compare(
         true => usual(&comparable),
         false => options.metrics.clone(),
     };
+    let mut values = Vec::new();
     for (point, a, b) in comparable {
-        let figures = selector.iter().map(|selector| figure(selector, a, b)).collect();
+        let figures = (selector.iter().enumerate())
+            .map(|(metric, selector)| {
+                let (figure, of) = figure(selector, a, b);
+                values.push(Values { metric, ..of });
+                figure
+            })
+            .collect();
         comparison.points.push(ComparedPoint { point, figures });
     }
     let all = || comparison.points.iter().flat_map(|point| &point.figures);
@@ -118,17 +137,30 @@ pub fn compare(
             reason: reason.cloned().unwrap_or_else(|| "no figure was measured in both".to_owned()),
         });
     }
-    judge(&mut comparison, &selector, options.threshold);
+    judge(&mut comparison, &decide(&values), &selector, options.threshold);
     surroundings::fill(a, b, &mut comparison);
-    let worse = comparison.count(Verdict::Worse);
-    if worse > 0 {
+    comparison.error = worse(&comparison);
+    if comparison.error.is_some() {
         comparison.status = Status::Failed;
-        let figures = if worse == 1 { "figure is" } else { "figures are" };
-        let percent = (1e6 * options.threshold).round() / 1e4;
-        comparison.error =
-            Some(format!("{worse} {figures} significantly worse by more than {percent}%"));
     }
     Ok(comparison)
+}
+
+/// What is worse.
+fn worse(comparison: &Comparison) -> Option<String> {
+    let percent = (1e6 * comparison.threshold).round() / 1e4;
+    let overall = comparison.overall.iter().filter(|figure| figure.verdict == Verdict::Worse);
+    let overall: Vec<&str> = overall.map(|figure| figure.metric.as_str()).collect();
+    let what = match (comparison.count(Verdict::Worse), overall.as_slice()) {
+        (0, []) => return None,
+        (0, [metric]) => format!("{metric} over all points is"),
+        (0, [metrics @ .., last]) => {
+            format!("{} and {last} over all points are", metrics.join(", "))
+        }
+        (1, _) => "1 figure is".to_owned(),
+        (count, _) => format!("{count} figures are"),
+    };
+    Some(format!("{what} significantly worse by more than {percent}%"))
 }
 
 fn empty(a: &Subject, b: &Subject, options: &Options, version: &str) -> Comparison {
@@ -143,6 +175,8 @@ fn empty(a: &Subject, b: &Subject, options: &Options, version: &str) -> Comparis
         differences: Vec::new(),
         unknown: Vec::new(),
         points: Vec::new(),
+        overall: Vec::new(),
+        sensitivity: Vec::new(),
         not_compared: Vec::new(),
         only_in_a: Vec::new(),
         only_in_b: Vec::new(),
@@ -281,7 +315,8 @@ fn usual(pairs: &[Pair<'_>]) -> Vec<Selector> {
     selector
 }
 
-fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> ComparedFigure {
+/// The figure of a point before it is tested, and the values to test; none if they cannot be compared.
+fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> (ComparedFigure, Values) {
     let seen = |estimate: Estimate| SideEstimate {
         mean: estimate.mean,
         interval: estimate.interval,
@@ -295,18 +330,23 @@ fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> Compared
         b: of_b.as_ref().ok().copied().map(seen),
         ratio: None,
         interval: None,
+        interval_confidence: None,
         p_value: None,
         p_value_corrected: None,
+        detectable_change: None,
         verdict: Verdict::Unknown,
         reason: None,
     };
+    let mut values = Values { metric: 0, a: Vec::new(), b: Vec::new() };
     let (of_a, of_b) = match (of_a, of_b) {
         (Ok(of_a), Ok(of_b)) => (of_a, of_b),
         (Err(reason), _) => {
-            return ComparedFigure { reason: Some(format!("A: {reason}")), ..figure };
+            figure.reason = Some(format!("A: {reason}"));
+            return (figure, values);
         }
         (_, Err(reason)) => {
-            return ComparedFigure { reason: Some(format!("B: {reason}")), ..figure };
+            figure.reason = Some(format!("B: {reason}"));
+            return (figure, values);
         }
     };
     let methods = |point: &MeasuredPoint| {
@@ -320,52 +360,104 @@ fn figure(selector: &Selector, a: &MeasuredPoint, b: &MeasuredPoint) -> Compared
         figure.reason = Some(format!(
             "A measured it by {method_a}, B by {method_b}: the same work gives other numbers"
         ));
-        return figure;
+        return (figure, values);
     }
-    let (values_a, values_b) = (a.figures(selector), b.figures(selector));
-    if of_a.mean == 0.0 {
+    values = Values { a: a.figures(selector), b: b.figures(selector), ..values };
+    if let (Some(log_a), Some(log_b)) = (mean_log(&values.a), mean_log(&values.b)) {
+        figure.ratio = Some((log_b - log_a).exp());
+    } else if of_a.mean == 0.0 {
         figure.reason = Some("A is 0, of which nothing is a multiple".to_owned());
     } else {
         figure.ratio = Some(of_b.mean / of_a.mean);
-        figure.interval = bootstrap::ratio_of_means(&values_b, &values_a);
+        figure.reason = Some("a run measured 0, so the ratio has no interval".to_owned());
     }
-    figure.p_value = welch(&values_a, &values_b);
-    if figure.p_value.is_none() {
-        let sides = match (values_a.len(), values_b.len()) {
-            (1, 1) => "each side has",
-            (1, _) => "A has",
-            _ => "B has",
-        };
-        figure.reason =
-            Some(format!("{sides} one run, which does not say how much runs differ by themselves"));
-    }
-    figure
+    let sides = match (values.a.len(), values.b.len()) {
+        (1, 1) => "each side has",
+        (1, _) => "A has",
+        (_, 1) => "B has",
+        _ => return (figure, values),
+    };
+    figure.reason =
+        Some(format!("{sides} one run, which does not say how much runs differ by themselves"));
+    (figure, values)
 }
 
-/// Decides on all figures together, with the correction for their number.
-fn judge(comparison: &mut Comparison, selector: &[Selector], threshold: f64) {
-    let mut tested: Vec<(&mut ComparedFigure, Better)> = Vec::new();
-    for point in &mut comparison.points {
-        for (figure, selector) in point.figures.iter_mut().zip(selector) {
-            if figure.p_value.is_some() {
-                tested.push((figure, selector.metric().better));
-            }
-        }
+/// `None` if a value is not positive.
+fn mean_log(values: &[f64]) -> Option<f64> {
+    let is_positive = values.iter().all(|value| *value > 0.0);
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    is_positive.then(|| sum / values.len() as f64)
+}
+
+/// Takes over what was decided on all figures together.
+fn judge(comparison: &mut Comparison, decision: &Decision, selector: &[Selector], threshold: f64) {
+    comparison.tests = decision.at_points.iter().flatten().count() as u64;
+    let figures = comparison.points.iter_mut().flat_map(|point| &mut point.figures);
+    let better = selector.iter().map(|selector| selector.metric().better).cycle();
+    for ((figure, tested), better) in figures.zip(&decision.at_points).zip(better) {
+        let Some(tested) = tested else { continue };
+        figure.interval = tested.interval();
+        figure.interval_confidence = figure.interval.map(|_| 1.0 - tested.interval_level);
+        figure.p_value = Some(tested.p_value);
+        figure.p_value_corrected = Some(tested.adjusted);
+        figure.detectable_change =
+            tested.effect.map(|effect| effect.detectable_change(tested.level));
+        figure.verdict = verdict(figure.ratio, better, tested.is_significant(), threshold);
     }
-    comparison.tests = tested.len() as u64;
-    let p_values: Vec<f64> = tested.iter().filter_map(|(figure, _)| figure.p_value).collect();
-    for ((figure, better), p_value) in tested.into_iter().zip(holm(&p_values)) {
-        figure.p_value_corrected = Some(p_value);
-        figure.verdict = verdict(figure, better, p_value < LEVEL, threshold);
+    let points = |metric: usize| decision.at_points.iter().skip(metric).step_by(selector.len());
+    for (metric, tested) in &decision.overall {
+        let Some((effect, interval)) = tested.effect.zip(tested.interval()) else { continue };
+        let of = &selector[*metric];
+        comparison.overall.push(OverallFigure {
+            metric: of.name.clone(),
+            points: points(*metric).flatten().filter(|at| at.effect.is_some()).count() as u64,
+            ratio: effect.ratio(),
+            interval,
+            interval_confidence: 1.0 - tested.interval_level,
+            p_value: tested.p_value,
+            p_value_corrected: tested.adjusted,
+            verdict: verdict(
+                Some(effect.ratio()),
+                of.metric().better,
+                tested.is_significant(),
+                threshold,
+            ),
+        });
+    }
+    for (metric, selector) in selector.iter().enumerate() {
+        let tested: Vec<&Tested> = points(metric).flatten().collect();
+        let overall = decision.overall.iter().find(|(of, _)| *of == metric).map(|(_, of)| of);
+        comparison.sensitivity.extend(sensitivity(&selector.name, &tested, overall));
     }
 }
 
-fn verdict(figure: &ComparedFigure, better: Better, significant: bool, threshold: f64) -> Verdict {
+/// What the tests of a figure could have found, at points and over all of them.
+fn sensitivity(
+    metric: &str,
+    at_points: &[&Tested],
+    overall: Option<&Tested>,
+) -> Option<Sensitivity> {
+    let smallest = |tested: &Tested| Some(tested.effect?.detectable_change(tested.level));
+    let runs = |tested: &Tested| tested.effect?.runs_to_find(SOUGHT, tested.level);
+    let mut of_points: Vec<(f64, &Tested)> =
+        at_points.iter().filter_map(|tested| Some((smallest(tested)?, *tested))).collect();
+    of_points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, (most, noisiest)) = (of_points.first()?.0, of_points.last()?);
+    Some(Sensitivity {
+        metric: metric.to_owned(),
+        at_points: (least, *most),
+        overall: overall.and_then(smallest),
+        runs_for_5_percent_at_each_point: runs(noisiest),
+        runs_for_5_percent_overall: overall.and_then(runs),
+    })
+}
+
+fn verdict(ratio: Option<f64>, better: Better, significant: bool, threshold: f64) -> Verdict {
     if !significant {
         return Verdict::Same;
     }
     // A change from zero exceeds every threshold.
-    let change = figure.ratio.map_or(f64::INFINITY, |ratio| ratio - 1.0);
+    let change = ratio.map_or(f64::INFINITY, |ratio| ratio - 1.0);
     let worse = match better {
         Better::Higher => change < 0.0,
         Better::Lower => change > 0.0,

@@ -65,14 +65,46 @@ pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
             ));
         }
     }
+    for (name, subject) in [("A", a), ("B", b)] {
+        if !subject.single && subject.study_keys.is_none() {
+            comparison.unknown.push(format!(
+                "{name} ({}) has no readable study.toml: the settings of the studies are not compared",
+                subject.name
+            ));
+        }
+    }
     let records = known(a) && known(b);
     let by_role = hosts(a) != hosts(b);
     let (of_a, of_b) = (facts(a, records, by_role), facts(b, records, by_role));
+    of_studies(a, b, &mut comparison.differences);
     let things: BTreeSet<&(DifferenceKind, String)> = of_a.keys().chain(of_b.keys()).collect();
     let none = BTreeMap::new();
     for thing in things {
         let (a, b) = (of_a.get(thing).unwrap_or(&none), of_b.get(thing).unwrap_or(&none));
         note(thing, a, b, &mut comparison.differences);
+    }
+}
+
+/// Keys of study files that say nothing about its runs.
+const LABELS: [&str; 2] = ["tables", "title"];
+
+/// Differences of the study files. A key that one of them lacks has its default there.
+fn of_studies(a: &Subject, b: &Subject, differences: &mut Vec<Difference>) {
+    let (Some(a), Some(b)) = (&a.study_keys, &b.study_keys) else { return };
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    for name in names.into_iter().filter(|name| !LABELS.contains(&name.as_str())) {
+        let value = |keys: &BTreeMap<String, String>| {
+            keys.get(name).cloned().unwrap_or_else(|| "not set".to_owned())
+        };
+        if a.get(name) != b.get(name) {
+            differences.push(Difference {
+                kind: DifferenceKind::Study,
+                hosts: Vec::new(),
+                what: name.clone(),
+                a: Some(value(a)),
+                b: Some(value(b)),
+            });
+        }
     }
 }
 

@@ -27,7 +27,12 @@ fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
 
 fn subject(name: &str, runs: impl IntoIterator<Item = Run>) -> Subject {
     let runs = runs.into_iter().enumerate().map(|(number, run)| (number.to_string(), run));
-    Subject { name: name.to_owned(), measured: Measurements::of(runs), ..Subject::default() }
+    Subject {
+        name: name.to_owned(),
+        measured: Measurements::of(runs),
+        study_keys: Some(BTreeMap::new()),
+        ..Subject::default()
+    }
 }
 
 /// A study with the mean of each point's throughput times `factor`, and 2% noise.
@@ -95,26 +100,105 @@ fn equal_studies_differ_at_the_nominal_rate() {
     for seed in 0..400 {
         let (a, b) = (study(2 * seed + 1, 8, 3, 1.0), study(2 * seed + 2, 8, 3, 1.0));
         let comparison = compared(&a, &b);
-        alarms += u32::from(comparison.count(Verdict::Same) != 8);
+        let overall = comparison.overall[0].verdict != Verdict::Same;
+        alarms += u32::from(comparison.count(Verdict::Same) != 8 || overall);
     }
     // 20 of 400 would be 5%, and three standard deviations of that are 13.
     assert!(alarms <= 33, "{alarms}");
 }
 
 #[test]
-fn intervals_cover_the_ratio() {
-    let (mut held, mut all) = (0, 0);
-    for seed in 0..100 {
+fn all_intervals_together_contain_the_ratios() {
+    let (mut missed, mut confidence) = (0, 0.0);
+    for seed in 0..200 {
         let comparison = compared(&study(2 * seed + 1, 8, 3, 1.0), &study(2 * seed + 2, 8, 3, 1.1));
-        for (_, figure) in comparison.figures() {
-            let (low, high) = figure.interval.unwrap();
-            held += u32::from(low <= 1.1 && 1.1 <= high);
-            all += 1;
+        let contains = |(low, high): (f64, f64)| low <= 1.1 && 1.1 <= high;
+        let at_points = comparison.figures().all(|(_, f)| contains(f.interval.unwrap()));
+        missed += u32::from(!at_points || !contains(comparison.overall[0].interval));
+        confidence = comparison.points[0].figures[0].interval_confidence.unwrap();
+        assert_eq!(comparison.overall[0].points, 8);
+    }
+    assert!((0.975..=1.0).contains(&confidence), "{confidence}");
+    // 10 of 200 would be 5%, and three standard deviations of that are 9.
+    assert!(missed <= 19, "{missed}");
+}
+
+#[test]
+fn intervals_agree_with_verdicts_and_with_what_is_possible() {
+    let mut seen = [0, 0];
+    for seed in 0..60 {
+        let factor = [1.0, 0.97, 0.93][seed as usize % 3];
+        let (a, b) = (study(2 * seed + 1, 6, 3, 1.0), study(2 * seed + 2, 6, 3, factor));
+        let comparison = compare(&a, &b, &options(0.0, &["throughput"]), "0.1.0").unwrap();
+        let figures = comparison.figures().map(|(_, f)| (f.interval.unwrap(), f.verdict));
+        let overall = comparison.overall.iter().map(|f| (f.interval, f.verdict));
+        for ((low, high), verdict) in figures.chain(overall) {
+            assert!(low > 0.0 && low <= high, "{low} {high}");
+            let expected = match (low > 1.0, high < 1.0) {
+                (true, _) => Verdict::Better,
+                (_, true) => Verdict::Worse,
+                _ => Verdict::Same,
+            };
+            assert_eq!(verdict, expected, "{low} {high}");
+            seen[usize::from(verdict == Verdict::Same)] += 1;
         }
     }
-    // 760 of 800 would be 95%, and three standard deviations of that are 19.
-    assert_eq!(all, 800);
-    assert!(held >= 741, "{held}");
+    assert!(seen[0] > 50 && seen[1] > 50, "{seen:?}");
+    // Runs that vary so much that the mean less its error is negative.
+    let comparison = compared(&exactly(&[1.0, 60.0]), &exactly(&[2.0, 40.0]));
+    let figure = &comparison.points[0].figures[0];
+    assert!(figure.interval.unwrap().0 > 0.0);
+    assert!(figure.a.as_ref().unwrap().interval.unwrap().0 >= 0.0);
+}
+
+#[test]
+fn a_loss_of_half_in_very_noisy_runs_is_found() {
+    let a = exactly(&[24.0, 40.0, 31.0, 27.0, 38.0, 25.0, 33.0, 29.0, 36.0]);
+    let b = exactly(&[8.0, 19.0, 12.0, 9.0, 17.0, 14.0, 8.5, 16.0, 11.0]);
+    assert_eq!(compared(&a, &b).count(Verdict::Worse), 1);
+}
+
+#[test]
+fn a_change_of_all_points_is_worse_over_all_points_where_no_single_one_is() {
+    let side = |factor: f64| {
+        let values = [95.0, 100.0, 105.5];
+        let runs = (1..=4).flat_map(|point| {
+            (1..=3)
+                .map(move |repeat| run(point, repeat, values[repeat as usize - 1] * factor * GBIT))
+        });
+        subject("study", runs)
+    };
+    let comparison = compared(&side(1.0), &side(0.91));
+    assert_eq!((comparison.count(Verdict::Same), comparison.tests), (4, 4));
+    let overall = &comparison.overall[0];
+    assert_eq!((overall.verdict, overall.points), (Verdict::Worse, 4));
+    assert!((overall.ratio - 0.91).abs() < 1e-9 && overall.interval.1 < 1.0, "{overall:?}");
+    assert_eq!(comparison.status, Status::Failed);
+    assert_eq!(
+        comparison.error.as_deref(),
+        Some("throughput over all points is significantly worse by more than 5%")
+    );
+    let of = &comparison.sensitivity[0];
+    assert!(of.overall.unwrap() < of.at_points.0 && of.at_points.0 <= of.at_points.1, "{of:?}");
+    assert!(of.runs_for_5_percent_overall.unwrap() > 3, "{of:?}");
+    assert!(of.runs_for_5_percent_at_each_point > of.runs_for_5_percent_overall, "{of:?}");
+}
+
+#[test]
+fn the_smallest_change_found_is_found_that_often() {
+    let (mut found, mut promised) = (0, 0.0);
+    for seed in 0..200 {
+        let a = study(2 * seed + 1, 6, 5, 1.0);
+        let comparison = compared(&a, &study(2 * seed + 2, 6, 5, 1.0));
+        promised += comparison.sensitivity[0].overall.unwrap() / 200.0;
+    }
+    for seed in 200..400 {
+        let a = study(2 * seed + 1, 6, 5, 1.0);
+        let b = study(2 * seed + 2, 6, 5, 1.0 + promised);
+        found += u32::from(compared(&a, &b).overall[0].p_value_corrected < LEVEL);
+    }
+    // 160 would be 80%; the true noise is between those of single studies.
+    assert!((140..=185).contains(&found), "{found} of {promised}");
 }
 
 #[test]
@@ -138,7 +222,9 @@ fn a_difference_equal_to_the_threshold_does_not_count() {
 fn a_difference_within_the_noise_is_not_significant() {
     let comparison = compared(&exactly(&[60.0, 140.0, 100.0]), &exactly(&[40.0, 120.0, 80.0]));
     let figure = &comparison.points[0].figures[0];
-    assert_eq!((figure.verdict, figure.ratio), (Verdict::Same, Some(0.8)));
+    assert_eq!(figure.verdict, Verdict::Same);
+    // (40 * 120 * 80 / (60 * 140 * 100))^(1/3)
+    assert!((figure.ratio.unwrap() - 0.7703).abs() < 1e-4, "{figure:?}");
 }
 
 #[test]
@@ -338,6 +424,37 @@ fn versions_and_engines_are_differences() {
     let comparison = compared(&exactly(&[1.0, 1.0]), &b);
     let told: Vec<&str> = comparison.differences.iter().map(|d| d.what.as_str()).collect();
     assert_eq!(told, ["version", "engine"]);
+}
+
+#[test]
+fn settings_of_the_studies_that_differ_are_named() {
+    let with = |keys: &[(&str, &str)]| {
+        let keys = keys.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Subject { study_keys: Some(keys.collect()), ..exactly(&[1.0, 1.0]) }
+    };
+    let a = with(&[("title", "one"), ("set.option.wndsz", "\"64k\""), ("repeat.times", "3")]);
+    let b = with(&[
+        ("title", "two"),
+        ("set.option.wndsz", "\"1m\""),
+        ("set.tos", "8"),
+        ("repeat.times", "3"),
+    ]);
+    let comparison = compared(&a, &b);
+    let told: Vec<_> = comparison
+        .differences
+        .iter()
+        .map(|d| (d.kind, d.what.as_str(), d.a.as_deref().unwrap(), d.b.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (DifferenceKind::Study, "set.option.wndsz", "\"64k\"", "\"1m\""),
+            (DifferenceKind::Study, "set.tos", "not set", "8"),
+        ]
+    );
+    let without = Subject { study_keys: None, ..a.clone() };
+    let comparison = compared(&a, &without);
+    assert!(comparison.unknown.iter().any(|text| text.contains("no readable study.toml")));
 }
 
 #[test]

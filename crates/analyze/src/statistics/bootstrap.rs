@@ -56,10 +56,13 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if a.len() < 2 || b.len() < 2 {
         return None;
     }
-    interval(|random| {
+    let drawn = interval(|random| {
         let (a, b) = (plausible_mean(a, random)?, plausible_mean(b, random)?);
         (b > 0.0).then(|| a / b)
-    })
+    });
+    // Values that are never negative have no negative mean.
+    let least = if a.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+    drawn.map(|(low, high)| (low.max(least), high.max(least)))
 }
 
 /// A plausible value of the true mean.
@@ -135,6 +138,8 @@ mod tests {
         assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(ratio_of_means(&[1.0, 1.1], &[-1.0, 1.0]), None);
         assert_eq!(ratio_of_means(&[3.0, 3.0], &[2.0, 2.0]), Some((1.5, 1.5)));
+        assert_eq!(ratio_of_means(&[1.0, 9.0], &[5.0, 5.0]).unwrap().0, 0.0);
+        assert!(ratio_of_means(&[-1.0, 9.0], &[5.0, 5.0]).unwrap().0 < 0.0);
         assert_eq!(interval(|random| random.bool().then_some(1.0)), None);
     }
 }

@@ -3,8 +3,11 @@
 pub mod bootstrap;
 pub mod contrast;
 mod holm;
+pub mod moderated;
 pub mod permutation;
+pub mod power;
 pub mod scalability;
+mod special;
 pub mod theil_sen;
 pub mod umbrella;
 mod welch;
@@ -36,6 +39,16 @@ impl Estimate {
         });
         let interval = reach.map(|reach| (mean - reach, mean + reach));
         Some(Self { mean, interval, times: values.len() })
+    }
+
+    /// The part of the interval that is possible for a quantity with this range. A mean outside it widens
+    /// the range.
+    #[must_use]
+    pub fn within(self, (least, most): (f64, f64)) -> Self {
+        let (least, most) = (least.min(self.mean), most.max(self.mean));
+        let possible = |value: f64| value.clamp(least, most);
+        let interval = self.interval.map(|(low, high)| (possible(low), possible(high)));
+        Self { interval, ..self }
     }
 
     /// Full width of the interval over the mean; `None` without an interval, or if the mean is 0.
@@ -107,14 +120,20 @@ pub(crate) fn ratio(a: &Sample, b: &Sample) -> Option<(f64, Option<(f64, f64)>)>
             false => na + nb - 2.0,
         };
         let reach = student(freedom) * spread.sqrt();
-        Some((ratio - reach, ratio + reach))
+        // Means that are not negative have no negative ratio.
+        Some(((ratio - reach).max(ratio.min(0.0)), ratio + reach))
     };
     Some((ratio, interval()))
 }
 
 /// Two-sided 95% quantile of Student's distribution with that many degrees of freedom.
 fn student(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+    quantile(0.975, freedom)
+}
+
+/// Quantile of Student's distribution.
+fn quantile(probability: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
 }
 
 /// Two-sided tail probability of Student's distribution.
@@ -154,6 +173,18 @@ mod tests {
         assert!((estimate.relative_width().unwrap() - 0.2 * 4.303 / 3f64.sqrt()).abs() < 1e-3);
         assert_eq!(Estimate::of(&[5.0]).unwrap().interval, None);
         assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn intervals_end_where_values_end() {
+        let estimate = Estimate::of(&[10.0, 90.0, 99.0]).unwrap();
+        let (low, high) = estimate.interval.unwrap();
+        assert!(low < 0.0 && high > 100.0);
+        assert_eq!(estimate.within((0.0, 100.0)).interval, Some((0.0, 100.0)));
+        assert_eq!(estimate.within((0.0, f64::INFINITY)).interval, Some((0.0, high)));
+        assert_eq!(estimate.within((0.0, 50.0)).interval, Some((0.0, estimate.mean)));
+        let (_, interval) = ratio(&sample(&[1.0, 9.0]), &sample(&[5.0, 6.0])).unwrap();
+        assert_eq!(interval.unwrap().0, 0.0);
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
         single: records.single,
         measured: Measurements::of(records.runs),
         hosts: records.hosts,
+        study_keys: records.study_keys,
         profiles: records.profiles,
     })
 }

@@ -88,6 +88,8 @@ fn what_is_worse_makes_the_exit_code_1() {
     let (before, slower) = (path("before"), path("slower"));
     around(Path::new(&before), &run, 10.0);
     around(Path::new(&slower), &run, 8.0);
+    let other = "title = \"made\"\n[set]\n\"option.wndsz\" = \"64k\"\n";
+    fs::write(Path::new(&slower).join("study.toml"), other).unwrap();
     let throughput = ["--metric", "throughput"];
     let compare = |a: &str, b: &str| Program::new(["compare", a, b]);
 
@@ -96,6 +98,7 @@ fn what_is_worse_makes_the_exit_code_1() {
     // Sentences are broken into lines.
     let text = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("throughput at size=64k connections=8 (-20.0%)"), "{finished}");
+    assert!(text.contains("study set.option.wndsz: A not set; B \"64k\""), "{finished}");
     let order = ["Other differences", "B/A", "Verdict"].map(|word| finished.stdout.find(word));
     assert!(order.is_sorted() && order[0].is_some(), "{finished}");
 

@@ -16,6 +16,8 @@ pub fn report(comparison: &Comparison) -> Document {
     let mut report = Document::new(&format!("{} (B) compared with {} (A)", b.name, a.name));
     report.sections = vec![surroundings(comparison)];
     report.sections.extend(figures(comparison));
+    report.sections.extend(overall(comparison));
+    report.sections.extend(sensitivity(comparison));
     report.sections.push(verdict(comparison));
     report
 }
@@ -54,6 +56,7 @@ fn told(difference: &Difference) -> String {
     let kind = match difference.kind {
         DifferenceKind::Wirecost => "wirecost",
         DifferenceKind::Run => "run",
+        DifferenceKind::Study => "study",
         DifferenceKind::Kernel => "kernel",
         DifferenceKind::Sysctl => "sysctl",
         DifferenceKind::Offload => "offload",
@@ -109,7 +112,8 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
     let axes = axes(comparison.points.iter().map(|compared| &compared.point));
     let mut columns: Vec<Column> = axes.iter().map(|axis| Column::number(axis)).collect();
     columns.extend(["A", "B", "B/A"].map(Column::number));
-    columns.extend(["95% interval", "B is"].map(Column::text));
+    columns.extend(["interval", "B is"].map(Column::text));
+    columns.push(Column::number("detectable"));
     let rows = comparison.points.iter().map(|compared| {
         let figure = &compared.figures[place];
         let key = |axis: &&str| Cell::set(compared.point.get(axis).unwrap_or_default());
@@ -128,20 +132,19 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         row.push(match figure.ratio {
             Some(ratio) => Cell::Number(Number {
                 value: ratio,
-                interval: figure.interval,
-                text: format!("{ratio:.3}"),
+                // Not one of 95%: it has a column of its own.
+                interval: None,
+                text: shown_ratio(ratio),
                 unit: Unit::Ratio,
             }),
             None => Cell::Missing(reason()),
         });
-        row.push(match (figure.interval, figure.ratio) {
-            (Some((low, high)), _) => Cell::text(format!("{low:.3} to {high:.3}")),
-            (None, Some(_)) if figure.reason.is_none() => {
-                Cell::Missing("too variable for an interval; add runs".to_owned())
-            }
-            (None, _) => Cell::Missing(reason()),
+        row.push(match figure.interval {
+            Some(interval) => Cell::text(shown_interval(interval)),
+            None => Cell::Missing(reason()),
         });
-        row.push(Cell::text(word(figure)));
+        row.push(Cell::text(word(figure.verdict)));
+        row.push(figure.detectable_change.map_or_else(|| Cell::Missing(reason()), change_cell));
         row
     });
     Table { rows: rows.collect(), columns, ..Table::default() }
@@ -158,8 +161,100 @@ fn axes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<&'a str> {
     axes
 }
 
-fn word(figure: &ComparedFigure) -> &'static str {
-    match figure.verdict {
+fn shown_ratio(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{ratio:.3}") } else { units::three_digits(ratio) }
+}
+
+fn shown_interval((low, high): (f64, f64)) -> String {
+    format!("{} to {}", shown_ratio(low), shown_ratio(high))
+}
+
+/// A relative change that would be detected.
+fn change_cell(change: f64) -> Cell {
+    let text = match change {
+        // A change so large says no more than that nothing can be detected.
+        change if change > 100.0 => "over 100x".to_owned(),
+        change if change >= 1.0 => format!("{}x", units::three_digits(1.0 + change)),
+        change => format!("{}%", units::three_digits(100.0 * change)),
+    };
+    Cell::Number(Number { value: change, interval: None, text, unit: Unit::Ratio })
+}
+
+/// Each figure over all points.
+fn overall(comparison: &Comparison) -> Option<Section> {
+    if comparison.overall.is_empty() {
+        return None;
+    }
+    let mut section = Section::new("Over all points");
+    let mut columns = vec![Column::text("figure")];
+    columns.extend(["points", "B/A"].map(Column::number));
+    columns.extend(["interval", "B is"].map(Column::text));
+    columns.push(Column::number("adjusted p"));
+    let mut table = Table::new(columns);
+    for figure in &comparison.overall {
+        let number =
+            |value, text| Cell::Number(Number { value, interval: None, text, unit: Unit::Ratio });
+        table.row(vec![
+            Cell::text(titled(&figure.metric)),
+            Cell::number(Unit::Count, figure.points as f64),
+            number(figure.ratio, shown_ratio(figure.ratio)),
+            Cell::text(shown_interval(figure.interval)),
+            Cell::text(word(figure.verdict)),
+            number(figure.p_value_corrected, shown_p(figure.p_value_corrected)),
+        ]);
+    }
+    section.table(table);
+    section.note("B/A is the geometric mean of the ratios of the points.");
+    Some(section)
+}
+
+fn shown_p(p_value: f64) -> String {
+    if p_value < 0.0001 { "< 0.0001".to_owned() } else { format!("{p_value:.4}") }
+}
+
+/// What could have been detected.
+fn sensitivity(comparison: &Comparison) -> Option<Section> {
+    if comparison.sensitivity.is_empty() {
+        return None;
+    }
+    let mut section = Section::new("Sensitivity");
+    let mut columns = vec![Column::text("figure")];
+    columns.extend(
+        [
+            "detectable at a point, least noisy",
+            "most noisy",
+            "over all points",
+            "runs per side for 5% at each point",
+            "over all points",
+        ]
+        .map(Column::number),
+    );
+    let mut table = Table::new(columns);
+    for of in &comparison.sensitivity {
+        let runs = |runs: Option<u64>| match runs {
+            Some(runs) => Cell::number(Unit::Count, runs as f64),
+            None => Cell::text("over 10,000"),
+        };
+        let one_point = || Cell::Missing("only one point was tested".to_owned());
+        table.row(vec![
+            Cell::text(titled(&of.metric)),
+            change_cell(of.at_points.0),
+            change_cell(of.at_points.1),
+            of.overall.map_or_else(one_point, change_cell),
+            runs(of.runs_for_5_percent_at_each_point),
+            of.overall.map_or_else(one_point, |_| runs(of.runs_for_5_percent_overall)),
+        ]);
+    }
+    section.table(table);
+    section.note(
+        "The smallest change that would have been detected with 80% power, and the runs of each point that \
+         would detect 5%.",
+    );
+    Some(section)
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
         Verdict::Worse => "worse",
         Verdict::Better => "better",
         Verdict::Different => "a little different",
@@ -203,16 +298,38 @@ fn verdict(comparison: &Comparison) -> Section {
             "{figures} significantly, but by no more than {percent}, or neither direction is better."
         ));
     }
-    let none = [Verdict::Worse, Verdict::Better, Verdict::Different]
-        .into_iter()
-        .all(|verdict| comparison.count(verdict) == 0);
-    let tests = units::counted(comparison.tests, "comparison", "comparisons");
+    for figure in &comparison.overall {
+        if let Verdict::Worse | Verdict::Better | Verdict::Different = figure.verdict {
+            section.text(format!(
+                "Over all points, {} of B is {} ({:+.1}%, adjusted p {}).",
+                titled(&figure.metric),
+                word(figure.verdict),
+                100.0 * (figure.ratio - 1.0),
+                shown_p(figure.p_value_corrected)
+            ));
+        }
+    }
+    let none = [Verdict::Worse, Verdict::Better, Verdict::Different].into_iter().all(|verdict| {
+        let overall = comparison.overall.iter().filter(|figure| figure.verdict == verdict);
+        comparison.count(verdict) + overall.count() == 0
+    });
+    let overall = comparison.overall.len();
+    let tests = units::counted(comparison.tests + overall as u64, "comparison", "comparisons");
     match (comparison.tests, none) {
         (0, _) => section.text("No significance test: it needs two runs or more on each side."),
         (_, true) => section.text(format!("No significant difference in {tests}.")),
         (_, false) => section.text(format!(
-            "Significant: p < 0.05 by Welch's t-test, corrected for {tests} (Holm)."
+            "Significant: p < 0.05 by moderated t-tests of log ratios, corrected for {tests}{} (Holm).",
+            if overall > 0 { format!(", {overall} of them over all points") } else { String::new() }
         )),
+    }
+    let confidence = comparison.figures().filter_map(|(_, figure)| figure.interval_confidence);
+    if let Some(confidence) = confidence.reduce(f64::max) {
+        section.text(format!(
+            "Intervals are at the level of their corrected test ({:.2}% at single points): one excludes 1 \
+             exactly if its difference is significant.",
+            100.0 * confidence
+        ));
     }
     section
 }

@@ -52,6 +52,7 @@ pub(super) fn mean(unit: Unit, value: Result<Estimate, String>) -> Cell {
 }
 
 pub(super) fn of_estimate(unit: Unit, estimate: &Estimate) -> Number {
+    let estimate = estimate.within(unit.range());
     Number::estimate(unit, estimate.mean, estimate.interval)
 }
 
@@ -97,7 +98,9 @@ pub(super) fn estimate(
 ) -> Result<Estimate, String> {
     let first = first(point)?;
     let values: Vec<f64> = point.runs.iter().filter_map(|run| of(run).ok()).collect();
-    Estimate::of(&values).ok_or_else(|| of(first).err().unwrap_or_default())
+    // No figure of a table is negative.
+    let possible = |estimate: Estimate| estimate.within((0.0, f64::INFINITY));
+    Estimate::of(&values).map(possible).ok_or_else(|| of(first).err().unwrap_or_default())
 }
 
 /// The first run that counts.
