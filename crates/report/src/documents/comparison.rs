@@ -221,11 +221,11 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     let mut columns = vec![Column::text("figure")];
     columns.extend(
         [
-            "detectable at a point, least noisy",
-            "most noisy",
+            "detectable at least noisy point",
+            "at most noisy point",
             "over all points",
-            "runs per side for 5% at each point",
-            "over all points",
+            "runs for 5% at each point",
+            "runs for 5% over all points",
         ]
         .map(Column::number),
     );
@@ -247,8 +247,8 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     }
     section.table(table);
     section.note(
-        "The smallest change that would have been detected with 80% power, and the runs of each point that \
-         would detect 5%.",
+        "The smallest change that would have been detected with 80% power, and the runs of each point on \
+         each side that would detect a change of 5%.",
     );
     Some(section)
 }
