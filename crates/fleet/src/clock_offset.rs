@@ -11,12 +11,12 @@ pub(crate) struct Offset {
 
 impl Offset {
     /// An instant of the controller's clock on the host's.
-    pub(crate) fn to_host_time(&self, here: Nanos) -> Nanos {
+    pub(crate) fn host_time(&self, here: Nanos) -> Nanos {
         here.saturating_add_signed(self.nanos)
     }
 
     /// An instant of the host's clock on the controller's.
-    pub(crate) fn to_controller_time(&self, there: Nanos) -> Nanos {
+    pub(crate) fn controller_time(&self, there: Nanos) -> Nanos {
         there.saturating_add_signed(self.nanos.saturating_neg())
     }
 }
@@ -59,9 +59,6 @@ mod tests {
         let offset = estimate(&exchanges);
         assert_eq!(offset.error, 125);
         assert!((offset.nanos - truth).unsigned_abs() <= offset.error);
-        assert_eq!(
-            offset.to_host_time(10_000_000).abs_diff(5_000_000),
-            offset.nanos.abs_diff(truth)
-        );
+        assert_eq!(offset.host_time(10_000_000).abs_diff(5_000_000), offset.nanos.abs_diff(truth));
     }
 }

@@ -164,7 +164,7 @@ impl Controller<'_> {
         };
         for host in &mut self.hosts {
             host.newest = None;
-            let there = |here| host.offset.to_host_time(here);
+            let there = |here| host.offset.host_time(here);
             let times = PhaseTimes {
                 phase,
                 start: there(start),
@@ -333,8 +333,7 @@ impl Controller<'_> {
             return;
         }
         self.hosts[from].newest = Some(snapshot);
-        let due =
-            |host: &HostState| Some(host.offset.to_controller_time(host.newest.as_ref()?.due));
+        let due = |host: &HostState| Some(host.offset.controller_time(host.newest.as_ref()?.due));
         let Some(oldest) = self.hosts.iter().map(due).min().flatten() else { return };
         if oldest <= self.ticked {
             return;
@@ -354,7 +353,7 @@ impl Controller<'_> {
                 Some(HostCounters {
                     host: number as u32,
                     side: host.program.side,
-                    elapsed: snapshot.at.saturating_sub(host.offset.to_host_time(start)),
+                    elapsed: snapshot.at.saturating_sub(host.offset.host_time(start)),
                     counters: snapshot.counters.clone(),
                 })
             })

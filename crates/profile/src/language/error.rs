@@ -320,7 +320,7 @@ impl LanguageErrorKind {
             Kind::FlowopNotSupported { .. }
             | Kind::ProtocolNotSupported { .. }
             | Kind::OptionNotSupported { .. } => {
-                "`wirecost check` accepts it, `wirecost run` cannot execute it: remove it".to_owned()
+                "uperf has it, this version of wirecost does not: remove it".to_owned()
             }
         };
         Some(text)
