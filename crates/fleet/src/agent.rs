@@ -18,6 +18,7 @@ use wirecost_load::engines;
 pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
 use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::event::Reading;
 use wirecost_model::holder::Holder;
 use wirecost_model::measure::{Edge, Setting, Snapshot};
 use wirecost_model::observe::ObserveTimes;
@@ -36,7 +37,8 @@ use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
 /// A controller that has said nothing for this long is gone: it asks for the time every other
 /// second.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// Counters of intervals are passed on no more often; all of them come with the phase's result.
+/// All counters are passed on no more often, and the sums of intervals in between with them; all of
+/// them come with the phase's result.
 const LIVE: Duration = Duration::from_millis(90);
 
 /// Inputs of a session that wait to be dealt with. Of orders there is one: the next is read when it
@@ -120,6 +122,8 @@ fn serve(
         extent: None,
         stage: Stage::Unknown,
         last_live: Instant::now(),
+        phase_start: 0,
+        skipped: Vec::new(),
         phase: 0,
         claim: None,
     };
@@ -191,6 +195,10 @@ struct Session {
     stage: Stage,
     last_live: Instant,
     phase: u32,
+    /// On this host's clock.
+    phase_start: Nanos,
+    /// Of intervals whose counters have not been passed on.
+    skipped: Vec<Reading>,
     /// Since when this host is claimed for the run. Dropped last: what measures has ended then.
     claim: Option<(Claim, Instant)>,
 }
@@ -345,6 +353,8 @@ impl Session {
             }
             Order::Start(times) => {
                 self.phase = times.phase;
+                self.phase_start = times.start;
+                self.skipped.clear();
                 match &mut self.load {
                     Some(load) => {
                         self.stage = Stage::Running;
@@ -434,10 +444,17 @@ impl Session {
         while let Some(event) = self.load.as_mut().and_then(Load::event) {
             let phase = self.phase;
             let notice = match event {
-                LoadEvent::Snapshot(snapshot) => match self.is_live(&snapshot) {
-                    true => Notice::Snapshot { phase, snapshot },
-                    false => continue,
-                },
+                LoadEvent::Snapshot(snapshot) if self.is_live(&snapshot) => {
+                    let readings = std::mem::take(&mut self.skipped);
+                    if !readings.is_empty() {
+                        self.send_notice(&Notice::Readings { phase, readings })?;
+                    }
+                    Notice::Snapshot { phase, snapshot }
+                }
+                LoadEvent::Snapshot(snapshot) => {
+                    self.skipped.push(Reading::new(&snapshot, self.phase_start));
+                    continue;
+                }
                 LoadEvent::Quiesced(started) => {
                     self.end_of_window();
                     Notice::Quiesced { phase, started }

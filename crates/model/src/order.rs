@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::{Nanos, nanos};
+use crate::event::Reading;
 use crate::holder::{Holder, RunIdentity};
 use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting, Snapshot};
@@ -93,6 +94,11 @@ pub enum Notice {
     },
     Prepared(Prepared),
     Ready,
+    /// What this host had counted at instants since the last snapshot that it passed on.
+    Readings {
+        phase: u32,
+        readings: Vec<Reading>,
+    },
     /// Counters, while a phase runs.
     Snapshot {
         phase: u32,

@@ -321,6 +321,7 @@ mod tests {
                     host(0, Side::Master, elapsed, operations),
                     host(1, Side::Peer, elapsed, operations),
                 ],
+                readings: Vec::new(),
             });
         }
         drop(progress);
@@ -358,7 +359,8 @@ mod tests {
         let (phase, headline, unix_ms) = (0, true, 0.0);
         progress.event(&Event::PhaseStarted { phase, until, ramp: 0, headline, unix_ms });
         let hosts = vec![host(1, Side::Peer, SECOND, 1000)];
-        progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts });
+        let readings = Vec::new();
+        progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts, readings });
         progress.stay("done");
         drop(progress);
         let text = String::from_utf8(out).unwrap();

@@ -1,5 +1,7 @@
 //! What a comparison says for people.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
+
 use serde_json::{Value, json};
 use wirecost_model::comparison::Comparison;
 use wirecost_report::documents::comparison::report;

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use regex::Regex;
 use wirecost_model::clock::SECOND;
-use wirecost_model::event::{Event, HostBrief, HostCounters, Listener as _};
-use wirecost_model::measure::{Bytes, Counters, FlowopCounts};
+use wirecost_model::event::{Event, HostBrief, HostCounters, Listener as _, Reading};
+use wirecost_model::measure::{Bytes, Counters, Edge, FlowopCounts, Snapshot};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
-use wirecost_report::uperf::{Header, Printer};
+use wirecost_report::uperf::{Header, Printer, write_failure};
 
 const START: f64 = 1_559_581_000_962.033;
+const MS: u64 = SECOND / 1000;
+const RAMP: u64 = 400 * MS;
 
 /// An RR profile of connect, main and disconnect, 64 bytes each way: the master does two operations
 /// a transaction, so does the peer.
-fn host(host: u32, side: Side, seconds: u64, transactions: u64) -> HostCounters {
+fn counters(side: Side, transactions: u64) -> Counters {
     let flowop = FlowopCounts {
         done: transactions,
         failed: transactions / 1000,
@@ -24,67 +26,226 @@ fn host(host: u32, side: Side, seconds: u64, transactions: u64) -> HostCounters 
         ..FlowopCounts::default()
     };
     let (sent, received) = (transactions * 64, transactions * 64);
-    HostCounters {
-        host,
-        side,
-        elapsed: seconds * SECOND,
-        counters: Counters {
-            bytes: match side {
-                Side::Master => Bytes { tx_sent: sent, rx_received: received, ..Bytes::default() },
-                Side::Peer => Bytes { tx_received: received, rx_sent: sent, ..Bytes::default() },
-            },
-            transactions,
-            flowops: vec![flowop, flowop],
-            ..Counters::default()
+    Counters {
+        bytes: match side {
+            Side::Master => Bytes { tx_sent: sent, rx_received: received, ..Bytes::default() },
+            Side::Peer => Bytes { tx_received: received, rx_sent: sent, ..Bytes::default() },
         },
+        transactions,
+        flowops: vec![flowop, flowop],
+        ..Counters::default()
     }
 }
 
-fn run(peers: u32, peer_share: f64) -> String {
-    let mut out = Vec::new();
-    let header = Header { profile: "rr-tcp-64-64-1".to_owned(), strands: 1 };
-    let mut printer = Printer::new(&mut out, header);
-    let brief = |name: String, side| HostBrief { name, side, workers: 1, cpus: Vec::new() };
-    let mut hosts = vec![brief("client".to_owned(), Side::Master)];
-    hosts.extend((1..=peers).map(|n| brief(format!("192.0.2.{n}"), Side::Peer)));
-    printer.event(&Event::Ready { hosts, phases: 3 });
-    let all = |seconds: u64, transactions: u64| -> Vec<HostCounters> {
-        let each = (transactions as f64 * peer_share) as u64 / u64::from(peers);
-        let masters = std::iter::once(host(0, Side::Master, seconds, transactions));
-        masters.chain((1..=peers).map(|n| host(n, Side::Peer, seconds, each))).collect()
-    };
-    for (phase, seconds) in [(0, 0), (1, 5), (2, 0)] {
-        let begin = START + f64::from(phase) * 10_000.0;
-        printer.event(&Event::PhaseStarted {
-            phase,
-            until: Until::Duration(Duration::from_secs(5)),
-            ramp: 0,
-            headline: phase == 1,
-            unix_ms: begin,
-        });
-        for second in 1..=seconds {
-            printer.event(&Event::Tick {
+fn snapshot(due: u64, side: Side, transactions: u64) -> Snapshot {
+    // Readings are a little late.
+    let at = due + MS / 4;
+    Snapshot { edge: Edge::Interval, due, at, counters: counters(side, transactions), cpu: None }
+}
+
+fn host(host: u32, side: Side, due: u64, transactions: u64) -> HostCounters {
+    let Snapshot { at: elapsed, counters, .. } = snapshot(due, side, transactions);
+    HostCounters { host, side, elapsed, counters }
+}
+
+fn header(peers: u32) -> Header {
+    Header {
+        profile: "rr-tcp-64-64-1".to_owned(),
+        strands: 1,
+        interval: SECOND,
+        peers: (1..=peers).map(|n| format!("192.0.2.{n}")).collect(),
+    }
+}
+
+/// What the master has done at an instant of the main phase: 20,000 transactions a second in the
+/// window of 5.3 s, half of that in the ramp, nothing afterwards.
+fn transactions(at: u64) -> u64 {
+    let (ramp, window) = (at.min(RAMP), at.clamp(RAMP, RAMP + WINDOW) - RAMP);
+    (ramp / MS) * 10 + (window / MS) * 20
+}
+
+const WINDOW: u64 = 5300 * MS;
+
+/// When counters are read in the main phase: at the edges, every interval, and in the parts of the
+/// times beside the window in which nothing observes.
+fn instants() -> Vec<u64> {
+    let ramp = [0, 100 * MS, 120 * MS, 140 * MS, RAMP];
+    let intervals = (1..=5).map(|n| RAMP + n * SECOND);
+    let end = RAMP + WINDOW;
+    // The third is a whole number of intervals from the window's start.
+    let after = [end, end + 100 * MS, end + 700 * MS, end + 701 * MS];
+    ramp.into_iter().chain(intervals).chain(after).collect()
+}
+
+fn readings(instants: &[u64]) -> Vec<Reading> {
+    let of = |&due: &u64| Reading::new(&snapshot(due, Side::Master, transactions(due)), 0);
+    instants.iter().map(of).collect()
+}
+
+struct Run {
+    peers: u32,
+    /// What all peers have done of what the master has.
+    share: f64,
+    /// Of the instants, those that ticks tell.
+    told: fn(u64) -> bool,
+    failure: Option<&'static str>,
+    /// After which it fails.
+    phases: u32,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { peers: 1, share: 1.0, told: |_| true, failure: None, phases: 3 }
+    }
+}
+
+impl Run {
+    fn output(&self) -> String {
+        let mut out = Vec::new();
+        let mut printer = Printer::new(&mut out, header(self.peers));
+        let brief = |name: &str, side| HostBrief {
+            name: name.to_owned(),
+            side,
+            workers: 1,
+            cpus: Vec::new(),
+        };
+        let mut hosts = vec![brief("master", Side::Master)];
+        hosts.extend((0..self.peers).map(|_| brief("peer", Side::Peer)));
+        printer.event(&Event::Ready { hosts, phases: 3 });
+        let all = |due: u64, done: u64| -> Vec<HostCounters> {
+            let each = (done as f64 * self.share) as u64 / u64::from(self.peers);
+            let masters = std::iter::once(host(0, Side::Master, due, done));
+            masters.chain((1..=self.peers).map(|n| host(n, Side::Peer, due, each))).collect()
+        };
+        for phase in 0..self.phases {
+            let main = phase == 1;
+            let begin = START + f64::from(phase) * 10_000.0;
+            printer.event(&Event::PhaseStarted {
                 phase,
-                elapsed: second * SECOND,
-                unix_ms: begin + second as f64 * 1000.0,
-                hosts: all(second, second * 10_000),
+                until: match main {
+                    true => Until::Duration(Duration::from_nanos(WINDOW)),
+                    false => Until::Iterations(1),
+                },
+                ramp: if main { RAMP } else { 0 },
+                headline: main,
+                unix_ms: begin,
+            });
+            let instants = if main { instants() } else { vec![0, 20 * MS] };
+            let mut untold = Vec::new();
+            for due in instants.iter().copied().filter(|_| main) {
+                untold.push(due);
+                if !(self.told)(due) {
+                    continue;
+                }
+                printer.event(&Event::Tick {
+                    phase,
+                    elapsed: due,
+                    // It is told when the slowest host has told its counters.
+                    unix_ms: begin + due as f64 / MS as f64 + 30.0,
+                    hosts: all(due, transactions(due)),
+                    readings: readings(&std::mem::take(&mut untold)),
+                });
+            }
+            let last = instants.iter().copied().max().unwrap_or_default();
+            printer.event(&Event::PhaseEnded {
+                phase,
+                unix_ms: begin + 9_000.0,
+                hosts: all(last, if main { transactions(last) } else { 0 }),
+                readings: if main { readings(&instants) } else { Vec::new() },
             });
         }
-        printer.event(&Event::PhaseEnded {
-            phase,
-            unix_ms: begin + seconds as f64 * 1000.0,
-            hosts: all(seconds, seconds * 10_000),
-        });
+        let finished = printer.finish(self.failure);
+        assert!(finished.is_ok());
+        String::from_utf8_lossy(&out).into_owned()
     }
-    let finished = printer.finish();
-    assert!(finished.is_ok());
-    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn run(peers: u32, share: f64) -> String {
+    Run { peers, share, ..Run::default() }.output()
+}
+
+/// Time stamp, bytes and operations of the raw lines of a name.
+fn raw_lines(output: &str, name: &str) -> Vec<(f64, f64, f64)> {
+    let pattern =
+        format!(r"(?m)^timestamp_ms:(\d+\.\d{{4}}) name:{name} nr_bytes:(\d+) nr_ops:(\d+)$");
+    let pattern = Regex::new(&pattern).unwrap_or_else(|error| unreachable!("{error}"));
+    pattern
+        .captures_iter(output)
+        .map(|found| [1, 2, 3].map(|group| found[group].parse().unwrap_or(f64::NAN)))
+        .map(|[time, bytes, operations]| (time, bytes, operations))
+        .collect()
 }
 
 #[test]
 fn output() {
     insta::assert_snapshot!("one_peer", run(1, 1.0));
     insta::assert_snapshot!("two_peers", run(2, 1.0));
+}
+
+/// A run without interruptions: six lines, which begin with zeros at the beginning of the window, a
+/// second apart. What ticks tell beside them has no line, and neither has the end of the window, which
+/// cuts an interval short.
+#[test]
+fn raw_lines_are_whole_intervals_of_the_window() {
+    let lines = raw_lines(&run(1, 1.0), "Txn2");
+    let expected: Vec<(f64, f64, f64)> = (0..=5)
+        .map(f64::from)
+        .map(|n| (START + 10_400.25 + n * 1000.0, n * 20_000.0 * 128.0, n * 40_000.0))
+        .collect();
+    let rounded = |(time, bytes, operations): (f64, f64, f64)| {
+        ((time * 100.0).round() / 100.0, bytes, operations)
+    };
+    let all = |lines: Vec<_>| lines.into_iter().map(rounded).collect::<Vec<_>>();
+    assert_eq!(all(lines), all(expected));
+}
+
+/// Where a host is behind, or an interval is short, a tick tells several of them.
+#[test]
+fn every_interval_has_its_line_however_few_ticks_come() {
+    let whole = run(1, 1.0);
+    let told: [fn(u64) -> bool; 3] = [
+        |_| false,
+        |due| due != RAMP,
+        |due| !(RAMP + 2 * SECOND..=RAMP + 3 * SECOND).contains(&due),
+    ];
+    for told in told {
+        assert_eq!(Run { told, ..Run::default() }.output(), whole);
+    }
+}
+
+#[test]
+fn what_has_no_line_is_in_the_totals() {
+    let output = run(1, 1.0);
+    let all = transactions(u64::MAX) as f64;
+    let total = raw_lines(&output, "Total");
+    assert_eq!(
+        total.iter().map(|line| (line.1, line.2)).collect::<Vec<_>>(),
+        [(all * 128.0, all * 2.0)]
+    );
+    let begins = |start: &str| -> Vec<String> {
+        output.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+    };
+    // 110,000 transactions of 128 bytes and two operations in 6.40 s, and 40 ms of the other phases.
+    assert_eq!(begins("Txn"), ["Txn2      13.43MB /   6.40(s) =    17.60Mb/s       34368op/s "]);
+    assert_eq!(begins("Total"), ["Total     13.43MB /   6.44(s) =    17.49Mb/s       34152op/s "]);
+}
+
+/// `grep ^Total` finds one line of one peer, and with several also that of Run Statistics.
+#[test]
+fn totals_of_several_peers_are_those_of_uperf() {
+    let output = run(2, 1.0);
+    let total = Regex::new(r"(?m)^Total .*$").unwrap();
+    let found: Vec<&str> = total.find_iter(&output).map(|found| found.as_str()).collect();
+    assert_eq!(found.len(), 2, "{output}");
+    assert!(found[0].ends_with("op/s "));
+    assert_eq!(
+        found[1].split_whitespace().collect::<Vec<_>>(),
+        ["Total", "6.44s", "13.43MB", "17.49Mb/s", "220000", "0.10"]
+    );
+    for peer in ["192.0.2.1", "192.0.2.2"] {
+        let rows = output.lines().filter(|line| line.split_whitespace().next() == Some(peer));
+        assert_eq!(rows.count(), 1, "{output}");
+    }
 }
 
 #[test]
@@ -97,15 +258,14 @@ fn k8s_netperf_reads_it() {
         .map(|found| [1, 2, 3].map(|group| found[group].parse().unwrap()))
         .map(|[time, bytes, ops]| (time, bytes, ops))
         .collect();
-    assert_eq!(found.len(), 7);
-    assert_eq!(found[0], (START + 10_000.0, 0.0, 0.0));
+    assert_eq!(found.len(), 6);
     // As the program itself does: differences of neighbours in which operations happened.
     let differences: Vec<(f64, f64)> = found
         .windows(2)
         .map(|pair| (pair[1].1 - pair[0].1, pair[1].2 - pair[0].2))
         .filter(|&(_, ops)| ops != 0.0)
         .collect();
-    assert_eq!(differences, [(1_280_000.0, 20_000.0); 5]);
+    assert_eq!(differences, [(2_560_000.0, 40_000.0); 5]);
 }
 
 #[test]
@@ -123,7 +283,7 @@ fn benchmark_wrapper_reads_it() {
         found[2].parse::<u64>().unwrap();
         found[3].parse::<u64>().unwrap();
     }
-    assert_eq!(pattern.captures_iter(output).count(), 7);
+    assert_eq!(pattern.captures_iter(output).count(), 6);
 }
 
 #[test]
@@ -131,10 +291,7 @@ fn crucible_reads_it() {
     let output = run(1, 0.99);
     let raw = Regex::new(r"^timestamp_ms:(\d+)\.\d+\s+name:Txn2\s+nr_bytes:(\d+)\s+nr_ops:(\d+)")
         .unwrap();
-    assert_eq!(output.lines().filter(|line| raw.is_match(line)).count(), 7);
-    let crr = Regex::new(r"^timestamp_ms:(\d+)\.\d+\s+name:Txn1\s+nr_bytes:(\d+)\s+nr_ops:(\d+)")
-        .unwrap();
-    assert_eq!(output.lines().filter(|line| crr.is_match(line)).count(), 2);
+    assert_eq!(output.lines().filter(|line| raw.is_match(line)).count(), 6);
     let difference = difference_line(&output).unwrap();
     assert_eq!(difference, [0.0, 1.0, 1.0, 1.0, 0.1]);
 }
@@ -155,26 +312,65 @@ fn difference_line(output: &str) -> Option<[f64; 5]> {
 fn a_dead_peer_shows_and_every_number_is_one() {
     assert_eq!(difference_line(&run(1, 0.0)), Some([0.0, 100.0, 100.0, 100.0, 0.1]));
     let mut out = Vec::new();
-    let header = Header { profile: String::new(), strands: 0 };
-    Printer::new(&mut out, header).finish().unwrap();
+    Printer::new(&mut out, header(0)).finish(None).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert_eq!(difference_line(&output), Some([0.0; 5]));
 }
 
+const RESET: &str = "192.0.2.1: read: Connection reset by peer";
+
+/// clusterbuster looks for the beginning of the line, people for the warning.
 #[test]
-fn a_phase_that_broke_off_counts_in_the_statistics() {
+fn a_run_that_fails_before_anything_moved_has_no_numbers() {
+    let output = Run { failure: Some(RESET), phases: 1, ..Run::default() }.output();
+    assert_eq!(
+        output.lines().skip(1).collect::<Vec<_>>(),
+        [
+            "timestamp_ms:1559581000962.0330 name:Txn1 nr_bytes:0 nr_ops:0",
+            "",
+            "** Error: 192.0.2.1: read: Connection reset by peer",
+            "",
+            "WARNING: 1 Errors detected during run"
+        ]
+    );
+}
+
+#[test]
+fn a_failure_before_the_run_is_its_error() {
     let mut out = Vec::new();
-    let header = Header { profile: "rr".to_owned(), strands: 1 };
-    let mut printer = Printer::new(&mut out, header);
+    write_failure(&mut out, "one\n\ntwo \u{1b}[31m").unwrap();
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "** Error: one\n** Error: two [31m\n\nWARNING: 2 Errors detected during run\n"
+    );
+}
+
+/// A peer that has counted nothing has no row of zeros, and nothing is compared with it.
+#[test]
+fn a_run_that_failed_shows_no_zeros_of_a_peer() {
+    let output = Run { failure: Some(RESET), share: 0.0, ..Run::default() }.output();
+    assert!(output.contains("\nError saying goodbye with 192.0.2.1\n"), "{output}");
+    assert_eq!(difference_line(&output), None);
+    assert!(output.contains("\nmaster "), "{output}");
+    assert!(output.ends_with("reset by peer\n\nWARNING: 1 Errors detected during run\n"));
+}
+
+/// The counters of a phase that broke off are in the totals, and are of no one instant.
+#[test]
+fn a_phase_that_broke_off_counts_and_is_not_compared() {
+    let mut out = Vec::new();
+    let mut printer = Printer::new(&mut out, header(1));
     printer.event(&Event::Tick {
         phase: 0,
         elapsed: SECOND,
         unix_ms: START,
-        hosts: vec![host(0, Side::Master, 1, 100), host(1, Side::Peer, 1, 100)],
+        hosts: vec![host(0, Side::Master, SECOND, 100), host(1, Side::Peer, SECOND, 99)],
+        readings: Vec::new(),
     });
-    printer.finish().unwrap();
+    printer.finish(Some(RESET)).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert!(output.contains("name:Total nr_bytes:12800 nr_ops:200"), "{output}");
+    assert_eq!(difference_line(&output), None);
 }
 
 #[test]
@@ -188,9 +384,9 @@ fn a_reader_that_went_away_is_an_error_at_the_end() {
             Ok(())
         }
     }
-    let header = Header { profile: "rr".to_owned(), strands: 1 };
-    let mut printer = Printer::new(Gone, header);
-    printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts: Vec::new() });
-    let error = printer.finish().unwrap_err();
+    let mut printer = Printer::new(Gone, header(1));
+    let (hosts, readings) = (Vec::new(), Vec::new());
+    printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts, readings });
+    let error = printer.finish(None).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }

@@ -43,3 +43,4 @@ mod soak;
 mod studies;
 mod threads;
 mod timing;
+mod uperf_parsers;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::document::Document;
 use crate::program::Program;
 
-/// With the patterns of k8s-netperf and crucible.
+/// With the patterns of k8s-netperf and crucible; uperf_parsers.rs has their formulas.
 #[test]
 fn uperf_lines_are_as_their_readers_expect() {
     let finished = Program::short_run("@rr", &["--format", "uperf", "--json", "run.json"]).finish();
@@ -16,18 +16,16 @@ fn uperf_lines_are_as_their_readers_expect() {
         .captures_iter(&finished.stdout)
         .map(|found| [1, 2, 3].map(|group| found[group].trim().parse().unwrap()))
         .collect();
-    assert!(lines.len() > 2, "{finished}");
+    assert_eq!(lines.len(), 6, "500 ms of 100 ms each\n{finished}");
     assert_eq!(lines[0][1..], [0.0, 0.0], "the first line is that of the beginning");
     for pair in lines.windows(2) {
         assert!((0..3).all(|field| pair[0][field] <= pair[1][field]), "they grow: {pair:?}");
     }
-    // What uperf counts: both directions, ramp included.
-    let document = finished.document();
+    // What uperf counts: both directions.
     let last = lines.last().unwrap();
-    let window = document.count("/throughput/tx_bytes") + document.count("/throughput/rx_bytes");
-    assert!(last[1] >= window as f64);
-    assert_eq!(last[1], last[2] * 64.0, "each operation moves 64 bytes");
-    let connects = Regex::new(r"(?m)^timestamp_ms:\d+\.\d+\s+name:Txn1\s+nr_bytes:0\s+nr_ops:1$");
+    // An operation counts when it ends, its bytes when they move: one is under way at either line.
+    assert!((last[1] - last[2] * 64.0).abs() <= 128.0, "each operation moves 64 bytes: {last:?}");
+    let connects = Regex::new(r"(?m)^timestamp_ms:\d+\.\d+\s+name:Txn1\s+nr_bytes:0\s+nr_ops:0$");
     assert!(connects.unwrap().is_match(&finished.stdout), "{finished}");
     let difference = Regex::new(concat!(
         r"(?m)^Difference\(%\)\s+(-?\d+\.\d+)%\s+(-?\d+\.\d+)%\s+(-?\d+\.\d+)%",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::vsock;
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::event::{Event, HostBrief, Listener};
+use wirecost_model::event::{Event, HostBrief, Listener, Reading};
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::{ObserveRequest, Part};
@@ -169,6 +169,8 @@ struct Controller<'a> {
     deferred: Vec<(usize, Notice)>,
     /// Instant, on the controller's clock, whose counters have been told last.
     ticked: Nanos,
+    /// Of the master, since then.
+    readings: Vec<Reading>,
 }
 
 impl<'a> Controller<'a> {
@@ -216,6 +218,7 @@ impl<'a> Controller<'a> {
             warnings: Vec::new(),
             deferred: Vec::new(),
             ticked: 0,
+            readings: Vec::new(),
         }
     }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
-use wirecost_model::event::{Event, HostCounters};
+use wirecost_model::event::{Event, HostCounters, Reading};
 use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::observe::ObserveTimes;
 use wirecost_model::outcome::{PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Pause, Profile, Transaction, Until};
+use wirecost_model::program::Side;
 use wirecost_model::status::Status;
 use wirecost_profile::protocols::{self, Protocol};
 use wirecost_program::limits::{Counts, completion_limits, may_wait};
@@ -135,6 +136,11 @@ fn longest_wait(profile: &Profile, phase: u32) -> Duration {
         .min(Duration::from_secs(24 * 3600))
 }
 
+/// The wall-clock time of an instant of the controller's clock, milliseconds since 1970.
+fn unix_ms_at(instant: Nanos) -> f64 {
+    unix_ms() + (instant as f64 - Monotonic.now() as f64) / MILLISECOND as f64
+}
+
 impl Controller<'_> {
     /// Runs one phase to its end.
     pub(super) fn phase(&mut self, profile: &Profile, phase: u32) -> Result<(), Stopped> {
@@ -179,12 +185,13 @@ impl Controller<'_> {
             host.member.host.order(Order::Start(times))?;
         }
         self.ticked = start;
+        self.readings.clear();
         self.listener.event(&Event::PhaseStarted {
             phase,
             until: plan.until,
             ramp,
             headline: plan.headline,
-            unix_ms: unix_ms(),
+            unix_ms: unix_ms_at(start),
         });
         let patience = longest_wait(profile, phase);
         let started = self.held(phase, start, window.map(|(_, to)| to), patience)?;
@@ -197,8 +204,8 @@ impl Controller<'_> {
         if observed {
             self.observations(phase)?;
         }
-        let hosts = self.counters(start);
-        self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts });
+        let (hosts, readings) = (self.counters(start), self.phase_readings(start));
+        self.listener.event(&Event::PhaseEnded { phase, unix_ms: unix_ms(), hosts, readings });
         if cut_off && (phase as usize) + 1 < self.plans.len() {
             // What was under way had its connections closed, which later phases would miss.
             return Err(Stopped::new(
@@ -325,6 +332,12 @@ impl Controller<'_> {
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
         let (of, snapshot) = match notice {
             Notice::Snapshot { phase, snapshot } => (phase, snapshot),
+            Notice::Readings { phase: of, readings } => {
+                if of == phase && self.hosts[from].program.side == Side::Master {
+                    self.readings.extend(readings);
+                }
+                return;
+            }
             // Whoever observes may be done before the other hosts are.
             Notice::Observed { .. } => return self.deferred.push((from, notice)),
             _ => return,
@@ -332,7 +345,11 @@ impl Controller<'_> {
         if of != phase {
             return;
         }
-        self.hosts[from].newest = Some(snapshot);
+        let host = &mut self.hosts[from];
+        if host.program.side == Side::Master {
+            self.readings.push(Reading::new(&snapshot, host.offset.host_time(start)));
+        }
+        host.newest = Some(snapshot);
         let due = |host: &HostState| Some(host.offset.controller_time(host.newest.as_ref()?.due));
         let Some(oldest) = self.hosts.iter().map(due).min().flatten() else { return };
         if oldest <= self.ticked {
@@ -341,7 +358,17 @@ impl Controller<'_> {
         self.ticked = oldest;
         let hosts = self.counters(start);
         let elapsed = oldest.saturating_sub(start);
-        self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts });
+        let readings = std::mem::take(&mut self.readings);
+        self.listener.event(&Event::Tick { phase, elapsed, unix_ms: unix_ms(), hosts, readings });
+    }
+
+    /// What the master had counted at each instant of the phase that has ended.
+    fn phase_readings(&self, start: Nanos) -> Vec<Reading> {
+        let master = self.hosts.iter().find(|host| host.program.side == Side::Master);
+        let Some(master) = master else { return Vec::new() };
+        let start = master.offset.host_time(start);
+        let snapshots = master.phases.last().map_or(&[][..], |phase| &phase.snapshots);
+        snapshots.iter().map(|snapshot| Reading::new(snapshot, start)).collect()
     }
 
     fn counters(&self, start: Nanos) -> Vec<HostCounters> {

@@ -1,21 +1,28 @@
 //! uperf's output, for the programs that parse it (k8s-netperf, benchmark-wrapper, crucible): the raw
 //! lines of `-R`, then Run Statistics and Difference(%).
 //!
-//! The numbers mean what they mean to uperf: cumulative since the phase began, ramp included; bytes
-//! are what the master read plus what it wrote; every completed flowop is an operation; the first
-//! transaction is Txn1. Where uperf prints a defect, this does not: a peer that sent nothing differs
-//! by 100% (uperf: 0%), no operations are 0.00% errors (uperf: nan), failures are counted as errors
-//! (uperf: never) and connect and idle gaps between phases are not in the time.
+//! The numbers mean what they mean to uperf: bytes are what the master read plus what it wrote; every
+//! completed flowop is an operation; the first transaction is Txn1. Where uperf prints a defect, this
+//! does not: a peer that sent nothing differs by 100% (uperf: 0%), no operations are 0.00% errors
+//! (uperf: nan), failures are counted as errors (uperf: never) and connect and idle gaps between
+//! phases are not in the time.
+//!
+//! Parsers take each raw line as one interval after the line before, whatever its time stamp says.
+//! So raw lines are those of [`lines`], and what they leave out (the ramp, an interval that the end
+//! cut short) is in the totals: the line of a timed transaction and that of `Total`, which are those
+//! that uperf prints without `-R`, and all of Run Statistics.
 
+mod lines;
 mod numbers;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use wirecost_model::clock::Nanos;
-use wirecost_model::event::{Event, HostCounters, Listener};
+use wirecost_model::clock::{Nanos, seconds};
+use wirecost_model::event::{Event, HostCounters, Listener, Reading};
 use wirecost_model::program::Side;
 
+use lines::{Intervals, Line};
 use numbers::{bits_per_second, bytes, time};
 
 /// Length of uperf's rules where it does not write to a terminal.
@@ -28,6 +35,10 @@ pub struct Header {
     pub profile: String,
     /// Of all groups.
     pub strands: u64,
+    /// Time from one raw line to the next.
+    pub interval: Nanos,
+    /// Names of the peers, as uperf is told them: those of the profile.
+    pub peers: Vec<String>,
 }
 
 /// Writes uperf's lines as the run goes on. [`Printer::finish`] ends it.
@@ -35,9 +46,9 @@ pub struct Header {
 pub struct Printer<W: Write> {
     out: W,
     header: Header,
-    /// Peers by index, for the statistics; the masters are one row.
-    names: BTreeMap<u32, String>,
-    /// Newest counters of the phase under way.
+    /// Raw lines of the phase under way.
+    intervals: Option<Intervals>,
+    /// Newest counters of the phase under way, by host.
     phase: BTreeMap<u32, Tally>,
     /// All phases that have ended.
     whole: BTreeMap<u32, Tally>,
@@ -103,7 +114,7 @@ impl<W: Write> Printer<W> {
         Self {
             out,
             header,
-            names: BTreeMap::new(),
+            intervals: None,
             phase: BTreeMap::new(),
             whole: BTreeMap::new(),
             last_unix_ms: 0.0,
@@ -111,12 +122,26 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Writes the totals and the statistics of all phases, and says whether anything that was to be
-    /// written could not be.
-    pub fn finish(mut self) -> io::Result<()> {
-        // A phase that broke off has moved bytes too.
+    /// Writes the totals and the statistics of all phases; of a run that failed, also the error.
+    ///
+    /// # Errors
+    /// The first failure to write any of the output.
+    pub fn finish(mut self, failure: Option<&str>) -> io::Result<()> {
+        // Counters of a phase that broke off are not of one instant.
+        let comparable = self.phase.is_empty();
+        // It has moved bytes too.
         self.close_phase();
-        self.try_write(Self::statistics);
+        let nothing = self.whole.values().all(|tally| tally.operations == 0);
+        // Zeros after a failure would read as a measurement.
+        if failure.is_none() || !nothing {
+            self.try_write(|printer| {
+                printer.totals()?;
+                printer.statistics(failure.is_some(), comparable)
+            });
+        }
+        if let Some(message) = failure {
+            self.try_write(|printer| write_failure(&mut printer.out, message));
+        }
         self.error.map_or(Ok(()), Err)
     }
 
@@ -127,11 +152,26 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    fn raw_line(&mut self, name: &str, unix_ms: f64, masters: Tally) -> io::Result<()> {
+    fn raw_line(&mut self, name: &str, line: Line) -> io::Result<()> {
         writeln!(
             self.out,
-            "timestamp_ms:{unix_ms:.4} name:{name} nr_bytes:{} nr_ops:{}",
-            masters.bytes, masters.operations
+            "timestamp_ms:{:.4} name:{name} nr_bytes:{} nr_ops:{}",
+            line.unix_ms, line.bytes, line.operations
+        )
+    }
+
+    /// The line of uperf without `-R`.
+    fn summary_line(&mut self, name: &str, tally: Tally) -> io::Result<()> {
+        if tally.elapsed == 0 {
+            return Ok(());
+        }
+        let per_second = tally.operations as f64 / seconds(tally.elapsed);
+        writeln!(
+            self.out,
+            "{name:<8.8} {:>8.7} /{:7.2}(s) = {:>12.11}  {per_second:>10.0}op/s ",
+            bytes(tally.bytes as f64),
+            seconds(tally.elapsed),
+            bits_per_second(tally.bits_per_second()),
         )
     }
 
@@ -148,31 +188,46 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    fn statistics(&mut self) -> io::Result<()> {
+    fn totals(&mut self) -> io::Result<()> {
+        let masters = sum(&self.whole, |tally| tally.master);
+        let (bytes, operations) = (masters.bytes, masters.operations);
+        writeln!(self.out, "{}", "-".repeat(RULE))?;
+        self.raw_line("Total", Line { unix_ms: self.last_unix_ms, bytes, operations })?;
+        self.summary_line("Total", masters)
+    }
+
+    /// Where the run failed, no host is shown with zeros. Hosts are compared only where their counters
+    /// are complete.
+    fn statistics(&mut self, failed: bool, comparable: bool) -> io::Result<()> {
         let masters = sum(&self.whole, |tally| tally.master);
         let peers = sum(&self.whole, |tally| !tally.master);
         let rule = "-".repeat(RULE);
-        writeln!(self.out, "{rule}")?;
-        self.raw_line("Total", self.last_unix_ms, masters)?;
         writeln!(
             self.out,
             "\nRun Statistics\nHostname            Time       Data   Throughput   Operations      \
              Errors\n{rule}"
         )?;
-        let rows: Vec<(String, Tally)> = self
-            .whole
-            .iter()
-            .filter(|(_, tally)| !tally.master)
-            .map(|(host, tally)| (self.names.get(host).cloned().unwrap_or_default(), *tally))
-            .collect();
-        for (name, tally) in &rows {
-            self.row(name, *tally)?;
+        let (mut rows, mut missing) = (0, 0);
+        for (number, name) in (1..).zip(self.header.peers.clone()) {
+            let tally = self.whole.get(&number).copied().unwrap_or_default();
+            if failed && tally.operations == 0 {
+                missing += 1;
+                writeln!(self.out, "\nError saying goodbye with {name}")?;
+                continue;
+            }
+            rows += 1;
+            self.row(&name, tally)?;
         }
-        if rows.len() > 1 {
+        if rows > 1 {
             self.row("Total", peers)?;
         }
-        self.row("master", masters)?;
+        if !failed || masters.operations > 0 {
+            self.row("master", masters)?;
+        }
         writeln!(self.out, "{rule}")?;
+        if missing > 0 || !comparable {
+            return Ok(());
+        }
         writeln!(
             self.out,
             "{:<15} {:7.2}% {:9.2}% {:11.2}% {:11.2}% {:10.2}%\n",
@@ -218,35 +273,58 @@ fn difference(master: f64, peers: f64) -> f64 {
     }
 }
 
+/// Writes the error of a run that failed, as uperf does.
+///
+/// # Errors
+/// The failure to write it.
+pub fn write_failure(out: &mut impl Write, message: &str) -> io::Result<()> {
+    let lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).collect();
+    for line in &lines {
+        // Messages can repeat what a host or a file says.
+        let shown: String = line.chars().filter(|c| !c.is_control()).collect();
+        writeln!(out, "** Error: {shown}")?;
+    }
+    writeln!(out, "\nWARNING: {} Errors detected during run", lines.len())?;
+    out.flush()
+}
+
 impl<W: Write> Listener for Printer<W> {
     fn event(&mut self, event: &Event) {
         match event {
-            Event::Ready { hosts, .. } => {
-                let names = hosts.iter().enumerate();
-                self.names =
-                    names.map(|(number, host)| (number as u32, host.name.clone())).collect();
-                self.try_write(|printer| {
-                    let Header { profile, strands } = &printer.header;
-                    writeln!(
-                        printer.out,
-                        "Starting {strands} threads running profile:{profile} ...  {:5.2} seconds",
-                        0.0
-                    )
-                });
-            }
-            // Programs take differences from line to line, so each phase begins with zeros.
-            Event::PhaseStarted { phase, unix_ms, .. } => {
+            Event::Ready { .. } => self.try_write(|printer| {
+                let Header { profile, strands, .. } = &printer.header;
+                writeln!(
+                    printer.out,
+                    "Starting {strands} threads running profile:{profile} ...  {:5.2} seconds",
+                    0.0
+                )
+            }),
+            Event::PhaseStarted { phase, until, ramp, unix_ms, .. } => {
                 self.close_phase();
-                self.raw(*phase, *unix_ms);
+                self.last_unix_ms = *unix_ms;
+                let intervals =
+                    Intervals::new(*phase, *until, *ramp, self.header.interval, *unix_ms);
+                self.intervals = Some(intervals);
+                // Programs take differences from line to line, so each phase begins with zeros.
+                self.write_intervals(&[Reading::default()]);
             }
-            Event::Tick { phase, unix_ms, hosts, .. } => {
+            Event::Tick { hosts, readings, .. } => {
                 self.update(hosts);
-                self.raw(*phase, *unix_ms);
+                self.write_intervals(readings);
             }
-            Event::PhaseEnded { phase, unix_ms, hosts } => {
+            Event::PhaseEnded { phase, unix_ms, hosts, readings } => {
                 self.update(hosts);
-                self.raw(*phase, *unix_ms);
-                self.try_write(|printer| writeln!(printer.out));
+                // The last of them can come after the last tick.
+                self.write_intervals(readings);
+                self.last_unix_ms = *unix_ms;
+                let timed = self.intervals.take().is_some_and(|intervals| intervals.is_timed());
+                let masters = sum(&self.phase, |tally| tally.master);
+                self.try_write(|printer| {
+                    if timed {
+                        printer.summary_line(&name(*phase), masters)?;
+                    }
+                    writeln!(printer.out)
+                });
                 self.close_phase();
             }
             Event::Warning(_) => {}
@@ -255,9 +333,20 @@ impl<W: Write> Listener for Printer<W> {
 }
 
 impl<W: Write> Printer<W> {
-    fn raw(&mut self, phase: u32, unix_ms: f64) {
-        self.last_unix_ms = unix_ms;
-        let masters = sum(&self.phase, |tally| tally.master);
-        self.try_write(|printer| printer.raw_line(&format!("Txn{}", phase + 1), unix_ms, masters));
+    /// Writes the lines that can be told with these readings.
+    fn write_intervals(&mut self, readings: &[Reading]) {
+        let Some(mut intervals) = self.intervals.take() else { return };
+        for reading in readings {
+            if let Some(line) = intervals.line(reading) {
+                self.last_unix_ms = line.unix_ms;
+                self.try_write(|printer| printer.raw_line(&name(intervals.phase()), line));
+            }
+        }
+        self.intervals = Some(intervals);
     }
+}
+
+/// uperf's name of a transaction, of all groups.
+fn name(phase: u32) -> String {
+    format!("Txn{}", phase + 1)
 }

@@ -274,6 +274,24 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
+    /// The peers by the names that uperf would have been given: as in the profile, and the address of
+    /// a host that stands for one of its variables (`assigned`).
+    pub(super) fn remote_hosts(
+        &self,
+        profile: &Profile,
+        assigned: &[(String, String)],
+    ) -> Vec<String> {
+        let name = |(name, site): (String, &Site)| match site.data {
+            Some(address) if assigned.iter().any(|(_, of)| *of == name) => address.to_string(),
+            _ => name,
+        };
+        program::remote_hosts(profile)
+            .into_iter()
+            .zip(self.sites.iter().skip(1))
+            .map(name)
+            .collect()
+    }
+
     /// Checks that every host name in the value of an option exists.
     pub(super) fn check_names<'a>(
         &self,

@@ -22,7 +22,7 @@ use wirecost_model::visible::visible;
 use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
 use wirecost_report::progress::{Progress, Style};
-use wirecost_report::uperf::{Header, Printer};
+use wirecost_report::uperf::{Header, Printer, write_failure};
 use wirecost_store::Recorder;
 
 use super::output;
@@ -71,7 +71,8 @@ pub(crate) struct Run {
 enum Format {
     /// A table for people.
     Terminal,
-    /// uperf's raw lines (-R), Run Statistics and Difference, for programs that parse them.
+    /// uperf's raw lines (-R) for whole intervals of the window, totals, Run Statistics and Difference,
+    /// for programs that parse them.
     Uperf,
 }
 
@@ -96,6 +97,7 @@ impl Run {
                 document.error = Some(failure.message.clone());
                 // If the document cannot be written either, the first failure is reported.
                 let _ = self.write_json(&document);
+                self.show_failure(&failure);
                 Err(failure)
             }
         }
@@ -123,7 +125,7 @@ impl Run {
 
     fn drive(self, ready: Ready, started: u64, stop: &AtomicBool) -> Result<Status, Failure> {
         let Ready { loaded, place, machines, recorder } = ready;
-        let mut printer = self.printer(&loaded);
+        let mut printer = self.printer(&loaded, &place);
         let mut progress =
             (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
         let measured = self.options.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
@@ -145,6 +147,7 @@ impl Run {
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
                 self.write_json(&document)?;
+                self.show_failure(&failure);
                 return Err(failure);
             }
         };
@@ -159,12 +162,28 @@ impl Run {
     }
 
     /// The printer of uperf's lines, if that format was requested.
-    fn printer(&self, loaded: &Loaded) -> Option<Printer<io::Stdout>> {
-        (self.format == Format::Uperf && !self.json_on_stdout()).then(|| {
-            let strands = loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum();
-            let header = Header { profile: visible(&loaded.profile.name).into_owned(), strands };
+    fn printer(&self, loaded: &Loaded, place: &Place) -> Option<Printer<io::Stdout>> {
+        self.prints_uperf().then(|| {
+            let header = Header {
+                profile: visible(&loaded.profile.name).into_owned(),
+                strands: loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum(),
+                interval: self.options.settings().interval,
+                peers: place.remote_hosts(&loaded.profile, &loaded.assigned),
+            };
             Printer::new(io::stdout(), header)
         })
+    }
+
+    fn prints_uperf(&self) -> bool {
+        self.format == Format::Uperf && !self.json_on_stdout()
+    }
+
+    /// Of a run that did not begin, a program that parses uperf's output finds the error there.
+    fn show_failure(&self, failure: &Failure) {
+        if self.prints_uperf() {
+            // A reader that stops early (`| head`) is not a failure.
+            let _ = write_failure(&mut io::stdout(), &failure.message);
+        }
     }
 
     fn show(
@@ -174,7 +193,11 @@ impl Run {
     ) -> Result<Status, Failure> {
         match printer {
             // A reader that stops early (`| head`) is not a failure.
-            Some(printer) => drop(printer.finish()),
+            Some(printer) => {
+                let failed = document.status != Status::Ok;
+                let reason = document.error.as_deref().unwrap_or("the result is invalid");
+                drop(printer.finish(failed.then_some(reason)));
+            }
             None if self.json_on_stdout() => {}
             None => output::show(&documents::run::document(document)),
         }

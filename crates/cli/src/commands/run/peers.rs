@@ -10,7 +10,7 @@ pub(super) fn connect_to_each(
     peers: usize,
     names: &mut dyn FnMut(usize) -> Option<String>,
 ) -> Result<(), Failure> {
-    let [(_, open)] = loaded.assigned.as_slice() else {
+    let [(variable, open)] = loaded.assigned.as_slice() else {
         let message = format!(
             "--peers {peers}: {} does not have exactly one host without an address",
             loaded.name
@@ -18,7 +18,8 @@ pub(super) fn connect_to_each(
         return Err(Failure::usage(message)
             .help("a profile that names its hosts connects to those; remove --peers"));
     };
-    let open = open.clone();
+    let (variable, open) = (variable.clone(), open.clone());
+    loaded.assigned.clear();
     let of_one = std::mem::take(&mut loaded.profile.groups);
     for number in 0..peers {
         let Some(name) = names(number) else {
@@ -34,6 +35,7 @@ pub(super) fn connect_to_each(
             }
         }
         loaded.profile.groups.extend(groups);
+        loaded.assigned.push((variable.clone(), name));
     }
     Ok(())
 }
