@@ -8,7 +8,7 @@
 //! phases are not in the time.
 //!
 //! Parsers take each raw line as one interval after the line before, whatever its time stamp says.
-//! So raw lines are those of [`lines`], and what they leave out (the ramp, an interval that the end
+//! So raw lines are those of module `lines`, and what they leave out (the ramp, an interval that the end
 //! cut short) is in the totals: the line of a timed transaction and that of `Total`, which are those
 //! that uperf prints without `-R`, and all of Run Statistics.
 
