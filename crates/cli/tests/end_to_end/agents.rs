@@ -369,3 +369,21 @@ fn strangers_at_an_agent() {
     let host = format!("peer={}", agent.address);
     Program::short_run("@rr", &["--host", &host]).measure();
 }
+
+/// Sessions cost memory, so an agent has a limited number of them. One that ends makes room.
+#[test]
+fn an_agent_has_a_limited_number_of_sessions() {
+    let agent = Agent::start();
+    let mut sessions: Vec<Hostile> = (0..64).map(|_| Hostile::greet(&agent.address)).collect();
+    let answer = || {
+        let mut another = Hostile { stream: TcpStream::connect(&agent.address).unwrap() };
+        another.order(&Order::Hello { version: wire::VERSION });
+        another.notice()
+    };
+    match answer() {
+        Notice::SessionEnded { reason } => assert!(reason.contains("64 sessions"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    sessions.pop();
+    until("there is room for another session", || matches!(answer(), Notice::Welcome { .. }));
+}

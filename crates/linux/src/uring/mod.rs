@@ -547,7 +547,7 @@ impl<S: AsFd> Ring<S> {
 
     /// Accepts at a listener from now on. The listener must block, and what it accepts does too. `all`:
     /// everybody at once, else the next one only when the one before has been taken. All at once take
-    /// descriptors before anybody wants them, up to [`MAX_ACCEPTED`] and the queue of the listener.
+    /// descriptors before anybody wants them, up to 128 and the queue of the listener.
     ///
     /// # Errors
     /// Those of io_uring_enter, where there are more operations than entries.
