@@ -51,5 +51,5 @@ pub(crate) fn throughput(bits_per_second: f64, tx_bytes: u64) -> Throughput {
 }
 
 pub(crate) fn window(seconds: f64) -> Window {
-    Window { seconds, phase: 0, ramp_seconds: 1.0, kind: WindowKind::Duration }
+    Window { seconds, phase: 0, ramp_seconds: 1.0, kind: WindowKind::Duration, dead_seconds: None }
 }

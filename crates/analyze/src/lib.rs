@@ -9,6 +9,7 @@ mod conservation;
 pub mod cost_model;
 mod cpu;
 mod crypto;
+mod dead_time;
 pub mod doctor;
 mod figures;
 pub mod findings;
@@ -26,7 +27,7 @@ pub mod statistics;
 mod watched;
 mod window;
 
-use wirecost_model::outcome::Outcome;
+use wirecost_model::outcome::{DeadTimePolicy, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::run::{Run, Window, WindowKind};
 use wirecost_model::status::Status;
@@ -49,6 +50,7 @@ pub struct RunMeta {
     pub started_unix_ms: u64,
     /// Names of the probes.
     pub probes: Vec<String>,
+    pub dead_time: DeadTimePolicy,
 }
 
 /// Adds the observations of another run of the same profile, with these probes, to a document. The
@@ -81,6 +83,10 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     {
         fill_headline(&mut run, outcome, phase, &windows);
     }
+    let dead_time = headline.and_then(|phase| dead_time::of_phase(outcome, phase, &windows));
+    if let (Some(window), Some(dead_time)) = (&mut run.window, &dead_time) {
+        window.dead_seconds = Some(dead_time.seconds);
+    }
     run.phases = figures::phases(outcome);
     run.hosts = hosts::hosts(outcome, &windows);
     run.machines = hosts::machines(outcome, &windows);
@@ -91,8 +97,12 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.settings = figures::settings(outcome);
     errors.extend(conservation::check(outcome, headline, &windows));
 
-    let problems = run_warnings::of(outcome, headline, &windows, &run);
+    let mut problems = run_warnings::of(outcome, headline, &windows, &run);
     errors.extend(problems.errors);
+    if let Some(dead_time) = dead_time {
+        errors.extend(dead_time.error(meta.dead_time));
+        problems.warnings.extend(dead_time.warning());
+    }
     run.warnings = problems.warnings.iter().map(Entry::from).collect();
     run.warnings.dedup();
 
@@ -123,6 +133,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
         phase: phase as u32,
         ramp_seconds: plan.ramp_seconds,
         kind: kind(plan.until),
+        dead_seconds: None,
     });
     run.throughput = Some(totals.throughput());
     run.transactions = Some(totals.transactions());

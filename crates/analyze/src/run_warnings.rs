@@ -1,7 +1,9 @@
 //! Warnings and errors of a run, other than the check of sent against received.
 
+use wirecost_model::clock::Nanos;
 use wirecost_model::measure::{Edge, Setting};
 use wirecost_model::outcome::Outcome;
+use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
 use wirecost_model::run::Run;
 use wirecost_model::warning::{self, Warning};
@@ -9,7 +11,7 @@ use wirecost_model::warning::{self, Warning};
 use crate::hosts;
 use crate::intervals;
 use crate::observed;
-use crate::window::{self, HostWindow};
+use crate::window::{self, HostWindow, Span};
 
 /// A worker this busy is saturated.
 const SATURATED: f64 = 0.95;
@@ -18,6 +20,8 @@ const UNACCOUNTED_PERCENT: f64 = 2.0;
 /// A smaller share of the busy time changes no conclusion.
 const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
+/// Of the window, and at least the above.
+const SKEW_SHARE: f64 = 0.01;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
@@ -43,6 +47,8 @@ pub(crate) fn of(
     }
     saturated(windows, warnings);
     intervals_and_edges(windows, warnings);
+    skew(outcome, headline, windows, &mut problems.errors);
+    let warnings = &mut problems.warnings;
     cpus(outcome, run, warnings);
     foreign(outcome, windows, warnings);
     warnings.extend(run.settings.iter().filter_map(clipped));
@@ -90,6 +96,39 @@ fn intervals_and_edges(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) 
             warnings
                 .push(Warning::from(warning::WindowSkew { host: host.clone(), milliseconds: off }));
         }
+    }
+}
+
+/// Windows that are not of the same time at all hosts.
+fn skew(
+    outcome: &Outcome,
+    headline: Option<usize>,
+    windows: &[HostWindow<'_>],
+    errors: &mut Vec<String>,
+) {
+    let plan = headline.and_then(|phase| outcome.phases.get(phase));
+    // Where iterations decide, each host's window ends with its own.
+    if !plan.is_some_and(|plan| matches!(plan.until, Until::Duration(_))) {
+        return;
+    }
+    let apart = |pick: fn(&Span<'_>) -> Nanos| {
+        let at = |window: &HostWindow<'_>| {
+            i128::from(pick(&window.span)) - i128::from(window.host.clock_offset)
+        };
+        let first = windows.iter().map(at).min().unwrap_or(0);
+        let last = windows.iter().map(at).max().unwrap_or(0);
+        (last - first) as f64
+    };
+    let skew = apart(|span| span.start.at).max(apart(|span| span.end.at));
+    let uncertain: f64 = windows.iter().map(|window| window.host.clock_error as f64).sum();
+    let length = windows.iter().map(|window| window.span.seconds()).fold(0.0, f64::max);
+    let most = (length * SKEW_SHARE * 1e9).max(SKEW_MILLISECONDS * 1e6);
+    if skew - uncertain > most {
+        errors.push(format!(
+            "the windows of the hosts are {:.3} s apart, more than a percent of the window of \
+             {length:.1} s: a host was stopped, or too busy to read its counters on time",
+            skew / 1e9
+        ));
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, key};
-use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, WorkerUse};
+use wirecost_model::clock::SECOND;
+use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
@@ -361,6 +362,95 @@ fn late_cuts_are_lost_intervals_and_a_skewed_window() {
     assert!(message(&run, "lost-intervals").starts_with("2 of 5 snapshots of server"));
     assert!(message(&run, "window-skew").contains("11.0 ms"));
     assert_eq!(run.intervals.len(), 4);
+}
+
+/// A window of 5 s from one second after the beginning, in which hosts were quiet from one second to
+/// another.
+fn quiet(hosts: &[usize], from: f64, to: f64) -> Outcome {
+    let mut outcome = honest();
+    for &host in hosts {
+        let phase = &mut outcome.hosts[host].phases[0];
+        phase.tcp_samples.iter_mut().for_each(|sample| sample.rtt_us = 100.0);
+        let begin = phase.snapshot(Edge::WindowStart).unwrap().due - SECOND;
+        let at = |seconds: f64| begin + (seconds * SECOND as f64) as u64;
+        phase.quiet.push(Quiet { from: at(from), to: at(to) });
+    }
+    outcome
+}
+
+fn dead_seconds(outcome: &Outcome) -> f64 {
+    let run = analyze(outcome);
+    let dead = run.window.as_ref().unwrap().dead_seconds.unwrap();
+    assert_eq!(dead > 0.0, codes(&run).contains(&"dead-time"), "{:?}", codes(&run));
+    let invalid = run.error.as_ref().is_some_and(|error| error.contains("no byte moved for"));
+    assert_eq!(invalid, dead > 0.5, "{dead} s: {:?}", run.error);
+    assert_eq!(run.status == Status::Invalid, invalid);
+    dead
+}
+
+#[test]
+fn dead_time_is_what_all_ends_have_of_it_in_the_window() {
+    let dead = |hosts: &[usize], from, to| dead_seconds(&quiet(hosts, from, to));
+    assert!(close(dead(&[0, 1], 2.0, 3.2), 1.2, 1e-6));
+    // What lies in the ramp does not count, nor what lies after the window.
+    assert!(close(dead(&[0, 1], 0.5, 1.4), 0.0, 1e-6));
+    assert!(close(dead(&[0, 1], 0.3, 1.4), 0.4, 1e-6));
+    assert!(close(dead(&[0, 1], 5.0, 9.0), 1.0, 1e-6));
+    assert!(close(dead(&[0, 1], 6.1, 9.0), 0.0, 1e-6));
+    // A host that waits while the other has traffic is not dead.
+    assert!(close(dead(&[0], 2.0, 3.2), 0.0, 1e-6));
+    let mut apart = quiet(&[0], 2.0, 3.5);
+    apart.hosts[1].phases[0].quiet = quiet(&[1], 3.1, 4.8).hosts[1].phases[0].quiet.clone();
+    assert!(close(dead_seconds(&apart), 0.0, 1e-6));
+    let message = message(&analyze(&quiet(&[0, 1], 5.5, 9.0)), "dead-time").to_owned();
+    assert!(
+        message.starts_with("no byte moved for 0.5 s of the window (10%), within 3.5 s"),
+        "{message}"
+    );
+    assert!(message.contains("client and server"), "{message}");
+}
+
+#[test]
+fn a_time_without_traffic_is_measured_by_round_trips_and_by_the_ramp() {
+    let mut slow = quiet(&[0, 1], 2.0, 4.0);
+    assert!(dead_seconds(&slow) > 1.9);
+    slow.hosts[0].phases[0].tcp_samples.iter_mut().for_each(|sample| sample.rtt_us = 120_000.0);
+    slow.hosts[1].phases[0].tcp_samples.clear();
+    assert!(close(dead_seconds(&slow), 0.0, 1e-6), "20 round trips are 2.4 s");
+    let mut bursts = quiet(&[0, 1], 2.0, 4.0);
+    bursts.hosts[1].phases[0].longest_quiet_in_ramp = SECOND / 2;
+    assert!(close(dead_seconds(&bursts), 0.0, 1e-6), "5 times the longest of the ramp are 2.5 s");
+}
+
+/// The sender of datagrams does not know that none arrives.
+#[test]
+fn one_end_tells_where_the_other_cannot() {
+    let mut outcome = quiet(&[1], 2.0, 3.2);
+    outcome.phases[0].datagrams = true;
+    assert!(close(dead_seconds(&outcome), 1.2, 1e-6));
+    outcome.phases[0].may_idle = true;
+    assert!(close(dead_seconds(&outcome), 0.0, 1e-6));
+    // Of several peers one has no traffic while the master has that of the other.
+    let mut outcome = quiet(&[1], 2.0, 3.2);
+    let mut other = outcome.hosts[1].clone();
+    other.phases[0].quiet.clear();
+    other.name = "other".to_owned();
+    outcome.hosts.push(other);
+    let run = analyze(&outcome);
+    assert!(close(run.window.unwrap().dead_seconds.unwrap(), 1.2, 1e-6));
+}
+
+#[test]
+fn windows_more_than_a_percent_apart_are_invalid() {
+    let skewed = |milliseconds: u64| {
+        let mut outcome = honest();
+        for snapshot in &mut outcome.hosts[1].phases[0].snapshots {
+            snapshot.at += milliseconds * 1_000_000;
+        }
+        analyze(&outcome).error.unwrap_or_default()
+    };
+    assert!(!skewed(40).contains("apart"));
+    assert!(skewed(60).contains("the windows of the hosts are 0.060 s apart"), "{}", skewed(60));
 }
 
 #[test]

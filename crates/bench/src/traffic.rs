@@ -89,6 +89,7 @@ impl Traffic {
             token: format!("bench-{}-{}", std::process::id(), self.name),
             tcp_samples: 0,
             probes: Vec::new(),
+            ..Settings::default()
         };
         let members = vec![member("master")?, member("peer")?];
         let stop = AtomicBool::new(false);

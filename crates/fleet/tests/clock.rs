@@ -107,6 +107,7 @@ fn an_old_answer_does_not_tell_the_time() {
         token: "t".to_owned(),
         tcp_samples: 0,
         probes: Vec::new(),
+        ..Settings::default()
     };
     // While the one takes three seconds to say who it is, the other is asked for signs of life.
     let members = vec![

@@ -67,6 +67,28 @@ pub fn clear_realtime() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 
+/// How long a thread has been ready to run and had no CPU, since it began.
+#[derive(Debug)]
+pub struct RunDelay(Option<std::fs::File>);
+
+impl RunDelay {
+    /// Of the calling thread.
+    #[must_use]
+    pub fn own() -> Self {
+        Self(std::fs::File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Nanoseconds; none where the kernel does not count them (`CONFIG_SCHED_INFO`).
+    #[must_use]
+    pub fn now(&self) -> Option<u64> {
+        use std::os::unix::fs::FileExt;
+        let mut text = [0; 128];
+        let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..length)?).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+}
+
 /// Makes timers of the calling thread fire without the 50 us that the kernel may add to save power
 /// (prctl PR_SET_TIMERSLACK).
 pub fn minimize_timer_slack() {

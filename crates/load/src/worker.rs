@@ -324,14 +324,17 @@ impl<N: SocketNet> Worker<N> {
             }
         }
         let mut mixed = false;
+        let mut taking_part = 0;
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
             let limit = match until(&self.groups[group as usize]) {
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
             strand.enter(order.start, limit);
+            taking_part += u64::from(until(&self.groups[group as usize]).is_some());
             mixed |= !by_iterations && limit > 0;
         }
+        order.counters.working.raise(taking_part);
         self.running = Some(Running {
             timings,
             record: Record::new(order.counters.clone(), order.window.clone()),

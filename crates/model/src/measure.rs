@@ -266,6 +266,14 @@ pub struct Setting {
     pub effective: String,
 }
 
+/// A time in which a host moved no byte and completed no operation, though a strand had one under way
+/// and none thought or was paced; on the host's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quiet {
+    pub from: Nanos,
+    pub to: Nanos,
+}
+
 /// What one host measured in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PhaseResult {
@@ -274,6 +282,10 @@ pub struct PhaseResult {
     pub flowops: Vec<FlowopKey>,
     /// In order of time.
     pub snapshots: Vec<Snapshot>,
+    /// Those of a second and more, in order of time.
+    pub quiet: Vec<Quiet>,
+    /// Before the window, of any length.
+    pub longest_quiet_in_ramp: Nanos,
     /// Transactions of this host's strands, think time excluded. Analysis uses the master's.
     pub transactions: Histogram,
     pub latencies: Vec<FlowopLatency>,

@@ -42,6 +42,19 @@ pub struct PhasePlan {
     pub datagrams: bool,
     /// Whether any flow of the profile is encrypted.
     pub encrypts: bool,
+    /// Whether the profile may keep a strand waiting at one end while those at the other end are idle:
+    /// strands think, are paced, end before others, or turn from one host to another.
+    pub may_idle: bool,
+}
+
+/// What a run is worth whose traffic stood still for more than a tenth of its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeadTimePolicy {
+    /// Nothing: the result is invalid.
+    #[default]
+    Invalid,
+    /// It is what the run is about: only a warning.
+    Report,
 }
 
 /// One host's part.

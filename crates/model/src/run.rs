@@ -113,6 +113,10 @@ pub struct Window {
     pub ramp_seconds: f64,
     /// `duration` (an interval of steady traffic) or `iterations` (a phase counted whole).
     pub kind: WindowKind,
+    /// Of it, the time in which no byte moved on any flow though operations were under way; null where
+    /// that was not measured.
+    #[serde(default)]
+    pub dead_seconds: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

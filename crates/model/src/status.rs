@@ -13,8 +13,8 @@ pub enum Status {
     Usage,
     /// A peer, host or network failed.
     Peer,
-    /// No complete window, lost counters, an unexplained difference of sent and received, or a
-    /// failed `verify`.
+    /// No complete window, lost counters, an unexplained difference of sent and received, dead time
+    /// beyond a tenth of the window, hosts' windows that are apart, or a failed `verify`.
     Invalid,
     /// Stopped by the user.
     Interrupted,

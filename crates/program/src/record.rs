@@ -25,6 +25,34 @@ impl Count {
     }
 }
 
+/// A number that one thread raises and lowers and any thread may read.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    raised: Count,
+    lowered: Count,
+}
+
+impl Gauge {
+    pub fn raise(&self, n: u64) {
+        self.raised.add(n);
+    }
+
+    pub fn lower(&self, n: u64) {
+        self.lowered.add(n);
+    }
+
+    pub fn get(&self) -> u64 {
+        // What is lowered meanwhile has been raised before.
+        let lowered = self.lowered.get();
+        self.raised.get().saturating_sub(lowered)
+    }
+
+    /// Whether it has ever been more than 0.
+    pub fn was_raised(&self) -> bool {
+        self.raised.get() > 0
+    }
+}
+
 /// Counters of one worker in one phase.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -38,6 +66,10 @@ pub struct WorkerCounters {
     /// Numbers that were never sent, because the strand had to catch up.
     pub skipped: Count,
     pub late: Count,
+    /// Strands that have an operation under way.
+    pub working: Gauge,
+    /// Strands that think or are paced.
+    pub resting: Gauge,
     pub rows: Box<[Arc<RowCounters>]>,
     /// Rows of operations that are a transaction each, so that these are not counted again.
     whole: Vec<u32>,
@@ -60,6 +92,18 @@ impl WorkerCounters {
     /// `whole`: rows of operations that are a transaction each.
     pub fn new(rows: usize, whole: Vec<u32>) -> Self {
         Self { rows: (0..rows).map(|_| Arc::default()).collect(), whole, ..Self::default() }
+    }
+
+    /// A number that changes whenever a byte moves or an operation completes.
+    pub fn progress(&self) -> u64 {
+        let of_row = |row: &RowCounters| {
+            let [accepted, connected] = row.received.each_ref().map(Count::get);
+            let [answered, asked] = row.sent.each_ref().map(Count::get);
+            [row.done.get(), accepted, connected, answered, asked]
+                .into_iter()
+                .fold(0, u64::wrapping_add)
+        };
+        self.rows.iter().map(|row| of_row(row)).fold(0, u64::wrapping_add)
     }
 
     /// Transactions that are complete.

@@ -90,8 +90,13 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
     let values: Vec<Value> = axes.iter().map(|(name, value)| Value::new(name, value)).collect();
     let point = Point { axes: values.clone(), settings: values };
     run.study = Some(StudyRunRef { study: "s".to_owned(), point, place, repeat, order: 1 });
-    run.window =
-        Some(Window { seconds: 1.0, phase: 0, ramp_seconds: 0.0, kind: WindowKind::Duration });
+    run.window = Some(Window {
+        seconds: 1.0,
+        phase: 0,
+        ramp_seconds: 0.0,
+        kind: WindowKind::Duration,
+        dead_seconds: None,
+    });
     run.throughput = Some(Throughput {
         bits_per_second: figures.bits_per_second,
         tx_bits_per_second: figures.bits_per_second,

@@ -167,6 +167,7 @@ impl Traffic {
                 headline: true,
                 datagrams: false,
                 encrypts: false,
+                may_idle: false,
             }],
             hosts: hosts
                 .into_iter()
@@ -375,6 +376,7 @@ pub(crate) fn analyze(outcome: &Outcome) -> Run {
         version: "0.1.0".to_owned(),
         started_unix_ms: 1_700_000_000_000,
         probes: Vec::new(),
+        dead_time: Default::default(),
     };
     wirecost_analyze::run(outcome, &meta)
 }

@@ -87,7 +87,9 @@ impl Document {
     /// What the document says that disturbed its run.
     pub(crate) fn disturbances(&self) -> Vec<String> {
         let warnings = self.list("/warnings").iter();
-        let disturbing = warnings.filter(|w| w["code"] == "steal" || w["code"] == "foreign-cpu");
+        let disturbing = warnings.filter(|w| {
+            ["steal", "foreign-cpu", "window-skew"].iter().any(|code| w["code"] == *code)
+        });
         disturbing.filter_map(|warning| warning["message"].as_str()).map(str::to_owned).collect()
     }
 

@@ -136,6 +136,7 @@ pub(crate) fn settings(engine: EngineName, name: &str) -> Settings {
         token: format!("{}-{name}", std::process::id()),
         tcp_samples: 4,
         probes: Vec::new(),
+        ..Settings::default()
     }
 }
 
@@ -151,6 +152,7 @@ fn run(builtin: &str, engine: EngineName, fault: Fault) -> Run {
         version: String::new(),
         started_unix_ms: 0,
         probes: Vec::new(),
+        dead_time: Default::default(),
     };
     wirecost_analyze::run(&outcome, &meta)
 }

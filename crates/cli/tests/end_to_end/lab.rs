@@ -236,6 +236,7 @@ fn tcp_counts_the_same_bytes() {
             version: String::new(),
             started_unix_ms: 0,
             probes: Vec::new(),
+            dead_time: Default::default(),
         };
         let run = wirecost_analyze::run(&outcome, &meta);
         assert_eq!((run.status, run.error), (Status::Ok, None));

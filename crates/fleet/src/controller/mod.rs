@@ -16,7 +16,7 @@ use wirecost_model::event::{Event, HostBrief, Listener, Reading};
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::{ObserveRequest, Part};
-use wirecost_model::outcome::{HostOutcome, Outcome, PhaseObservation, PhasePlan};
+use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
@@ -64,6 +64,7 @@ pub struct Settings {
     pub tcp_samples: u32,
     /// Names of the probes that watch every machine.
     pub probes: Vec<String>,
+    pub dead_time: DeadTimePolicy,
 }
 
 /// Why a run ended before its end.

@@ -62,6 +62,7 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
                 headline: false,
                 datagrams: uses(profile, |protocol| !protocol.delivery().is_reliable()),
                 encrypts: uses(profile, |protocol| protocol.is_secure()),
+                may_idle: may_idle(profile, phase),
             }
         })
         .collect();
@@ -111,6 +112,21 @@ fn uses(profile: &Profile, such: impl Fn(&dyn Protocol) -> bool) -> bool {
         .flat_map(|t| &t.flowops)
         .filter_map(|flowop| flowop.options.protocol.as_deref().and_then(protocols::find))
         .any(such)
+}
+
+/// See [`PhasePlan::may_idle`].
+fn may_idle(profile: &Profile, phase: usize) -> bool {
+    let waits = transactions(profile, phase).any(|transaction| {
+        let thinks = transaction.flowops.iter().any(|flowop| flowop.options.duration.is_some());
+        thinks || transaction.arrivals.is_some()
+    });
+    let several = profile.groups.iter().any(|group| {
+        let flowops = group.transactions.iter().flat_map(|transaction| &transaction.flowops);
+        let hosts: BTreeSet<&str> =
+            flowops.filter_map(|flowop| flowop.options.remotehost.as_deref()).collect();
+        hosts.len() > 1
+    });
+    waits || several || !uniform(profile, phase as u32)
 }
 
 /// The longest time for which the profile itself may keep every strand from making progress.

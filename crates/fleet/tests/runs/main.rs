@@ -63,6 +63,7 @@ fn settings(timeout: Duration) -> Settings {
         token: "t".to_owned(),
         tcp_samples: 0,
         probes: vec!["cpu".to_owned()],
+        ..Settings::default()
     }
 }
 

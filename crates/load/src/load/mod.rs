@@ -3,6 +3,7 @@
 
 mod connections;
 mod placement;
+mod quiet;
 mod services;
 mod snapshots;
 
@@ -466,9 +467,12 @@ impl Load {
             }
         }
         let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.snapshots.busy(n)).collect();
+        let (quiet, longest_quiet_in_ramp) = phase.snapshots.quiet();
         let mut result = PhaseResult {
             phase: phase.schedule.phase,
             snapshots: phase.snapshots.finish(),
+            quiet,
+            longest_quiet_in_ramp,
             latencies: phase
                 .rows
                 .iter()

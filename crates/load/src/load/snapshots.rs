@@ -6,13 +6,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wirecost_linux::clock::{Monotonic, ThreadClock};
+use wirecost_linux::thread::RunDelay;
 use wirecost_linux::{proc_stat, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
-use wirecost_model::measure::{Edge, Snapshot};
+use wirecost_model::measure::{Edge, Quiet, Snapshot};
 use wirecost_model::plan::Extent;
 use wirecost_program::record::{WorkerCounters, sum};
 
 use super::Schedule;
+use super::quiet::QuietTimes;
 use crate::worker::{ClockReading, Clocks, Event, EventSender};
 
 /// What a snapshot holds: of each worker, its counters and the clock of its CPU time.
@@ -29,7 +31,8 @@ pub(super) struct Snapshots {
     snapshots: Vec<Snapshot>,
     clocks: Vec<Clocks>,
     stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<QuietTimes>>,
+    quiet: QuietTimes,
 }
 
 impl Snapshots {
@@ -42,11 +45,13 @@ impl Snapshots {
         let workers = Arc::new(workers);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (of_thread, stopped) = (workers.clone(), stop.clone());
+        let quiet = QuietTimes::new(workers.counters.clone(), &schedule);
         let thread = std::thread::Builder::new()
             .name("wirecost-snaps".to_owned())
-            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet))
+            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet, quiet))
             .ok();
-        Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread }
+        let quiet = QuietTimes::default();
+        Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread, quiet }
     }
 
     /// Takes a snapshot at once, on the caller's thread.
@@ -94,9 +99,14 @@ impl Snapshots {
             *stop = true;
         }
         self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(Ok(quiet)) = self.thread.take().map(JoinHandle::join) {
+            self.quiet = quiet;
         }
+    }
+
+    /// Times without traffic, and the longest before the window; once the thread has ended.
+    pub(super) fn quiet(&mut self) -> (Vec<Quiet>, Nanos) {
+        std::mem::take(&mut self.quiet).into_parts()
     }
 }
 
@@ -112,9 +122,11 @@ fn run(
     interval: Nanos,
     stop: &(Mutex<bool>, Condvar),
     outlet: &EventSender,
-) {
+    mut quiet: QuietTimes,
+) -> QuietTimes {
     thread::set_realtime(thread::RealtimePriority::Snapshot);
     thread::minimize_timer_slack();
+    let delay = RunDelay::own();
     let start = schedule.start;
     // Where the end is known, how many readings there are has been checked with the order.
     let most = match schedule.window {
@@ -125,14 +137,14 @@ fn run(
     for (edge, due) in instants(schedule, interval.max(1)) {
         let first = due <= start;
         // The phase may be over before this thread has run at all.
-        let come = wait_until(due, stop) || (first && Monotonic.now() >= due);
+        let come = wait_until(due, stop, (&mut quiet, &delay)) || (first && Monotonic.now() >= due);
         if !come {
-            return;
+            return quiet;
         }
         if edge == Edge::Interval {
             if intervals == most {
                 outlet.send(Event::Endless(most));
-                return;
+                return quiet;
             }
             intervals += 1;
         }
@@ -148,22 +160,32 @@ fn run(
             outlet.send(Event::Clocks(clocks));
         }
     }
+    // A time without traffic that began in the window is as long as it is.
+    wait_until(Nanos::MAX, stop, (&mut quiet, &delay));
+    quiet
 }
 
-/// Waits for the instant. Returns whether it came before the end.
-fn wait_until(due: Nanos, stop: &(Mutex<bool>, Condvar)) -> bool {
+/// Waits for the instant, and looks for times without traffic meanwhile. Returns whether it came
+/// before the end.
+fn wait_until(
+    due: Nanos,
+    stop: &(Mutex<bool>, Condvar),
+    (quiet, delay): (&mut QuietTimes, &RunDelay),
+) -> bool {
     let Ok(mut stopped) = stop.0.lock() else {
         return false;
     };
     loop {
+        let now = Monotonic.now();
         if *stopped {
+            quiet.finish(now, delay);
             return false;
         }
-        let now = Monotonic.now();
         if now >= due {
             return true;
         }
-        match stop.1.wait_timeout(stopped, Duration::from_nanos(due - now)) {
+        let next = due.min(quiet.look(now, delay));
+        match stop.1.wait_timeout(stopped, Duration::from_nanos(next - now)) {
             Ok((guard, _)) => stopped = guard,
             Err(_) => return false,
         }

@@ -66,6 +66,7 @@ warnings! {
     ClippedSetting,
     ClockOffset,
     DatagramsLost,
+    DeadTime,
     Discarded,
     FailedOperations,
     Fallback,

@@ -78,3 +78,35 @@ impl Problem for ClockOffset {
         )
     }
 }
+
+/// Traffic stood still in the window though operations were under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadTime {
+    /// In the window, together; the longest of these times, also as far as it lies beside the window;
+    /// and the window itself.
+    pub seconds: f64,
+    pub longest: f64,
+    pub window: f64,
+    /// Those whose traffic stood still.
+    pub hosts: Vec<String>,
+}
+
+impl Problem for DeadTime {
+    fn code(&self) -> &'static str {
+        "dead-time"
+    }
+
+    fn message(&self) -> String {
+        let Self { seconds, longest, window, hosts } = self;
+        let share = seconds * 100.0 / window;
+        let beyond = match longest > seconds {
+            true => format!(", within {longest:.1} s without traffic"),
+            false => String::new(),
+        };
+        format!(
+            "no byte moved for {seconds:.1} s of the window ({share:.0}%){beyond}, though operations \
+             were under way on {}: a link was down, a host was stopped, or all packets were lost",
+            hosts.join(" and ")
+        )
+    }
+}

@@ -21,7 +21,7 @@ use self::pacing::Pacing;
 use self::transaction::Transaction;
 use crate::net::{Interest, Net, Owner};
 use crate::payload::Patterns;
-use crate::record::Record;
+use crate::record::{Gauge, Record, WorkerCounters};
 use crate::step::{Action, Coordinates, Phase, SendCall, Step, Think};
 
 /// How much a strand may move before others of its worker get their turn. Enough that switching
@@ -91,6 +91,28 @@ pub struct StrandError {
     pub source: io::Error,
 }
 
+/// What a strand is doing, as far as it says whether a time without traffic is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Activity {
+    /// An operation is under way.
+    #[default]
+    Working,
+    /// It thinks, or waits for the instant at which its next transaction is to begin.
+    Resting,
+    /// It begins no more transactions.
+    Ended,
+}
+
+impl Activity {
+    fn gauge(self, counters: &WorkerCounters) -> Option<&Gauge> {
+        match self {
+            Activity::Working => Some(&counters.working),
+            Activity::Resting => Some(&counters.resting),
+            Activity::Ended => None,
+        }
+    }
+}
+
 /// What a strand knows of what it has received, and of what it may expect.
 #[derive(Debug, Default)]
 struct Received {
@@ -115,6 +137,7 @@ pub struct Strand<S> {
     operation: Operation,
     pacing: Pacing,
     received: Received,
+    activity: Activity,
     /// Bytes sent and received since the phase began.
     bytes: u64,
 }
@@ -131,6 +154,7 @@ impl<S> Strand<S> {
             operation: Operation::default(),
             pacing: Pacing::default(),
             received: Received::default(),
+            activity: Activity::default(),
             bytes: 0,
         }
     }
@@ -142,6 +166,7 @@ impl<S> Strand<S> {
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;
+        self.activity = Activity::Working;
         self.bytes = 0;
         self.connections.begin_phase();
     }
@@ -280,6 +305,27 @@ impl<S> Strand<S> {
         Turn::Wait(Wait { slot: self.operation.slot, on, until })
     }
 
+    /// Tells what the strand does from now on. Called where it begins and ends to rest only, which
+    /// takes longer than this.
+    fn set_activity<N: Net<Socket = S>>(&mut self, activity: Activity, context: &Context<'_, N>) {
+        if self.activity != activity {
+            let counters = &context.record.counters;
+            if let Some(gauge) = self.activity.gauge(counters) {
+                gauge.lower(1);
+            }
+            if let Some(gauge) = activity.gauge(counters) {
+                gauge.raise(1);
+            }
+            self.activity = activity;
+        }
+    }
+
+    /// Between two transactions, of which the next may not begin.
+    fn quiesce<N: Net<Socket = S>>(&mut self, context: &Context<'_, N>) -> Turn {
+        self.set_activity(Activity::Ended, context);
+        Turn::Quiesced
+    }
+
     /// `None` when a transaction has begun.
     fn begin_transaction<N: Net<Socket = S>>(
         &mut self,
@@ -292,10 +338,11 @@ impl<S> Strand<S> {
         let mut start = self.operation.start.max(timing.start);
         if !within_limit {
             if timing.closed {
-                return Some(self.settle(context).unwrap_or(Turn::Quiesced));
+                let turn = self.settle(context);
+                return Some(turn.unwrap_or_else(|| self.quiesce(context)));
             }
             if start >= timing.end {
-                return Some(Turn::Quiesced);
+                return Some(self.quiesce(context));
             }
         }
         if let (Some(pace), false) = (&phase.pace, timing.closed) {
@@ -304,11 +351,13 @@ impl<S> Strand<S> {
             let intended = from.saturating_add(self.pacing.intended(pace, self.number, iteration));
             let now = context.net.now();
             if now.max(intended) >= timing.end && !within_limit {
-                return Some(Turn::Quiesced);
+                return Some(self.quiesce(context));
             }
             if now < intended {
+                self.set_activity(Activity::Resting, context);
                 return Some(self.wait(Interest::Nothing, Some(intended)));
             }
+            self.set_activity(Activity::Working, context);
             start = intended;
         }
         self.transaction.begin(start);
@@ -561,6 +610,7 @@ impl<S> Strand<S> {
         let until = self.operation.due;
         self.transaction.engaged = true;
         if now < until {
+            self.set_activity(Activity::Resting, context);
             // Busy strands of one worker spin in turns, so they overlap as busy threads would.
             return Some(if think.busy {
                 Turn::Again
@@ -568,6 +618,7 @@ impl<S> Strand<S> {
                 self.wait(Interest::Nothing, Some(until))
             });
         }
+        self.set_activity(Activity::Working, context);
         self.transaction.think(now - (until - self.operation.length));
         self.complete(step, phase, now, context);
         None

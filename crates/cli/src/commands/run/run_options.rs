@@ -173,6 +173,7 @@ impl RunOptions {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ms: started,
             probes,
+            dead_time: settings.dead_time,
         };
         let mut document = wirecost_analyze::run(&outcome, &meta);
         document.seed = Some(seed);

@@ -49,8 +49,8 @@ pub(super) fn run_options(
             arguments.push(format!("--{name}={value}"));
         } else if let Some(option) = options::find(name).filter(|_| !is_variable) {
             match (option.value_name(), value) {
-                (Some(_), _) => arguments.push(format!("--{name}={value}")),
-                (None, "true") => arguments.push(format!("--{name}")),
+                (Some(_), _) => arguments.push(format!("--{}={value}", option.long())),
+                (None, "true") => arguments.push(format!("--{}", option.long())),
                 (None, "false") => {}
                 (None, _) => return Err(wrong(name, value, "must be true or false")),
             }

@@ -2,6 +2,7 @@
 //! studies have them from here.
 
 mod connections;
+mod dead_time;
 mod duration;
 mod engine;
 mod interval;
@@ -22,8 +23,13 @@ use crate::Failure;
 /// One option. It carries itself to where it acts by what it changes: the profile, or the settings of
 /// the run.
 pub(crate) trait RunOption: Sync {
-    /// As on the command line, without the dashes, and in studies.
+    /// As in studies.
     fn name(&self) -> &'static str;
+
+    /// As on the command line, without the dashes before it.
+    fn long(&self) -> &'static str {
+        self.name()
+    }
 
     /// What help calls its value; none for a flag.
     fn value_name(&self) -> Option<&'static str>;
@@ -54,6 +60,7 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &workers::Workers,
     &interval::Interval,
     &timeout::Timeout,
+    &dead_time::DeadTime,
 ];
 
 /// The option of this name.
@@ -117,7 +124,7 @@ impl Changes {
 
 fn argument(option: &'static dyn RunOption) -> Arg {
     let argument = Arg::new(option.name())
-        .long(option.name())
+        .long(option.long())
         .help(option.help())
         .default_value(option.default());
     match option.value_name() {

@@ -1,0 +1,37 @@
+use wirecost_model::outcome::DeadTimePolicy;
+
+use super::{Change, RunOption};
+
+pub(super) struct DeadTime;
+
+impl RunOption for DeadTime {
+    fn name(&self) -> &'static str {
+        "dead_time"
+    }
+
+    fn long(&self) -> &'static str {
+        "dead-time"
+    }
+
+    fn value_name(&self) -> Option<&'static str> {
+        Some("invalid|report")
+    }
+
+    fn help(&self) -> &'static str {
+        "Whether a window without traffic for more than a tenth of its time is an invalid result, or \
+         only reported (for studies of loss and outages)"
+    }
+
+    fn default(&self) -> Option<&'static str> {
+        Some("invalid")
+    }
+
+    fn read(&self, value: &str) -> Result<Change, String> {
+        let policy = match value {
+            "invalid" => DeadTimePolicy::Invalid,
+            "report" => DeadTimePolicy::Report,
+            _ => return Err("must be invalid or report".to_owned()),
+        };
+        Ok(Change::to_settings(move |settings| settings.dead_time = policy))
+    }
+}
