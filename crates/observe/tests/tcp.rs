@@ -128,6 +128,58 @@ fn the_basic_level_needs_no_bpf_and_tells_of_flows() {
     });
 }
 
+/// A request and its response on a connection of its own, which either end closes first.
+fn short_connections(world: &World, connections: usize) {
+    for number in 0..connections {
+        let (mut client, mut server) = world.connect(|_| (), |_| ());
+        client.write_all(&[7; 300]).unwrap();
+        server.read_exact(&mut [0; 300]).unwrap();
+        server.write_all(&[8; 5_000]).unwrap();
+        let (first, mut second) = match number % 2 {
+            0 => (server, client),
+            _ => {
+                client.read_exact(&mut [0; 5_000]).unwrap();
+                (client, server)
+            }
+        };
+        drop(first);
+        let mut rest = Vec::new();
+        second.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest.len(), if number % 2 == 0 { 5_000 } else { 0 });
+    }
+}
+
+/// Most acknowledgements of a short connection come when one side has closed, or begin it.
+#[test]
+fn acknowledgements_of_short_connections_are_those_of_a_capture() {
+    if skip("acknowledgements_of_short_connections_are_those_of_a_capture") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = World::new();
+        world.a.send_single_segments();
+        world.b.send_single_segments();
+        let captures = [&world.a, &world.b].map(|host| host.run(|| Capture::open(host.address)));
+        let watched = world.observe(&["tcp"], || short_connections(&world, 100));
+        let [of_a, of_b] = captures.map(Capture::finish);
+        check(&watched);
+        let missed = watched.observation.probes[0].cost.recursion_misses;
+        let near = |figure: Option<u64>, captured: u64, what: &str| {
+            let figure = figure.expect("measured");
+            let apart = 3 + captured / 50 + missed;
+            assert!(figure.abs_diff(captured) <= apart, "{what}: {figure}, captured {captured}");
+        };
+        for (observed, seen, name) in [(watched.of_a(), &of_a, "a"), (watched.of_b(), &of_b, "b")] {
+            let tcp = section(observed);
+            let what = |of: &str| format!("{of} of {name}, {seen:?}");
+            near(tcp.acks_received.data_segments, seen.data_segments_sent, &what("data sent"));
+            near(tcp.acks_received.pure_acks, seen.pure_acks_received, &what("ACKs received"));
+            near(tcp.acks_sent.data_segments, seen.data_segments_received, &what("data received"));
+            near(tcp.acks_sent.pure_acks, seen.pure_acks_sent, &what("ACKs sent"));
+        }
+    });
+}
+
 #[test]
 fn loss_is_found_with_its_kinds() {
     if skip("loss_is_found_with_its_kinds") {

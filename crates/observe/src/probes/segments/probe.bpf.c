@@ -266,13 +266,37 @@ static __always_inline u32 kind_of(struct sk_buff *skb, u32 len)
  * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L2454 */
 enum { HEADERS = 321 };
 
+/* Bytes of a packet that each of its segments has: link, IP and transport headers. On receipt the
+ * data begins with IP's, and their places are not set yet. */
+static __attribute__((noinline)) u32 headers_of(struct sk_buff *skb, int is_received)
+{
+	unsigned char *data = skb->data, *network = data;
+	__be16 protocol = skb->protocol;
+	u32 ip = 40;
+	u8 next;
+
+	if (!is_received)
+		network = skb->head + skb->network_header;
+	if (protocol == ETHERTYPE_IPV4) {
+		next = OCTET_AT(struct iphdr, network, IPV4_PROTOCOL);
+		ip = (OCTET_AT(struct iphdr, network, 0) & 15) * 4;
+	} else {
+		next = OCTET_AT(struct ipv6hdr, network, IPV6_NEXT_HEADER);
+	}
+	/* Of UDP it is 8. */
+	return (u32)(network - data) + ip +
+	       (next == PROTOCOL_TCP ?
+			(OCTET_AT(struct tcphdr, network + ip, TCP_OFFSET) >> 4) * 4 :
+			8);
+}
+
 /* Counts a packet of several segments. It is at the cap when one segment more would be too much. */
-static __always_inline void several(struct sizes *s, u32 len, u32 size, u32 count, u32 max_segments,
-				    u32 max)
+static __always_inline void several(struct sizes *s, struct sk_buff *skb, int is_received, u32 size,
+				    u32 count, u32 max_segments, u32 max)
 {
 	/* Who makes packets elsewhere, as the host of a virtual machine, may leave it to us to count. */
 	if (!count)
-		count = (len + size - 1) / size;
+		count = (skb->len - headers_of(skb, is_received) + size - 1) / size;
 	s->gso++;
 	if ((count + 1) * size + HEADERS > max || count >= max_segments)
 		s->at_cap++;
@@ -306,7 +330,7 @@ int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb, struct net_device *dev)
 	shared = skb->head + skb->end;
 	size = READ_AT(struct skb_shared_info, shared, gso_size);
 	if (size)
-		several(&d->sent, len, size, READ_AT(struct skb_shared_info, shared, gso_segs),
+		several(&d->sent, skb, 0, size, READ_AT(struct skb_shared_info, shared, gso_segs),
 			d->gso_max_segs, max);
 	else if (len + HEADERS > max)
 		d->sent.at_cap++;
@@ -334,7 +358,7 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	shared = skb->head + skb->end;
 	size = READ_AT(struct skb_shared_info, shared, gso_size);
 	if (size)
-		several(&d->received, len, size, READ_AT(struct skb_shared_info, shared, gso_segs),
+		several(&d->received, skb, 1, size, READ_AT(struct skb_shared_info, shared, gso_segs),
 			~0U, max);
 	else if (len + HEADERS > max)
 		d->received.at_cap++;

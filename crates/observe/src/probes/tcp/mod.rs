@@ -40,8 +40,7 @@ impl Probe for Tcp {
                     list of connections, and a query for each of at most 32 flows per interval. \
                     `tcp`: also a program at each packet of an established connection",
             limitations: "flows between two samples; the kernel's counters of received packets count \
-                    packets joined by GRO once; BPF does not see packets after one side has \
-                    closed; duplicate acknowledgements that were coalesced in a backlog; the zero \
+                    packets joined by GRO once; duplicate acknowledgements that were coalesced in a backlog; the zero \
                     window of a connection that closes lasts until the end of the window",
         }
     }
@@ -99,6 +98,7 @@ struct Traced {
     data_packets: u64,
     data_segments: u64,
     pure_acks: u64,
+    fins_sent: u64,
     duplicate_acks: u64,
     out_of_order: u64,
     old: u64,
@@ -114,6 +114,7 @@ impl Traced {
         self.data_packets += other.data_packets;
         self.data_segments += other.data_segments;
         self.pure_acks += other.pure_acks;
+        self.fins_sent += other.fins_sent;
         self.duplicate_acks += other.duplicate_acks;
         self.out_of_order += other.out_of_order;
         self.old += other.old;
@@ -142,6 +143,16 @@ struct Overview {
 struct Stalled {
     since: u64,
     netns: u32,
+    pad: u32,
+}
+
+/// `struct closing` of probe.bpf.c.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Closing {
+    segments: u32,
+    data_segments: u32,
+    fin: u32,
     pad: u32,
 }
 
@@ -197,7 +208,8 @@ impl Watch {
     fn clear(loaded: &LoadedObject) -> Result<(), BpfError> {
         loaded.clear::<Traced>("namespaces")?;
         loaded.clear::<Overview>("overviews")?;
-        loaded.clear::<Stalled>("stalls")
+        loaded.clear::<Stalled>("stalls")?;
+        loaded.clear::<Closing>("closings")
     }
 
     fn attach_programs(&mut self, shared: &Shared) {
@@ -413,10 +425,14 @@ fn acks_received(
     tcp: Grown<'_>,
     ext: Grown<'_>,
 ) -> AckRatio {
-    // Segments sent for the first time, and those sent again.
+    // Segments sent for the first time, and those sent again. The kernel counts a FIN as data.
     let sent = ext("TCPOrigDataSent").zip(tcp("RetransSegs")).map(|(new, again)| new + again);
     match (traced, totals) {
-        (Some(traced), _) => ratio("bpf", sent, Some(traced.pure_acks)),
+        (Some(traced), _) => {
+            let control = traced.fins_sent + traced.resent[cause::SYN];
+            let data = sent.map(|sent| sent.saturating_sub(control));
+            ratio("bpf", data, Some(traced.pure_acks))
+        }
         (None, Some(totals)) => ratio("tcp-info", Some(totals.data_out), Some(totals.acks_in)),
         (None, None) => {
             let acks = ext("TCPPureAcks").zip(ext("TCPHPAcks")).map(|(pure, hp)| pure + hp);

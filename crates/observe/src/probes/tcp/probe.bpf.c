@@ -9,10 +9,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct sock_common {
 	possible_net_t skc_net;
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
+} KERNEL;
+
+struct sk_buff_head {
+	u32 qlen;
 } KERNEL;
 
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_write_queue;
+	u16 sk_protocol;
+	int sk_err;
 } KERNEL;
 
 struct inet_connection_sock {
@@ -28,6 +36,8 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_wnd;
 	u32 packets_out;
+	u32 segs_in;
+	u32 data_segs_in;
 	struct tcp_options_received rx_opt;
 } KERNEL;
 
@@ -36,6 +46,7 @@ struct tcp_skb_cb {
 	u32 end_seq;
 	u32 ack_seq;
 	u16 tcp_gso_segs;
+	u8 tcp_flags;
 } KERNEL;
 
 /* Only to learn whether the tracepoint says if it failed, as newer kernels do. */
@@ -45,7 +56,17 @@ struct trace_event_raw_tcp_retransmit_skb {
 
 /* States of congestion control: https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L180 */
 enum { CA_OPEN, CA_DISORDER, CA_CWR, CA_RECOVERY, CA_LOSS, CA_STATES = 8 };
-enum { STATE_SYN_SENT = 2, STATE_SYN_RECV = 3 };
+enum {
+	STATE_ESTABLISHED = 1,
+	STATE_SYN_SENT = 2,
+	STATE_SYN_RECV = 3,
+	STATE_FIN_WAIT1 = 4,
+	STATE_CLOSE = 7,
+	STATE_LAST_ACK = 9,
+};
+/* Bit of skc_flags: the other end's FIN has come.
+ * https://elixir.bootlin.com/linux/v6.12/source/include/net/sock.h#L921 */
+enum { SOCK_DONE = 1 };
 /* Why something is sent again. */
 enum { BY_FAST, BY_TIMEOUT, BY_PROBE, BY_SYN, CAUSES };
 
@@ -55,8 +76,9 @@ struct flows {
 	u32 pad;
 	u64 packets;        /* received on established connections */
 	u64 data_packets;   /* of these with payload */
-	u64 data_segments;  /* the same before they were joined */
+	u64 data_segments;  /* the same before they were joined, and those of closing connections */
 	u64 pure_acks;      /* as they came, too */
+	u64 fins_sent;      /* without payload, also again */
 	u64 duplicate_acks; /* RFC 5681, 2 */
 	u64 out_of_order;   /* packets beyond what is awaited */
 	u64 old;            /* packets with nothing new */
@@ -151,6 +173,21 @@ static __attribute__((noinline)) int stalls_begin(struct flows *f, u64 sk)
 	return 0;
 }
 
+/* A connection that is not established any more: what it had received when it ceased to be. */
+struct closing {
+	u32 segments;
+	u32 data_segments;
+	u32 fin; /* whether the other end's had come */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, struct closing);
+} closings SEC(".maps");
+
 static __attribute__((noinline)) int stalls_end(struct flows *f, u64 sk)
 {
 	struct stalled *stalled = bpf_map_lookup_elem(&stalls, &sk);
@@ -160,6 +197,11 @@ static __attribute__((noinline)) int stalls_end(struct flows *f, u64 sk)
 	f->zero_window_ns += bpf_ktime_get_ns() - stalled->since;
 	bpf_map_delete_elem(&stalls, &sk);
 	return 0;
+}
+
+static __always_inline u32 at_least(u32 value, u32 least)
+{
+	return value < least ? least : value;
 }
 
 /* Every packet of an established connection, before it is worked on. What waited while a task had the
@@ -174,7 +216,8 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 	u32 seq, end, una, window, granted;
 	struct tcp_sock *tp;
 	struct flows *f;
-	u16 segments;
+	u32 segments, size;
+	u8 fin;
 	void *cb;
 
 	if (!counts())
@@ -198,8 +241,17 @@ int BPF_PROG(tcp_probe, struct sock *sk, struct sk_buff *skb)
 	}
 	shared = skb->head + skb->end;
 	segments = READ_AT(struct skb_shared_info, shared, gso_segs);
+	size = READ_AT(struct skb_shared_info, shared, gso_size);
+	fin = OCTET_AT(struct tcphdr, transport, TCP_FLAGS) & TCP_FIN;
+	/* Who makes packets elsewhere, as the host of a virtual machine, leaves it to us to count; what
+	 * then waits for a task is joined as if each had been one segment. */
+	if (size)
+		segments = at_least(segments, (end - seq - fin + size - 1) / size);
 	if (!segments)
 		segments = 1;
+	/* A FIN has a number of its own, but is neither data nor an acknowledgement only. */
+	if (fin && end - seq == 1)
+		return 0;
 	if (seq != end) {
 		u32 awaited = READ_AT(struct tcp_sock, sk, rcv_nxt);
 
@@ -249,6 +301,59 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	cb = (void *)skb->cb;
 	segments = READ_AT(struct tcp_skb_cb, cb, tcp_gso_segs);
 	f->resent[cause] += segments ? segments : 1;
+	if (READ_AT(struct tcp_skb_cb, cb, tcp_flags) & TCP_FIN &&
+	    READ_AT(struct tcp_skb_cb, cb, end_seq) - READ_AT(struct tcp_skb_cb, cb, seq) == 1)
+		f->fins_sent++;
+	return 0;
+}
+
+/* What tcp_probe does not see: the acknowledgement that ends a handshake, and everything that comes
+ * when one side has closed. The socket itself counts what it receives, and this is called where it
+ * begins and ceases to be established, and at its end. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
+{
+	u64 key = (u64)sk;
+	struct closing *known, now = {};
+	struct flows *f;
+	s32 data, others;
+
+	if (sk->sk_protocol != PROTOCOL_TCP)
+		return 0;
+	now.segments = READ_AT(struct tcp_sock, sk, segs_in);
+	now.data_segments = READ_AT(struct tcp_sock, sk, data_segs_in);
+	now.fin = sk->__sk_common.skc_flags >> SOCK_DONE & 1;
+	if (before == STATE_ESTABLISHED && after != STATE_CLOSE)
+		bpf_map_update_elem(&closings, &key, &now, BPF_ANY);
+	if (!counts())
+		return 0;
+	f = counters(sk->__sk_common.skc_net.net->ns.inum);
+	if (!f)
+		return 0;
+	/* tcp_send_fin() joins it with data that has not been sent yet. */
+	if ((after == STATE_FIN_WAIT1 || after == STATE_LAST_ACK) && !sk->sk_write_queue.qlen)
+		f->fins_sent++;
+	/* The SYN is among what it has received:
+	 * https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_minisocks.c#L580 */
+	if (before == STATE_SYN_RECV && after == STATE_ESTABLISHED) {
+		others = now.segments - now.data_segments - 1;
+		f->pure_acks += others > 0 ? others : 0;
+		f->data_segments += now.data_segments;
+	}
+	if (after != STATE_CLOSE)
+		return 0;
+	known = bpf_map_lookup_elem(&closings, &key);
+	if (!known)
+		return 0;
+	data = now.data_segments - known->data_segments;
+	others = now.segments - known->segments - data;
+	/* Of these a FIN is one, and a RST. */
+	others -= now.fin && !known->fin;
+	others -= !!sk->sk_err;
+	/* A packet may come between the readings of the two counters. */
+	f->data_segments += data > 0 ? data : 0;
+	f->pure_acks += others > 0 ? others : 0;
+	bpf_map_delete_elem(&closings, &key);
 	return 0;
 }
 
