@@ -5,7 +5,7 @@ use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{CpuSection, CpuTime, HostObservation};
 use wirecost_model::run::{Cpu, CpuLine};
 
-use crate::window::Span;
+use crate::window::{HostWindow, Span};
 
 /// What a set of CPUs did.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,18 +45,24 @@ impl CpuUse {
 /// What these CPUs (all that there are, for `None`) did: as it was observed, if it was, else as
 /// /proc/stat counts it.
 pub(crate) fn used(
-    span: &Span<'_>,
+    window: &HostWindow<'_>,
     observed: Option<&HostObservation>,
     cpus: Option<&[u32]>,
 ) -> Option<CpuUse> {
     observed
         .filter(|observed| observed.cpu.as_ref().is_some_and(|section| section.source == "bpf"))
-        .and_then(|observed| self::observed(observed, cpus, span.seconds()))
-        .or_else(|| ticked(span, cpus))
+        .and_then(|observed| {
+            let seconds = window.span.seconds();
+            // The observer hears of the end of such a phase late. What the CPUs did in the phase is
+            // in what it saw; after it they idled, which must not count as the rate of the phase.
+            let late = window.whole && observed.seconds > seconds;
+            self::observed(observed, cpus, if late { observed.seconds } else { seconds })
+        })
+        .or_else(|| ticked(&window.span, cpus))
 }
 
-/// What these CPUs did as it was observed, over so many seconds. The observer's window and the load's
-/// differ by some microseconds: what counts is the rate.
+/// What these CPUs did as it was observed, scaled to so many seconds. The observer's window and the
+/// load's differ by some microseconds: what counts is the rate.
 pub(crate) fn observed(
     observed: &HostObservation,
     cpus: Option<&[u32]>,

@@ -42,8 +42,7 @@ fn window_of<'a, 'b>(
 
 fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
     let bytes = window.map(|w| w.span.bytes());
-    let used =
-        window.and_then(|w| cpu::used(&w.span, observed::of_host(outcome, w), Some(&host.cpus)));
+    let used = window.and_then(|w| cpu::used(w, observed::of_host(outcome, w), Some(&host.cpus)));
     let cycles = if !host.owns_cpus {
         Err("its CPUs are shared with another host of the run: see machines".to_owned())
     } else if let Some(bytes) = &bytes {
@@ -88,7 +87,7 @@ fn machine_row(
         hosts.iter().filter_map(|host| window_of(host, windows)).collect();
     // Every host of a machine reads the same /proc/stat; the first that did will do.
     let used =
-        here.iter().find_map(|w| cpu::used(&w.span, observed::of_machine(outcome, hosts, w), None));
+        here.iter().find_map(|w| cpu::used(w, observed::of_machine(outcome, hosts, w), None));
     let cycles = if here.is_empty() {
         Err(NO_WINDOW.to_owned())
     } else {

@@ -3,6 +3,7 @@
 use wirecost_model::clock;
 use wirecost_model::measure::{Bytes, Datagrams, Edge, FlowopCounts, PhaseResult, Snapshot};
 use wirecost_model::outcome::{HostOutcome, Outcome};
+use wirecost_model::profile::Until;
 
 /// What a host counted between two of its snapshots.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +88,8 @@ pub(crate) struct HostWindow<'a> {
     pub(crate) host: &'a HostOutcome,
     pub(crate) phase: &'a PhaseResult,
     pub(crate) span: Span<'a>,
+    /// Whether the span is the entire phase, whose end nobody knew beforehand.
+    pub(crate) whole: bool,
 }
 
 /// Why there is no window.
@@ -105,20 +108,27 @@ pub(crate) enum Incomplete {
     },
 }
 
+impl Incomplete {
+    /// As part of a sentence that names no cause of its own.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Incomplete::NoHosts => "no host reported".to_owned(),
+            Incomplete::NotEnded { host, phase } => {
+                format!("{host} did not end phase {}", phase + 1)
+            }
+            Incomplete::NoEdges { host, phase } => {
+                format!(
+                    "{host} has no snapshots at both edges of the window of phase {}",
+                    phase + 1
+                )
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Incomplete {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no complete window: ")?;
-        match self {
-            Incomplete::NoHosts => f.write_str("no host reported"),
-            Incomplete::NotEnded { host, phase } => {
-                write!(f, "{host} did not end phase {}", phase + 1)
-            }
-            Incomplete::NoEdges { host, phase } => write!(
-                f,
-                "{host} has no snapshots at both edges of the window of phase {}",
-                phase + 1
-            ),
-        }
+        write!(f, "no complete window: {}", self.reason())
     }
 }
 
@@ -127,6 +137,8 @@ pub(crate) fn of_phase(outcome: &Outcome, phase: usize) -> Result<Vec<HostWindow
     if outcome.hosts.is_empty() {
         return Err(Incomplete::NoHosts);
     }
+    let until = outcome.phases.get(phase).map(|plan| plan.until);
+    let whole = matches!(until, Some(Until::Iterations(_)));
     outcome
         .hosts
         .iter()
@@ -135,7 +147,7 @@ pub(crate) fn of_phase(outcome: &Outcome, phase: usize) -> Result<Vec<HostWindow
             let result =
                 result(host, phase).ok_or_else(|| Incomplete::NotEnded { host: name(), phase })?;
             let span = edges(result).ok_or_else(|| Incomplete::NoEdges { host: name(), phase })?;
-            Ok(HostWindow { host, phase: result, span })
+            Ok(HostWindow { host, phase: result, span, whole })
         })
         .collect()
 }

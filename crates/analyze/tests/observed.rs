@@ -123,6 +123,23 @@ fn a_trace_takes_the_place_of_the_ticks() {
     assert!(close(cycles, expected), "{cycles} is not {expected}");
 }
 
+/// Nobody knows the end of a phase by iterations beforehand: the observer goes on for a while, in which
+/// the CPUs have nothing to do.
+#[test]
+fn idle_time_after_a_phase_by_iterations_does_not_dilute_its_cost() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    part.seconds *= 2.0;
+    for time in &mut part.cpu.as_mut().unwrap().per_cpu {
+        (time.wall, time.idle) = (2.0 * SECONDS, time.idle + SECONDS);
+    }
+    let mut outcome = one_machine(false);
+    outcome.phases[0].until = wirecost_model::profile::Until::Iterations(9);
+    let run = analyze(&observed(outcome, vec![part]));
+    let cycles = run.machines[0].cycles_per_kbyte.unwrap();
+    let expected = 0.68 * 2.0 * TSC_HZ / (1e9 / 1024.0);
+    assert!(close(cycles, expected), "{cycles} is not {expected}");
+}
+
 /// A hypervisor also takes time of a CPU that is about to wake up.
 #[test]
 fn what_was_stolen_beyond_the_time_of_tasks_was_not_busy() {

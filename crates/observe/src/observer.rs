@@ -1,9 +1,13 @@
 //! The observer: takes the probes that were asked for through windows, one after the other.
 
+use std::collections::BTreeMap;
+
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::net_dev;
 use wirecost_model::clock::{Clock, Nanos, seconds};
 use wirecost_model::observe::{
-    HostObservation, ObserveRequest, ObserverReport, ProbeCost, ProbeReport, ProbeStatus,
+    DeviceTraffic, HostObservation, ObserveRequest, ObserverReport, ProbeCost, ProbeReport,
+    ProbeStatus,
 };
 
 use crate::probe::{Extent, Probe, Session, Shared, parse_entry};
@@ -27,7 +31,11 @@ pub struct Observer {
     shared: Shared,
     probes: Vec<ActiveProbe>,
     window: Option<(Nanos, Nanos)>,
+    /// Counters of the devices of the first part's namespace, at the edges of the window.
+    devices: [DeviceCounters; 2],
 }
+
+type DeviceCounters = BTreeMap<String, net_dev::Counters>;
 
 impl std::fmt::Debug for Observer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -62,7 +70,7 @@ impl Observer {
                 ActiveProbe { probe, extent, session, refused, attached: false }
             })
             .collect();
-        Self { request, shared, probes, window: None }
+        Self { request, shared, probes, window: None, devices: Default::default() }
     }
 
     /// Puts all hooks in place. From here on the host pays.
@@ -81,6 +89,8 @@ impl Observer {
     /// The window begins now.
     pub fn begin(&mut self) {
         let at = self.shared.begin();
+        // Before the probes read theirs: that takes milliseconds on a host of many processes.
+        self.devices = [self.device_counters(), DeviceCounters::new()];
         self.window = Some((at, at));
         for session in attached(&mut self.probes) {
             session.begin(&self.shared, at);
@@ -140,6 +150,7 @@ impl Observer {
         if self.shared.slices.under_way() {
             self.slice();
         }
+        self.devices[1] = self.device_counters();
         let at = self.shared.end();
         if let Some((_, end)) = &mut self.window {
             *end = at;
@@ -147,6 +158,32 @@ impl Observer {
         for session in attached(&mut self.probes) {
             session.end(&self.shared, at);
         }
+    }
+
+    /// An error shows as devices that are not there.
+    fn device_counters(&self) -> DeviceCounters {
+        let process = self.request.parts.first().and_then(|part| part.netns_of);
+        net_dev::read(process).unwrap_or_default()
+    }
+
+    /// What the devices of the first part's namespace counted in the window that ended last.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceTraffic> {
+        let [before, after] = &self.devices;
+        let traffic = after.iter().filter_map(|(name, after)| {
+            let before = before.get(name)?;
+            let grown = |of: fn(&net_dev::Counters) -> u64| of(after).saturating_sub(of(before));
+            Some(DeviceTraffic {
+                device: name.clone(),
+                rx_bytes: grown(|c| c.rx_bytes),
+                rx_packets: grown(|c| c.rx_packets),
+                rx_drops: grown(|c| c.rx_drops),
+                tx_bytes: grown(|c| c.tx_bytes),
+                tx_packets: grown(|c| c.tx_packets),
+                tx_drops: grown(|c| c.tx_drops),
+            })
+        });
+        traffic.collect()
     }
 
     /// Takes all hooks away. From here on the host pays nothing.

@@ -105,28 +105,12 @@ impl Observe {
         let mut document = ObserveDocument::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
         document.facts = facts::read().ok();
         let host = document.facts.as_ref().map(|facts| facts.hostname.clone()).unwrap_or_default();
-        let before = net_dev::read(self.pid).unwrap_or_default();
-        let observation = self.watch(&host, &stop);
-        let after = net_dev::read(self.pid).unwrap_or_default();
-        document.devices = after
-            .iter()
-            .filter(|(name, _)| self.device.as_ref().is_none_or(|device| device == *name))
-            .filter_map(|(name, after)| {
-                let before = before.get(name)?;
-                let grown =
-                    |of: fn(&net_dev::Counters) -> u64| of(after).saturating_sub(of(before));
-                Some(DeviceTraffic {
-                    device: name.clone(),
-                    rx_bytes: grown(|c| c.rx_bytes),
-                    rx_packets: grown(|c| c.rx_packets),
-                    rx_drops: grown(|c| c.rx_drops),
-                    tx_bytes: grown(|c| c.tx_bytes),
-                    tx_packets: grown(|c| c.tx_packets),
-                    tx_drops: grown(|c| c.tx_drops),
-                })
-            })
-            .filter(|traffic| self.device.is_some() || traffic.rx_packets + traffic.tx_packets > 0)
-            .collect();
+        let (observation, mut devices) = self.watch(&host, &stop);
+        devices.retain(|traffic| match &self.device {
+            Some(device) => *device == traffic.device,
+            None => traffic.rx_packets + traffic.tx_packets > 0,
+        });
+        document.devices = devices;
         wirecost_analyze::watched(&mut document, observation, self.device.as_deref());
         document.warnings.extend(machines.shared_since(began).as_ref().map(Entry::from));
         drop(machines);
@@ -167,9 +151,11 @@ impl Observe {
             .transpose()
     }
 
-    /// Runs each pass for the entire time; further passes add what the first does not show.
-    fn watch(&self, host: &str, stop: &AtomicBool) -> ObserverReport {
+    /// Runs each pass for the entire time; further passes add what the first does not show. CPU time
+    /// and the bytes it is divided by are of the first.
+    fn watch(&self, host: &str, stop: &AtomicBool) -> (ObserverReport, Vec<DeviceTraffic>) {
         let mut all = ObserverReport::default();
+        let mut devices = None;
         for probes in &self.probes.passes {
             let part = Part {
                 host: host.to_owned(),
@@ -180,7 +166,8 @@ impl Observe {
                 pid: self.pid,
             };
             let request = ObserveRequest { probes: probes.clone(), parts: vec![part] };
-            let seen = watch_once(request, self.length, stop);
+            let (seen, traffic) = watch_once(request, self.length, stop);
+            devices.get_or_insert(traffic);
             all.probes.extend(seen.probes);
             for part in seen.parts {
                 match all.parts.first_mut() {
@@ -192,7 +179,7 @@ impl Observe {
                 break;
             }
         }
-        all
+        (all, devices.unwrap_or_default())
     }
 
     fn write_json(&self, document: &ObserveDocument) -> Result<(), Failure> {
@@ -219,10 +206,14 @@ impl Observe {
     }
 }
 
-fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> ObserverReport {
+fn watch_once(
+    request: ObserveRequest,
+    length: Duration,
+    stop: &AtomicBool,
+) -> (ObserverReport, Vec<DeviceTraffic>) {
     let mut observer = Observer::open(request);
     if stop.load(Ordering::Relaxed) {
-        return ObserverReport::default();
+        return Default::default();
     }
     observer.attach();
     observer.begin();
@@ -240,7 +231,7 @@ fn watch_once(request: ObserveRequest, length: Duration, stop: &AtomicBool) -> O
     });
     observer.end();
     observer.detach();
-    observer.take()
+    (observer.take(), observer.devices())
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
