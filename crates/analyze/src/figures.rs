@@ -164,12 +164,15 @@ pub(crate) fn flowops(windows: &[HostWindow<'_>]) -> Vec<FlowopRow> {
         .collect()
 }
 
-/// A row for each phase that all hosts ended.
+/// A row for each phase of the plan; of one that was not measured, why.
 pub(crate) fn phases(outcome: &Outcome) -> Vec<PhaseRow> {
-    let rows = outcome.phases.iter().enumerate().filter_map(|(phase, plan)| {
-        let windows = window::of_phase(outcome, phase).ok()?;
+    let rows = outcome.phases.iter().enumerate().map(|(phase, plan)| {
+        let (windows, reason) = match window::of_phase(outcome, phase) {
+            Ok(windows) => (windows, None),
+            Err(incomplete) => (Vec::new(), Some(incomplete.reason())),
+        };
         let totals = Totals::of(windows.iter().map(|w| (w.host.side, w.span)));
-        Some(PhaseRow {
+        PhaseRow {
             phase: phase as u32,
             kind: crate::kind(plan.until),
             headline: plan.headline,
@@ -183,7 +186,8 @@ pub(crate) fn phases(outcome: &Outcome) -> Vec<PhaseRow> {
             failed: totals.operations.failed,
             timeouts: totals.operations.timeouts,
             latency_us: latency(&windows),
-        })
+            reason,
+        }
     });
     rows.collect()
 }

@@ -214,6 +214,21 @@ fn a_host_without_the_end_of_a_phase_makes_the_run_invalid() {
     assert!(run.error.unwrap().contains("server did not report the end"));
 }
 
+#[test]
+fn a_phase_that_was_not_measured_is_listed_with_the_reason() {
+    let mut outcome = stream();
+    outcome.phases.push(outcome.phases[0].clone());
+    outcome.phases[1].headline = false;
+    let mut second = outcome.hosts[0].phases[0].clone();
+    second.phase = 1;
+    outcome.hosts[0].phases.push(second);
+    let run = analyze(&outcome);
+    let rows: Vec<_> = run.phases.iter().map(|row| (row.phase, row.tx_bytes > 0)).collect();
+    assert_eq!(rows, [(0, true), (1, false)]);
+    assert_eq!(run.phases[0].reason, None);
+    assert_eq!(run.phases[1].reason.as_deref(), Some("server did not end phase 2"));
+}
+
 /// Bytes that wait in buffers when one phase ends arrive in the next.
 #[test]
 fn bytes_may_arrive_a_phase_later() {

@@ -38,6 +38,8 @@ pub struct PhasePlan {
     /// Seconds before the window.
     pub ramp_seconds: f64,
     pub headline: bool,
+    /// Whether any flowop of the phase moves data.
+    pub moves_data: bool,
     /// Whether any flow of the phase uses datagrams, which may be lost without fault of ours.
     pub datagrams: bool,
     /// Whether any flow of the profile is encrypted.

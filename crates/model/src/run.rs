@@ -208,6 +208,9 @@ pub struct PhaseRow {
     pub failed: u64,
     pub timeouts: u64,
     pub latency_us: Option<Latency>,
+    /// Why the phase was not measured; its figures are then 0. Null where it was.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// One interval of the headline phase's window.

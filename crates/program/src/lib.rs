@@ -5,6 +5,7 @@
 pub mod calls;
 pub mod draw;
 pub mod files;
+pub mod headline;
 pub mod hello;
 pub mod limits;
 pub mod net;

@@ -94,9 +94,14 @@ fn by_datagrams(group: &GroupProgram, act: &HostFlowop) -> bool {
     .is_some_and(|protocol| !protocol.delivery().is_reliable())
 }
 
+/// Whether a host has anything to do in a phase.
+pub fn takes_part(program: &Program, phase: u32) -> bool {
+    program.groups.iter().any(|group| matches!(group.phases.get(phase as usize), Some(Some(_))))
+}
+
 /// Whether a host may be left waiting for datagrams that were lost, or for what failed at the other
 /// side, where iterations decide: then only the others know when the phase is over. A master that
-/// does more than receive does not wait forever.
+/// does more than receive does not wait forever, nor does one whose receives time out.
 pub fn may_wait(program: &Program, phase: u32) -> bool {
     program.groups.iter().any(|group| {
         let Some(Some(of_phase)) = group.phases.get(phase as usize) else { return false };
@@ -109,7 +114,10 @@ pub fn may_wait(program: &Program, phase: u32) -> bool {
         follows
             || of_phase.acts.iter().any(waits)
                 && (program.side == Side::Peer
-                    || of_phase.acts.iter().all(|act| waits(act) || idles(act)))
+                    || of_phase
+                        .acts
+                        .iter()
+                        .all(|act| waits(act) && act.options.timeout.is_none() || idles(act)))
     })
 }
 
@@ -178,10 +186,25 @@ mod tests {
     }
 
     #[test]
+    fn a_master_whose_receives_time_out_does_not_wait_for_others() {
+        let mut master = program(Side::Master, "udp", "read");
+        let mut peer = program(Side::Peer, "udp", "write");
+        assert!(may_wait(&master, 1) && !may_wait(&peer, 1));
+        let change = |program: &mut Program, timeout| {
+            let options = &mut program.groups[0].phases[1].as_mut().unwrap().acts[0].options;
+            (options.canfail, options.timeout) = (true, timeout);
+        };
+        change(&mut master, Some(std::time::Duration::from_millis(100)));
+        change(&mut peer, None);
+        assert!(!may_wait(&master, 1) && may_wait(&peer, 1));
+    }
+
+    #[test]
     fn a_host_without_a_part_in_the_phase_has_nothing_to_complete() {
         let (master, mut peer) =
             (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
         peer.groups[0].phases[1] = None;
+        assert!(takes_part(&master, 1) && !takes_part(&peer, 1));
         let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([0, 0])]);
         assert_eq!(limits, [counts([5, 9]), counts([0, 0])]);
     }

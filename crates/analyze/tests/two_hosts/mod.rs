@@ -165,6 +165,7 @@ impl Traffic {
                 until: Until::Duration(Duration::from_secs_f64(self.window)),
                 ramp_seconds: self.ramp,
                 headline: true,
+                moves_data: true,
                 datagrams: false,
                 encrypts: false,
                 may_idle: false,

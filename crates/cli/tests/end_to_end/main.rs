@@ -35,6 +35,7 @@ mod native;
 mod observe;
 mod output;
 mod packets;
+mod phases;
 mod program;
 mod protocols;
 mod refusals;

@@ -19,7 +19,7 @@ use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
 use wirecost_model::profile::Profile;
-use wirecost_model::program::{Program, Side};
+use wirecost_model::program::Program;
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 use wirecost_program::program::{self, ProgramError};
@@ -632,9 +632,7 @@ impl<'a> Controller<'a> {
             })
             .collect();
         let mut phases = self.plans;
-        if let Some(host) = hosts.iter().find(|host| host.side == Side::Master) {
-            phases::choose_headline(&mut phases, &host.phases);
-        }
+        phases::choose_headline(&mut phases, &hosts);
         Outcome {
             status,
             error,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use wirecost_linux::clock::{Monotonic, unix_ms};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos, seconds};
 use wirecost_model::event::{Event, HostCounters, Reading};
-use wirecost_model::measure::{Edge, PhaseResult};
 use wirecost_model::observe::ObserveTimes;
-use wirecost_model::outcome::{PhaseObservation, PhasePlan};
+use wirecost_model::outcome::{HostOutcome, PhaseObservation, PhasePlan};
 use wirecost_model::profile::{Pause, Profile, Transaction, Until};
 use wirecost_model::program::Side;
 use wirecost_model::status::Status;
 use wirecost_profile::protocols::{self, Protocol};
-use wirecost_program::limits::{Counts, completion_limits, may_wait};
+use wirecost_program::headline::{self, Work};
+use wirecost_program::limits::{Counts, completion_limits, may_wait, takes_part};
 
 use super::{Controller, DRAIN, HostState, SET_UP, STALL, Stopped};
 use crate::wire::{Notice, Order, PhaseTimes};
@@ -48,8 +48,8 @@ fn uniform(profile: &Profile, phase: u32) -> bool {
     transactions(profile, phase).all(|transaction| transaction.until == all)
 }
 
-/// The phases of a profile as they are measured. The headline is the longest that lasts a given
-/// time; where none does, [`choose_headline`] finds it when they have been measured.
+/// The phases of a profile as they are measured. Where the profile does not decide which of them is
+/// the headline, [`choose_headline`] does when they have been measured.
 pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
     let count = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let mut plans: Vec<PhasePlan> = (0..count)
@@ -60,34 +60,41 @@ pub(super) fn plan(profile: &Profile, ramp: Nanos) -> Vec<PhasePlan> {
                 until,
                 ramp_seconds: if timed { seconds(ramp) } else { 0.0 },
                 headline: false,
+                moves_data: headline::moves_data(profile, phase),
                 datagrams: uses(profile, |protocol| !protocol.delivery().is_reliable()),
                 encrypts: uses(profile, |protocol| protocol.is_secure()),
                 may_idle: may_idle(profile, phase),
             }
         })
         .collect();
-    let length = |plan: &PhasePlan| match plan.until {
-        Until::Iterations(_) => None,
-        Until::Duration(length) => Some(length),
-    };
-    if let Some(plan) = plans.iter_mut().filter(|p| length(p).is_some()).max_by_key(|p| length(p)) {
+    if let Some(plan) = headline::of_profile(profile).and_then(|phase| plans.get_mut(phase)) {
         plan.headline = true;
     }
     plans
 }
 
-/// Makes the phase that took the master longest the headline, where none is it by its duration.
-pub(super) fn choose_headline(plans: &mut [PhasePlan], measured: &[PhaseResult]) {
+/// Chooses the headline by what the phases have done, where the profile has not decided.
+pub(super) fn choose_headline(plans: &mut [PhasePlan], hosts: &[HostOutcome]) {
     if plans.iter().any(|plan| plan.headline) {
         return;
     }
-    let length = |result: &&PhaseResult| {
-        let at = |edge| result.snapshot(edge).map(|snapshot| snapshot.at);
-        Some(at(Edge::WindowEnd)?.saturating_sub(at(Edge::WindowStart)?))
+    let work = |phase: usize, plan: &PhasePlan| {
+        let mut work = Work { moves_data: plan.moves_data, received_bytes: 0, operations: 0 };
+        let mut measured = false;
+        for host in hosts {
+            let result = host.phases.iter().find(|result| result.phase as usize == phase);
+            let Some(last) = result.and_then(|result| result.snapshots.last()) else { continue };
+            work.received_bytes += last.counters.bytes.received();
+            if host.side == Side::Master {
+                measured = true;
+                work.operations += last.counters.flowops.iter().map(|f| f.done).sum::<u64>();
+            }
+        }
+        measured.then_some((phase, work))
     };
-    if let Some(longest) = measured.iter().max_by_key(length)
-        && let Some(plan) = plans.get_mut(longest.phase as usize)
-    {
+    let done: Vec<(usize, Work)> =
+        plans.iter().enumerate().filter_map(|(phase, plan)| work(phase, plan)).collect();
+    if let Some(plan) = headline::of_work(&done).and_then(|phase| plans.get_mut(phase)) {
         plan.headline = true;
     }
 }
@@ -274,7 +281,12 @@ impl Controller<'_> {
             let enough = held.iter().zip(&self.hosts).all(|(held, host)| {
                 held.is_some() || (end.is_none() && may_wait(&host.program, phase))
             });
-            if enough {
+            // Where every host may wait for another, the first one that is through decides.
+            let begun = held
+                .iter()
+                .zip(&self.hosts)
+                .any(|(held, host)| held.is_some() && takes_part(&host.program, phase));
+            if enough && begun {
                 return Ok(held.into_iter().map(Option::unwrap_or_default).collect());
             }
             let due = Instant::now() + Duration::from_millis(500);

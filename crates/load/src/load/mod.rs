@@ -18,9 +18,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirecost_linux::clock::ThreadClock;
+use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::{descriptors, thread};
-use wirecost_model::clock::Nanos;
+use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::measure::{Edge, FlowopKey, FlowopLatency, PhaseResult, Snapshot, WorkerUse};
 use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
@@ -150,6 +150,8 @@ struct Phase {
     started: BTreeMap<u32, Vec<u64>>,
     reports: Vec<Option<WorkerReport>>,
     told: bool,
+    /// Of a phase by iterations: whether the snapshot of its window's end was taken.
+    window_ended: bool,
 }
 
 /// The load of one host.
@@ -383,6 +385,7 @@ impl Load {
             started,
             reports: self.handles.0.iter().map(|_| None).collect(),
             told: false,
+            window_ended: false,
         });
     }
 
@@ -438,8 +441,11 @@ impl Load {
         let phase = self.phase.as_mut()?;
         if !phase.told && phase.held.iter().all(|&held| held) {
             phase.told = true;
-            if phase.schedule.window.is_none() {
+            // A host that has no part in the phase is through before it begins: its window ends
+            // with the phase.
+            if phase.schedule.window.is_none() && Monotonic.now() > phase.schedule.start {
                 phase.snapshots.snapshot_at(Edge::WindowEnd);
+                phase.window_ended = true;
             }
             return Some(LoadEvent::Quiesced(std::mem::take(&mut phase.started)));
         }
@@ -453,7 +459,7 @@ impl Load {
     fn end(&mut self) -> Option<PhaseResult> {
         let mut phase = self.phase.take()?;
         phase.snapshots.end_thread();
-        if phase.schedule.window.is_none() && !phase.told {
+        if phase.schedule.window.is_none() && !phase.window_ended {
             // Ended by the others: of the datagrams it waited for some were lost.
             phase.snapshots.snapshot_at(Edge::WindowEnd);
         }

@@ -11,7 +11,7 @@ use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Sectio
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::CpuSection;
 use wirecost_model::program::Side;
-use wirecost_model::run::{ObserverCost, Run, WindowKind};
+use wirecost_model::run::{ObserverCost, PhaseRow, Run, WindowKind};
 use wirecost_model::status::Status;
 use wirecost_model::units::seconds;
 use wirecost_model::warning::Entry;
@@ -60,9 +60,10 @@ fn title(run: &Run) -> String {
     format!("{}: {}, {window}", run.profile, run.engine)
 }
 
-/// One phase is the headline itself.
+/// One phase is the headline itself. Where none was measured, the error says why.
 fn phases(run: &Run) -> Vec<Section> {
-    if run.phases.len() < 2 && run.window.is_some() || run.phases.is_empty() {
+    let measured = run.phases.iter().any(|phase| phase.reason.is_none());
+    if run.phases.len() < 2 && run.window.is_some() || !measured {
         return Vec::new();
     }
     let mut table = Table::new([
@@ -82,14 +83,19 @@ fn phases(run: &Run) -> Vec<Section> {
             WindowKind::Iterations => "iterations",
         };
         let of = phase.latency_us.as_ref();
+        let measured = phase.reason.is_none().then_some(phase);
+        let number = |unit, value: fn(&PhaseRow) -> f64| {
+            Cell::or_dash(measured.map(value), |value| Cell::number(unit, value))
+        };
+        let count = |value: fn(&PhaseRow) -> u64| Cell::or_dash(measured.map(value), Cell::count);
         table.row(vec![
             Cell::text(format!("{}{}", phase.phase + 1, if phase.headline { "*" } else { "" })),
             Cell::text(kind),
-            Cell::seconds(phase.seconds),
-            Cell::number(Unit::BitsPerSecond, phase.bits_per_second),
-            Cell::number(Unit::PerSecond, phase.transactions_per_second),
-            Cell::count(phase.operations),
-            Cell::count(phase.failed),
+            Cell::or_dash(measured.map(|phase| phase.seconds), Cell::seconds),
+            number(Unit::BitsPerSecond, |phase| phase.bits_per_second),
+            number(Unit::PerSecond, |phase| phase.transactions_per_second),
+            count(|phase| phase.operations),
+            count(|phase| phase.failed),
             latency(of.map(|of| of.p50)),
             latency(of.map(|of| of.p99)),
         ]);
@@ -98,6 +104,11 @@ fn phases(run: &Run) -> Vec<Section> {
     section.table(table);
     if run.phases.iter().any(|phase| phase.headline) {
         section.note("* headline phase");
+    }
+    for phase in &run.phases {
+        if let Some(reason) = &phase.reason {
+            section.note(format!("phase {} was not measured: {reason}", phase.phase + 1));
+        }
     }
     vec![section]
 }

@@ -1,4 +1,5 @@
 use wirecost_model::profile::{Profile, Until};
+use wirecost_program::headline;
 
 use super::{Change, RunOption};
 use crate::Failure;
@@ -25,7 +26,7 @@ impl RunOption for Duration {
     }
 }
 
-/// The measured phase is the longest phase with a duration.
+/// Of the headline, where it has a duration, else of the longest phase that has one.
 fn set_duration(profile: &mut Profile, duration: std::time::Duration) -> Result<(), Failure> {
     let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let length = |phase: usize| {
@@ -37,9 +38,9 @@ fn set_duration(profile: &mut Profile, duration: std::time::Duration) -> Result<
             })
             .max()
     };
-    // The last of the longest, as the run chooses it.
-    let headline = (0..phases).filter_map(|phase| Some((length(phase)?, phase))).max();
-    let Some((_, headline)) = headline else {
+    let longest = (0..phases).filter_map(|phase| Some((length(phase)?, phase))).max();
+    let headline = headline::of_profile(profile).filter(|&phase| length(phase).is_some());
+    let Some(headline) = headline.or(longest.map(|(_, phase)| phase)) else {
         return Err(Failure::usage("--duration: no transaction of the profile has a duration")
             .help("its phases are limited by iterations; change them in the profile"));
     };
