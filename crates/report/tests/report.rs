@@ -17,6 +17,7 @@ use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Block, Cell, Column, Document, SCHEMA, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Run, ZeroCopy};
+use wirecost_report::documents;
 use wirecost_report::outputs::{self, Lines, TerminalStyle};
 use wirecost_report::tables::{self, TableRequest};
 
@@ -203,9 +204,8 @@ fn an_axis_that_a_table_has_no_column_for_is_one_before_the_others() {
     assert_eq!((rows[1][0], rows[2][0]), ("epoll", "threads"));
 }
 
-/// The table of old, and the sentence that was written under it by hand.
-#[test]
-fn http_get_says_how_far_it_scales() {
+/// Sun's HTTP GET, each point with so many runs.
+fn http_get(repeats: u32) -> Measurements {
     let of_old = [
         ("1", 1585.10),
         ("10", 3631.86),
@@ -216,41 +216,84 @@ fn http_get_says_how_far_it_scales() {
         ("2000", 6652.14),
         ("3000", 6673.01),
     ];
-    let runs = of_old.iter().enumerate().map(|(place, (connections, megabits))| {
-        let run = with(fixtures::tcp_stream(), megabits * 1e6, [1.0; 3]);
-        let point = point(&[("connections", connections)], &[("option.wndsz", "256k")]);
-        at(run, &point, place as u32 + 1, 1)
+    let runs = of_old.iter().enumerate().flat_map(|(place, (connections, megabits))| {
+        (1..=repeats).map(move |repeat| {
+            let megabits = megabits * (1.0 + 0.002 * f64::from(repeat - 1));
+            let run = with(fixtures::tcp_stream(), megabits * 1e6, [1.0; 3]);
+            let point = point(&[("connections", connections)], &[("option.wndsz", "256k")]);
+            at(run, &point, place as u32 + 1, repeat)
+        })
     });
-    let measured = Measurements::of(runs);
-    let section = build("http-get", &measured);
+    Measurements::of(runs)
+}
+
+#[test]
+fn http_get_has_the_columns_of_old() {
+    let section = build("http-get", &http_get(1));
     let rows = grid(tables_of(&section)[0]);
     let head = ["#Conn", "Wnd", "cpu(usr)", "cpu(sys)", "cpu(idle)", "Throughput (Mbps)"];
     assert_eq!(rows[0], head);
     // System calls 61.7, interrupts 0.4 + 8.8.
     assert_eq!(rows[1], ["1", "256k", "2", "71", "27", "1585.10"]);
     assert_eq!(rows[8][5], "6673.01");
-    let text = texts_of(&section)[0];
-    let sentence = "It scales to about 100 connections, 6.58 Gb/s; from there on throughput is not";
-    assert!(text.starts_with(sentence), "{text}");
+}
+
+/// The sentence that was written under the table of old by hand.
+#[test]
+fn how_far_http_get_scales_is_a_finding_of_repeated_runs() {
+    let kinds = |measured: &Measurements| -> Vec<String> {
+        let section = documents::findings::section(measured).unwrap_or_default();
+        let findings = section.blocks.iter().filter_map(|block| match block {
+            Block::Finding(finding) => Some(format!("{}: {}", finding.kind, finding.sentence)),
+            _ => None,
+        });
+        findings.collect()
+    };
+    let sentence =
+        "saturation: Throughput grows up to 100 connections (95% interval 30 to 100), to 6.59 Gb/s";
+    let found = kinds(&http_get(3));
+    assert!(found.iter().any(|of| of.starts_with(sentence)), "{found:#?}");
+    let found = kinds(&http_get(1));
+    assert!(!found.iter().any(|of| of.starts_with("saturation")), "{found:#?}");
 }
 
 #[test]
-fn http_get_says_where_it_falls_that_it_grows_and_that_it_cannot_tell() {
-    let said = |done: &[f64]| {
-        let runs = done.iter().enumerate().map(|(place, gigabits)| {
-            let run = with(fixtures::tcp_stream(), gigabits * 1e9, [1.0; 3]);
-            let connections = (place + 1).to_string();
-            at(run, &point(&[("connections", &connections)], &[]), place as u32 + 1, 1)
-        });
-        let section = build("http-get", &Measurements::of(runs));
-        texts_of(&section)[0].to_owned()
+fn a_finding_is_fields_for_programs_and_a_sentence_for_people() {
+    let mut document = Document::new("A study");
+    document.sections.extend(documents::findings::section(&http_get(3)));
+    let written = |format: &str| written(&document, format, 120);
+    let json: serde_json::Value = serde_json::from_str(&written("json")).unwrap();
+    let blocks = json["sections"][0]["blocks"].as_array().unwrap();
+    let is_knee = |block: &&serde_json::Value| block["finding"]["kind"] == "saturation";
+    let knee = &blocks.iter().find(is_knee).unwrap()["finding"];
+    assert_eq!((&knee["axis"], &knee["metric"]), (&"connections".into(), &"throughput".into()));
+    assert_eq!(knee["effect"]["value"], 100.0);
+    assert_eq!(knee["effect"]["interval"], serde_json::json!([30.0, 100.0]));
+    assert!(
+        knee["p_value"].as_f64().unwrap() < 0.05
+            && !knee["evidence"].as_array().unwrap().is_empty()
+    );
+
+    let csv = written("csv");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let head = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let field = |row: &csv::StringRecord, name: &str| {
+        row[head.iter().position(|title| title == name).unwrap()].to_owned()
     };
-    let falls = said(&[1.0, 4.0, 4.1, 3.0, 2.0]);
-    assert!(falls.contains("about 2 connections, 4.00 Gb/s"), "{falls}");
-    assert!(falls.ends_with("From 4 connections on it falls, down to 2.00 Gb/s."), "{falls}");
-    assert!(said(&[1.0, 2.0, 3.0]).starts_with("Throughput still grows at 3 connections"));
-    assert!(said(&[3.0, 3.0, 3.0]).starts_with("Throughput does not grow beyond 1 connection"));
-    assert!(said(&[3.0, 3.0]).contains("is unknown: a knee needs at least three loads"));
+    let row = rows.iter().find(|row| field(row, "kind") == "saturation").unwrap();
+    assert_eq!(field(row, "axis"), "connections");
+    assert_eq!(
+        [field(row, "value"), field(row, "value low"), field(row, "value high")],
+        ["100", "30", "100"]
+    );
+    assert!(field(row, "sentence").starts_with("Throughput grows up to 100 connections"));
+
+    for format in ["terminal", "markdown"] {
+        let text = written(format);
+        assert!(text.contains("Throughput grows up to 100 connections"), "{text}");
+        assert!(text.contains("strong (adjusted p = "), "{text}");
+    }
 }
 
 #[test]

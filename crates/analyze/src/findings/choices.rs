@@ -1,11 +1,17 @@
 //! The effect of an engine or option: the best value of an axis, compared with the others.
+//!
+//! Two values are compared over all points that differ in nothing else, and at each of them (ADR 0030). A
+//! sentence about all points is told only if no point contradicts it; where points differ in their
+//! direction, the sentence names both.
 
 use super::line;
-use super::{Confidence, Finding, Kind, significant, words};
-use crate::measured::Measurements;
+use super::{Finding, Kind, LEVEL, corrected, effect, words};
+use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::{self, Selector};
 use crate::statistics::contrast::{Contrast, contrast};
-use wirecost_model::metric::Better;
+use crate::statistics::moderated::{self, Cell, Effect};
+use wirecost_model::metric::{Better, Unit};
+use wirecost_model::study::Value;
 
 pub(super) const KIND: Kind = Kind {
     name: "choices",
@@ -16,76 +22,282 @@ pub(super) const KIND: Kind = Kind {
 /// Smaller differences are not reported.
 const DIFFERENCE: f64 = 1.03;
 
-/// One value beside another.
+/// Maximum number of sentences about values of which each is better somewhere, for each metric.
+const MIXED: usize = 3;
+
+/// The ratio of one value to another, with the corrected p-value.
+#[derive(Debug, Clone, Copy)]
+struct Ratio {
+    ratio: f64,
+    /// 95%.
+    interval: (f64, f64),
+    p_value: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    Worse,
+    Unclear,
+}
+
+/// The two values at points that differ in nothing else.
+#[derive(Clone)]
+struct Place<'a> {
+    fixed: Vec<&'a Value>,
+    /// `None` where it was not repeated.
+    ratio: Option<Ratio>,
+    means: (f64, f64),
+}
+
+/// One value beside another, by one metric.
+#[derive(Clone)]
 struct Pair<'a> {
     axis: &'a str,
     metric: usize,
     value: &'a str,
     other: &'a str,
-    contrast: Contrast,
-    places: usize,
-}
-
-/// A value that is worse than the best.
-struct WorseValue<'a> {
-    p_value: f64,
-    other: &'a str,
-    ratio: f64,
-    interval: (f64, f64),
-    places: usize,
+    /// Over all places.
+    overall: Option<Ratio>,
+    places: Vec<Place<'a>>,
 }
 
 fn find(measured: &Measurements) -> Vec<Finding> {
     let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
     let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
-    let mut tests = Vec::new();
+    let mut pairs = Vec::new();
     for axis in measured.axes() {
         let values = measured.values(axis);
         // More values of numbers are a line, which other kinds look at.
         if values.len() < 2 || values.len() > 2 && line::is_numeric(measured, axis) {
             continue;
         }
-        for (metric, selector) in metrics.iter().enumerate() {
-            for (number, value) in values.iter().enumerate() {
-                for other in &values[number + 1..] {
-                    let pair = beside(measured, axis, selector, value, other);
-                    let Some((contrast, places)) = pair else { continue };
-                    let pair = Pair { axis, metric, value, other, contrast, places };
-                    tests.push((contrast.p_value, pair));
-                }
+        for (number, value) in values.iter().enumerate() {
+            for other in &values[number + 1..] {
+                pairs.extend(beside(measured, axis, &metrics, value, other));
             }
         }
     }
-    let significant = significant(tests);
+    correct(&mut pairs);
     let mut findings = Vec::new();
     for axis in measured.axes() {
         for (metric, selector) in metrics.iter().enumerate() {
-            let here: Vec<&(f64, Pair<'_>)> =
-                significant.iter().filter(|(_, p)| p.axis == axis && p.metric == metric).collect();
+            if selector.metric().better == Better::Neither {
+                continue;
+            }
+            let here: Vec<&Pair<'_>> =
+                pairs.iter().filter(|pair| pair.axis == axis && pair.metric == metric).collect();
             findings.extend(best(measured, axis, selector, &here));
+            let mixed = here.iter().filter_map(|pair| pair.mixed(selector));
+            findings.extend(mixed.take(MIXED));
         }
     }
     findings
 }
 
-fn beside(
-    measured: &Measurements,
-    axis: &str,
-    selector: &Selector,
-    value: &str,
-    other: &str,
-) -> Option<(Contrast, usize)> {
-    let places: Vec<(Vec<f64>, Vec<f64>)> = line::groups(measured, axis)
-        .iter()
-        .filter_map(|(_, points)| {
-            let of = |value: &str| {
-                let (_, point) = points.iter().find(|(at, _)| *at == value)?;
+/// Two values by all metrics that both were measured in. Variances of a metric are shared between places.
+fn beside<'a>(
+    measured: &'a Measurements,
+    axis: &'a str,
+    metrics: &[Selector],
+    value: &'a str,
+    other: &'a str,
+) -> Vec<Pair<'a>> {
+    let groups = line::groups(measured, axis);
+    let mut cells = Vec::new();
+    let mut pairs = Vec::new();
+    for (metric, selector) in metrics.iter().enumerate() {
+        let mut places = Vec::new();
+        let mut values = Vec::new();
+        for (fixed, points) in &groups {
+            let of = |value: &str| -> Option<Vec<f64>> {
+                let (_, point): &(&str, &MeasuredPoint) =
+                    points.iter().find(|(at, _)| *at == value)?;
                 Some(point.figures(selector)).filter(|figures| !figures.is_empty())
             };
-            Some((of(value)?, of(other)?))
+            let Some((these, those)) = of(value).zip(of(other)) else { continue };
+            let means = (line::mean(&these), line::mean(&those));
+            places.push(Place { fixed: fixed.clone(), ratio: None, means });
+            values.push((these, those));
+        }
+        if values.iter().any(|(these, those)| these.iter().chain(those).any(|value| *value <= 0.0))
+        {
+            continue;
+        }
+        let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+        let repeated = values.iter().all(|(these, those)| these.len() > 1 && those.len() > 1);
+        let own: Vec<Cell> = values
+            .iter()
+            .filter(|_| repeated)
+            .map(|(these, those)| Cell { metric, a: logs(those), b: logs(these) })
+            .collect();
+        // Without repeats the places say how much chance moves.
+        let overall = match repeated {
+            true => moderated::pooled(&own).map(Ratio::from),
+            false => contrast(&values).map(Ratio::from),
+        };
+        cells.extend(own);
+        pairs.push(Pair { axis, metric, value, other, overall, places });
+    }
+    let effects = moderated::effects(&cells);
+    for (cell, effect) in cells.iter().zip(effects) {
+        let pair = pairs.iter_mut().find(|pair| pair.metric == cell.metric);
+        let place =
+            pair.and_then(|pair| pair.places.iter_mut().find(|place| place.ratio.is_none()));
+        if let Some(place) = place {
+            place.ratio = Some(effect.into());
+        }
+    }
+    for pair in &mut pairs {
+        // A single place is all places.
+        if let ([only], None) = (pair.places.as_slice(), pair.overall) {
+            pair.overall = only.ratio;
+        }
+    }
+    pairs
+}
+
+impl From<Effect> for Ratio {
+    fn from(effect: Effect) -> Self {
+        Self { ratio: effect.ratio(), interval: effect.interval(LEVEL), p_value: effect.p_value() }
+    }
+}
+
+impl From<Contrast> for Ratio {
+    fn from(contrast: Contrast) -> Self {
+        let Contrast { ratio, interval, p_value } = contrast;
+        Self { ratio, interval, p_value }
+    }
+}
+
+/// Corrects all p-values. Ratios over all points and those at points are two families, as in comparisons.
+fn correct(pairs: &mut [Pair<'_>]) {
+    let overall = pairs.iter_mut().filter_map(|pair| pair.overall.as_mut());
+    correct_family(overall.collect());
+    let several = pairs.iter_mut().filter(|pair| pair.places.len() > 1);
+    let at_places = several.flat_map(|pair| &mut pair.places);
+    correct_family(at_places.filter_map(|place| place.ratio.as_mut()).collect());
+}
+
+fn correct_family(mut ratios: Vec<&mut Ratio>) {
+    let p_values: Vec<f64> = ratios.iter().map(|ratio| ratio.p_value).collect();
+    for (ratio, p_value) in ratios.iter_mut().zip(corrected(&p_values, 0.5)) {
+        ratio.p_value = p_value;
+    }
+}
+
+impl Ratio {
+    fn inverse(self) -> Self {
+        let (low, high) = self.interval;
+        Self { ratio: 1.0 / self.ratio, interval: (1.0 / high, 1.0 / low), ..self }
+    }
+
+    fn verdict(&self, better: Better) -> Verdict {
+        let is_higher = self.ratio >= DIFFERENCE;
+        let is_lower = self.ratio <= 1.0 / DIFFERENCE;
+        match (self.p_value < LEVEL, better) {
+            (true, Better::Higher) if is_higher => Verdict::Better,
+            (true, Better::Higher) if is_lower => Verdict::Worse,
+            (true, Better::Lower) if is_lower => Verdict::Better,
+            (true, Better::Lower) if is_higher => Verdict::Worse,
+            _ => Verdict::Unclear,
+        }
+    }
+}
+
+impl<'a> Pair<'a> {
+    /// The same seen from the other value.
+    fn inverse(&self) -> Self {
+        let places = self.places.iter().map(|place| Place {
+            fixed: place.fixed.clone(),
+            ratio: place.ratio.map(Ratio::inverse),
+            means: (place.means.1, place.means.0),
+        });
+        Self {
+            value: self.other,
+            other: self.value,
+            overall: self.overall.map(Ratio::inverse),
+            places: places.collect(),
+            ..*self
+        }
+    }
+
+    fn at(&self, better: Better, verdict: Verdict) -> Vec<&Place<'a>> {
+        let is =
+            |place: &&Place<'_>| place.ratio.is_some_and(|ratio| ratio.verdict(better) == verdict);
+        self.places.iter().filter(is).collect()
+    }
+
+    /// Over all points, none of which says the opposite.
+    fn overall(&self, better: Better) -> Verdict {
+        let verdict = self.overall.map_or(Verdict::Unclear, |ratio| ratio.verdict(better));
+        let contradicts = match verdict {
+            Verdict::Better => Verdict::Worse,
+            Verdict::Worse => Verdict::Better,
+            Verdict::Unclear => return Verdict::Unclear,
+        };
+        if self.places.len() > 1 && !self.at(better, contradicts).is_empty() {
+            return Verdict::Unclear;
+        }
+        verdict
+    }
+
+    /// The points of an overall difference at which the means have the opposite order, though not more
+    /// than chance might.
+    fn exceptions(&self, ratio: f64) -> Vec<String> {
+        let opposite = |place: &&Place<'_>| {
+            let (these, those) = place.means;
+            (these > those) != (ratio > 1.0) && these != those
+        };
+        self.places.iter().filter(opposite).map(|place| words::point(&place.fixed)).collect()
+    }
+
+    /// A value that is better at some points and worse at others.
+    fn mixed(&self, selector: &Selector) -> Option<Finding> {
+        let better = selector.metric().better;
+        let (best, worst) = (self.at(better, Verdict::Better), self.at(better, Verdict::Worse));
+        if best.is_empty() || worst.is_empty() {
+            return None;
+        }
+        // The larger group first.
+        if worst.len() > best.len() {
+            return self.inverse().mixed(selector);
+        }
+        let part = |places: &[&Place<'_>]| {
+            let parts: Vec<String> = places
+                .iter()
+                .filter_map(|place| {
+                    let difference = difference(place.ratio?);
+                    Some(format!("{difference} at {}", words::point(&place.fixed)))
+                })
+                .collect();
+            words::list(&parts)
+        };
+        let text = format!(
+            "{} depends on the point: with {} {} it is {}, but {}, each beside {}",
+            words::metric(selector),
+            self.axis,
+            self.value,
+            part(&best),
+            part(&worst),
+            self.other
+        );
+        let all = || best.iter().chain(&worst).filter_map(|place| place.ratio);
+        let p_value = all().map(|ratio| ratio.p_value).fold(0.0, f64::max);
+        let first = best.first()?.ratio?;
+        Some(Finding {
+            metric: Some(selector.name.clone()),
+            effect: effect("ratio", Unit::Ratio, first.ratio, Some(first.interval)),
+            evidence: self.places.iter().map(|place| self.figures(selector, place)).collect(),
+            ..KIND.along(self.axis, &[], p_value, &text)
         })
-        .collect();
-    Some((contrast(&places)?, places.len()))
+    }
+
+    fn figures(&self, selector: &Selector, place: &Place<'_>) -> String {
+        let [these, those] =
+            [place.means.0, place.means.1].map(|mean| selector.metric().unit.show(mean));
+        format!("{}: {} {these}, {} {those}", words::point(&place.fixed), self.value, self.other)
+    }
 }
 
 /// The value that is better than most others, and worse than none.
@@ -93,88 +305,84 @@ fn best(
     measured: &Measurements,
     axis: &str,
     selector: &Selector,
-    pairs: &[&(f64, Pair<'_>)],
+    pairs: &[&Pair<'_>],
 ) -> Option<Finding> {
-    let higher = match selector.metric().better {
-        Better::Higher => true,
-        Better::Lower => false,
-        Better::Neither => return None,
-    };
-    let mut champion: Option<(&str, Vec<WorseValue<'_>>)> = None;
+    let better = selector.metric().better;
+    let mut champion: Option<(&str, Vec<Pair<'_>>)> = None;
     for value in measured.values(axis) {
-        let mut beaten = Vec::new();
-        let mut loses = false;
-        for (p_value, pair) in pairs {
-            let (ratio, (low, high)) = (pair.contrast.ratio, pair.contrast.interval);
-            let (other, ratio, interval) = if pair.value == value {
-                (pair.other, ratio, (low, high))
-            } else if pair.other == value {
-                (pair.value, 1.0 / ratio, (1.0 / high, 1.0 / low))
-            } else {
-                continue;
-            };
-            let better = if higher { ratio >= DIFFERENCE } else { ratio <= 1.0 / DIFFERENCE };
-            let worse = if higher { ratio <= 1.0 / DIFFERENCE } else { ratio >= DIFFERENCE };
-            loses |= worse;
-            if better {
-                beaten.push(WorseValue {
-                    p_value: *p_value,
-                    other,
-                    ratio,
-                    interval,
-                    places: pair.places,
-                });
-            }
-        }
+        let own = pairs.iter().filter_map(|pair| match value {
+            value if pair.value == value => Some((*pair).clone()),
+            value if pair.other == value => Some(pair.inverse()),
+            _ => None,
+        });
+        let own: Vec<Pair<'_>> = own.collect();
+        let loses = own.iter().any(|pair| pair.overall(better) == Verdict::Worse);
+        let beaten: Vec<Pair<'_>> =
+            own.into_iter().filter(|pair| pair.overall(better) == Verdict::Better).collect();
         if !loses && champion.as_ref().map_or(0, |(_, most)| most.len()) < beaten.len() {
             champion = Some((value, beaten));
         }
     }
     let (value, beaten) = champion?;
-    let name = selector.metric().name;
-    let parts: Vec<String> = beaten
-        .iter()
-        .map(|WorseValue { other, ratio, interval: (low, high), .. }| {
-            let (near, far) = if higher { (*low, *high) } else { (*high, *low) };
-            format!("{} with {other}", than(*ratio, (near, far)))
-        })
-        .collect();
-    let text = format!("with {axis} {value}, {name} is {}", words::list(&parts));
-    let worst = beaten.iter().map(|beaten| beaten.p_value).fold(0.0, f64::max);
-    let WorseValue { interval, places, .. } = *beaten.first()?;
-    let mut evidence = vec![format!("compared at {places} points that differ only in {axis}")];
+    let parts = beaten.iter().filter_map(|pair| {
+        let ratio = pair.overall?;
+        let mut text = format!("{} with {}", than(ratio), pair.other);
+        let exceptions = pair.exceptions(ratio.ratio);
+        if !exceptions.is_empty() {
+            text += &format!(" (not shown at {})", words::list(&exceptions));
+        }
+        Some(text)
+    });
+    let parts: Vec<String> = parts.collect();
+    let text =
+        format!("with {axis} {value}, {} is {}", words::metric(selector), words::list(&parts));
+    let ratios = beaten.iter().filter_map(|pair| pair.overall);
+    let worst = ratios.map(|ratio| ratio.p_value).fold(0.0, f64::max);
+    let first = beaten.first()?;
+    let Ratio { ratio, interval, .. } = first.overall?;
+    let name = words::metric(selector);
+    let mut evidence =
+        vec![format!("compared at {} points that differ only in {axis}", first.places.len())];
     for (fixed, points) in line::groups(measured, axis) {
         let shown: Vec<String> = points
             .iter()
             .filter(|(_, point)| !point.figures(selector).is_empty())
             .map(|(value, point)| {
-                format!(
-                    "{value} {}",
-                    selector.metric().unit.show(line::mean(&point.figures(selector)))
-                )
+                let mean = line::mean(&point.figures(selector));
+                format!("{value} {}", selector.metric().unit.show(mean))
             })
             .collect();
-        let at: Vec<String> = fixed.iter().map(|v| format!("{}={}", v.name, v.value)).collect();
-        let at =
-            if at.is_empty() { name.to_owned() } else { format!("{name} at {}", at.join(" ")) };
+        let at = match fixed.as_slice() {
+            [] => name.clone(),
+            fixed => format!("{name} at {}", words::point(fixed)),
+        };
         evidence.push(format!("{at}: {}", shown.join(", ")));
     }
     Some(Finding {
-        kind: KIND.name,
-        sentence: words::sentence(&[], &text),
+        metric: Some(selector.name.clone()),
+        effect: effect("ratio", Unit::Ratio, ratio, Some(interval)),
         evidence,
-        confidence: Confidence::of(worst, Some(interval), |ratio| format!("{ratio:.2}x")),
+        ..KIND.along(axis, &[], worst, &text)
     })
 }
 
 /// A figure relative to another: `12% higher (8% to 15%) than`, `2.4x (2.1 to 2.8x) the value`.
-fn than(ratio: f64, (near, far): (f64, f64)) -> String {
-    if ratio >= 2.0 {
-        let [near, far] = [near, far].map(words::fold);
-        let near = near.trim_end_matches('x');
-        return format!("{} ({near} to {far}) the value", words::fold(ratio));
+fn than(ratio: Ratio) -> String {
+    match ratio.ratio >= 2.0 {
+        true => format!("{} the value", difference(ratio)),
+        false => format!("{} than", difference(ratio)),
     }
-    let more = if ratio > 1.0 { "higher" } else { "lower" };
+}
+
+/// `12% higher (8% to 15%)`, `2.4x (2.1 to 2.8x)`. The end of the interval that is nearer to no
+/// difference comes first.
+fn difference(Ratio { ratio, interval: (low, high), .. }: Ratio) -> String {
+    if ratio >= 2.0 {
+        let [low, high] = [low, high].map(words::fold);
+        let low = low.trim_end_matches('x');
+        return format!("{} ({low} to {high})", words::fold(ratio));
+    }
+    let (near, far, more) = if ratio > 1.0 { (low, high, "higher") } else { (high, low, "lower") };
     let percent = |ratio: f64| format!("{:.0}%", (ratio - 1.0).abs() * 100.0);
-    format!("{} {more} ({} to {}) than", percent(ratio), percent(near), percent(far))
+    format!("{} {more} ({} to {})", percent(ratio), percent(near), percent(far))
 }

@@ -2,10 +2,11 @@
 
 use super::limits::{busy, whose};
 use super::line::mean;
-use super::{Confidence, Finding, Kind, significant, words};
+use super::{Finding, Kind, effect, significant, words};
 use crate::measured::Measurements;
 use crate::metrics;
 use crate::statistics::{Estimate, permutation};
+use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
 pub(super) const KIND: Kind = Kind {
@@ -83,10 +84,15 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             false => (-high, -low),
         });
         Some(Finding {
-            kind: KIND.name,
-            sentence: words::sentence(&[], &text),
+            metric: Some(format!("hosts.{limiting}.cpu.busy")),
+            effect: effect(
+                &format!("percentage points busier than the {other}"),
+                Unit::Percent,
+                seen.abs(),
+                interval,
+            ),
             evidence: shown.collect(),
-            confidence: Confidence::of(p_value, interval, |v| format!("{v:.0} percentage points busier")),
+            ..KIND.finding(p_value, words::sentence(&[], &text))
         })
     })
     .collect()

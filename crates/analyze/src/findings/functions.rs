@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::limits::has_own_cpus;
 use super::line;
-use super::{Confidence, Finding, Kind, significant, words};
+use super::{Finding, Kind, effect, significant, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::contrast::{Contrast, contrast};
+use wirecost_model::metric::Unit;
 use wirecost_model::observe::FunctionShare;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
@@ -25,12 +26,12 @@ const GROWTH: f64 = 1.5;
 const TOLD: usize = 3;
 
 /// Two points that are compared, of one host.
-struct Pair<'a> {
-    axis: &'a str,
-    fixed: Vec<&'a Value>,
-    from: (&'a str, &'a MeasuredPoint),
-    to: (&'a str, &'a MeasuredPoint),
-    whose: &'static str,
+pub(super) struct Pair<'a> {
+    pub(super) axis: &'a str,
+    pub(super) fixed: Vec<&'a Value>,
+    pub(super) from: (&'a str, &'a MeasuredPoint),
+    pub(super) to: (&'a str, &'a MeasuredPoint),
+    pub(super) whose: &'static str,
 }
 
 fn find(measured: &Measurements) -> Vec<Finding> {
@@ -52,7 +53,7 @@ fn find(measured: &Measurements) -> Vec<Finding> {
 }
 
 /// The ends of each axis of numbers, and the two values of others that have two.
-fn pairs(measured: &Measurements) -> Vec<Pair<'_>> {
+pub(super) fn pairs(measured: &Measurements) -> Vec<Pair<'_>> {
     let mut pairs = Vec::new();
     for axis in measured.axes() {
         let numeric = line::is_numeric(measured, axis);
@@ -141,10 +142,10 @@ impl Pair<'_> {
             )
         });
         Some(Finding {
-            kind: KIND.name,
-            sentence: words::sentence(&self.fixed, &text),
+            metric: Some(format!("hosts.{}.cycles_per_kbyte", self.whose)),
+            effect: effect("ratio", Unit::Ratio, first.ratio, Some(first.interval)),
             evidence: evidence.collect(),
-            confidence: Confidence::of(worst, Some(first.interval), words::fold),
+            ..KIND.along(self.axis, &self.fixed, worst, &text)
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::metrics;
 /// Kinds of resources; where several are full, the first is the one that nothing else explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Resource {
-    /// Payload over the rate; the rest includes headers.
+    /// Payload over the rate.
     Link,
     Cpus,
     OneCpu,
@@ -28,7 +28,7 @@ impl Resource {
     /// Share at which it is saturated.
     fn full(self) -> f64 {
         match self {
-            Resource::Link => 0.90,
+            Resource::Link => FULL_LINK,
             Resource::Cpus | Resource::OneCpu | Resource::Worker => 0.95,
             // Time under pressure, and time in which the window alone kept data back.
             Resource::Memory => 0.05,
@@ -37,15 +37,18 @@ impl Resource {
     }
 }
 
+/// The share of payload in the rate of a full link; the rest includes headers.
+pub(super) const FULL_LINK: f64 = 0.90;
+
 /// A resource in one run.
 #[derive(Debug)]
-struct Seen {
+pub(super) struct Seen {
     resource: Resource,
     /// `the link of h1`.
-    name: String,
-    share: f64,
+    pub(super) name: String,
+    pub(super) share: f64,
     /// What the share is of.
-    unit: String,
+    pub(super) unit: String,
 }
 
 /// Saturated resources at some points.
@@ -151,7 +154,7 @@ pub(super) fn whose(run: &Run, host: &HostRow) -> String {
 }
 
 /// The fuller direction of a host's link.
-fn link(run: &Run, host: &HostRow) -> Option<Seen> {
+pub(super) fn link(run: &Run, host: &HostRow) -> Option<Seen> {
     let rate = host.facts.link_bits_per_second? as f64;
     let (bytes, window) = (host.bytes.as_ref()?, run.window.as_ref()?);
     let sent = bytes.tx_sent + bytes.rx_sent;

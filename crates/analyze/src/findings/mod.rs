@@ -3,47 +3,35 @@
 //!
 //! Each check of a kind is a test with a p-value, whether or not it becomes a sentence. All tests are
 //! corrected: by Holm within a kind, by Bonferroni between kinds. Of 100 studies in which nothing has an
-//! effect, at most 5 are expected to have any finding.
+//! effect, at most 5 are expected to have any finding. An axis of which nothing was found has a sentence
+//! that says so, and how many repeats would show a small change.
 
 mod choices;
 mod cost;
+mod cpu;
 mod ends;
 mod functions;
 mod limits;
 mod line;
+mod links;
+mod packets;
+mod proportion;
 mod saturation;
 mod scalability;
+mod trend;
+mod unchanged;
 mod words;
 
-use serde::Serialize;
+use wirecost_model::metric::Unit;
+use wirecost_model::study::Value;
+
+pub use wirecost_model::document::{Effect, Finding, Strength};
 
 use crate::measured::Measurements;
 use crate::statistics::holm;
 
 /// Probability that a study without any effect has a finding.
 const LEVEL: f64 = 0.05;
-
-/// A finding of a study.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
-    /// Name of its kind.
-    pub kind: &'static str,
-    pub sentence: String,
-    /// Its evidence: figures, and their points.
-    pub evidence: Vec<String>,
-    pub confidence: Confidence,
-}
-
-/// The strength of a finding's evidence.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Confidence {
-    /// How likely chance shows as much, among all that was looked at.
-    pub p_value: f64,
-    /// 95% interval of the sentence's figure; null where nothing was repeated.
-    pub interval: Option<(f64, f64)>,
-    /// Both for a person.
-    pub text: String,
-}
 
 /// A kind of finding.
 #[derive(Debug)]
@@ -54,42 +42,76 @@ pub struct Kind {
     find: fn(&Measurements) -> Vec<Finding>,
 }
 
-/// All kinds, in the order of the report.
-pub static ALL: &[Kind] =
-    &[saturation::KIND, scalability::KIND, ends::KIND, cost::KIND, functions::KIND, choices::KIND];
+/// All kinds that state an effect, in the order of the report.
+pub static ALL: &[Kind] = &[
+    saturation::KIND,
+    scalability::KIND,
+    ends::KIND,
+    links::KIND,
+    cost::KIND,
+    proportion::KIND,
+    packets::KIND,
+    functions::KIND,
+    cpu::KIND,
+    choices::KIND,
+];
+
+/// Name of the findings that say that no effect of an axis could be shown.
+pub const UNCHANGED: &str = unchanged::NAME;
 
 /// All findings of a study.
 #[must_use]
 pub fn findings(measured: &Measurements) -> Vec<Finding> {
-    ALL.iter().flat_map(|kind| (kind.find)(measured)).collect()
+    let mut found: Vec<Finding> = ALL.iter().flat_map(|kind| (kind.find)(measured)).collect();
+    let unchanged = unchanged::find(measured, &found);
+    found.extend(unchanged);
+    found
 }
 
 /// The significant tests of a kind, with corrected p-values.
 fn significant<T>(tests: Vec<(f64, T)>) -> Vec<(f64, T)> {
-    let p_values: Vec<f64> = tests.iter().map(|(p_value, _)| *p_value).collect();
-    let corrected = holm(&p_values).into_iter().map(|p| (p * ALL.len() as f64).min(1.0));
-    let all = corrected.zip(tests).map(|(p_value, (_, test))| (p_value, test));
+    significant_of(tests, 1.0)
+}
+
+/// The same for a family of tests that has only this share of the level of its kind.
+fn significant_of<T>(tests: Vec<(f64, T)>, share: f64) -> Vec<(f64, T)> {
+    let all = corrected(&tests.iter().map(|(p_value, _)| *p_value).collect::<Vec<_>>(), share);
+    let all = all.into_iter().zip(tests).map(|(p_value, (_, test))| (p_value, test));
     all.filter(|(p_value, _)| *p_value < LEVEL).collect()
 }
 
-impl Confidence {
-    /// `show` writes a value of the interval.
-    fn of(p_value: f64, interval: Option<(f64, f64)>, show: impl Fn(f64) -> String) -> Self {
-        let word = match p_value {
-            p if p < 0.001 => "very strong",
-            p if p < 0.01 => "strong",
-            _ => "moderate",
-        };
-        let p = match p_value {
-            p if p < 0.0001 => "adjusted p < 0.0001".to_owned(),
-            p => format!("adjusted p = {p:.4}"),
-        };
-        let interval_text = match interval {
-            Some((low, high)) => {
-                format!(", 95% interval {}", words::range(&show(low), &show(high)))
-            }
-            None => ", each point was run once".to_owned(),
-        };
-        Self { p_value, interval, text: format!("{word} ({p}{interval_text})") }
+/// p-values of a family of tests of one kind, corrected for all tests of all kinds.
+fn corrected(p_values: &[f64], share: f64) -> Vec<f64> {
+    let kinds = ALL.len() as f64;
+    holm(p_values).into_iter().map(|p_value| (p_value * kinds / share).min(1.0)).collect()
+}
+
+impl Kind {
+    /// A finding of this kind about all points.
+    fn finding(&self, p_value: f64, sentence: String) -> Finding {
+        Finding {
+            kind: self.name.to_owned(),
+            metric: None,
+            axis: None,
+            at: Vec::new(),
+            sentence,
+            effect: None,
+            p_value: Some(p_value),
+            strength: Some(Strength::of(p_value)),
+            evidence: Vec::new(),
+        }
     }
+
+    /// A finding of this kind along an axis, at the points that have these values of the others.
+    fn along(&self, axis: &str, fixed: &[&Value], p_value: f64, text: &str) -> Finding {
+        Finding {
+            axis: Some(axis.to_owned()),
+            at: fixed.iter().map(|value| (*value).clone()).collect(),
+            ..self.finding(p_value, words::sentence(fixed, text))
+        }
+    }
+}
+
+fn effect(name: &str, unit: Unit, value: f64, interval: Option<(f64, f64)>) -> Option<Effect> {
+    Some(Effect { name: name.to_owned(), unit, value, interval })
 }

@@ -2,12 +2,14 @@
 
 use super::limits::limits;
 use super::line::{self, Line, Stop};
-use super::{Confidence, Finding, Kind, significant, words};
+use super::{Finding, Kind, effect, significant, words};
 use crate::knee::{After, Knee, knee};
 use crate::measured::Measurements;
 use crate::metrics::Selector;
 use crate::statistics::umbrella::{Shape, umbrella};
+use crate::statistics::unimodal::unimodal;
 use crate::statistics::{Estimate, bootstrap};
+use wirecost_model::metric::Unit;
 
 pub(super) const KIND: Kind = Kind {
     name: "saturation",
@@ -35,7 +37,8 @@ fn find(measured: &Measurements) -> Vec<Finding> {
 /// The knee of means alone: how sure they are is what many draws of them show.
 fn knee_of(stops: &[Stop<'_>], means: &[f64]) -> Option<Knee> {
     let alone = |mean: &f64| Estimate { mean: *mean, interval: None, times: 1 };
-    let points = stops.iter().zip(means).map(|(stop, mean)| (stop.number, alone(mean)));
+    let means = unimodal(means);
+    let points = stops.iter().zip(&means).map(|(stop, mean)| (stop.number, alone(mean)));
     knee(&points.collect::<Vec<_>>()).ok()
 }
 
@@ -50,30 +53,48 @@ fn finding_of(
     let knee = knee_of(stops, &means)?;
     let at = stops.iter().position(|stop| stop.number == knee.load)?;
     let last = stops.len() - 1;
-    if at == 0 || at == last || means[at] < GROWTH * means[0] {
+    if at == 0 || means[at] < GROWTH * means[0] {
         return None;
     }
     let drawn = bootstrap::draws(|random| {
         let knee = knee_of(stops, &line::plausible_means(figures, random)?)?;
         stops.iter().position(|stop| stop.number == knee.load)
     });
-    let interval = bootstrap::middle(&drawn, |place| Some(*place as f64));
+    // Of points that were run once nobody knows where it is.
+    let (low, high) = bootstrap::middle(&drawn, |place| Some(*place as f64))?;
+    let (low, high) = (low as usize, high as usize);
+    // That it is not reached at one stop and is at the next says only that it is between them.
+    let ends = (&stops[low.saturating_sub(1)], &stops[high]);
+    let shown = |value: f64| work.metric().unit.show(value);
+    let table = || {
+        let figures: Vec<String> = means.iter().map(|mean| shown(*mean)).collect();
+        line.table(work.metric().name, stops, &figures)
+    };
+    if low == last {
+        let text = format!(
+            "{} still grows at {}, the largest measured: {}",
+            work.metric().name,
+            words::stop(line.axis, stops[last].value),
+            shown(means[last])
+        );
+        let limits = limits(&[stops[last].point]);
+        let mut evidence = vec![table()];
+        evidence.extend(limits.evidence.iter().map(|seen| format!("there: {seen}")));
+        evidence.extend(line.confounders());
+        return Some(Finding {
+            metric: Some(work.name.clone()),
+            evidence,
+            ..KIND.along(line.axis, &line.fixed, p_value, &text)
+        });
+    }
     // It may as well grow to the end of what was measured.
-    if interval.is_some_and(|(_, high)| high as usize >= last) {
+    if high >= last {
         return None;
     }
-    // That it is not reached at one stop and is at the next says only that it is between them.
-    let ends = interval.map(|(low, high)| {
-        let before = (low as usize).saturating_sub(1);
-        (&stops[before], &stops[high as usize])
-    });
     let top = (0..=last).max_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(at);
     let there = if top == at { vec![at] } else { vec![at, top] };
     let limits = limits(&there.iter().map(|place| stops[*place].point).collect::<Vec<_>>());
-    let shown = |value: f64| work.metric().unit.show(value);
-    let between = ends.map_or_else(String::new, |(low, high)| {
-        format!(" (95% interval {} to {})", low.value, high.value)
-    });
+    let between = format!(" (95% interval {} to {})", ends.0.value, ends.1.value);
     let after = match knee.after {
         After::Falls { load, least } => {
             let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);
@@ -88,15 +109,14 @@ fn finding_of(
         shown(means[at]),
         limits.text
     );
-    let figures: Vec<String> = means.iter().map(|mean| shown(*mean)).collect();
-    let mut evidence = vec![line.table(work.metric().name, stops, &figures)];
+    let mut evidence = vec![table()];
     evidence.extend(limits.evidence.iter().map(|seen| format!("there: {seen}")));
     evidence.extend(line.confounders());
-    let interval = ends.map(|(low, high)| (low.number, high.number));
+    let interval = Some((ends.0.number, ends.1.number));
     Some(Finding {
-        kind: KIND.name,
-        sentence: words::sentence(&line.fixed, &text),
+        metric: Some(work.name.clone()),
+        effect: effect(line.axis, Unit::Count, stops[at].number, interval),
         evidence,
-        confidence: Confidence::of(p_value, interval, words::plain),
+        ..KIND.along(line.axis, &line.fixed, p_value, &text)
     })
 }

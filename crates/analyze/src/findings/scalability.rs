@@ -1,9 +1,10 @@
 //! The law that throughput follows over the number of connections or workers.
 
 use super::line;
-use super::{Confidence, Finding, Kind, significant, words};
+use super::{Finding, Kind, effect, significant};
 use crate::measured::Measurements;
 use crate::statistics::scalability::{Fit, fit};
+use wirecost_model::metric::Unit;
 use wirecost_model::units::three_digits;
 
 pub(super) const KIND: Kind = Kind {
@@ -58,11 +59,13 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             fit.explained * 100.0
         )];
         evidence.extend(line.confounders());
+        let (low, high) = fit.contention;
+        let contention = (100.0 * low, 100.0 * high);
         Finding {
-            kind: KIND.name,
-            sentence: words::sentence(&line.fixed, &text),
+            metric: Some(work.name.clone()),
+            effect: effect("contention", Unit::Percent, 100.0 * law.contention, Some(contention)),
             evidence,
-            confidence: Confidence::of(p_value, Some(fit.contention), percent),
+            ..KIND.along(line.axis, &line.fixed, p_value, &text)
         }
     })
     .collect()

@@ -1,5 +1,6 @@
 //! Wording of findings.
 
+use crate::metrics::Selector;
 use wirecost_model::study::Value;
 use wirecost_model::units::three_digits;
 
@@ -29,23 +30,31 @@ pub(super) fn sentence(fixed: &[&Value], text: &str) -> String {
         let first = letters.next().map(|letter| letter.to_uppercase().to_string());
         return format!("{}{}.", first.unwrap_or_default(), letters.as_str());
     }
+    format!("At {}, {text}.", point(fixed))
+}
+
+/// A point by what its axes are: `connections=1 size=64k`; the only one has none.
+pub(super) fn point(fixed: &[&Value]) -> String {
     let values: Vec<String> =
         fixed.iter().map(|value| format!("{}={}", value.name, value.value)).collect();
-    format!("At {}, {text}.", values.join(" "))
+    if values.is_empty() { "the only point".to_owned() } else { values.join(" ") }
+}
+
+/// A metric as sentences call it.
+pub(super) fn metric(selector: &Selector) -> String {
+    match selector.name.as_str() {
+        "cycles_per_kbyte" => "cycles/KByte".to_owned(),
+        name => match name.strip_prefix("latency.") {
+            Some(percentile) => format!("{percentile} latency"),
+            None => name.to_owned(),
+        },
+    }
 }
 
 /// `2.3x`.
 pub(super) fn fold(factor: f64) -> String {
     let digits = if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") };
     format!("{digits}x")
-}
-
-/// `31 to 51 points`: a unit of both ends is written once.
-pub(super) fn range(low: &str, high: &str) -> String {
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
-        _ => format!("{low} to {high}"),
-    }
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -74,9 +83,6 @@ mod tests {
         let value = Value::new("size", "64k");
         assert_eq!(sentence(&[&value], "it grows"), "At size=64k, it grows.");
         assert_eq!((fold(2.345), fold(17.2)), ("2.3x".to_owned(), "17x".to_owned()));
-        assert_eq!(range("31 points", "51 points"), "31 to 51 points");
-        assert_eq!(range("1 B", "2 kB"), "1 B to 2 kB");
-        assert_eq!(range("2x", "3x"), "2x to 3x");
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
     }
 }

@@ -100,6 +100,17 @@ pub(super) static ALL: &[Definition] = &[
         Source::Host(|s| s.cpu(|c| c.usr + c.sys + c.irq + c.softirq)),
     ),
     define(
+        "cpu.user_share",
+        Percent,
+        Neither,
+        "user time in percent of busy CPU time",
+        Source::Host(|s| {
+            let busy = s.cpu(|c| c.usr + c.sys + c.irq + c.softirq)?;
+            let user = s.cpu(|c| c.usr)?;
+            if busy > 0.0 { Ok(100.0 * user / busy) } else { Err("the CPUs were idle".to_owned()) }
+        }),
+    ),
+    define(
         "payload_per_packet",
         Bytes,
         Higher,

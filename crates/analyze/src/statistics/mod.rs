@@ -10,6 +10,7 @@ pub mod scalability;
 mod special;
 pub mod theil_sen;
 pub mod umbrella;
+pub mod unimodal;
 mod welch;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -137,8 +138,13 @@ fn quantile(probability: f64, freedom: f64) -> f64 {
 }
 
 /// Two-sided tail probability of Student's distribution.
-fn two_sided_p(t: f64, freedom: f64) -> f64 {
+pub(crate) fn two_sided_p(t: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| 2.0 * student.sf(t.abs()))
+}
+
+/// Probability of this t or a larger one.
+pub(crate) fn one_sided_p(t: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| student.sf(t))
 }
 
 #[cfg(test)]

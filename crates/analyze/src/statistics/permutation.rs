@@ -5,7 +5,7 @@ use fastrand::Rng;
 const SEED: u64 = 0x0057_1ec1;
 
 /// Maximum number of shuffles, which limits the smallest p-value.
-const DRAWS: u32 = 9_999;
+const DRAWS: u32 = 19_999;
 
 /// Stop after this number of shuffles with as large a statistic: the p-value is large enough to know.
 const ENOUGH: u32 = 20;

@@ -5,7 +5,10 @@ use wirecost_analyze::measured::Measurements;
 use wirecost_analyze::statistics::bootstrap::normal;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::Bytes;
-use wirecost_model::observe::{FunctionShare, FunctionsSection, HostObservation};
+use wirecost_model::observe::{
+    DeviceSegments, FunctionShare, FunctionsSection, HostObservation, SegmentSizes,
+    SegmentsSection, TcpSection,
+};
 use wirecost_model::program::Side;
 use wirecost_model::run::{Cpu, HostRow, Latency, Observe, Run, Throughput, Window, WindowKind};
 use wirecost_model::study::{Point, StudyRunRef, Value};
@@ -17,6 +20,10 @@ pub struct Figures {
     /// Percent of the time of the CPUs of sender and receiver.
     pub busy: [f64; 2],
     pub cycles: [f64; 2],
+    /// Part of busy time that is user time.
+    pub user: f64,
+    /// Bytes of a segment that goes to the device, and data segments of an ACK.
+    pub segments: Option<[f64; 2]>,
     pub link: Option<u64>,
     pub p99: f64,
     /// Functions of the sender: name and share of its cost.
@@ -29,6 +36,8 @@ impl Default for Figures {
             bits_per_second: 1e9,
             busy: [50.0, 50.0],
             cycles: [3000.0, 3000.0],
+            user: 0.5,
+            segments: None,
             link: None,
             p99: 100.0,
             functions: Vec::new(),
@@ -44,8 +53,11 @@ impl Figures {
         blur(&mut self.p99);
         self.busy.iter_mut().for_each(&mut blur);
         self.cycles.iter_mut().for_each(&mut blur);
+        self.segments.iter_mut().flatten().for_each(&mut blur);
         self.functions.iter_mut().for_each(|(_, share)| blur(share));
         self.busy = self.busy.map(|busy| busy.min(100.0));
+        // Neither user nor system time is more likely to be more.
+        self.user += (relative * normal(random) / 4.0).clamp(-self.user, 1.0 - self.user);
         self
     }
 }
@@ -65,8 +77,8 @@ fn host(name: &str, role: Side, figures: &Figures, which: usize) -> HostRow {
         shares_machine_with: Vec::new(),
         workers: 1,
         cpu: Some(Cpu {
-            usr: 0.0,
-            sys: figures.busy[which],
+            usr: figures.user * figures.busy[which],
+            sys: (1.0 - figures.user) * figures.busy[which],
             irq: 0.0,
             softirq: 0.0,
             steal: 0.0,
@@ -122,9 +134,28 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
         functions: figures.functions.iter().map(function).collect(),
         ..FunctionsSection::default()
     };
+    let [bytes, per_ack] = figures.segments.unwrap_or_default();
+    let sizes =
+        SegmentSizes { packets: 1000, bytes: (1000.0 * bytes) as u64, ..SegmentSizes::default() };
+    let device = DeviceSegments {
+        device: "eth0".to_owned(),
+        ifindex: 2,
+        sent: sizes,
+        received: None,
+        gso_max_segments: 0,
+        transmit_contexts: Vec::new(),
+        transmit_contexts_acks: Vec::new(),
+        control_packets: 0,
+    };
+    let segments = SegmentsSection { devices: vec![device], ..SegmentsSection::default() };
+    let mut tcp = TcpSection::default();
+    tcp.acks_received.segments_per_ack = Some(per_ack);
     let seen = HostObservation {
+        host: "h1".to_owned(),
         covers: vec!["h1".to_owned()],
         functions: Some(functions),
+        segments: figures.segments.map(|_| segments),
+        tcp: figures.segments.map(|_| tcp),
         ..HostObservation::default()
     };
     run.observe = Some(Observe { hosts: vec![seen], ..Observe::default() });

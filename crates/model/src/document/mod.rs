@@ -1,11 +1,12 @@
-//! Everything that a person reads, as data: a document is sections of figures, tables, charts, notes and
-//! messages. Outputs (terminal, markdown, csv, json) decide what it looks like.
+//! Everything that a person reads, as data: a document is sections of figures, tables, charts, findings,
+//! notes and messages. Outputs (terminal, markdown, csv, json) decide what it looks like.
 //!
 //! As JSON it is `wirecost.report/1`: a key is never absent, and what was not measured is a cell of its own
 //! kind with the reason, never 0. The JSON Schema is docs/schema/wirecost.report-1.json.
 
 mod cell;
 mod chart;
+mod finding;
 mod message;
 mod table;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cell::{Cell, Marked, Number, Part, Parts, Set, show};
 pub use chart::{Axis, Chart, Sample, Series};
+pub use finding::{Effect, Finding, Strength};
 pub use message::{Command, Emphasis, Message};
 pub use table::{Align, Column, Table};
 
@@ -100,6 +102,10 @@ impl Section {
         self.blocks.push(Block::Note(text.into()));
     }
 
+    pub fn finding(&mut self, finding: Finding) {
+        self.blocks.push(Block::Finding(finding));
+    }
+
     pub fn message(&mut self, message: Message) {
         self.blocks.push(Block::Message(message));
     }
@@ -117,6 +123,8 @@ pub enum Block {
     /// What to know of the block before it: sources, conditions.
     Note(String),
     Message(Message),
+    /// What the runs of a study show.
+    Finding(Finding),
 }
 
 /// A figure that stands alone.

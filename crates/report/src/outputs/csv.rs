@@ -4,14 +4,15 @@
 //! column too. A column is there once, however many tables
 //! have it, named with its unit; numbers are in that unit, without prefixes. Where one of its figures has
 //! an interval, two columns beside it have its ends. A field is empty where nothing was measured, which
-//! the last field gives the reason of, and where its table has no such column. Sentences are left out.
+//! the last field gives the reason of, and where its table has no such column. A finding is a row. Other
+//! sentences are left out.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use wirecost_model::document::{
-    Block, Cell, Chart, Column, Document, Figure, Number, Section, Table,
+    Block, Cell, Chart, Column, Document, Figure, Finding, Number, Section, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::visible::visible_lines;
@@ -115,6 +116,7 @@ fn tables(document: &Document) -> Vec<(&Section, Cow<'_, Table>)> {
                 Block::Table(table) => Cow::Borrowed(table),
                 Block::Figures(figures) => Cow::Owned(of_figures(figures)),
                 Block::Chart(chart) => Cow::Owned(of_chart(chart)),
+                Block::Finding(finding) => Cow::Owned(of_finding(finding)),
                 Block::Text(_) | Block::Note(_) | Block::Message(_) => return None,
             };
             Some((section, table))
@@ -136,6 +138,38 @@ fn of_figures(figures: &[Figure]) -> Table {
             }
         }
     }
+    table
+}
+
+/// One row. The columns are the same for all findings; what one lacks is empty.
+fn of_finding(finding: &Finding) -> Table {
+    let Finding { kind, metric, axis, at, sentence, effect, p_value, strength, evidence } = finding;
+    let text = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or_default());
+    let number = |value: Option<f64>| {
+        value.map_or_else(Cell::empty, |value| Cell::written(Unit::Count, value, value.to_string()))
+    };
+    let effect = effect.as_ref();
+    let interval = effect.and_then(|effect| effect.interval);
+    let at: Vec<String> = at.iter().map(|of| format!("{}={}", of.name, of.value)).collect();
+    let fields = [
+        ("kind", Cell::text(kind.as_str())),
+        ("axis", text(axis)),
+        ("at", Cell::text(at.join(" "))),
+        ("metric", text(metric)),
+        ("effect", Cell::text(effect.map(|effect| effect.name.as_str()).unwrap_or_default())),
+        ("value", number(effect.map(|effect| effect.value))),
+        ("value low", number(interval.map(|(low, _)| low))),
+        ("value high", number(interval.map(|(_, high)| high))),
+        ("unit", Cell::text(effect.map(|effect| effect.unit.symbol()).unwrap_or_default())),
+        ("p", number(*p_value)),
+        ("strength", Cell::text(strength.map(|strength| strength.word()).unwrap_or_default())),
+        ("sentence", Cell::text(sentence.as_str())),
+        ("evidence", Cell::text(evidence.join("; "))),
+    ];
+    let (titles, cells): (Vec<&str>, Vec<Cell>) = fields.into_iter().unzip();
+    let columns: Vec<Column> = titles.into_iter().map(Column::text).collect();
+    let mut table = Table::new(columns);
+    table.row(cells);
     table
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use wirecost_model::document::{Align, Block, Document, Figure, Message, Section, Table};
+use wirecost_model::document::{Align, Block, Document, Figure, Finding, Message, Section, Table};
 use wirecost_model::visible::{visible, visible_lines};
 
 use super::notes::Notes;
@@ -43,6 +43,10 @@ fn section(out: &mut dyn Write, section: &Section) -> io::Result<()> {
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes)?,
             Block::Note(text) => writeln!(out, "_{}_", escape(text))?,
             Block::Message(message) => self::message(out, message)?,
+            Block::Finding(finding) => {
+                let Finding { sentence, .. } = finding;
+                writeln!(out, "- {}\n  _{}_", escape(sentence), escape(&finding.support()))?;
+            }
         }
     }
     if !notes.is_empty() {

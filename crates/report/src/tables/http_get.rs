@@ -1,13 +1,11 @@
-//! `http-get`: how a server scales with its clients, in the columns of uperf's first presentation,
-//! and how far.
+//! `http-get`: how a server scales with its clients, in the columns of uperf's first presentation. How
+//! far it scales is a finding.
 
 use wirecost_analyze::Estimate;
-use wirecost_analyze::knee::{self, After, Knee};
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_model::document::{Block, Cell, Column, Number, Section};
 use wirecost_model::metric::Unit;
-use wirecost_model::units;
 
 use super::Table;
 use super::cells::of_estimate;
@@ -23,7 +21,7 @@ impl Table for HttpGet {
     }
 
     fn help(&self) -> &'static str {
-        "connections, window, CPU of the server, Mbps; how far it scales"
+        "connections, window, CPU of the server, Mbps"
     }
 
     fn build(&self, measured: &Measurements) -> Section {
@@ -43,9 +41,6 @@ fn build(measured: &Measurements) -> Section {
     let mut table = rows(measured).table(title, &measured.points);
     table.common.push(server(measured).value());
     section.table(table);
-    for sentence in scaling(measured) {
-        section.text(sentence);
-    }
     let whose = whose::note(measured).unwrap_or("CPU time is that of the server.");
     section.text(format!("{whose} cpu(sys) includes interrupts."));
     section.blocks.extend(effective(measured).into_iter().map(Block::Text));
@@ -106,59 +101,4 @@ fn sum(point: &MeasuredPoint, names: &[String]) -> Result<Estimate, String> {
     let of = |run| selector.iter().map(|selector| selector.of(run)).sum::<Result<f64, String>>();
     let sums: Vec<f64> = point.runs.iter().filter_map(|run| of(run).ok()).collect();
     Estimate::of(&sums).ok_or_else(|| "no run has all its parts".to_owned())
-}
-
-/// A sentence for each value of the other axes.
-fn scaling(measured: &Measurements) -> Vec<String> {
-    let Ok(throughput) = metrics::find("throughput") else { return Vec::new() };
-    let mut groups: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
-    for point in &measured.points {
-        let at = (point.point.number(CONNECTIONS), point.estimate(&throughput));
-        let (Some(connections), Ok(done)) = at else { continue };
-        let other = point
-            .point
-            .axes
-            .iter()
-            .filter(|axis| axis.name != CONNECTIONS && measured.values(&axis.name).len() > 1);
-        let other: Vec<String> =
-            other.map(|axis| format!("{}={}", axis.name, axis.value)).collect();
-        let other = other.join(" ");
-        match groups.iter_mut().find(|(known, _)| *known == other) {
-            Some((_, points)) => points.push((connections, done)),
-            None => groups.push((other, vec![(connections, done)])),
-        }
-    }
-    let sentence = |(other, points): &(String, Vec<(f64, Estimate)>)| {
-        let of = if other.is_empty() { String::new() } else { format!("{other}: ") };
-        match knee::knee(points) {
-            Ok(knee) => format!("{of}{}", words(&knee, points)),
-            Err(reason) => format!("{of}Scalability is unknown: {reason}."),
-        }
-    };
-    groups.iter().map(sentence).collect()
-}
-
-fn words(knee: &Knee, points: &[(f64, Estimate)]) -> String {
-    let count = |load: f64| units::counted(load.round() as u64, "connection", "connections");
-    let rate = units::bit_rate;
-    let least = points.iter().map(|(load, _)| *load).fold(f64::INFINITY, f64::min);
-    let (load, there) = (count(knee.load), rate(knee.there));
-    match knee.after {
-        After::Nothing => format!("Throughput still grows at {load}, the largest load: {there}."),
-        After::Level if knee.load <= least => {
-            format!("Throughput does not grow beyond {load}: {there}, within 5% of the best.")
-        }
-        After::Level => format!(
-            "It scales to about {load}, {there}; from there on throughput is not distinguishable from the \
-             best, {}.",
-            rate(knee.best)
-        ),
-        After::Falls { load: from, least } => format!(
-            "It scales to about {load}, {there}, which is not distinguishable from the best, {}. From {} \
-             on it falls, down to {}.",
-            rate(knee.best),
-            count(from),
-            rate(least)
-        ),
-    }
 }

@@ -7,7 +7,7 @@ mod style;
 use std::io::{self, Write};
 
 use wirecost_model::document::{
-    Align, Block, Cell, Document, Emphasis, Figure, Message, Section, Table,
+    Align, Block, Cell, Document, Emphasis, Figure, Finding, Message, Section, Table,
 };
 use wirecost_model::visible::{visible, visible_lines};
 
@@ -73,6 +73,7 @@ fn section(out: &mut dyn Write, section: &Section, style: &TerminalStyle) -> io:
             Block::Figures(figures) => self::figures(out, figures, &mut notes, style)?,
             Block::Chart(chart) => table(out, &summary::of(chart), &mut notes, style)?,
             Block::Note(text) => paragraph(out, text, Emphasis::Muted, style)?,
+            Block::Finding(finding) => self::finding(out, finding, style)?,
             // Below a heading it belongs to that.
             Block::Message(message) => {
                 let indent = if section.title.is_empty() { 0 } else { 2 };
@@ -111,6 +112,17 @@ fn paragraph(
 ) -> io::Result<()> {
     for line in style.wrap(2, &visible_lines(text)) {
         writeln!(out, "  {}", style.emphasize(emphasis, &line))?;
+    }
+    Ok(())
+}
+
+/// The sentence, and what supports it below.
+fn finding(out: &mut dyn Write, finding: &Finding, style: &TerminalStyle) -> io::Result<()> {
+    for line in style.wrap(2, &visible_lines(&finding.sentence)) {
+        writeln!(out, "  {line}")?;
+    }
+    for line in style.wrap(4, &visible_lines(&finding.support())) {
+        writeln!(out, "    {}", style.emphasize(Emphasis::Muted, &line))?;
     }
     Ok(())
 }

@@ -1,0 +1,171 @@
+//! Figures that rise or fall along an axis, and may turn once on the way.
+
+use super::line::{self, Line, Stop};
+use super::{Finding, Kind, effect, words};
+use crate::measured::Measurements;
+use crate::metrics::{self, Selector};
+use crate::statistics::bootstrap;
+use crate::statistics::theil_sen;
+use crate::statistics::umbrella::{Shape, Turn, umbrella};
+use wirecost_model::metric::Unit;
+
+/// Smaller changes are not reported.
+const CHANGE: f64 = 1.1;
+
+/// A figure to look at, at each end where it is known, else of all machines together.
+pub(super) struct Subject {
+    /// Its name without a host.
+    pub(super) metric: &'static str,
+    /// As sentences call it.
+    pub(super) noun: &'static str,
+    /// What it does: rise and fall, or rises and falls.
+    pub(super) verbs: [&'static str; 2],
+    /// Changes of less than this, in its unit, are not reported.
+    pub(super) least: f64,
+}
+
+const ENDS: [(&str, &str); 2] =
+    [("hosts.sender.", "the sender's "), ("hosts.receiver.", "the receiver's ")];
+
+/// One figure along a line, and how it changes.
+pub(super) struct Trend<'a> {
+    line: Line<'a>,
+    noun: String,
+    verbs: [&'static str; 2],
+    least: f64,
+    selector: Selector,
+    figures: Vec<Vec<f64>>,
+    turn: Turn,
+    confounders: Vec<String>,
+}
+
+/// A change between two stops.
+struct Leg {
+    words: String,
+    ratio: f64,
+    interval: (f64, f64),
+}
+
+/// All lines on which the figure is known, each with the p-value of having no trend.
+pub(super) fn trends<'a>(measured: &'a Measurements, subject: &Subject) -> Vec<(f64, Trend<'a>)> {
+    let mut tests = Vec::new();
+    for line in line::lines(measured) {
+        let of_ends: Vec<_> = ENDS
+            .iter()
+            .filter_map(|(host, whose)| of(&line, &format!("{host}{}", subject.metric), whose))
+            .collect();
+        let known = match of_ends.is_empty() {
+            true => of(&line, subject.metric, "").into_iter().collect(),
+            false => of_ends,
+        };
+        for (whose, selector, stops, figures) in known {
+            if let Some(turn) = umbrella(&figures, &[Shape::Hill, Shape::Valley]) {
+                let trend = Trend {
+                    confounders: line.confounders(),
+                    line: Line { axis: line.axis, fixed: line.fixed.clone(), stops },
+                    noun: format!("{whose}{}", subject.noun),
+                    verbs: subject.verbs,
+                    least: subject.least,
+                    selector,
+                    figures,
+                    turn,
+                };
+                tests.push((turn.p_value, trend));
+            }
+        }
+    }
+    tests
+}
+
+type Known<'a> = (&'static str, Selector, Vec<Stop<'a>>, Vec<Vec<f64>>);
+
+fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>> {
+    let selector = metrics::find(name).ok()?;
+    let (stops, figures) = line.measured(&selector)?;
+    Some((whose, selector, stops, figures))
+}
+
+impl Trend<'_> {
+    pub(super) fn finding(&self, kind: &Kind, p_value: f64) -> Option<Finding> {
+        let last = self.figures.len() - 1;
+        let legs: Vec<Leg> = [(0, self.turn.at), (self.turn.at, last)]
+            .into_iter()
+            .filter_map(|(first, last)| self.change_between(first, last))
+            .collect();
+        let Leg { ratio, interval, .. } = legs.last()?;
+        let words: Vec<String> = legs.iter().map(|leg| leg.words.clone()).collect();
+        let text = format!("{} {}", self.noun, words::list(&words));
+        let shown: Vec<String> =
+            self.figures.iter().map(|runs| self.show(line::mean(runs))).collect();
+        let mut evidence = vec![self.line.table(&self.noun, &self.line.stops, &shown)];
+        evidence.extend(self.confounders.iter().cloned());
+        Some(Finding {
+            metric: Some(self.selector.name.clone()),
+            effect: effect("ratio", Unit::Ratio, *ratio, Some(*interval)),
+            evidence,
+            ..kind.along(self.line.axis, &self.line.fixed, p_value, &text)
+        })
+    }
+
+    fn show(&self, value: f64) -> String {
+        match self.selector.metric().unit {
+            Unit::CyclesPerKByte => words::plain(value),
+            unit => unit.show(value),
+        }
+    }
+
+    /// The change between two stops, if it is significant and large enough.
+    fn change_between(&self, first: usize, last: usize) -> Option<Leg> {
+        if first == last {
+            return None;
+        }
+        let (ratio, interval) = self.ratio(first, last)?;
+        let (low, high) = interval;
+        let means = [first, last].map(|stop| line::mean(&self.figures[stop]));
+        let stops = &self.line.stops;
+        let span = words::span(self.line.axis, stops[first].value, stops[last].value);
+        let (verb, factor, of_factor) = if ratio >= CHANGE && low > 1.0 {
+            (self.verbs[0], ratio, interval)
+        } else if ratio <= 1.0 / CHANGE && high < 1.0 && low > 0.0 {
+            (self.verbs[1], 1.0 / ratio, (1.0 / high, 1.0 / low))
+        } else {
+            return None;
+        };
+        if (means[1] - means[0]).abs() < self.least {
+            return None;
+        }
+        let number = |value: f64| words::fold(value).trim_end_matches('x').to_owned();
+        let words = format!(
+            "{verb} by a factor of {} ({} to {}) {span}",
+            number(factor),
+            number(of_factor.0),
+            number(of_factor.1)
+        );
+        Some(Leg { words, ratio, interval })
+    }
+
+    /// The last over the first, by their repeats; where there are none, by the slope of the line
+    /// that all between them make.
+    fn ratio(&self, first: usize, last: usize) -> Option<(f64, (f64, f64))> {
+        let (from, to) = (&self.figures[first], &self.figures[last]);
+        if from.len() > 1 && to.len() > 1 {
+            let interval = bootstrap::ratio_of_means(to, from)?;
+            return Some((line::mean(to) / line::mean(from), interval));
+        }
+        let stops = &self.line.stops;
+        if stops[first].number <= 0.0 {
+            return None;
+        }
+        let points: Vec<(f64, f64)> = (first..=last)
+            .flat_map(|place| {
+                let x = stops[place].number.ln();
+                self.figures[place].iter().map(move |value| (x, value.ln()))
+            })
+            .filter(|(_, y)| y.is_finite())
+            .collect();
+        let (slope, (low, high)) = theil_sen::slope(&points)?;
+        let length = (stops[last].number / stops[first].number).ln();
+        let ratio = |slope: f64| (slope * length).exp();
+        Some((ratio(slope), (ratio(low), ratio(high))))
+    }
+}

@@ -1,0 +1,129 @@
+//! Axes of which nothing was found: that is an answer too, with how much it is worth.
+
+use super::{ALL, Finding, LEVEL, line, words};
+use crate::measured::{MeasuredPoint, Measurements};
+use crate::metrics::{self, Selector};
+use crate::statistics::moderated::{self, Cell, Effect};
+use wirecost_model::study::Value;
+
+pub(super) const NAME: &str = "unchanged";
+
+/// The change of which a sentence says how many repeats would show it.
+const SOUGHT: f64 = 0.05;
+
+/// Points that differ in one axis only: what the others are, and by value of the axis the figures of the runs.
+type Group<'a> = (&'a [&'a Value], Vec<(&'a str, Vec<f64>)>);
+
+/// A sentence for each axis without a finding.
+pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
+    let open = measured.axes().into_iter().filter(|axis| {
+        let is_answered = found.iter().any(|finding| finding.axis.as_deref() == Some(*axis));
+        !is_answered && measured.values(axis).len() > 1
+    });
+    open.filter_map(|axis| finding(measured, axis)).collect()
+}
+
+fn finding(measured: &Measurements, axis: &str) -> Option<Finding> {
+    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
+    let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
+    let groups = line::groups(measured, axis);
+    let mut names = Vec::new();
+    let mut evidence = Vec::new();
+    let mut repeats = Some(0);
+    let mut is_repeated = true;
+    for (metric, selector) in metrics.iter().enumerate() {
+        let known: Vec<Group<'_>> = groups
+            .iter()
+            .map(|(fixed, points)| (fixed.as_slice(), figures(points, selector)))
+            .filter(|(_, points)| points.len() > 1)
+            .collect();
+        if known.is_empty() {
+            continue;
+        }
+        names.push(words::metric(selector));
+        for (fixed, points) in &known {
+            let shown: Vec<String> = points
+                .iter()
+                .map(|(value, runs)| {
+                    format!("{value} {}", selector.metric().unit.show(line::mean(runs)))
+                })
+                .collect();
+            let at = if fixed.is_empty() {
+                String::new()
+            } else {
+                format!(" at {}", words::point(fixed))
+            };
+            evidence.push(format!("{}{at}: {}", words::metric(selector), shown.join(", ")));
+        }
+        let effects = extremes(metric, &known);
+        is_repeated &= effects.is_some();
+        // What is least certain decides.
+        for effect in effects.into_iter().flatten() {
+            let needed = effect.runs_to_find(SOUGHT, level(&known, metrics.len()));
+            repeats = repeats.zip(needed).map(|(most, needed)| most.max(needed));
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let advice = match (is_repeated, repeats) {
+        (false, _) => {
+            "points that were run once cannot show it: repeat each at least 3 times".to_owned()
+        }
+        (true, Some(repeats)) => {
+            format!("to find a change of 5% takes about {repeats} repeats of each point")
+        }
+        (true, None) => {
+            "to find a change of 5% takes more than 10,000 repeats of each point".to_owned()
+        }
+    };
+    let text = format!("over {axis}, no change of {} could be shown; {advice}", either(&names));
+    Some(Finding {
+        kind: NAME.to_owned(),
+        metric: None,
+        axis: Some(axis.to_owned()),
+        at: Vec::new(),
+        sentence: words::sentence(&[], &text),
+        effect: None,
+        p_value: None,
+        strength: None,
+        evidence,
+    })
+}
+
+fn figures<'a>(
+    points: &[(&'a str, &MeasuredPoint)],
+    selector: &Selector,
+) -> Vec<(&'a str, Vec<f64>)> {
+    let all = points.iter().map(|(value, point)| (*value, point.figures(selector)));
+    all.filter(|(_, figures)| !figures.is_empty() && figures.iter().all(|v| *v > 0.0)).collect()
+}
+
+/// The values whose means are farthest apart, of each group; `None` where something was run once.
+fn extremes(metric: usize, known: &[Group<'_>]) -> Option<Vec<Effect>> {
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+    let mut cells = Vec::new();
+    for (_, points) in known {
+        let by_mean = |a: &&(&str, Vec<f64>), b: &&(&str, Vec<f64>)| {
+            line::mean(&a.1).total_cmp(&line::mean(&b.1))
+        };
+        let (least, most) = (points.iter().min_by(by_mean)?, points.iter().rev().max_by(by_mean)?);
+        if least.1.len() < 2 || most.1.len() < 2 {
+            return None;
+        }
+        cells.push(Cell { metric, a: logs(&least.1), b: logs(&most.1) });
+    }
+    Some(moderated::effects(&cells))
+}
+
+/// The level of one test of a kind, if each pair of values is tested in each group.
+fn level(known: &[Group<'_>], metrics: usize) -> f64 {
+    let pairs = |points: &Vec<_>| points.len() * (points.len() - 1) / 2;
+    let tests: usize = known.iter().map(|(_, points)| pairs(points)).sum();
+    LEVEL / (ALL.len() * metrics * tests.max(1)) as f64
+}
+
+/// `a`, `a or b`, `a, b or c`.
+fn either(parts: &[String]) -> String {
+    words::list(parts).replace(" and ", " or ")
+}
