@@ -9,9 +9,12 @@ mod records;
 mod runnable;
 mod terminal;
 
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use wirecost_model::status::Status;
 
 use commands::Command;
 use failure::Failure;
@@ -29,23 +32,36 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            if error.use_stderr() {
-                // A request for JSON gets JSON, even if the command line cannot be parsed.
-                commands::refuse(std::env::args_os(), &error.to_string());
+    let status = match Arguments::try_parse() {
+        Ok(arguments) => match arguments.command.run() {
+            Ok(status) => status,
+            Err(failure) => {
+                failure.print();
+                return ExitCode::from(failure.status.exit_code());
             }
-            return ExitCode::from(code);
+        },
+        Err(error) if error.use_stderr() => {
+            let _ = error.print();
+            // A request for JSON gets JSON, even if the command line cannot be parsed.
+            commands::refuse(std::env::args_os(), &error.to_string());
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+        Err(help) => {
+            let style = help.render();
+            let text = match std::io::stdout().is_terminal() {
+                true => style.ansi().to_string(),
+                false => style.to_string(),
+            };
+            let _ = terminal::stdout().write_all(text.as_bytes());
+            Status::Ok
         }
     };
-    match arguments.command.run() {
-        Ok(status) => ExitCode::from(status.exit_code()),
-        Err(failure) => {
-            failure.print();
-            ExitCode::from(failure.status.exit_code())
+    match terminal::finish_output() {
+        Ok(()) => ExitCode::from(status.exit_code()),
+        Err(error) => {
+            terminal::warn(format_args!("wirecost: cannot write to the standard output: {error}"));
+            let code = if status == Status::Ok { Status::Failed } else { status };
+            ExitCode::from(code.exit_code())
         }
     }
 }

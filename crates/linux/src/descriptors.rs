@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
@@ -18,6 +19,30 @@ pub fn raise_limit() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: asks for flags of a number, open or not.
+    if unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } == -1 {
+        STDOUT_WAS_CLOSED.store(true, Relaxed);
+    }
+}
+
+/// Called before `main`, and so before Rust's runtime opens /dev/null in place of standard streams that
+/// are closed.
+// SAFETY: the section holds functions of this type, and this one needs nothing that `main` prepares.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
+
+/// Whether this process was started without a standard output.
+#[must_use]
+pub fn stdout_was_closed() -> bool {
+    // Names the function's entry, so that no linker leaves it out.
+    std::hint::black_box(&LOOK_AT_STDOUT);
+    STDOUT_WAS_CLOSED.load(Relaxed)
 }
 
 /// Starts a thread with a descriptor table of its own, in which standard streams and `keep` are open. The

@@ -58,12 +58,21 @@ impl Recorder {
     /// # Errors
     /// The directory is not empty or not writable.
     pub fn create(directory: &Path) -> Result<Self, StoreError> {
-        if [RUN, OBSERVATION].iter().any(|name| directory.join(name).exists()) {
-            return Err(StoreError::AlreadyRecorded(directory.to_owned()));
-        }
+        Self::check(directory)?;
         make_directory(directory, |_| false)?;
         StagedDir::new(directory, RUN, directory)?;
         Ok(Self { directory: directory.to_owned() })
+    }
+
+    /// Finds out what would keep it from being created, and creates nothing.
+    ///
+    /// # Errors
+    /// The directory is there and not empty, or something else is.
+    pub fn check(directory: &Path) -> Result<(), StoreError> {
+        if [RUN, OBSERVATION].iter().any(|name| directory.join(name).exists()) {
+            return Err(StoreError::AlreadyRecorded(directory.to_owned()));
+        }
+        if directory.exists() { make_directory(directory, |_| false) } else { Ok(()) }
     }
 
     /// Writes a record; its document last, so that a record with a document is complete.

@@ -33,6 +33,15 @@ impl StagedDir {
         Ok(Self { path, to: to.to_owned(), files: Vec::new() })
     }
 
+    /// Hides a directory, which goes with the result.
+    pub(crate) fn aside(directory: &Path) -> Result<Self, StoreError> {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = format!(".{name}.{}-old{SUFFIX}", std::process::id());
+        let path = directory.with_file_name(hidden);
+        fs::rename(directory, &path).map_err(cannot("replace", directory))?;
+        Ok(Self { path, to: directory.to_owned(), files: Vec::new() })
+    }
+
     /// Writes a file and syncs it to disk.
     pub(crate) fn add(&mut self, name: &str, content: &[u8]) -> Result<(), StoreError> {
         let path = self.path.join(name);

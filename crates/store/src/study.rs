@@ -10,6 +10,7 @@ use std::thread;
 
 use serde_json::{Map, Value};
 use wirecost_model::run::Run;
+use wirecost_model::status::Status;
 
 use crate::document;
 use crate::error::{StoreError, cannot};
@@ -216,18 +217,39 @@ impl Writer {
         &self.study
     }
 
-    /// Saves a run. It becomes visible when it is complete, and is on disk when this returns.
+    /// Saves a run, also in place of one of the same name that failed. It becomes visible when it is
+    /// complete, and is on disk when this returns.
     ///
     /// # Errors
-    /// There is one of this name, or it cannot be written. All other records are as they were.
+    /// There is one of this name that did not fail, or it cannot be written. All other records are as
+    /// they were.
     pub fn save(&self, id: &str, run: &Run, hosts: &Map<String, Value>) -> Result<(), StoreError> {
         let to = self.study.record(id);
-        if to.exists() {
+        let replaces = to.exists();
+        if replaces && document::run(&to)?.status == Status::Ok {
             return Err(StoreError::AlreadyRecorded(to));
         }
         let mut staged = StagedDir::new(&self.study.directory.join(RUNS), id, &to)?;
         record::write_run(&mut staged, run, hosts)?;
+        // Without either, after a crash in between, the run is missing, and is made again.
+        let _failed = replaces.then(|| StagedDir::aside(&to)).transpose()?;
         staged.publish()
+    }
+
+    /// Removes a study that has no runs.
+    ///
+    /// # Errors
+    /// It has runs or files of others, or cannot be removed.
+    pub fn discard(self) -> Result<(), StoreError> {
+        let directory = self.study.directory();
+        let runs = directory.join(RUNS);
+        fs::remove_dir(&runs).map_err(cannot("remove", &runs))?;
+        let _ = fs::remove_dir_all(self.study.profiles());
+        for file in [DEFINITION, LOCK] {
+            let path = directory.join(file);
+            fs::remove_file(&path).map_err(cannot("remove", &path))?;
+        }
+        fs::remove_dir(directory).map_err(cannot("remove", directory))
     }
 }
 

@@ -113,7 +113,7 @@ impl Agent {
         };
         let mut report = |event| match event {
             AgentEvent::Listening(at) => {
-                let mut out = std::io::stdout().lock();
+                let mut out = terminal::stdout();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
                 if !at.ip().is_loopback() {
                     let _ = writeln!(out, "{}", exposed(&self.files));

@@ -88,7 +88,7 @@ fn convert(check: &Check, to: Language) -> Result<Status, Failure> {
         text = text.replace(&format!("wirecost-host-{number}-"), &variable);
     }
     // A file for other programs: its language has escapes of its own.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = terminal::stdout().write_all(text.as_bytes());
     let mut replaced: Vec<String> =
         loaded.language.variables(&loaded.source).into_iter().map(|used| used.name).collect();
     replaced

@@ -100,3 +100,11 @@ fn subject(path: &std::path::Path) -> Result<Subject, Failure> {
         profiles: records.profiles,
     })
 }
+
+/// Writes the document of a comparison with an invalid command line.
+pub(super) fn refuse(message: &str) -> Result<(), Failure> {
+    let nothing = Subject::default();
+    let options = Options { threshold: 0.0, metrics: Vec::new() };
+    let refused = compare::refused(&nothing, &nothing, &options, VERSION, message);
+    Format::Json.write(&refused, comparison::report)
+}

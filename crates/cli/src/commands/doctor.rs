@@ -1,5 +1,3 @@
-use std::io;
-
 use clap::Args;
 use wirecost_analyze::doctor;
 use wirecost_fleet::ask;
@@ -15,6 +13,7 @@ use wirecost_report::json::{self, Target};
 use super::agent::with_port;
 use super::output;
 use crate::Failure;
+use crate::terminal;
 
 /// Show what can be measured on a host, and which settings can invalidate a benchmark there.
 ///
@@ -95,7 +94,7 @@ fn empty() -> Examination {
 }
 
 fn write_json(examination: &Examination, target: &str) -> Result<(), Failure> {
-    json::write(examination, &Target::from(target), &mut io::stdout())
+    json::write(examination, &Target::from(target), &mut terminal::stdout())
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 

@@ -93,3 +93,11 @@ impl StudySelection {
         }
     }
 }
+
+/// Writes the document of a cost model with an invalid command line.
+pub(super) fn refuse(message: &str) -> Result<(), Failure> {
+    let mut document = cost_model::empty("", &Options::default(), VERSION);
+    document.status = Status::Usage;
+    document.error = Some(message.to_owned());
+    Format::Json.write(&document, report::explanation)
+}

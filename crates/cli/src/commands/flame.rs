@@ -1,6 +1,6 @@
 //! `wirecost flame`: a flame graph of what a run or an observation has sampled.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,6 +10,7 @@ use wirecost_report::flame::{self, Scale};
 use wirecost_store::{Document, document};
 
 use crate::Failure;
+use crate::terminal;
 
 /// Draw a flame graph (SVG) of the functions that a run sampled, or of the difference of two runs.
 ///
@@ -49,7 +50,7 @@ struct Profile {
 impl Flame {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let profile = self.load(&self.result)?;
-        let mut out = io::stdout().lock();
+        let mut out = terminal::stdout();
         let written = match &self.against {
             _ if self.folded => out.write_all(profile.stacks.to_text().as_bytes()),
             None => flame::write(&mut out, &profile.title, &profile.stacks),

@@ -7,6 +7,7 @@ use wirecost_profile::{flowops, language, protocols};
 
 use crate::Failure;
 use crate::profile::find_builtin;
+use crate::terminal;
 
 /// List built-in profiles, flowops, options, protocols and engines.
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         let written = match self.show {
             Some(name) => {
                 let builtin = find_builtin(name.trim_start_matches('@'))?;

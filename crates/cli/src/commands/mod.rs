@@ -63,17 +63,26 @@ impl Command {
 pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     let arguments: Vec<String> =
         arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let target = arguments.iter().enumerate().find_map(|(place, argument)| {
-        match argument.strip_prefix("--json") {
-            Some("") => arguments.get(place + 1).cloned(),
-            Some(value) => value.strip_prefix('=').map(ToOwned::to_owned),
-            None => None,
-        }
-    });
-    let (Some(command), Some(target)) = (arguments.get(1), target) else { return };
-    let written = match command.as_str() {
-        "run" => run::refuse(&target, message.trim_end()),
-        "doctor" => doctor::refuse(&target, message.trim_end()),
+    let value = |option: &str| {
+        arguments.iter().enumerate().find_map(|(place, argument)| {
+            match argument.strip_prefix(option) {
+                Some("") => arguments.get(place + 1).cloned(),
+                Some(value) => value.strip_prefix('=').map(ToOwned::to_owned),
+                None => None,
+            }
+        })
+    };
+    let Some(command) = arguments.get(1) else { return };
+    let json = value("--json");
+    let as_format = value("--format").is_some_and(|format| format == "json");
+    let message = message.trim_end();
+    let written = match (command.as_str(), json) {
+        ("run", Some(target)) => run::refuse(&target, message),
+        ("doctor", Some(target)) => doctor::refuse(&target, message),
+        ("observe", Some(target)) => observe::refuse(&target, message),
+        ("compare", _) if as_format => compare::refuse(message),
+        ("explain" | "predict", _) if as_format => explain::refuse(message),
+        ("report", _) if as_format => report::refuse(Status::Usage, message),
         _ => return,
     };
     if let Err(failure) = written {

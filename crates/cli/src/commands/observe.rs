@@ -22,6 +22,7 @@ use wirecost_store::Recorder;
 use super::run::{ConflictOptions, Machines, interruptible};
 use super::{output, parse_time_not_zero};
 use crate::Failure;
+use crate::terminal;
 
 /// Observe this host while another program generates the traffic.
 ///
@@ -82,19 +83,20 @@ impl Observe {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         if self.list {
             // A reader that has seen enough (`| head`) is no failure.
-            let _ = list(&mut io::stdout());
+            let _ = list(&mut terminal::stdout());
             return Ok(Status::Ok);
         }
-        let recorder = self.check()?;
         let stop = interruptible();
         let cpus = self.cpus.as_ref().map(|cpus| cpus.0.as_slice()).unwrap_or_default();
-        let machines = match Machines::to_observe(cpus, self.conflict, &stop) {
-            Ok(machines) => machines,
+        let ready = self.check().and_then(|()| {
+            let machines = Machines::to_observe(cpus, self.conflict, &stop)?;
+            let recorder = self.out.as_deref().map(Recorder::create).transpose();
+            Ok((recorder.map_err(Failure::usage)?, machines))
+        });
+        let (recorder, machines) = match ready {
+            Ok(ready) => ready,
             Err(failure) => {
-                let mut document =
-                    ObserveDocument::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
-                document.status = failure.status;
-                document.error = Some(failure.message.clone());
+                let document = failed(failure.status, &failure.message);
                 // Where the document cannot be written either, the first failure is the one to
                 // tell.
                 let _ = self.write_json(&document);
@@ -128,7 +130,7 @@ impl Observe {
     }
 
     /// Makes all checks that can refuse the observation, before attaching anything.
-    fn check(&self) -> Result<Option<Recorder>, Failure> {
+    fn check(&self) -> Result<(), Failure> {
         if let Some(target) = &self.json {
             json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
         }
@@ -145,10 +147,10 @@ impl Observe {
                 names.join(", ")
             )));
         }
-        self.out
-            .as_deref()
-            .map(|directory| Recorder::create(directory).map_err(Failure::usage))
-            .transpose()
+        match &self.out {
+            Some(directory) => Recorder::check(directory).map_err(Failure::usage),
+            None => Ok(()),
+        }
     }
 
     /// Runs each pass for the entire time; further passes add what the first does not show. CPU time
@@ -184,7 +186,7 @@ impl Observe {
 
     fn write_json(&self, document: &ObserveDocument) -> Result<(), Failure> {
         let Some(target) = &self.json else { return Ok(()) };
-        json::write(document, &Target::from(target.as_str()), &mut io::stdout())
+        json::write(document, &Target::from(target.as_str()), &mut terminal::stdout())
             .map_err(|error| Failure::new(Status::Failed, error))
     }
 
@@ -247,4 +249,19 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The document of an observation that did not begin.
+fn failed(status: Status, message: &str) -> ObserveDocument {
+    let mut document = ObserveDocument::empty(env!("CARGO_PKG_VERSION"), unix_ms() as u64);
+    document.status = status;
+    document.error = Some(message.to_owned());
+    document
+}
+
+/// Writes the document of an observation with an invalid command line.
+pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
+    let document = failed(Status::Usage, message);
+    json::write(&document, &Target::from(target), &mut terminal::stdout())
+        .map_err(|error| Failure::new(Status::Failed, error))
 }

@@ -10,11 +10,12 @@ use wirecost_report::json::{self, Target};
 use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
 
 use crate::Failure;
+use crate::terminal;
 
 /// Shows a document to a person, on the standard output.
 pub(crate) fn show(document: &Document) {
     // A reader that has seen enough (`| head`) is no failure.
-    let _ = Terminal.write(&mut io::stdout(), document, &TerminalStyle::of(&io::stdout()));
+    let _ = Terminal.write(&mut terminal::stdout(), document, &TerminalStyle::of(&io::stdout()));
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,7 +35,7 @@ impl Format {
         document: &T,
         report: impl FnOnce(&T) -> Document,
     ) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
+        let mut out = terminal::stdout();
         let name = match self {
             Format::Json => {
                 return json::write(document, &Target::Stream, &mut out)

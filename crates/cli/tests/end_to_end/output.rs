@@ -88,3 +88,46 @@ fn the_table_names_what_was_measured() {
         assert!(finished.stdout.to_lowercase().contains(word), "no {word}\n{finished}");
     }
 }
+
+/// On every way to standard output.
+#[test]
+fn output_that_cannot_be_written_is_a_failure_with_its_reason() {
+    let run = ["run", "@rr", "--duration", "100ms", "--ramp", "0s", "--observe", "none", "--quiet"];
+    let with = |more: &[&'static str]| [&run[..], more].concat();
+    let commands: [&[&str]; 9] = [
+        &["list"],
+        &["list", "@rr"],
+        &["--help"],
+        &["check", "@rr"],
+        &["check", "@rr", "--to", "toml"],
+        &["study", "list"],
+        &with(&[]),
+        &with(&["--format", "uperf"]),
+        &with(&["--json", "-"]),
+    ];
+    for (to, reason) in [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+    {
+        for arguments in commands {
+            let finished = Program::redirected(to, arguments).finish();
+            assert_eq!(finished.code, 1, "{arguments:?} {to}\n{finished}");
+            let line = finished.stderr.lines().last().unwrap_or_default();
+            assert!(line.contains("the standard output: ") && line.contains(reason), "{finished}");
+        }
+    }
+}
+
+/// Nor is it lost why a run has no result.
+#[test]
+fn a_failed_run_tells_its_reason_where_its_document_cannot_be_written() {
+    let arguments = ["run", "@stream", "--duration", "1h", "--timeout", "300ms", "--quiet"];
+    let arguments = [&arguments[..], &["--json", "-"]].concat();
+    let finished = Program::redirected(">/dev/full", &arguments).finish();
+    assert!(finished.stderr.contains("--timeout"), "{finished}");
+    assert!(finished.stderr.contains("No space left on device"), "{finished}");
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    let finished = Program::redirected("| true", &["list"]).finish();
+    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""), "{finished}");
+}

@@ -83,6 +83,13 @@ impl Program {
         Self::through(shell, arguments)
     }
 
+    /// With its standard output as a shell directs it: `>/dev/full`, `>&-`.
+    pub(crate) fn redirected(to: &str, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$0\" \"$@\" {to}"), BINARY]);
+        Self::through(shell, arguments)
+    }
+
     fn through<S: AsRef<OsStr>>(
         mut command: Command,
         arguments: impl IntoIterator<Item = S>,

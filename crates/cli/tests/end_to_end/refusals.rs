@@ -368,3 +368,41 @@ fn inputs_without_bounds() {
     let checked = Program::new(["study", "check", "s.toml"]).file("s.toml", &study);
     limited(checked, &["1000000000000000000000000000000 points", "10000"]);
 }
+
+#[test]
+fn an_invalid_command_line_gets_json_from_every_command_that_writes_it() {
+    let commands: [&[&str]; 7] = [
+        &["run", "@rr", "--json", "-", "--duration", "x"],
+        &["doctor", "--json=-", "--connections", "x"],
+        &["observe", "--for", "x", "--json", "-"],
+        &["compare", "--format", "json", "--threshold"],
+        &["explain", "--format=json", "--no-such-option"],
+        &["predict", ".", "--format", "json"],
+        &["report", "--format", "json", "--no-such-option"],
+    ];
+    for arguments in commands {
+        let finished = Program::new(arguments).finish();
+        assert_eq!(finished.code, 2, "{arguments:?} {finished}");
+        let document: serde_json::Value = serde_json::from_str(&finished.stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?} {error} {finished}"));
+        assert_eq!(document["status"], "usage", "{arguments:?} {finished}");
+        assert!(document["error"].as_str().is_some_and(|error| !error.is_empty()), "{finished}");
+    }
+    let finished = Program::new(["observe", "--dev", "nothing0", "--json", "-"]).finish();
+    assert_eq!(finished.code, 2, "{finished}");
+    assert!(finished.stdout.contains("nothing0"), "{finished}");
+}
+
+#[test]
+fn a_run_that_cannot_begin_leaves_no_directory() {
+    let text = "profile = \"@rr\"\nplace = \"lab\"\n";
+    for arguments in [
+        &["run", "@rr", "--lab", "--out", "kept", "--quiet"][..],
+        &["study", "run", "study.toml", "--out", "kept", "--quiet"],
+        &["study", "run", "study.toml", "--host", "peer=127.0.0.1:1", "--out", "kept", "--quiet"],
+    ] {
+        let finished = Program::unprivileged(arguments).file("study.toml", text).finish();
+        assert!([2, 3].contains(&finished.code), "{finished}");
+        assert!(!finished.path("kept").exists(), "{finished}");
+    }
+}

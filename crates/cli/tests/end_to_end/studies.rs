@@ -162,6 +162,26 @@ fn a_controller_that_is_killed_loses_the_run_under_way_at_most() {
     assert_eq!(left.len(), 80, "{left:?}");
 }
 
+#[test]
+fn resume_repeats_runs_that_failed() {
+    let finished = study(STUDY, &["--json-lines"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let before = records(&finished.path("kept"));
+    let name = before.keys().nth(2).unwrap();
+    let failed = finished.path(&format!("kept/runs/{name}/run.json"));
+    let text = fs::read_to_string(&failed).unwrap();
+    fs::write(&failed, text.replacen("\"status\": \"ok\"", "\"status\": \"invalid\"", 1)).unwrap();
+    let second = resume(&finished.path("")).finish();
+    assert_eq!((second.code, events(&second, "run-started").len()), (0, 1), "{second}");
+    let after = records(&finished.path("kept"));
+    assert_eq!(after.len(), before.len());
+    for (key, run) in &before {
+        assert_eq!(after[key] == *run, key != name, "{key}");
+    }
+    let left = fs::read_dir(finished.path("kept/runs")).unwrap().count();
+    assert_eq!(left, before.len());
+}
+
 /// Lines that are whole.
 fn events_of_killed(stdout: &str, name: &str) -> usize {
     let lines = stdout.lines().filter_map(|line| serde_json::from_str(line).ok());

@@ -16,6 +16,7 @@ use wirecost_report::tables::{self, TableRequest};
 use wirecost_study::{Definition, Matrix, TableChoice};
 
 use crate::Failure;
+use crate::terminal;
 use read::RunSet;
 
 /// Width of tables in a file.
@@ -70,7 +71,7 @@ impl Report {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         if self.list {
             // A reader that has seen enough (`| head`) is no failure.
-            let _ = list(&mut io::stdout().lock());
+            let _ = list(&mut terminal::stdout());
             return Ok(Status::Ok);
         }
         let output = outputs::find(&self.format)
@@ -79,10 +80,7 @@ impl Report {
             Ok(text) => self.put(&text)?,
             Err(failure) => {
                 if output.name() == "json" && self.out.is_none() {
-                    let mut report = document::Document::new("");
-                    report.status = failure.status;
-                    report.error = Some(failure.message.clone());
-                    let _ = output.write(&mut io::stdout(), &report, &TerminalStyle::plain(WIDTH));
+                    let _ = refuse(failure.status, &failure.message);
                 }
                 return Err(failure);
             }
@@ -160,7 +158,7 @@ impl Report {
     fn put(&self, text: &[u8]) -> Result<(), Failure> {
         let Some(path) = &self.out else {
             // As above.
-            let _ = io::stdout().write_all(text);
+            let _ = terminal::stdout().write_all(text);
             return Ok(());
         };
         let failed = |error| {
@@ -229,4 +227,15 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {:<15} {}", output.name(), output.help())?;
     }
     Ok(())
+}
+
+/// Writes the document of a report that cannot be made.
+pub(super) fn refuse(status: Status, message: &str) -> Result<(), Failure> {
+    let mut report = document::Document::new("");
+    report.status = status;
+    report.error = Some(message.to_owned());
+    let Some(output) = outputs::find("json") else { return Ok(()) };
+    output
+        .write(&mut terminal::stdout(), &report, &TerminalStyle::plain(WIDTH))
+        .map_err(|error| Failure::new(Status::Failed, error))
 }

@@ -28,7 +28,7 @@ use wirecost_store::Recorder;
 use super::output;
 use crate::Failure;
 use crate::profile::Loaded;
-use crate::terminal;
+use crate::terminal::{self, StandardOutput};
 
 pub(crate) use hosts::{HostArgument, HostOptions, Place};
 pub(crate) use machines::{ConflictOptions, Machines};
@@ -110,16 +110,17 @@ impl Run {
         }
         let mut names = self.hosts.names();
         let loaded = self.options.load(&mut |number| names(number))?;
-        let recorder = match &self.out {
-            Some(directory) => Some(Recorder::create(directory).map_err(Failure::usage)?),
-            None => None,
-        };
+        if let Some(directory) = &self.out {
+            Recorder::check(directory).map_err(Failure::usage)?;
+        }
         let place = || self.options.place(&loaded, &self.hosts, None);
         // To make a lab would disturb another run as much as traffic does. Agents are only looked
         // up.
         let of_agents = (!self.hosts.hosts.is_empty()).then(place).transpose()?;
         let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
+        let recorder = self.out.as_deref().map(Recorder::create).transpose();
+        let recorder = recorder.map_err(Failure::usage)?;
         Ok(Ready { loaded, place, machines, recorder })
     }
 
@@ -146,23 +147,25 @@ impl Run {
                 let mut document = self.options.document(started);
                 document.status = failure.status;
                 document.error = Some(failure.message.clone());
-                self.write_json(&document)?;
+                // If the document cannot be written either, the first failure is reported.
+                let _ = self.write_json(&document);
                 self.show_failure(&failure);
                 return Err(failure);
             }
         };
         drop(place);
         drop(machines);
-        self.write_json(&document)?;
+        let written = self.write_json(&document);
         let kept = recorder.map(|recorder| recorder.save(&document, &environments(&outcome)));
-        // A result that cannot be saved is still shown.
+        // A result that cannot be saved is still shown, and why it is no result.
         let status = self.show(&document, printer)?;
+        written?;
         kept.transpose().map_err(|error| Failure::new(Status::Failed, error))?;
         Ok(status)
     }
 
     /// The printer of uperf's lines, if that format was requested.
-    fn printer(&self, loaded: &Loaded, place: &Place) -> Option<Printer<io::Stdout>> {
+    fn printer(&self, loaded: &Loaded, place: &Place) -> Option<Printer<StandardOutput>> {
         self.prints_uperf().then(|| {
             let header = Header {
                 profile: visible(&loaded.profile.name).into_owned(),
@@ -170,7 +173,7 @@ impl Run {
                 interval: self.options.settings().interval,
                 peers: place.remote_hosts(&loaded.profile, &loaded.assigned),
             };
-            Printer::new(io::stdout(), header)
+            Printer::new(terminal::stdout(), header)
         })
     }
 
@@ -182,14 +185,14 @@ impl Run {
     fn show_failure(&self, failure: &Failure) {
         if self.prints_uperf() {
             // A reader that stops early (`| head`) is not a failure.
-            let _ = write_failure(&mut io::stdout(), &failure.message);
+            let _ = write_failure(&mut terminal::stdout(), &failure.message);
         }
     }
 
     fn show(
         &self,
         document: &Document,
-        printer: Option<Printer<io::Stdout>>,
+        printer: Option<Printer<StandardOutput>>,
     ) -> Result<Status, Failure> {
         match printer {
             // A reader that stops early (`| head`) is not a failure.
@@ -226,7 +229,7 @@ pub(crate) fn environments(outcome: &Outcome) -> Map<String, Value> {
 }
 
 fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
-    json::write(document, &Target::from(target), &mut io::stdout())
+    json::write(document, &Target::from(target), &mut terminal::stdout())
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 

@@ -8,13 +8,16 @@ mod source;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use wirecost_analyze::measured::Measurements;
+use wirecost_lab::Lab;
 use wirecost_model::document::Document;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
@@ -73,7 +76,7 @@ struct RunStudy {
     output: Output,
 }
 
-/// Run the missing runs of an interrupted study.
+/// Run the missing runs of an interrupted study, and repeat those that failed.
 #[derive(Debug, Args)]
 struct Resume {
     #[arg(value_name = "DIR")]
@@ -134,16 +137,49 @@ impl RunStudy {
         let loaded = self.source.load()?;
         let beside = |name: &str| beside(&loaded, name);
         let steps = plan::steps(&loaded, &beside)?;
-        let path = match self.out {
-            Some(path) => path,
-            None => PathBuf::from(default_name(&loaded.definition)),
-        };
         let profiles = loaded.profiles()?;
         let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
+        let lab = lab(&loaded, &steps)?;
+        let path = match self.out {
+            Some(path) => path,
+            None => own_directory(&default_name(&loaded.definition))?,
+        };
         let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let writer = Writer::create(&path, &loaded.definition.to_text(), profiles)
             .map_err(Failure::usage)?;
-        drive(&loaded, &steps, &writer, Vec::new(), hosts, &self.output)
+        let driven = drive(&loaded, &steps, &writer, Vec::new(), hosts, lab, &self.output);
+        if driven.is_err() && writer.study().ids().is_ok_and(|ids| ids.is_empty()) {
+            // It has not begun: nothing is there to continue.
+            let _ = writer.discard();
+        }
+        driven
+    }
+}
+
+/// A lab for the first run, where the study needs one.
+fn lab(loaded: &Loaded, steps: &[Step]) -> Result<Option<Rc<Lab>>, Failure> {
+    match steps.first() {
+        Some(step) => Ok(step.options.place(&step.ready, &loaded.hosts, None)?.lab()),
+        None => Ok(None),
+    }
+}
+
+/// A new directory of this name, or with a number behind it where another study has that.
+fn own_directory(name: &str) -> Result<PathBuf, Failure> {
+    let mut path = PathBuf::from(name);
+    let mut number = 2;
+    loop {
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                path = PathBuf::from(format!("{name}-{number}"));
+                number += 1;
+            }
+            Err(error) => {
+                let message = format!("cannot create {}: {error}", path.display());
+                return Err(Failure::usage(message).help("choose a directory with --out DIR"));
+            }
+        }
     }
 }
 
@@ -163,9 +199,11 @@ impl Resume {
         };
         let steps = plan::steps(&loaded, &kept)?;
         let runs = writer.study().runs().map_err(Failure::usage)?;
-        let done = runs.into_iter().map(|(_, run)| run).collect();
+        // Those that failed are made again.
+        let done =
+            runs.into_iter().map(|(_, run)| run).filter(|run| run.status == Status::Ok).collect();
         let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
-        drive(&loaded, &steps, &writer, done, hosts, &self.output)
+        drive(&loaded, &steps, &writer, done, hosts, None, &self.output)
     }
 }
 
@@ -248,6 +286,7 @@ fn drive(
     writer: &Writer,
     done: Vec<Run>,
     claimed: Claimed,
+    lab: Option<Rc<Lab>>,
     output: &Output,
 ) -> Result<Status, Failure> {
     let started = Instant::now();
@@ -268,7 +307,7 @@ fn drive(
         stop: claimed.stop,
         machines: &claimed.machines,
         started,
-        lab: None,
+        lab,
     };
     let mut listener = |event: &wirecost_study::Event<'_>| {
         wirecost_study::Listener::event(&mut *show.borrow_mut(), event);
@@ -304,6 +343,9 @@ fn conclude(
         }
         StopReason::Refused(refusal) => {
             let failure = Failure::new(refusal.status, &refusal.message);
+            if study.ids().is_ok_and(|ids| ids.is_empty()) {
+                return Err(failure);
+            }
             return Err(failure.help(format!(
                 "finished runs are saved; continue with: wirecost study resume {path}"
             )));
@@ -328,7 +370,8 @@ fn conclude(
     }
     if summary.invalid > 0 {
         terminal::warn(format_args!(
-            "wirecost: {} invalid; see status and warnings in run.json",
+            "wirecost: {} invalid; see status and warnings in run.json; repeat with: wirecost study \
+             resume {path}",
             counted(summary.invalid, "run")
         ));
     }
@@ -382,4 +425,21 @@ fn list(show: Option<&str>) -> Result<Status, Failure> {
     }
     terminal::print(&text);
     Ok(Status::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn studies_of_the_same_second_have_directories_of_their_own() {
+        let home = tempfile::tempdir().unwrap();
+        let name = home.path().join("study-1");
+        let made = [(); 3].map(|()| own_directory(name.to_str().unwrap()).unwrap());
+        assert_eq!(
+            made.each_ref().map(|path| path.file_name().unwrap().to_str().unwrap()),
+            ["study-1", "study-1-2", "study-1-3"]
+        );
+        assert!(made.iter().all(|path| path.is_dir()));
+    }
 }

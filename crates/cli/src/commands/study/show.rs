@@ -19,6 +19,8 @@ use wirecost_report::progress::{Labels, Progress, Style};
 use wirecost_report::tables::TableRequest;
 use wirecost_study::{Event, Listener, Matrix, StopReason, Summary, Task};
 
+use crate::terminal;
+
 use super::counted;
 use super::plan::Step;
 
@@ -137,7 +139,7 @@ impl<'a> Show<'a> {
             && let Ok(text) = serde_json::to_string(line)
         {
             // Who reads no further wants no further line.
-            let _ = writeln!(io::stdout(), "{text}");
+            let _ = writeln!(terminal::stdout(), "{text}");
         }
     }
 

@@ -21,15 +21,16 @@ pub struct TerminalStyle {
 }
 
 impl TerminalStyle {
-    /// Of this stream. Colour only on a terminal, and not where `NO_COLOR` is set (no-color.org).
+    /// Of this stream; `COLUMNS` overrides its width. Colour only on a terminal, and not where `NO_COLOR` is set (no-color.org).
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let terminal = understands_escapes(stream);
-        let width = terminal
-            .then(|| rustix::termios::tcgetwinsize(stream).ok())
-            .flatten()
-            .map(|size| usize::from(size.ws_col))
-            .filter(|&columns| columns > 0);
+        let of_terminal = || {
+            let size = rustix::termios::tcgetwinsize(stream).ok().filter(|_| terminal)?;
+            Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
+        };
+        let columns = std::env::var("COLUMNS").ok();
+        let width = columns.and_then(|columns| requested_width(&columns)).or_else(of_terminal);
         Self { width: width.unwrap_or(DEFAULT_WIDTH), colour: terminal && !no_color }
     }
 
@@ -58,6 +59,11 @@ impl TerminalStyle {
         let room = self.width.min(MAX_TEXT_WIDTH).saturating_sub(label).max(20);
         wrap(text, Options::new(room).word_separator(WordSeparator::AsciiSpace))
     }
+}
+
+/// What `COLUMNS` asks for.
+fn requested_width(columns: &str) -> Option<usize> {
+    columns.trim().parse().ok().filter(|&columns| columns > 0)
 }
 
 /// Breaks text between words, and names also behind their dots, colons and underscores.
@@ -97,6 +103,14 @@ pub(crate) fn understands_escapes(stream: &impl IsTerminal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_is_a_number_above_zero() {
+        assert_eq!(
+            ["60", " 7 ", "0", "", "x"].map(requested_width),
+            [Some(60), Some(7), None, None, None]
+        );
+    }
 
     #[test]
     fn names_are_folded_behind_their_parts() {
