@@ -84,7 +84,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Creates a lab. A failure leaves nothing behind.
+    /// Creates a lab. A failure leaves nothing behind. Removes the labs that killed runs left behind.
     ///
     /// # Errors
     /// [`LabError`], with a remedy where there is one.
@@ -100,6 +100,8 @@ impl Lab {
         }
         check_privileges()?;
         let directory = Directory::lock()?;
+        // What cannot be removed is no obstacle to a lab of another name, and `down` tells why.
+        let _ = remove_stale_labs(&directory);
         if directory.load(&spec.name)?.is_some() || !build::namespaces_of(&spec.name)?.is_empty() {
             return Err(LabError::NameTaken { name: spec.name.clone() });
         }
@@ -124,6 +126,7 @@ impl Lab {
     pub fn open(name: &str) -> Result<Self, LabError> {
         check_privileges()?;
         let directory = Directory::lock()?;
+        let _ = remove_stale_labs(&directory);
         let mut state =
             directory.load(name)?.ok_or_else(|| LabError::NotFound { name: name.to_owned() })?;
         let present = build::namespaces_of(name)?;
@@ -213,12 +216,15 @@ pub fn down(name: &str) -> Result<Removed, LabError> {
 /// [`LabError`] names what could not be removed.
 pub fn remove_stale() -> Result<Vec<Removed>, LabError> {
     check_privileges()?;
-    let directory = Directory::lock()?;
+    remove_stale_labs(&Directory::lock()?)
+}
+
+fn remove_stale_labs(directory: &Directory) -> Result<Vec<Removed>, LabError> {
     let mut removed = Vec::new();
     for state in directory.load_all()? {
         if state.is_stale() {
             let namespaces = build::namespaces_of(&state.name)?;
-            remove_lab(&directory, &state)?;
+            remove_lab(directory, &state)?;
             removed.push(Removed { name: state.name, namespaces });
         }
     }

@@ -6,6 +6,7 @@ use wirecost_model::status::Status;
 use wirecost_model::units;
 
 use crate::Failure;
+use crate::terminal;
 
 /// Create, show or remove test hosts in network namespaces on this machine.
 ///
@@ -61,7 +62,7 @@ pub(crate) fn failure(error: &LabError) -> Failure {
 
 impl Lab {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         match self.act {
             Act::Up { hosts, name, rate } => {
                 let mut spec = LabSpec::persistent(name, hosts);
@@ -101,7 +102,9 @@ impl Lab {
                 }
                 for one in &status.labs {
                     let state = match (one.stale, one.whole) {
-                        (true, _) => "left behind by a run; `wirecost lab down` removes it",
+                        (true, _) => {
+                            "left behind by a killed run; the next lab removes it, or `wirecost lab down`"
+                        }
                         (false, false) => "incomplete: a namespace is missing",
                         (false, true) => "up",
                     };

@@ -66,10 +66,6 @@ fn over_ipv6_and_on_threads() {
     assert!(document.count("/transactions/count") > 0);
 }
 
-/// Taking any lab down removes those that killed runs left behind, too: held by who does that, and
-/// by who looks at such a one.
-pub(crate) static CLEANING: Mutex<()> = Mutex::new(());
-
 /// A lab made by hand.
 pub(crate) struct Standing {
     pub(crate) name: String,
@@ -91,7 +87,6 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        let _alone = CLEANING.lock();
         let down = Command::new(BINARY).args(["lab", "down", "--name", &self.name]).output();
         assert!(std::thread::panicking() || down.is_ok_and(|down| down.status.success()));
     }
