@@ -18,18 +18,53 @@ pub struct Found {
 pub struct FunctionCounts {
     /// Busy samples, also those in no function of the kernel.
     pub samples: u64,
+    /// Of them, samples of programs that are not wirecost, outside interrupts. Their functions are
+    /// not counted.
+    pub foreign: u64,
     pub functions: BTreeMap<String, Found>,
 }
 
 /// What frames of the kernel end in.
 const KERNEL: &str = "_[k]";
 
+const OWN: &str = "wirecost";
+
+/// Threads of the kernel by the begin of their names, among which what the network does is not of
+/// another program.
+const KERNEL_THREADS: [&str; 8] =
+    ["swapper", "ksoftirqd", "kworker", "napi/", "irq/", "rcu", "migration", "kthread"];
+
+/// What a stack within an interrupt or softirq has among its frames.
+const INTERRUPTS: [&str; 6] = [
+    "handle_softirqs_[k]",
+    "__do_softirq_[k]",
+    "irq_exit_rcu_[k]",
+    "__irq_exit_rcu_[k]",
+    "common_interrupt_[k]",
+    "el1_interrupt_[k]",
+];
+
+/// Whether another program asked for what a stack does. Packets arrive in the interrupts of any program.
+fn is_foreign(stack: &str) -> bool {
+    let program = stack.split(';').next().unwrap_or_default();
+    let is_kernel = || KERNEL_THREADS.iter().any(|thread| program.starts_with(thread));
+    program != OWN && !is_kernel() && !stack.split(';').any(|frame| INTERRUPTS.contains(&frame))
+}
+
 impl FunctionCounts {
     /// Adds the samples of a run: by their stacks, which know every function. A function that calls
     /// itself counts once.
     pub fn add(&mut self, section: &FunctionsSection) {
         self.samples += section.samples;
-        for folded in &section.stacks.stacks {
+        let stacks = &section.stacks.stacks;
+        let is_own = |stack: &str| stack.split(';').next() == Some(OWN);
+        // A program by another name may be wirecost.
+        let knows_own = stacks.iter().any(|folded| is_own(&folded.stack));
+        for folded in stacks {
+            if knows_own && is_foreign(&folded.stack) {
+                self.foreign += folded.count;
+                continue;
+            }
             let frames = || folded.stack.split(';').filter_map(|frame| frame.strip_suffix(KERNEL));
             for function in frames().collect::<BTreeSet<_>>() {
                 self.of(function).inclusive += folded.count;
@@ -51,6 +86,31 @@ mod tests {
     use wirecost_model::observe::{FoldedStack, FoldedStacks};
 
     use super::*;
+
+    #[test]
+    fn functions_of_other_programs_are_counted_apart() {
+        let folded = |stack: &str| FoldedStack { stack: stack.to_owned(), count: 1 };
+        let stacks = [
+            "wirecost;main;tcp_[k]",
+            "python3;main;tcp_[k]",
+            "python3;main;asm_common_interrupt_[k];common_interrupt_[k];tcp_[k]",
+            "ksoftirqd/0;tcp_[k]",
+        ];
+        let mut section = FunctionsSection {
+            samples: 4,
+            stacks: FoldedStacks { stacks: stacks.map(folded).to_vec() },
+            ..FunctionsSection::default()
+        };
+        let of = |section: &FunctionsSection| {
+            let mut counts = FunctionCounts::default();
+            counts.add(section);
+            (counts.foreign, counts.functions["tcp"].inclusive)
+        };
+        assert_eq!(of(&section), (1, 3));
+        // Of a program by another name nobody knows.
+        section.stacks.stacks.remove(0);
+        assert_eq!(of(&section), (0, 3));
+    }
 
     #[test]
     fn a_stack_counts_once_per_function_and_as_self_for_the_innermost() {

@@ -108,7 +108,7 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     Limits { text, evidence }
 }
 
-fn has(run: &Run, code: &str) -> bool {
+pub(super) fn has(run: &Run, code: &str) -> bool {
     run.warnings.iter().any(|warning| warning.code == code)
 }
 

@@ -95,8 +95,11 @@ impl Trend<'_> {
         let Leg { ratio, interval, .. } = legs.last()?;
         let words: Vec<String> = legs.iter().map(|leg| leg.words.clone()).collect();
         let text = format!("{} {}", self.noun, words::list(&words));
-        let shown: Vec<String> =
-            self.figures.iter().map(|runs| self.show(line::mean(runs))).collect();
+        let shown: Vec<String> = self
+            .figures
+            .iter()
+            .map(|runs| words::value(&self.selector, line::mean(runs)))
+            .collect();
         let mut evidence = vec![self.line.table(&self.noun, &self.line.stops, &shown)];
         evidence.extend(self.confounders.iter().cloned());
         Some(Finding {
@@ -105,13 +108,6 @@ impl Trend<'_> {
             evidence,
             ..kind.along(self.line.axis, &self.line.fixed, p_value, &text)
         })
-    }
-
-    fn show(&self, value: f64) -> String {
-        match self.selector.metric().unit {
-            Unit::CyclesPerKByte => words::plain(value),
-            unit => unit.show(value),
-        }
     }
 
     /// The change between two stops, if it is significant and large enough.

@@ -1,6 +1,7 @@
 //! Wording of findings.
 
 use crate::metrics::Selector;
+use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 use wirecost_model::units::three_digits;
 
@@ -48,6 +49,14 @@ pub(super) fn metric(selector: &Selector) -> String {
             Some(percentile) => format!("{percentile} latency"),
             None => name.to_owned(),
         },
+    }
+}
+
+/// A value of a metric, whose name [`metric`] says what cycles are of.
+pub(super) fn value(selector: &Selector, value: f64) -> String {
+    match selector.metric().unit {
+        Unit::CyclesPerKByte => plain(value),
+        unit => unit.show(value),
     }
 }
 

@@ -399,6 +399,20 @@ fn segments_and_acks_stand_beside_the_cost() {
     );
 }
 
+/// Most of the time may be that of other programs.
+#[test]
+fn runs_with_other_programs_do_not_tell_where_cpu_time_goes() {
+    let mut measured = small_segments(&mut Rng::with_seed(14));
+    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
+        let entry = wirecost_model::warning::Entry {
+            code: "foreign-cpu".to_owned(),
+            message: "other programs used half of the CPU time".to_owned(),
+        };
+        run.warnings.push(entry);
+    }
+    assert!(of_kind(&findings(&measured), "cpu").is_empty());
+}
+
 #[test]
 fn user_time_that_rises_with_small_writes_is_told() {
     let sizes = ["64", "512", "4k", "32k"];

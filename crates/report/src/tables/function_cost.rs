@@ -18,6 +18,9 @@ use super::cells::{at, ends, estimate, figure, first, label, of, sentence, table
 const TITLE: &str = "What functions cost";
 /// Rows of a table.
 const SHOWN: usize = 40;
+/// What explains functions that grow, of the sender: smaller segments and more ACKs.
+const PACKETS: [(&str, &str); 2] =
+    [("segment", "segments.sent_bytes"), ("segments/ACK", "segments_per_ack")];
 /// A ratio is told where the upper end of its interval is at most so many times the lower,
 const WIDEST: f64 = 4.0;
 /// and where one case has none, if the other has so many samples.
@@ -71,15 +74,24 @@ fn build(measured: &Measurements) -> Section {
 
 fn points(measured: &Measurements) -> Table {
     let ends = ends(measured, ["sender", "receiver"]);
+    let packets: Vec<(&str, String)> = PACKETS
+        .iter()
+        .map(|(title, metric)| (*title, at(ends.first().copied().flatten(), metric)))
+        .filter(|(_, metric)| {
+            measured.points.iter().any(|p| matches!(figure(p, metric), Cell::Number(_)))
+        })
+        .collect();
     let mut columns = vec![("Case".to_owned(), Left), ("Throughput".to_owned(), Right)];
     columns.extend(ends.iter().map(|end| {
         (end.map_or_else(|| "CPU busy".to_owned(), |end| format!("CPU busy, {end}")), Right)
     }));
+    columns.extend(packets.iter().map(|(title, _)| ((*title).to_owned(), Right)));
     let columns: Vec<_> = columns.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     let mut table = table("Cases", &columns);
     table.rows.extend(measured.points.iter().map(|point| {
         let mut row = vec![text(label(point)), figure(point, "throughput")];
         row.extend(ends.iter().map(|end| figure(point, &at(*end, "cpu.busy"))));
+        row.extend(packets.iter().map(|(_, metric)| figure(point, metric)));
         row
     }));
     table
@@ -139,6 +151,8 @@ struct Growth {
     /// 95%; open where no sample of one case found the function.
     low: Option<f64>,
     high: Option<f64>,
+    /// How far the logarithm of the ratio is from that of no change, in standard errors.
+    evidence: f64,
 }
 
 impl Growth {
@@ -153,11 +167,21 @@ impl Growth {
             // How far at least: from what is known of both.
             (SEEN.., 0) => {
                 let low = scale * in_a.interval.0 / in_b.interval.1;
-                Some(Self { ratio: low, low: Some(low), high: None })
+                Some(Self {
+                    ratio: low,
+                    low: Some(low),
+                    high: None,
+                    evidence: Z_95 * low.ln().signum(),
+                })
             }
             (0, SEEN..) => {
                 let high = scale * in_a.interval.1 / in_b.interval.0;
-                Some(Self { ratio: high, low: None, high: Some(high) })
+                Some(Self {
+                    ratio: high,
+                    low: None,
+                    high: Some(high),
+                    evidence: Z_95 * high.ln().signum(),
+                })
             }
             (0, _) | (_, 0) => None,
             _ => {
@@ -169,7 +193,8 @@ impl Growth {
                 let ratio = scale * in_a.share / in_b.share;
                 let (low, high) = (ratio / reach, ratio * reach);
                 let known = high <= WIDEST * low;
-                known.then_some(Self { ratio, low: Some(low), high: Some(high) })
+                let evidence = ratio.ln() / variance.sqrt();
+                known.then_some(Self { ratio, low: Some(low), high: Some(high), evidence })
             }
         }
     }
@@ -216,12 +241,15 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
             None => rare += 1,
         }
     }
-    rows.sort_by(|(_, _, _, a), (_, _, _, b)| b.ratio.total_cmp(&a.ratio));
+    // What takes most time in either case is shown, whether it changed or not.
+    let most = |in_a: &Found, in_b: &Found| {
+        let share = |side: &Side, found: u64| side.busy * found as f64 / side.counts.samples as f64;
+        share(a, in_a.inclusive).max(share(b, in_b.inclusive))
+    };
+    rows.sort_by(|x, y| most(&y.1, &y.2).total_cmp(&most(&x.1, &x.2)));
     let hidden = rows.len().saturating_sub(SHOWN);
-    // What grew most, and what grew least: the middle is what is left out.
-    if hidden > 0 {
-        rows.drain(SHOWN / 2..SHOWN / 2 + hidden);
-    }
+    rows.truncate(SHOWN);
+    rows.sort_by(|(_, _, _, a), (_, _, _, b)| b.evidence.total_cmp(&a.evidence));
     let mut table = empty(host, points);
     for (name, in_a, in_b, growth) in rows {
         table.rows.push(vec![
@@ -233,15 +261,21 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
             growth.cell(),
         ]);
     }
-    let middle = match hidden {
+    if a.counts.foreign + b.counts.foreign > 0 {
+        let [in_a, in_b] = [a, b].map(|side| side.percent(side.counts.foreign));
+        let none = || Cell::Missing(String::new());
+        table.rows.push(vec![text("[other programs]"), in_a, in_b, none(), none(), none()]);
+    }
+    let smaller = match hidden {
         0 => String::new(),
-        _ => format!(", and {hidden} in the middle of the table"),
+        _ => format!(", and {hidden} that take less time"),
     };
     let note = format!(
         "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \
          inclusive CPU time at the same bandwidth, the first case over the second, with its 95% \
          interval from {} and {} busy samples; > and < if one case has no sample of the function. \
-         Left out: {rare} functions with too few samples{middle}.",
+         First what grew with most evidence, last what shrank; in the middle what did not change. Left out: \
+         {rare} functions with too few samples{smaller}.",
         a.counts.samples, b.counts.samples
     );
     vec![Block::Table(table), sentence(note)]
@@ -283,16 +317,27 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_most_comes_first_and_the_other_way_round_least() {
+    fn what_surely_grew_comes_first_and_the_other_way_round_last() {
         let mut measured = fixture("function-cost");
         let there = ratios(&section("function-cost", &measured));
-        assert!(there.len() > 10 && there.windows(2).all(|pair| pair[0].1 >= pair[1].1));
+        let grown = there.iter().take_while(|(_, ratio)| *ratio > 1.0).count();
+        assert!(grown > 5 && grown < there.len());
+        assert!(there[grown..].iter().all(|(_, ratio)| *ratio <= 1.0), "{there:?}");
         measured.points.reverse();
         let back = ratios(&section("function-cost", &measured));
         assert_eq!(there.len(), back.len());
-        for ((_, ratio), (_, inverse)) in there.iter().zip(back.iter().rev()) {
-            assert!((ratio * inverse - 1.0).abs() < 1e-9, "{ratio} {inverse}");
+        let of = |name: &str| back.iter().find(|(other, _)| other == name).unwrap().1;
+        for (name, ratio) in &there {
+            assert!((ratio * of(name) - 1.0).abs() < 1e-9, "{name} {ratio}");
         }
+    }
+
+    /// What takes most of the time is in the table although it hardly changed.
+    #[test]
+    fn what_did_not_change_is_shown() {
+        let there = ratios(&section("function-cost", &fixture("function-cost")));
+        let unchanged = there.iter().filter(|(_, ratio)| (0.8..1.25).contains(ratio)).count();
+        assert!(unchanged >= 1, "{there:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("TCP/IP", &["socket", "TCP/UDP", "IP"]),
     ("netdev", &["qdisc", "driver", "NAPI/GRO"]),
     ("skb", &["skb memory"]),
-    ("memory", &["memory", "address space"]),
+    ("memory", &["memory", "address space", "DMA"]),
     ("lock", &["locks"]),
     ("sched", &["scheduler"]),
     ("app", &["application"]),

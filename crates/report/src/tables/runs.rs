@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 /// A section of sentences. `planned` are the points that there should be, where that is known.
 #[must_use]
 pub fn about(measured: &Measurements, planned: &[Point]) -> Section {
-    let mut section = Section::new("Description the runs");
+    let mut section = Section::new("About the runs");
     section.name = "runs".to_owned();
     section.text(counts(measured));
     section.blocks.extend(awaited(measured, planned).map(Block::Text));

@@ -133,13 +133,12 @@ pub(crate) const ALL: &[Layer] = &[
     },
     Layer {
         name: "driver",
-        holds: "hardware and software network devices, their rings and DMA",
+        holds: "hardware and software network devices and their rings",
         functions: "
-            bnxt_* bond_* br_* debug_dma* dev_lstats* dev_sw_netstats* dma_* dummy_xmit e1000*
-            ena_* eth_type_trans gro_cells_* gve_* hv_* i40e_* ice_* ifb_* igb_* igc_* iommu_*
-            ixgbe_* loopback_xmit macvlan_* mlx4_* mlx5_* mlx5e_* netdev_port_* netvsc_* ovs_*
-            page_pool_* skb_clone_tx_timestamp skb_tstamp_tx swiotlb_* tap_* team_* tg3_* tun_*
-            veth_* vhost_* virtio_* virtnet_* virtqueue_* vlan_* vp_interrupt vp_notify* vring_*
+            bnxt_* bond_* br_* dev_lstats* dev_sw_netstats* dummy_xmit e1000* ena_*
+            eth_type_trans gro_cells_* gve_* hv_* i40e_* ice_* ifb_* igb_* igc_* ixgbe_*
+            loopback_xmit macvlan_* mlx4_* mlx5_* mlx5e_* netdev_port_* netvsc_* ovs_*
+            page_pool_* skb_clone_tx_timestamp skb_tstamp_tx tap_* team_* tg3_* tun_* veth_* vhost_* virtio_* virtnet_* virtqueue_* vlan_* vp_interrupt vp_notify* vring_*
             vxlan_* wg_* xdp_* xennet_*",
         modules: "
             8021q amd_xgbe aquantia atlantic be2net bna bnx2* bnxt_en bonding bridge cxgb*
@@ -147,6 +146,15 @@ pub(crate) const ALL: &[Layer] = &[
             ipvlan ixgbe* liquidio macvlan mana mlx4_* mlx5_* mlxsw* nfp octeontx2* openvswitch
             qede* r8169 sfc* sky2 stmmac* team tg3 thunder* tun veth virtio_net virtio_pci
             vmxnet3 vxlan wireguard xen_netfront",
+    },
+    Layer {
+        name: "DMA",
+        holds: "mapping memory for devices: DMA API, IOMMU, bounce buffers",
+        functions: "
+            alloc_iova* amd_iommu_* arm_lpae_* arm_smmu_* debug_dma* dma_* fast_unmap_* free_iova*
+            intel_iommu_* iommu_* iotlb_* iova_* page_pool_dma_* qi_flush_* qi_submit_* queue_iova swiotlb_* virtqueue_map_* virtqueue_unmap_*
+            vring_map_* vring_unmap_*",
+        modules: "amd_iommu intel_iommu",
     },
     Layer {
         name: "NAPI/GRO",
@@ -652,6 +660,10 @@ mod tests {
             ("nft_do_chain", "netfilter"),
             ("__dev_queue_xmit", "qdisc"),
             ("veth_xmit", "driver"),
+            ("dma_map_page_attrs", "DMA"),
+            ("iommu_dma_map_page", "DMA"),
+            ("page_pool_dma_map", "DMA"),
+            ("page_pool_alloc_pages", "driver"),
             ("__napi_poll", "NAPI/GRO"),
             ("tcp_gro_receive", "NAPI/GRO"),
             ("sock_def_readable", "socket"),
