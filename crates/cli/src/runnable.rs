@@ -9,6 +9,11 @@ use wirecost_model::program::Program;
 use wirecost_program::calls::KnownOptions;
 use wirecost_program::program::{self, ProgramError};
 
+use wirecost_fleet::agent::status_of;
+use wirecost_load::files::Files;
+use wirecost_load::load::check_host;
+
+use crate::commands::run::{HostOptions, Place};
 use crate::diagnostics::{self, File};
 use crate::failure::Failure;
 use crate::profile::{Loaded, describe};
@@ -76,23 +81,55 @@ fn check_size(profile: &Profile) -> Result<(), ProgramError> {
     Ok(())
 }
 
+/// What depends on the hosts: that each has a place, and that this machine can be those for which it is to
+/// be, as `run` finds out before any traffic.
+pub(crate) fn check_hosts(
+    loaded: &Loaded,
+    programs: &[Program],
+    hosts: &HostOptions,
+) -> Result<(), Failure> {
+    Place::check(&loaded.profile, hosts, &loaded.assigned)?;
+    let elsewhere = !hosts.hosts.is_empty();
+    for (host, program) in programs.iter().enumerate() {
+        let here = if host == 0 { hosts.uses_this_machine() } else { !elsewhere };
+        if !here {
+            continue;
+        }
+        let plan = plan(host, program);
+        let memory = wirecost_fleet::agent::memory();
+        let limits = plan.check(memory, false, &KnownOptions).map_err(Failure::usage);
+        let name = if host == 0 { "master" } else { "peer" };
+        limits.and_then(|()| {
+            check_host(&plan, &Files::all()).map_err(|error| {
+                Failure::new(status_of(&error), format!("{name} on this machine: {error}"))
+                    .help("if other hosts are to run it, name them: --host NAME=ADDR")
+            })
+        })?;
+    }
+    Ok(())
+}
+
 /// As an agent with any amount of memory checks each program.
 fn check_limits(programs: &[Program]) -> Result<(), LimitError> {
-    programs.iter().enumerate().try_for_each(|(host, program)| {
-        let plan = Plan {
-            token: String::new(),
-            seed: 0,
-            host: host as u32,
-            engine: EngineName::default(),
-            workers: None,
-            cpus: Vec::new(),
-            interval: wirecost_model::clock::SECOND,
-            program: program.clone(),
-            data_address: None,
-            tcp_samples: 0,
-        };
-        plan.check(u64::MAX, false, &KnownOptions)
-    })
+    programs
+        .iter()
+        .enumerate()
+        .try_for_each(|(host, program)| plan(host, program).check(u64::MAX, false, &KnownOptions))
+}
+
+fn plan(host: usize, program: &Program) -> Plan {
+    Plan {
+        token: String::new(),
+        seed: 0,
+        host: host as u32,
+        engine: EngineName::default(),
+        workers: None,
+        cpus: Vec::new(),
+        interval: wirecost_model::clock::SECOND,
+        program: program.clone(),
+        data_address: None,
+        tcp_samples: 0,
+    }
 }
 
 fn without_place(error: &LimitError) -> ProgramError {

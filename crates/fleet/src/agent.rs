@@ -499,7 +499,7 @@ fn has_thread_for_each(engine: &EngineName) -> bool {
 }
 
 /// Bytes that this machine has, or of which this process may use a plan's share.
-fn memory() -> u64 {
+pub fn memory() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine = machine.totalram.saturating_mul(machine.mem_unit.into());
     let limit = getrlimit(Resource::Data).current.unwrap_or(u64::MAX);
@@ -519,7 +519,8 @@ impl ClaimWaiter for SessionClaimWaiter {
     fn on_conflict(&mut self, _: &[Holder]) {}
 }
 
-fn status_of(error: &LoadError) -> Status {
+/// How a run ends that a host cannot carry out.
+pub fn status_of(error: &LoadError) -> Status {
     match error {
         LoadError::Plan(_) => Status::Usage,
         LoadError::System { .. }

@@ -611,7 +611,7 @@ mod tests {
         assert_eq!(broker.rejected_connections(), 1);
         // The others can still say whose they are.
         for (id, stream) in (0..).zip([&mut silent[1], &mut third]) {
-            let hello = Hello { run: 7, group: 0, strand: 0, id, cookie: 0 };
+            let hello = Hello { run: 7, group: 0, strand: 0, id, ordinal: 0, cookie: 0 };
             stream.write_all(&hello.bytes()).unwrap();
             poll(&mut [PollFd::new(&inbox, PollFlags::IN)], None).unwrap();
             assert_eq!(receive_arrival(&inbox, 7).unwrap().hello.id, id);

@@ -56,7 +56,7 @@ impl Question {
             bytes[4 * place..].first_chunk().map_or(0, |part| u32::from_le_bytes(*part))
         };
         let (group, strand, id, cookie) = (number(0), number(1), number(2), number(3));
-        Ok(Self(Hello { run, group, strand, id, cookie }))
+        Ok(Self(Hello { run, group, strand, id, ordinal: 0, cookie }))
     }
 
     pub(crate) fn hello(&self) -> &Hello {

@@ -216,7 +216,7 @@ impl Net for RingNet {
         Ok(opening)
     }
 
-    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Key> {
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<(Key, u32)> {
         let (fd, hello, blocks) = if self.sockets.opener.accepts_itself(open) {
             let service = open.service.service;
             match self.sockets.opener.polls_before_accept(service) {
@@ -227,12 +227,13 @@ impl Net for RingNet {
             let arrival = self.sockets.opener.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello), false)
         };
+        let ordinal = hello.map_or(owner.ordinal, |hello| hello.ordinal);
         let socket = self.sockets.accepted(open, owner, fd, hello)?;
         let plain = !open.plain_receives || socket.bypasses_ring();
         if blocks == plain {
             rustix::io::ioctl_fionbio(socket.fd(), plain)?;
         }
-        Ok(self.insert(socket, owner, plain))
+        Ok((self.insert(socket, owner, plain), ordinal))
     }
 
     #[inline]

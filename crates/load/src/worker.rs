@@ -13,7 +13,7 @@ use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, TcpSample}
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 use wirecost_program::calls::EffectiveSetting;
-use wirecost_program::net::Net;
+use wirecost_program::net::{Net, Owner};
 use wirecost_program::payload::Patterns;
 use wirecost_program::record::{Record, WorkerCounters};
 use wirecost_program::step::{Group, Phase};
@@ -266,9 +266,9 @@ impl<N: SocketNet> Worker<N> {
             groups.iter().enumerate().map(|(index, group)| (group.number, index)).collect();
         for (local, &(group, strand)) in mine.iter().enumerate() {
             let index = by_number.get(&group).copied();
-            let slots = index.map_or(0, |index| groups[index].ids.len());
+            let ids = index.map_or(0, |index| groups[index].ids.len());
             self.group_of.push(index.unwrap_or(0) as u32);
-            self.strands.push(Strand::new(group, strand, local as u32, slots));
+            self.strands.push(Strand::new(group, strand, local as u32, ids));
         }
         self.groups = groups;
     }
@@ -359,10 +359,10 @@ impl<N: SocketNet> Worker<N> {
         }
     }
 
-    /// The id of the connection in a slot of a strand.
-    pub(crate) fn id(&self, local: u32, slot: u32) -> u32 {
-        let ids = &self.groups[self.group_of[local as usize] as usize].ids;
-        ids.get(slot as usize).copied().unwrap_or(0)
+    /// Which connection a strand waits for that is to arrive.
+    pub(crate) fn awaited(&self, local: u32) -> Owner {
+        let local = local as usize;
+        self.strands[local].awaited(&self.groups[self.group_of[local] as usize].ids)
     }
 
     /// Whether strands take part in the phase under way.

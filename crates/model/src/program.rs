@@ -115,6 +115,8 @@ pub struct HostFlowop {
     pub options: Options,
     /// For connect and accept: the service that is connected to or accepted on.
     pub service: Option<ServiceRef>,
+    /// For connect and accept: how many connections of each of its ids a strand may hold at once.
+    pub most_open: u32,
     pub at: Position,
 }
 

@@ -5,5 +5,6 @@ pub mod builtins;
 pub mod flowops;
 pub mod io_options;
 pub mod language;
+pub mod open_connections;
 pub mod protocols;
 pub mod socket_option;

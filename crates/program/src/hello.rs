@@ -3,7 +3,7 @@
 use std::io;
 
 /// Bytes of a hello on the wire.
-pub const LENGTH: usize = 24;
+pub const LENGTH: usize = 28;
 const HELLO: [u8; 4] = *b"wcHi";
 const CHALLENGE: [u8; 4] = *b"wcAs";
 const WELCOME: [u8; 4] = *b"wcOk";
@@ -16,6 +16,8 @@ pub struct Hello {
     pub group: u32,
     pub strand: u32,
     pub id: u32,
+    /// How many connections of this id the strand has opened before.
+    pub ordinal: u32,
     /// What a datagram socket's hello has been challenged with; 0 before, and over streams.
     pub cookie: u32,
 }
@@ -46,7 +48,7 @@ impl Hello {
     fn with(&self, magic: [u8; 4]) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..4].copy_from_slice(&magic);
-        let fields = [self.run, self.group, self.strand, self.id, self.cookie];
+        let fields = [self.run, self.group, self.strand, self.id, self.ordinal, self.cookie];
         for (place, field) in bytes[4..].chunks_exact_mut(4).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
@@ -67,7 +69,14 @@ impl Hello {
     fn fields(bytes: &[u8]) -> Option<Self> {
         let mut fields = bytes.get(4..LENGTH)?.chunks_exact(4);
         let mut next = || Some(u32::from_le_bytes(fields.next()?.try_into().ok()?));
-        Some(Self { run: next()?, group: next()?, strand: next()?, id: next()?, cookie: next()? })
+        Some(Self {
+            run: next()?,
+            group: next()?,
+            strand: next()?,
+            id: next()?,
+            ordinal: next()?,
+            cookie: next()?,
+        })
     }
 }
 
@@ -88,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_hello_is_read_back_and_nothing_else_is() {
-        let hello = Hello { run: 7, group: 1, strand: 70_000, id: 3, cookie: 0 };
+        let hello = Hello { run: 7, group: 1, strand: 70_000, id: 3, ordinal: 5, cookie: 0 };
         assert_eq!(Hello::read(&hello.bytes(), 7).unwrap(), hello);
         assert!(Hello::read(&hello.bytes(), 8).is_err());
         assert!(Hello::read(&hello.welcome(), 7).is_err());

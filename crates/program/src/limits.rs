@@ -134,6 +134,7 @@ mod tests {
             kind: kind.to_owned(),
             options: Options { protocol: Some(protocol.to_owned()), ..Options::default() },
             service: (kind == "accept").then_some(ServiceRef { host: 1, service: 0 }),
+            most_open: 1,
             at: Position::default(),
         };
         let phase = |kind: &str| {

@@ -20,6 +20,18 @@ pub struct Owner {
     pub slot: u32,
     /// Connection id as the profile numbers it.
     pub id: u32,
+    /// How many connections of this id the strand has opened before. Both ends of a strand open them
+    /// in the same order, also where they arrive in another.
+    pub ordinal: u32,
+}
+
+impl Owner {
+    /// Whether a connection that has arrived is the next one of this owner's, or one that was given up
+    /// at the other end and has been opened anew there.
+    pub fn takes(&self, id: u32, ordinal: u32) -> bool {
+        // Ordinals wrap around.
+        id == self.id && ordinal.wrapping_sub(self.ordinal).cast_signed() <= 0
+    }
 }
 
 /// What a strand waits for on one of its connections.
@@ -70,11 +82,12 @@ pub trait Net {
     /// Why the connection could not be opened.
     fn opening(&mut self, socket: &mut Self::Socket) -> io::Result<Opening>;
 
-    /// A connection that has arrived for this owner.
+    /// A connection that has arrived for this owner, and its ordinal: the one that is expected where it
+    /// does not say.
     ///
     /// # Errors
     /// Those of the system calls; `WouldBlock` where none has arrived.
-    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Self::Socket>;
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<(Self::Socket, u32)>;
 
     /// Sends a piece of a message, or a datagram.
     ///

@@ -3,6 +3,10 @@
 //! The master runs what is written; a peer runs the mirror of every flowop that concerns it. A
 //! flowop that names no `remotehost` follows the connection it acts on to the host where its strand
 //! opened it; flowops without a connection (think, nop) run on every peer of their group.
+//!
+//! A strand may hold several connections of one id and uses the newest, as in uperf. Where they lead to
+//! different hosts, or are of different protocols, each kind has an id of its own in the programs, so
+//! that of every flowop it is known beforehand which host and protocol it uses (see [`crate::openers`]).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +16,10 @@ use wirecost_model::program::{
 };
 use wirecost_profile::flowops;
 use wirecost_profile::io_options::{self, Effect};
+use wirecost_profile::open_connections::OpenConnections;
 use wirecost_profile::protocols;
+
+use crate::openers;
 
 /// Why a profile cannot be run, and where it says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +91,10 @@ impl Compiler {
     /// A group's program on each host; `None` on hosts that have no part in it.
     fn group(&mut self, number: u32, group: &Group, phases: usize) -> Vec<Option<GroupProgram>> {
         let hosts = self.names.len() + 1;
+        let (group, errors) = openers::resolve(group);
+        self.errors.extend(errors.into_iter().map(|(at, message)| ProgramError { at, message }));
+        let group = &group;
+        let open = OpenConnections::of(group);
         let mut of_conn: BTreeMap<u32, u32> = BTreeMap::new();
         let mut programs: Vec<Vec<Option<PhaseProgram>>> = vec![Vec::new(); hosts];
         let members = self.members(group);
@@ -98,14 +109,23 @@ impl Compiler {
                         continue;
                     }
                 };
-                let service = self.service(number, flowop, &parts, repeats);
-                let mut on_master = act(index, &flowop.kind, flowop, flowop.options.conn, service);
+                let most_open = open.most(flowop, group.strands);
+                let service = self.service((number, most_open), flowop, &parts, repeats);
+                let act = |kind: &str, conns| HostFlowop {
+                    flowop: index as u32,
+                    kind: kind.to_owned(),
+                    options: Options { conn: conns, ..flowop.options.clone() },
+                    service,
+                    most_open: if service.is_some() { most_open } else { 0 },
+                    at: flowop.at,
+                };
+                let mut on_master = act(&flowop.kind, flowop.options.conn);
                 // `rsize` is the peer's size; the master keeps to `size`.
                 on_master.options.rsize = None;
                 acts[0].push(on_master);
                 let mirror = flowops::find(&flowop.kind).map_or("nop", |f| f.mirror());
                 for part in parts {
-                    let mut mirrored = act(index, mirror, flowop, part.conns, service);
+                    let mut mirrored = act(mirror, part.conns);
                     swap_streams(&mut mirrored.options);
                     // How long the master waits is its own affair.
                     mirrored.options.timeout = None;
@@ -190,7 +210,7 @@ impl Compiler {
     /// The service behind a connect or accept, made when it is first needed.
     fn service(
         &mut self,
-        group: u32,
+        (group, most_open): (u32, u32),
         flowop: &Flowop,
         parts: &[Part],
         repeats: bool,
@@ -205,6 +225,7 @@ impl Compiler {
         let reliable = protocols::find(&protocol).is_some_and(|p| p.delivery().is_reliable());
         let services = self.services.entry(host).or_default();
         let wanted = flowop.options.conn.last - flowop.options.conn.first + 1;
+        let wanted = wanted.saturating_mul(most_open);
         let mut options = flowop.options.clone();
         if host != 0 {
             swap_streams(&mut options);
@@ -216,11 +237,11 @@ impl Compiler {
                 && same_listener(&service.options, &options)
         });
         let index = match index {
-            // A connection reopened under its own id is one connection; another id is another.
+            // What another flowop opens of the same id is counted; another id is not.
             Some(index) => {
                 let service = &mut services[index];
                 if service.options.conn != options.conn || !reliable {
-                    service.conns_per_strand += wanted;
+                    service.conns_per_strand = service.conns_per_strand.saturating_add(wanted);
                 }
                 service.reconnects |= repeats;
                 if !service.clients.contains(&client) {
@@ -292,22 +313,8 @@ fn follow(flowop: &Flowop, of_conn: &BTreeMap<u32, u32>) -> Result<Vec<Part>, Pr
     Ok(parts)
 }
 
-fn act(
-    index: usize,
-    kind: &str,
-    flowop: &Flowop,
-    conns: Conns,
-    service: Option<ServiceRef>,
-) -> HostFlowop {
-    let mut options = flowop.options.clone();
-    options.conn = conns;
-    HostFlowop { flowop: index as u32, kind: kind.to_owned(), options, service, at: flowop.at }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use wirecost_model::profile::{Size, Transaction};
 
     use super::*;
@@ -337,7 +344,7 @@ mod tests {
         let transactions = transactions
             .into_iter()
             .map(|flowops| Transaction {
-                until: Until::Duration(Duration::from_secs(1)),
+                until: Until::Iterations(1),
                 arrivals: None,
                 flowops,
                 order: Vec::new(),

@@ -10,6 +10,7 @@ use wirecost_profile::language::{Language, unrepresentable};
 use wirecost_program::program;
 
 use crate::Failure;
+use crate::commands::run::HostOptions;
 use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable::{self, Checked};
 use crate::terminal;
@@ -29,6 +30,9 @@ pub(crate) struct Check {
     /// preserved; others are replaced by their values.
     #[arg(long, value_name = "LANGUAGE", value_parser = parse_language)]
     to: Option<Language>,
+
+    #[command(flatten)]
+    hosts: HostOptions,
 }
 
 fn parse_language(text: &str) -> Result<Language, String> {
@@ -41,10 +45,16 @@ impl Check {
         if let Some(to) = self.to {
             return convert(&self, to);
         }
-        // Which hosts there will be is not known here; a name stands for each.
-        let mut name = |number: usize| Some(format!("host{}", number + 1));
+        // Where no hosts are given a name stands for each.
+        let mut names = self.hosts.names();
+        let given = !self.hosts.hosts.is_empty();
+        let mut name = |number: usize| {
+            if given { names(number) } else { Some(format!("host{}", number + 1)) }
+        };
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
         let Checked { programs, refusal } = runnable::check(&loaded);
+        let refusal =
+            refusal.or_else(|| runnable::check_hosts(&loaded, &programs, &self.hosts).err());
         let mut text = String::new();
         describe(&loaded, &programs, &mut text);
         terminal::print(&text);
@@ -247,6 +257,9 @@ fn describe_act(act: &HostFlowop, hosts: &[String]) -> String {
         words.push(format!("{towards} {other}"));
         words.extend(o.protocol.clone());
         words.extend(o.port.map(|port| format!("port {port}")));
+        if act.most_open > 1 {
+            words.push(format!("up to {} open at once", act.most_open));
+        }
     }
     let bytes = |n: u64| wirecost_model::units::binary(n);
     match (&o.size, o.rsize) {

@@ -42,6 +42,7 @@ mod refusals;
 mod report;
 mod scale;
 mod soak;
+mod stacks;
 mod studies;
 mod threads;
 mod timing;

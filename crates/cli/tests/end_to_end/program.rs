@@ -90,6 +90,14 @@ impl Program {
         Self::through(shell, arguments)
     }
 
+    /// In a network namespace of its own, whose loopback device is up.
+    pub(crate) fn in_own_network(arguments: &[&str]) -> Self {
+        let mut unshare = Command::new("unshare");
+        let inside = "ip link set lo up && exec \"$0\" \"$@\"";
+        unshare.args(["--net", "sh", "-c", inside, BINARY]);
+        Self::through(unshare, arguments)
+    }
+
     fn through<S: AsRef<OsStr>>(
         mut command: Command,
         arguments: impl IntoIterator<Item = S>,

@@ -134,12 +134,11 @@ fn pause(worker: &mut Worker, wait: Wait, due: Option<Nanos>) {
             }
         }
         Interest::Arrival => {
-            let (group, strand) = (worker.strands[0].group, worker.strands[0].number);
-            let id = worker.id(0, wait.slot);
+            let owner = worker.awaited(0);
             // Otherwise it has just blocked on its own listeners for a while.
             if worker.net.opener.awaits_broker {
                 let length = Duration::from_nanos(length);
-                worker.net.opener.mailbox().wait((group, strand), id, length);
+                worker.net.opener.mailbox().wait(owner, length);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! What a program opens connections by, and whether this host can.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use wirecost_linux::vsock;
+use wirecost_model::plan::Address;
 use wirecost_model::profile::{Options, Size};
 use wirecost_model::program::{GroupProgram, Program};
-use wirecost_profile::protocols::Delivery;
+use wirecost_profile::protocols::{Delivery, Family};
 use wirecost_program::payload::MAX_PIECE;
 use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
@@ -31,6 +34,41 @@ pub(super) fn check(program: &Program) -> Result<(), LoadError> {
         }
     }
     program.groups.iter().try_for_each(check_messages)
+}
+
+/// What this host's kernel refuses to set up is found by trying: a socket at a free port of loopback for
+/// each kind of connection.
+pub(super) fn check_sockets(program: &Program) -> Result<(), LoadError> {
+    let mut tried: Vec<&Options> = Vec::new();
+    for act in step::acts(program).filter(|act| act.service.is_some()) {
+        let options = &act.options;
+        let same = |other: &&Options| {
+            (&other.protocol, &other.io, &other.bind)
+                == (&options.protocol, &options.io, &options.bind)
+                && other.port == options.port
+        };
+        let transport = options.protocol.as_deref().and_then(transports::find);
+        let Some(transport) = transport.filter(|_| !tried.iter().any(same)) else { continue };
+        tried.push(options);
+        let failed = |act: String| LoadError::system(act);
+        if let Some(from) = options.bind.as_deref().filter(|_| act.kind == "connect")
+            && let Ok(address) = from.parse::<IpAddr>()
+        {
+            std::net::UdpSocket::bind((address, 0))
+                .map_err(failed(format!("{}: bind={from}", act.at)))?;
+        }
+        // A fixed port is for who accepts there.
+        let port = options.port.filter(|_| act.kind == "accept").unwrap_or(0);
+        let at = match transport.protocol().family() {
+            Family::Inet => Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+            Family::Vsock => Address::Vsock { cid: vsock::local_cid(), port: vsock::ANY },
+            Family::Unix => continue,
+        };
+        let setup = SocketSetup::new(options, transport.protocol());
+        let tried = transport.listen(&at, &setup);
+        tried.map_err(failed(format!("{}: {} on {at}", act.at, act.kind)))?;
+    }
+    Ok(())
 }
 
 /// A message that its connection cannot carry whole is refused.

@@ -185,6 +185,31 @@ struct Sources {
     sizes: Vec<FileSizes>,
 }
 
+/// Whether this host can carry out a plan, as far as that is known before anything starts: the kernel
+/// has what its connections are set up with, its files are there, and descriptors are enough.
+///
+/// # Errors
+/// What this host lacks.
+pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
+    let engine = engines::find(plan.engine.as_str())
+        .ok_or_else(|| LoadError::Plan(format!("this host has no engine {}", plan.engine)))?;
+    let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+    connections::check(&plan.program)?;
+    connections::check_sockets(&plan.program)?;
+    Sources::find(plan, files)?;
+    contents(&plan.program, files)?;
+    for place in calls::sinks(&plan.program) {
+        if !Path::new(&place.directory).is_dir() {
+            let remedy = "sink= names a directory that is there";
+            return Err(LoadError::System {
+                act: format!("sink {}", place.directory),
+                source: io::Error::new(io::ErrorKind::NotFound, remedy),
+            });
+        }
+    }
+    Placement::new(plan, engine, limit).map(drop)
+}
+
 impl Load {
     /// Starts the workers and listens; nothing connects yet. The plan may name `files`. `notify` is
     /// called whenever [`Load::event`] may have something new.

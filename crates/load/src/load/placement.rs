@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wirecost_model::plan::limits::WORKERS;
-use wirecost_model::plan::{Plan, at_most};
+use wirecost_model::plan::{Plan, at_most, open_at_once};
 use wirecost_model::program::{GroupProgram, Side};
 use wirecost_model::warning::{self, Warning};
 
@@ -39,14 +39,21 @@ impl Placement {
         let strands: Vec<(u32, u32)> = groups.iter().map(|g| (g.group, g.strands)).collect();
         let total: u32 = strands.iter().map(|&(_, n)| n).sum();
         let listeners = listeners_per_strand(plan, engine);
-        let needed: u64 = groups
-            .iter()
-            .map(|group| {
-                let listeners = listeners.get(&group.group).copied().unwrap_or(0);
-                u64::from(group.strands) * (connections_per_strand(group) + listeners)
-            })
-            .sum();
+        let of_strand = |group: &GroupProgram| {
+            let listeners = listeners.get(&group.group).copied().unwrap_or(0);
+            connections_per_strand(group) + listeners
+        };
+        let needed: u64 = groups.iter().map(|g| u64::from(g.strands) * of_strand(g)).sum();
         let per_worker = descriptor_limit.saturating_sub(SPARE).max(1);
+        let most = groups.iter().filter(|g| g.strands > 0).map(of_strand).max().unwrap_or(0);
+        // Where there are few, half of them are enough for other things.
+        if most > per_worker.max(descriptor_limit / 2) {
+            return Err(LoadError::Plan(format!(
+                "a strand may hold {most} connections, which is too many for the {descriptor_limit} \
+                 descriptors that this host allows a process: close connections by disconnect, use \
+                 more strands with fewer connections each, or raise the limit (ulimit -n)"
+            )));
+        }
         let cpus = plan.cpus.clone();
         let (workers, forced) = if engine.shares_threads() {
             let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
@@ -140,15 +147,10 @@ fn connections_of(groups: &[GroupProgram]) -> u64 {
     groups.iter().map(|group| u64::from(group.strands) * connections_per_strand(group)).sum()
 }
 
-/// Connections of one strand.
+/// Connections that one strand may hold.
 fn connections_per_strand(group: &GroupProgram) -> u64 {
     let acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
-    let opened = acts.filter(|act| act.service.is_some());
-    let mut ids: Vec<u32> =
-        opened.flat_map(|act| act.options.conn.first..=act.options.conn.last).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids.len() as u64
+    open_at_once(acts.filter(|act| act.service.is_some()))
 }
 
 #[cfg(test)]

@@ -350,8 +350,14 @@ fn listening(error: &io::Error, at: &Address) -> String {
 pub(super) fn listen(sockets: &mut Sockets, wanted: &[Wanted]) -> io::Result<Announced> {
     let mut announced = Vec::new();
     for want in wanted {
-        let owner =
-            Owner { group: want.group, strand: want.strand, local: want.local, slot: 0, id: 0 };
+        let owner = Owner {
+            group: want.group,
+            strand: want.strand,
+            local: want.local,
+            slot: 0,
+            id: 0,
+            ordinal: 0,
+        };
         let bound =
             sockets.opener.listen(want.service, owner, &want.addresses).map_err(|error| {
                 let act =

@@ -15,6 +15,12 @@ pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
 }
 
+impl Arrival {
+    fn is_for(&self, owner: Owner) -> bool {
+        owner.takes(self.hello.id, self.hello.ordinal)
+    }
+}
+
 /// The connections that wait for each strand, by group and number.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
@@ -42,25 +48,25 @@ impl Mailbox {
 
     pub(super) fn take(&self, owner: Owner) -> Option<Arrival> {
         let mut slots = self.slots.lock().ok()?;
-        take(&mut slots.get_mut(&(owner.group, owner.strand))?.arrivals, owner.id)
+        take(&mut slots.get_mut(&(owner.group, owner.strand))?.arrivals, owner)
     }
 
     /// Waits until this connection of a strand has arrived, for at most so long.
-    pub(crate) fn wait(&self, (group, strand): (u32, u32), id: u32, at_most: Duration) {
-        let key = (group, strand);
+    pub(crate) fn wait(&self, owner: Owner, at_most: Duration) {
+        let key = (owner.group, owner.strand);
         let Ok(mut slots) = self.slots.lock() else { return };
         let arrived = slots.entry(key).or_default().arrived.clone();
         let missing = |slots: &mut HashMap<(u32, u32), Slot>| {
             let queue = slots.get(&key).map(|slot| &slot.arrivals);
-            !queue.into_iter().flatten().any(|arrival| arrival.hello.id == id)
+            !queue.into_iter().flatten().any(|arrival| arrival.is_for(owner))
         };
         drop(arrived.wait_timeout_while(slots, at_most, missing));
     }
 }
 
-/// Takes the connection of this id out of a queue.
-pub(super) fn take(queue: &mut VecDeque<Arrival>, id: u32) -> Option<Arrival> {
-    let place = queue.iter().position(|arrival| arrival.hello.id == id)?;
+/// Takes the next connection of this owner out of a queue.
+pub(super) fn take(queue: &mut VecDeque<Arrival>, owner: Owner) -> Option<Arrival> {
+    let place = queue.iter().position(|arrival| arrival.is_for(owner))?;
     queue.remove(place)
 }
 
@@ -69,12 +75,16 @@ mod tests {
     use super::*;
 
     fn arrival(strand: u32) -> Arrival {
-        let hello = Hello { run: 1, group: 0, strand, id: 7, cookie: 0 };
+        numbered(strand, 0)
+    }
+
+    fn numbered(strand: u32, ordinal: u32) -> Arrival {
+        let hello = Hello { run: 1, group: 0, strand, id: 7, ordinal, cookie: 0 };
         Arrival { hello, socket: std::fs::File::open("/dev/null").unwrap().into() }
     }
 
     fn owner(strand: u32) -> Owner {
-        Owner { group: 0, strand, local: 0, slot: 0, id: 7 }
+        Owner { group: 0, strand, local: 0, slot: 0, id: 7, ordinal: 0 }
     }
 
     /// How often the calling thread has gone to sleep.
@@ -84,13 +94,35 @@ mod tests {
         line.unwrap().trim().parse().unwrap()
     }
 
+    /// Connections of one strand come to several listeners, and each says which one it is.
+    #[test]
+    fn connections_are_taken_in_the_order_in_which_they_were_opened() {
+        let mailbox = Mailbox::default();
+        for ordinal in [2, 1] {
+            mailbox.put(numbered(0, ordinal));
+        }
+        assert!(mailbox.take(owner(0)).is_none());
+        mailbox.put(numbered(0, 0));
+        for ordinal in 0..3 {
+            let next = Owner { ordinal, ..owner(0) };
+            assert_eq!(mailbox.take(next).map(|arrival| arrival.hello.ordinal), Some(ordinal));
+        }
+        // One that the other end has given up comes again under the same number.
+        mailbox.put(numbered(0, 2));
+        assert!(mailbox.take(Owner { ordinal: 3, ..owner(0) }).is_some());
+        // Numbers wrap around.
+        mailbox.put(numbered(0, 0));
+        assert!(mailbox.take(Owner { ordinal: u32::MAX, ..owner(0) }).is_none());
+        assert!(mailbox.take(Owner { ordinal: 0, ..owner(0) }).is_some());
+    }
+
     #[test]
     fn an_arrival_wakes_its_own_strand_only() {
         let mailbox = Arc::new(Mailbox::default());
         let of_thread = mailbox.clone();
         let waiting = std::thread::spawn(move || {
             let before = sleeps();
-            of_thread.wait((0, 1), 7, Duration::from_secs(3600));
+            of_thread.wait(owner(1), Duration::from_secs(3600));
             sleeps() - before
         });
         for _ in 0..20_000 {

@@ -194,7 +194,7 @@ impl Net for Sockets {
         self.opener.opening(socket, &mut self.settings)
     }
 
-    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<Socket> {
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<(Socket, u32)> {
         self.opener.accept(open, owner, &mut self.settings)
     }
 

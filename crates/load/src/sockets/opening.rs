@@ -240,7 +240,7 @@ impl Opener {
             false => self
                 .arrivals
                 .get_mut(&(owner.group, owner.strand))
-                .and_then(|queue| mailbox::take(queue, owner.id)),
+                .and_then(|queue| mailbox::take(queue, owner)),
         };
         arrival.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
@@ -360,6 +360,7 @@ impl Opener {
             group: owner.group,
             strand: owner.strand,
             id: owner.id,
+            ordinal: owner.ordinal,
             cookie: 0,
         });
         let fd = transport.connect(address, &open.setup).map_err(|error| {
@@ -398,7 +399,7 @@ impl Opener {
         open: &Open,
         owner: Owner,
         settings: &mut SettingsLog,
-    ) -> io::Result<Socket> {
+    ) -> io::Result<(Socket, u32)> {
         let service = open.service.service;
         self.awaits_broker = !self.accepts_itself(open);
         let (fd, hello) = if !self.awaits_broker {
@@ -407,7 +408,8 @@ impl Opener {
             let arrival = self.take_arrival(owner)?;
             (arrival.socket, Some(arrival.hello))
         };
-        self.accepted((open, owner), fd, hello, settings)
+        let ordinal = hello.map_or(owner.ordinal, |hello| hello.ordinal);
+        Ok((self.accepted((open, owner), fd, hello, settings)?, ordinal))
     }
 
     /// Makes a connection that has been accepted one of a strand's.

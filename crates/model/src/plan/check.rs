@@ -236,18 +236,9 @@ impl GroupProgram {
         self.phases.iter().flatten().flat_map(|phase| &phase.acts)
     }
 
-    /// Different connections of one strand.
+    /// Connections of one strand: those of each id as many as may be open at once.
     fn connections(&self) -> u64 {
-        let mut ranges: Vec<(u32, u32)> =
-            self.acts().map(|act| (act.options.conn.first, act.options.conn.last)).collect();
-        ranges.sort_unstable();
-        let (mut sum, mut next) = (0, 0u64);
-        for (first, last) in ranges {
-            let (first, end) = (u64::from(first).max(next), u64::from(last) + 1);
-            sum += end.saturating_sub(first);
-            next = next.max(end);
-        }
-        sum
+        open_at_once(self.acts())
     }
 
     fn check(&self, io: &dyn IoLimits) -> Result<(), LimitError> {
@@ -275,6 +266,9 @@ impl PhaseProgram {
             };
             text("kind", &act.kind).map_err(named)?;
             check_options(&act.options, io).map_err(named)?;
+            if act.service.is_some() {
+                at_least("connections that may be open", act.most_open, 1u32).map_err(named)?;
+            }
         }
         let mut times = BTreeMap::new();
         rounds(&self.order, 1, &mut times)?;
@@ -340,6 +334,31 @@ fn check_arrivals(arrivals: &Arrivals) -> Result<(), LimitError> {
             at_most("starts of a trace", trace.starts.len(), STARTS)
         }
     }
+}
+
+/// Connections that a strand may hold of all ids together that these acts name.
+pub fn open_at_once<'a>(acts: impl Iterator<Item = &'a HostFlowop>) -> u64 {
+    // Where a range of ids begins, and behind its end, with the connections of each of its ids.
+    let mut edges: Vec<(u64, bool, u32)> = Vec::new();
+    for act in acts {
+        let (conns, most) = (act.options.conn, act.most_open.max(1));
+        edges.push((conns.first.into(), true, most));
+        edges.push((u64::from(conns.last) + 1, false, most));
+    }
+    edges.sort_unstable();
+    let mut covering: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut sum, mut before) = (0u64, 0);
+    for (at, begins, most) in edges {
+        let each = covering.last_key_value().map_or(0, |(most, _)| u64::from(*most));
+        sum = sum.saturating_add(each.saturating_mul(at - before));
+        before = at;
+        let ranges = covering.entry(most).or_default();
+        *ranges = if begins { *ranges + 1 } else { ranges.saturating_sub(1) };
+        if *ranges == 0 {
+            covering.remove(&most);
+        }
+    }
+    sum
 }
 
 /// Connections of a range.
@@ -444,7 +463,14 @@ mod tests {
         let mut options = Options { protocol: Some("tcp".to_owned()), ..Options::default() };
         edit(&mut options);
         let service = (kind == "connect").then_some(ServiceRef { host: 1, service: 0 });
-        HostFlowop { flowop: 0, kind: kind.to_owned(), options, service, at: Position::default() }
+        HostFlowop {
+            flowop: 0,
+            kind: kind.to_owned(),
+            options,
+            most_open: u32::from(service.is_some()),
+            service,
+            at: Position::default(),
+        }
     }
 
     fn plan(acts: Vec<HostFlowop>) -> Plan {
@@ -631,6 +657,13 @@ mod tests {
         });
         refused("the number of phases, flowops and parts of their order is 20003", |p| {
             p.program.groups[0].phases.resize(20_000, None);
+        });
+        refused("connect (0:0): connections that may be open is 0", |p| {
+            phase(p).acts[0].most_open = 0;
+        });
+        refused("connections is 4294967296", |p| {
+            p.program.groups[0].strands = 64;
+            phase(p).acts[0].most_open = 1 << 26;
         });
         refused("connections is 65536000000", |p| {
             p.program.groups[0].strands = 1_000_000;

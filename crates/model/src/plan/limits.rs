@@ -32,6 +32,11 @@ pub const CPUS: u32 = 8192;
 /// times over.
 pub const CONNECTIONS: u64 = 4 << 20;
 
+/// Connections of all strands of a group that open more for as long as a phase lasts. Such a phase ends
+/// with an error when they are reached, as uperf ends when it has no descriptor left (32,768 of them,
+/// which is more than many systems give a process).
+pub const OPEN_ENDED: u64 = 16_384;
+
 /// Connections that the flowops of a program name, each flowop counted with all of its own. They are
 /// walked through one by one before the run.
 pub const NAMED_CONNECTIONS: u64 = 1 << 20;

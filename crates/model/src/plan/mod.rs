@@ -18,7 +18,7 @@ use crate::program::{Program, Side};
 
 pub use bounded::bounded;
 pub(crate) use bounded::{Weight, bounded_in_all};
-pub use check::{LimitError, at_least, at_most, text};
+pub use check::{LimitError, at_least, at_most, open_at_once, text};
 pub use extent::Extent;
 pub use io_limits::{IoLimits, Sink};
 

@@ -206,7 +206,12 @@ pub(super) fn set(
         }
         ValueKind::Plain { min, set, .. } => set(options, plain(reader, name, &written, *min)?),
         ValueKind::Time { set, .. } => set(options, reader.time(name, written)?),
-        ValueKind::Text { set, .. } => set(options, written.text),
+        ValueKind::Text { set, .. } => {
+            if option.name == "engine" {
+                reader.note(NoteKind::OfOpenSsl { option: option.name }, written.span);
+            }
+            set(options, written.text);
+        }
         ValueKind::Pause => {
             let pause = reader.time(name, written)?;
             options.duration = Some(Pause::Fixed(nanos(pause)));

@@ -98,6 +98,12 @@ pub enum NoteKind {
          fires {} at a time, twice a second", .rate / 2
     )]
     RateEven { rate: u64 },
+    #[error(
+        "as in uperf, each {flowop} adds a connection and the phase lasts for a time, so their number \
+         is not known beforehand: at {most} a strand ends with an error; close them by disconnect, or \
+         connect a known number of times (iterations=)"
+    )]
+    OpenEnded { flowop: String, most: u32 },
     #[error("a failure counts as failed and the strand goes on; uperf counts it as done")]
     CanFail,
     #[error(
@@ -130,6 +136,8 @@ pub enum NoteKind {
         "ssl is tls here: TLS 1.3 with a certificate made for the run, where uperf takes server.pem"
     )]
     SslIsTls,
+    #[error("TLS here does not use OpenSSL, so {option}= has no effect")]
+    OfOpenSsl { option: &'static str },
     #[error(
         "uperf keeps 32 bits of a UDP timeout in ns, so that {value} would be another time there"
     )]

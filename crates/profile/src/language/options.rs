@@ -287,6 +287,13 @@ static FURTHER: &[OptionDef] = &[
         |o| o.ktls,
     ),
     text(
+        "engine",
+        Flowops::Open,
+        "accepted for compatibility; ignored: TLS uses no OpenSSL engine",
+        |_, _| {},
+        |_| None,
+    ),
+    text(
         "method",
         Flowops::Open,
         "accepted for compatibility; ignored: always TLS 1.3",
@@ -408,7 +415,6 @@ static FURTHER: &[OptionDef] = &[
     ),
     unsupported("bblog", Flowops::Open, ANY_INTEGER, "TCP black box logging of FreeBSD"),
     unsupported("encaps", Flowops::Open, SHORT, "UDP encapsulation port"),
-    unsupported("engine", Flowops::Open, Form::Text, "OpenSSL engine"),
     unsupported("localhost", Flowops::Open, Form::Text, "RDS local host name"),
     unsupported("stack", Flowops::Open, Form::Text, "TCP stack of FreeBSD"),
     unsupported(

@@ -9,12 +9,19 @@ use wirecost_model::profile::{Conns, Flowop, Profile, Size};
 use super::note::NoteKind;
 use super::parse::{FlowopSpans, Reader};
 use super::{io, options};
+use crate::open_connections::OpenConnections;
 
 pub(super) fn note(profile: &Profile, spans: &FlowopSpans, reader: &mut Reader<'_>) {
     for group in &profile.groups {
         let flowops = || group.transactions.iter().flat_map(|t| &t.flowops);
         let opened: Vec<_> = flowops().filter_map(opens).collect();
+        let open = OpenConnections::of(group);
         for flowop in flowops() {
+            if opens(flowop).is_some() && open.is_open_ended(flowop) {
+                let most = open.most(flowop, group.strands);
+                let kind = NoteKind::OpenEnded { flowop: flowop.kind.clone(), most };
+                reader.note(kind, spans.tag(flowop.at));
+            }
             // All of the group's transactions share connections, so where one opens it does not matter.
             let conn = flowop.options.conn.first;
             let protocol = opened.iter().rfind(|(conns, _)| conns.contains(conn));

@@ -1,7 +1,9 @@
 //! Reasons not to run a profile that is a good profile otherwise: what is not supported yet, and what
 //! uperf accepts when it reads the file and fails on when it runs.
 
-use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Until};
+use std::collections::BTreeMap;
+
+use wirecost_model::profile::{Conns, Flowop, Group, Position, Profile, Size, Transaction, Until};
 
 use super::error::{LanguageError, LanguageErrorKind};
 use super::io;
@@ -101,43 +103,103 @@ fn incomplete(flowop: &Flowop, found: &mut Vec<LanguageErrorKind>) {
     }
 }
 
-/// Flowops that use a connection that is not open in the first pass through the group.
+/// Flowops that use a connection that is not open in the first pass through the group, or that close more
+/// than are open in a known number of passes.
 fn unconnected(group: &Group) -> Vec<LanguageError> {
-    let mut open: Vec<Conns> = Vec::new();
+    let mut open = OpenRanges::default();
     let mut errors = Vec::new();
-    let executed = group
-        .transactions
-        .iter()
-        .filter(|transaction| transaction.until != Until::Iterations(0))
-        .flat_map(|transaction| &transaction.flowops)
-        .filter(|flowop| flowop.options.count > 0);
-    for flowop in executed {
-        let conn = flowop.options.conn;
-        let kind = flowop.kind.as_str();
-        match kind {
-            // Executed several times it opens several; two are enough to have one left over.
-            "connect" | "accept" => {
-                open.push(conn);
-                open.extend((flowop.options.count > 1).then_some(conn));
-                continue;
-            }
-            "nop" | "think" | "" => continue,
-            _ => {}
+    for transaction in &group.transactions {
+        if transaction.until == Until::Iterations(0) {
+            continue;
         }
-        if let Some(conn) = first_missing(conn, &open)
-            && !flowop.options.canfail
-        {
-            let flowop_name = kind.to_owned();
-            let kind = LanguageErrorKind::NotConnected { flowop: flowop_name, conn };
-            errors.push(located(kind, flowop.at));
+        open.before.clear();
+        for flowop in transaction.flowops.iter().filter(|flowop| flowop.options.count > 0) {
+            errors.extend(open.pass(flowop));
         }
-        if kind == "disconnect"
-            && let Some(index) = open.iter().rposition(|range| *range == conn)
-        {
-            open.remove(index);
-        }
+        errors.extend(open.further_passes(transaction));
     }
     errors
+}
+
+/// Connections that are open.
+#[derive(Debug, Default)]
+struct OpenRanges {
+    /// How often each range is open, by its first and last connection.
+    open: BTreeMap<(u32, u32), u64>,
+    /// The same before the first pass through a transaction, of those ranges that it opens or closes.
+    before: BTreeMap<(u32, u32), u64>,
+}
+
+impl OpenRanges {
+    fn set(&mut self, range: (u32, u32), open: u64) {
+        match open {
+            0 => drop(self.open.remove(&range)),
+            _ => drop(self.open.insert(range, open)),
+        }
+    }
+
+    fn of(&self, range: (u32, u32)) -> u64 {
+        self.open.get(&range).copied().unwrap_or(0)
+    }
+
+    /// Goes past a flowop, which may use what is not open.
+    fn pass(&mut self, flowop: &Flowop) -> Option<LanguageError> {
+        let (conns, count) = (flowop.options.conn, flowop.options.count);
+        let range = (conns.first, conns.last);
+        let open = self.of(range);
+        let kind = flowop.kind.as_str();
+        let missing = match kind {
+            "nop" | "think" | "" => return None,
+            "connect" | "accept" => None,
+            _ => first_missing(conns, &self.open),
+        };
+        let after = match kind {
+            "connect" | "accept" => open.saturating_add(count),
+            "disconnect" => open.saturating_sub(count),
+            _ => open,
+        };
+        if after != open {
+            self.before.entry(range).or_insert(open);
+            self.set(range, after);
+        }
+        not_connected(flowop, missing?)
+    }
+
+    /// Goes through the transaction again as often as it is executed after its first pass.
+    fn further_passes(&mut self, transaction: &Transaction) -> Option<LanguageError> {
+        let passes = match transaction.until {
+            // Loops and mixes open and close as often as they are drawn.
+            _ if !transaction.order.is_empty() => return None,
+            Until::Iterations(times) => Some(times.saturating_sub(1)),
+            // For how many there is time is not known.
+            Until::Duration(_) => None,
+        };
+        let mut error = None;
+        for (range, before) in std::mem::take(&mut self.before) {
+            let open = self.of(range);
+            if let Some(opened) = open.checked_sub(before) {
+                let opened = opened.saturating_mul(passes.unwrap_or(u64::MAX));
+                self.set(range, open.saturating_add(opened));
+            } else if let Some(passes) = passes {
+                let closed = (before - open).saturating_mul(passes);
+                self.set(range, open.saturating_sub(closed));
+                if closed > open && error.is_none() {
+                    let closes = |flowop: &&Flowop| {
+                        let conns = flowop.options.conn;
+                        flowop.kind == "disconnect" && (conns.first, conns.last) == range
+                    };
+                    let flowop = transaction.flowops.iter().rfind(closes);
+                    error = flowop.and_then(|flowop| not_connected(flowop, range.0));
+                }
+            }
+        }
+        error
+    }
+}
+
+fn not_connected(flowop: &Flowop, conn: u32) -> Option<LanguageError> {
+    let kind = LanguageErrorKind::NotConnected { flowop: flowop.kind.clone(), conn };
+    (!flowop.options.canfail).then(|| located(kind, flowop.at))
 }
 
 /// Flowops whose message is longer than the protocol of its connection can carry, or whose I/O
@@ -195,13 +257,15 @@ fn no_half_close(flowop: &Flowop, protocol: &str) -> Option<LanguageErrorKind> {
 }
 
 /// The first id that no range holds.
-fn first_missing(conn: Conns, open: &[Conns]) -> Option<u32> {
+fn first_missing(conn: Conns, open: &BTreeMap<(u32, u32), u64>) -> Option<u32> {
     let mut id = conn.first;
-    while let Some(range) = open.iter().find(|range| range.contains(id)) {
-        if range.last >= conn.last {
+    while let Some(&(_, last)) =
+        open.keys().take_while(|(first, _)| *first <= id).find(|(_, last)| *last >= id)
+    {
+        if last >= conn.last {
             return None;
         }
-        id = range.last + 1;
+        id = last + 1;
     }
     Some(id)
 }

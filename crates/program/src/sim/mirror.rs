@@ -216,12 +216,14 @@ proptest! {
         ramp in 0u64..5,
         buffer in 1usize..6000,
         piece in 1u64..4000,
+        straggle in 0u64..2,
     ) {
         let weather = Weather {
             seed,
             buffer: buffer.max(200),
             piece: piece.max(100),
             files: vec![1, 700, 5000],
+            straggle: straggle * MILLISECOND,
             ..Weather::default()
         };
         let settings = Settings { weather, ramp: ramp * MILLISECOND, stall: None };

@@ -9,6 +9,7 @@ mod mirror;
 mod native;
 mod net;
 mod pacing;
+mod stacks;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,6 +68,8 @@ pub(crate) struct Outcome {
     /// Calls that received something.
     pub(crate) receives: usize,
     pub(crate) longest_unread: Nanos,
+    /// Connections that are open at the end of each phase, by host.
+    pub(crate) open: Vec<Vec<usize>>,
     /// How long the phases took beyond their window.
     pub(crate) drain: Vec<Nanos>,
     pub(crate) turns: usize,
@@ -290,6 +293,8 @@ impl Sim<'_> {
         self.outcome.turns += turns;
         self.outcome.drain.push(self.net.now.saturating_sub(end));
         self.outcome.unread.push(self.net.unread());
+        let open = |host: &Host| host.strands.iter().map(|strand| strand.sockets().count()).sum();
+        self.outcome.open.push(self.hosts.iter().map(open).collect());
         let counted = self.hosts.iter_mut().map(|host| {
             let running = host.running.take().unwrap();
             let rows = host.groups.iter().map(|g| g.rows[phase].len()).sum();

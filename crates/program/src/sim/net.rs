@@ -29,6 +29,8 @@ pub(crate) struct Weather {
     pub(crate) queue: usize,
     /// Of a thousand connects, so many are refused.
     pub(crate) refused: u64,
+    /// How much later than others connections may arrive.
+    pub(crate) straggle: Nanos,
     /// The files of every `sendfile`.
     pub(crate) files: Vec<u64>,
 }
@@ -45,6 +47,7 @@ impl Default for Weather {
             late_by: 3 * MILLISECOND,
             queue: 64,
             refused: 0,
+            straggle: 0,
             files: Vec::new(),
         }
     }
@@ -76,7 +79,7 @@ pub(crate) struct SimNet {
     draws: u64,
     ends: Vec<End>,
     /// Connections that have not been accepted, by host, group and strand: when they come, whose.
-    arrivals: BTreeMap<Place, Vec<(Nanos, u32, usize)>>,
+    arrivals: BTreeMap<Place, Vec<(Nanos, Owner, usize)>>,
     arrived: BTreeMap<Place, Vec<Nanos>>,
     received: Vec<u8>,
     /// Calls that received something.
@@ -233,7 +236,8 @@ impl Net for SimNet {
             });
         }
         let place = (service.host, owner.group, owner.strand);
-        self.arrivals.entry(place).or_default().push((arrives, owner.id, there));
+        let arrives = arrives + self.draw(self.weather.straggle);
+        self.arrivals.entry(place).or_default().push((arrives, owner, there));
         self.arrived.entry(place).or_default().push(arrives);
         Ok(here)
     }
@@ -252,19 +256,20 @@ impl Net for SimNet {
         })
     }
 
-    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<usize> {
+    fn accept(&mut self, open: &Open, owner: Owner) -> io::Result<(usize, u32)> {
         self.spend();
         let now = self.now;
         let place = (open.service.host, owner.group, owner.strand);
         let waiting = self.arrivals.entry(place).or_default();
-        let first = waiting.iter().position(|(at, id, _)| *at <= now && *id == owner.id);
+        let own = |at: Nanos, of: &Owner| at <= now && owner.takes(of.id, of.ordinal);
+        let first = waiting.iter().position(|(at, of, _)| own(*at, of));
         let first = first.ok_or(io::ErrorKind::WouldBlock)?;
-        let (_, _, socket) = waiting.remove(first);
+        let (_, of, socket) = waiting.remove(first);
         let other = self.ends[socket].other;
         if self.ends[other].opens == Nanos::MAX {
             self.ends[other].opens = now + self.weather.latency;
         }
-        Ok(socket)
+        Ok((socket, of.ordinal))
     }
 
     fn send(&mut self, &socket: &usize, bytes: &[u8], _: SendCall) -> io::Result<usize> {

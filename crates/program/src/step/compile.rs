@@ -152,6 +152,7 @@ impl Host<'_> {
                 protocol,
                 setup: Arc::new(SocketSetup::new(options, protocol)),
                 row,
+                most: act.most_open,
                 plain_receives: connections
                     .special_receivers
                     .range(conns.first..=conns.last)

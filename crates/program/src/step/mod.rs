@@ -34,10 +34,10 @@ pub struct Step {
     pub action: Action,
     /// Row of counters.
     pub row: u32,
-    /// Connection slots of the strand, both included.
+    /// Places of its connections' ids among those of the group, both included.
     pub first: u32,
     pub last: u32,
-    /// Connection id of slot `first`.
+    /// Connection id of place `first`.
     pub first_id: u32,
     /// Operations on each connection each time the step's turn comes.
     pub count: u64,
@@ -73,6 +73,8 @@ pub struct Open {
     pub setup: Arc<SocketSetup>,
     /// Row of counters of the step.
     pub row: u32,
+    /// Connections that the strand may hold of each id.
+    pub most: u32,
     /// Whether every step that receives on the connection, in whatever phase, does so by plain
     /// calls.
     pub plain_receives: bool,
@@ -222,7 +224,7 @@ pub struct Phase {
     pub receive_only: bool,
     /// A receiver believes that no more datagrams come when none has come for this long.
     pub quiet: Nanos,
-    /// Datagrams received and sent in one iteration, by connection slot.
+    /// Datagrams received and sent in one iteration, by place of the connection's id.
     pub datagrams: Vec<(u64, u64)>,
 }
 
@@ -250,7 +252,7 @@ pub struct Group {
     pub number: u32,
     pub strands: u32,
     pub side: Side,
-    /// Connection ids by slot, ascending.
+    /// Connection ids by place, ascending.
     pub ids: Vec<u32>,
     pub phases: Vec<Option<Arc<Phase>>>,
     /// Names of the rows of each phase, from `first_row[phase]` on.

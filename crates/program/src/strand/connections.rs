@@ -1,13 +1,24 @@
 //! The connections of a strand, and the one that it is opening.
+//!
+//! A strand may hold several connections of one id: each that it opens is put on top of those before
+//! it, and flowops use the one on top (uperf's `strand_get_connection`). Connections are in slots, of
+//! which a closed one is used again; an id has a place, which knows the slot on top.
 
 use std::io;
 
 use super::low_water::LowWater;
 
+/// No connection.
+const NONE: u32 = u32::MAX;
+
 /// One open connection.
 #[derive(Debug)]
 pub(super) struct Conn<S> {
     pub(super) socket: S,
+    /// The place of its id.
+    pub(super) place: u32,
+    /// Slot of the one below, or [`NONE`].
+    below: u32,
     pub(super) connector: bool,
     pub(super) low_water: LowWater,
     /// Numbered messages sent and received, or the numbers that they would have had.
@@ -33,17 +44,76 @@ impl<S> Conn<S> {
 
 #[derive(Debug)]
 pub(super) struct Connections<S> {
-    slots: Box<[Option<Conn<S>>]>,
+    slots: Vec<Option<Conn<S>>>,
+    /// Slots without a connection.
+    free: Vec<u32>,
+    places: Box<[Place]>,
     opening: Option<S>,
     attempts: u64,
     /// Abandoned bytes of all connections.
     abandoned: u64,
 }
 
+/// The connections of one id.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Slot of the newest, or [`NONE`].
+    top: u32,
+    open: u32,
+    /// How many both ends have opened so far, see [`crate::net::Owner::ordinal`].
+    ordinal: u32,
+}
+
 impl<S> Connections<S> {
-    pub(super) fn new(slots: usize) -> Self {
-        let slots = (0..slots).map(|_| None).collect();
-        Self { slots, opening: None, attempts: 0, abandoned: 0 }
+    pub(super) fn new(places: usize) -> Self {
+        let places: Box<[Place]> =
+            std::iter::repeat_n(Place { top: NONE, open: 0, ordinal: 0 }, places).collect();
+        // Mostly each id has one connection.
+        let slots = Vec::with_capacity(places.len());
+        let free = Vec::with_capacity(places.len());
+        Self { slots, free, places, opening: None, attempts: 0, abandoned: 0 }
+    }
+
+    /// The slot of the newest connection of a place.
+    #[inline]
+    pub(super) fn top(&self, place: u32) -> u32 {
+        self.places.get(place as usize).map_or(NONE, |place| place.top)
+    }
+
+    /// The slot that the next connection will have.
+    pub(super) fn next_slot(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    }
+
+    /// How many connections of a place have been opened so far.
+    pub(super) fn ordinal(&self, place: u32) -> u32 {
+        self.places.get(place as usize).map_or(0, |place| place.ordinal)
+    }
+
+    /// A connection has been taken that the other end has opened, so the next one is awaited.
+    pub(super) fn begin_accepting(&mut self, socket: S, place: u32, ordinal: u32) {
+        self.begin_opening(socket);
+        if let Some(place) = self.places.get_mut(place as usize) {
+            place.ordinal = ordinal.wrapping_add(1);
+        }
+    }
+
+    /// Whether one more connection may be opened.
+    ///
+    /// # Errors
+    /// Where as many are open as may be.
+    pub(super) fn may_open(&self, place: u32, most: u32) -> io::Result<()> {
+        let open = self.places.get(place as usize).map_or(0, |place| place.open);
+        if open < most {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::QuotaExceeded,
+            format!(
+                "the strand holds {open} connections, the most that it may: close them by \
+                 disconnect, or connect a known number of times (iterations=)"
+            ),
+        ))
     }
 
     /// Messages are numbered anew in each phase.
@@ -74,9 +144,19 @@ impl<S> Connections<S> {
         })
     }
 
-    /// Open connections, each with its slot.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Conn<S>)> {
-        (0..).zip(&mut self.slots).filter_map(|(slot, conn)| Some((slot, conn.as_mut()?)))
+    /// Open connections.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Conn<S>> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// The newest connection of each place.
+    pub(super) fn tops_mut(&mut self) -> impl Iterator<Item = &mut Conn<S>> {
+        let places = &self.places;
+        let slots = (0..).zip(&mut self.slots);
+        slots.filter_map(|(slot, conn)| {
+            let conn = conn.as_mut()?;
+            (places[conn.place as usize].top == slot).then_some(conn)
+        })
     }
 
     pub(super) fn sockets(&self) -> impl Iterator<Item = &S> {
@@ -107,29 +187,61 @@ impl<S> Connections<S> {
         self.opening.take()
     }
 
-    /// The connection that was being opened is open.
-    pub(super) fn opened(&mut self, slot: u32, connector: bool) {
-        if let (Some(socket), Some(place)) =
-            (self.opening.take(), self.slots.get_mut(slot as usize))
-        {
-            *place = Some(Conn {
-                socket,
-                connector,
-                low_water: LowWater::new(),
-                sent: 0,
-                received: 0,
-                expected: 0,
-                abandoned: 0,
-                abandoned_row: 0,
-            });
+    /// The connection that was being opened is open: the newest of its place, in the slot that was the
+    /// next one.
+    pub(super) fn opened(&mut self, place: u32, connector: bool) {
+        let (Some(socket), Some(of_place)) =
+            (self.opening.take(), self.places.get_mut(place as usize))
+        else {
+            return;
+        };
+        let conn = Conn {
+            socket,
+            place,
+            below: of_place.top,
+            connector,
+            low_water: LowWater::new(),
+            sent: 0,
+            received: 0,
+            expected: 0,
+            abandoned: 0,
+            abandoned_row: 0,
+        };
+        of_place.top = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(conn);
+                slot
+            }
+            None => {
+                self.slots.push(Some(conn));
+                self.slots.len() as u32 - 1
+            }
+        };
+        of_place.open += 1;
+        if connector {
+            of_place.ordinal = of_place.ordinal.wrapping_add(1);
         }
     }
 
-    /// Takes the open connection out of a slot.
-    pub(super) fn take(&mut self, slot: u32) -> Option<S> {
+    /// Takes out the newest connection of a place; the one below is the newest then.
+    pub(super) fn take(&mut self, place: u32) -> Option<S> {
+        let of_place = self.places.get_mut(place as usize)?;
+        let slot = of_place.top;
         let conn = self.slots.get_mut(slot as usize)?.take()?;
+        of_place.top = conn.below;
+        of_place.open -= 1;
+        self.free.push(slot);
         self.abandoned -= conn.abandoned;
         Some(conn.socket)
+    }
+
+    /// Takes out all connections, each with its slot.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u32, S)> {
+        self.places.iter_mut().for_each(|place| (place.top, place.open) = (NONE, 0));
+        self.free.clear();
+        self.abandoned = 0;
+        let slots = std::mem::take(&mut self.slots);
+        (0..).zip(slots).filter_map(|(slot, conn)| Some((slot, conn?.socket)))
     }
 
     pub(super) fn len(&self) -> u32 {

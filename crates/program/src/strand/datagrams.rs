@@ -147,8 +147,11 @@ impl<S> Strand<S> {
         }
         // A connection that is opened anew in each transaction counts from 0 in each.
         let transactions = if phase.opens { 1 } else { self.limit().max(self.iteration()) };
-        for (slot, conn) in self.connections.iter_mut() {
-            let Some((receives, sends)) = phase.datagrams.get(slot as usize) else { continue };
+        // Where connections are opened, those below the newest had their turn.
+        for conn in self.connections.tops_mut() {
+            let Some((receives, sends)) = phase.datagrams.get(conn.place as usize) else {
+                continue;
+            };
             let (received, sent) = (transactions * receives, transactions * sends);
             record.counters.gaps.add(received.saturating_sub(conn.received));
             record.counters.skipped.add(sent.saturating_sub(conn.sent));
@@ -177,7 +180,7 @@ impl<S> Strand<S> {
             }
             self.advance(step, phase);
         }
-        for (_, conn) in self.connections.iter_mut() {
+        for conn in self.connections.iter_mut() {
             record.counters.gaps.add(conn.expected.saturating_sub(conn.received));
             conn.received = conn.expected.max(conn.received);
         }

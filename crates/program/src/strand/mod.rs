@@ -143,13 +143,13 @@ pub struct Strand<S> {
 }
 
 impl<S> Strand<S> {
-    /// `slots`: connections that it has at most.
-    pub fn new(group: u32, number: u32, local: u32, slots: usize) -> Self {
+    /// `ids`: connection ids that it has.
+    pub fn new(group: u32, number: u32, local: u32, ids: usize) -> Self {
         Self {
             group,
             number,
             local,
-            connections: Connections::new(slots),
+            connections: Connections::new(ids),
             transaction: Transaction::default(),
             operation: Operation::default(),
             pacing: Pacing::default(),
@@ -211,13 +211,26 @@ impl<S> Strand<S> {
         self.connections.sockets()
     }
 
+    /// Which connection the strand waits for that is to arrive; `ids` are those of its group.
+    pub fn awaited(&self, ids: &[u32]) -> Owner {
+        let place = self.operation.place;
+        Owner {
+            group: self.group,
+            strand: self.number,
+            local: self.local,
+            slot: self.operation.slot,
+            id: ids.get(place as usize).copied().unwrap_or(0),
+            ordinal: self.connections.ordinal(place),
+        }
+    }
+
     /// The connection in a slot, open or opening.
     pub fn socket(&self, slot: u32) -> Option<&S> {
         self.connections.socket(slot)
     }
 
     fn id(&self, step: &Step) -> u32 {
-        step.first_id + (self.operation.slot - step.first)
+        step.first_id + (self.operation.place - step.first)
     }
 
     fn owner(&self, step: &Step) -> Owner {
@@ -227,6 +240,7 @@ impl<S> Strand<S> {
             local: self.local,
             slot: self.operation.slot,
             id: self.id(step),
+            ordinal: self.connections.ordinal(self.operation.place),
         }
     }
 
@@ -239,12 +253,10 @@ impl<S> Strand<S> {
 
     /// Closes everything, also what is being opened.
     pub fn close_all<N: Net<Socket = S>>(&mut self, net: &mut N) {
-        let owner =
-            |slot| Owner { group: self.group, strand: self.number, local: self.local, slot, id: 0 };
-        for slot in 0..self.connections.len() {
-            if let Some(socket) = self.connections.take(slot) {
-                net.close(socket, owner(slot));
-            }
+        let (group, strand, local) = (self.group, self.number, self.local);
+        let owner = |slot| Owner { group, strand, local, slot, id: 0, ordinal: 0 };
+        for (slot, socket) in self.connections.take_all() {
+            net.close(socket, owner(slot));
         }
         if let Some(socket) = self.connections.cancel_opening() {
             net.close(socket, owner(self.operation.slot));
@@ -385,8 +397,15 @@ impl<S> Strand<S> {
 
     fn enter_step(&mut self, phase: &Phase) {
         self.operation.over();
-        let slot = phase.steps.get(self.transaction.step()).map(|step| step.first);
-        self.operation.enter(slot.unwrap_or(self.operation.slot));
+        let step = phase.steps.get(self.transaction.step());
+        self.enter_place(step.map_or(self.operation.place, |step| step.first));
+    }
+
+    /// Goes on to the newest connection of a place.
+    #[inline]
+    fn enter_place(&mut self, place: u32) {
+        let slot = self.connections.top(place);
+        self.operation.enter(place, slot);
     }
 
     /// Ends the operation under way and moves on to the next one.
@@ -414,8 +433,8 @@ impl<S> Strand<S> {
             let numbered = if step.sends() { &mut conn.sent } else { &mut conn.received };
             *numbered += step.count;
         }
-        if slot < step.last {
-            self.operation.enter(slot + 1);
+        if self.operation.place < step.last {
+            self.enter_place(self.operation.place + 1);
             return;
         }
         self.transaction.next_step(phase, self.number);

@@ -16,11 +16,11 @@ impl<S> Strand<S> {
         open: &Open,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        let owner = self.owner(step);
+        let place = self.operation.place;
         if self.connections.opening().is_none() {
-            if let Some(old) = self.connections.take(owner.slot) {
-                context.net.close(old, owner);
-            }
+            self.connections.may_open(place, open.most)?;
+            self.operation.slot = self.connections.next_slot();
+            let owner = self.owner(step);
             match context.net.connect(open, owner, self.connections.attempts()) {
                 Ok(socket) => self.connections.begin_opening(socket),
                 // Too many are on their way; a little later, then.
@@ -44,7 +44,8 @@ impl<S> Strand<S> {
             };
             return Ok(Some(Turn::Wait(wait)));
         }
-        self.connections.opened(owner.slot, true);
+        self.connections.opened(place, true);
+        self.received.last_sent_slot = None;
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)
@@ -57,14 +58,14 @@ impl<S> Strand<S> {
         open: &Open,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
-        let owner = self.owner(step);
+        let place = self.operation.place;
         if self.connections.opening().is_none() {
+            self.connections.may_open(place, open.most)?;
+            self.operation.slot = self.connections.next_slot();
+            let owner = self.owner(step);
             match context.net.accept(open, owner) {
-                Ok(socket) => {
-                    if let Some(old) = self.connections.take(owner.slot) {
-                        context.net.close(old, owner);
-                    }
-                    self.connections.begin_opening(socket);
+                Ok((socket, ordinal)) => {
+                    self.connections.begin_accepting(socket, place, ordinal);
                     self.transaction.engaged = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -78,7 +79,8 @@ impl<S> Strand<S> {
         {
             return Ok(Some(self.wait_or_time_out(step, on, context)?));
         }
-        self.connections.opened(owner.slot, false);
+        self.connections.opened(place, false);
+        self.received.last_sent_slot = None;
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)
@@ -90,11 +92,14 @@ impl<S> Strand<S> {
         phase: &Phase,
         context: &mut Context<'_, N>,
     ) -> io::Result<Option<Turn>> {
+        // The one before may have been of the same flowop.
+        self.operation.slot = self.connections.top(self.operation.place);
         let owner = self.owner(step);
         self.connections.require(owner.slot)?;
-        if let Some(socket) = self.connections.take(owner.slot) {
+        if let Some(socket) = self.connections.take(self.operation.place) {
             context.net.close(socket, owner);
         }
+        self.received.last_sent_slot = None;
         let now = context.net.now();
         self.complete(step, phase, now, context);
         Ok(None)

@@ -6,7 +6,8 @@ use crate::step::{Coordinates, Messages, Step};
 
 #[derive(Debug, Default)]
 pub(super) struct Operation {
-    /// Connection slot that it is on.
+    /// The place of its connection's id, and the slot of its connection.
+    pub(super) place: u32,
     pub(super) slot: u32,
     /// Counted from the beginning of the step on this connection.
     pub(super) number: u64,
@@ -63,7 +64,8 @@ impl Operation {
 
     /// Makes ready for a step, or for its next connection.
     #[inline]
-    pub(super) fn enter(&mut self, slot: u32) {
+    pub(super) fn enter(&mut self, place: u32, slot: u32) {
+        self.place = place;
         self.slot = slot;
         self.number = 0;
         self.silent = false;

@@ -139,6 +139,24 @@ impl Place {
         self.lab.clone()
     }
 
+    /// Whether each host that the profile names has a place, without reaching it; `given` are those names
+    /// that are not the profile's own.
+    pub(crate) fn check(
+        profile: &Profile,
+        host_options: &HostOptions,
+        given: &[(String, String)],
+    ) -> Result<(), Failure> {
+        let mut names = program::remote_hosts(profile);
+        if host_options.lab.is_some() {
+            return Ok(());
+        }
+        if !host_options.hosts.is_empty() {
+            return Self::on_hosts(&names, &host_options.hosts).map(drop);
+        }
+        names.retain(|name| !given.iter().any(|(_, given)| given == name));
+        Self::on_loopback(&names).map(drop)
+    }
+
     fn on_loopback(names: &[String]) -> Result<Self, Failure> {
         let mut sites =
             vec![Site { name: MASTER.to_owned(), data: None, location: Location::Local }];

@@ -5,7 +5,7 @@ use super::*;
 const PRETTY: &str = r#"<?xml version="1.0"?>
 <profile name="p">
   <group nthreads="2">
-    <transaction duration="10s">
+    <transaction iterations="10">
       <flowop type="connect" options="remotehost=a protocol=tcp"/>
       <flowop type="sendfile" options="dir=/Srv/a&amp;b"/>
     </transaction>
