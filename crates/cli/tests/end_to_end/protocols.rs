@@ -156,10 +156,16 @@ fn what_the_kernel_lacks_is_said_before_anything_is_sent() {
     assert_eq!((finished.code, document.text("/status")), (3, "peer"), "{finished}");
     assert!(document.text("/error").contains("CONFIG_TLS"), "{finished}");
     assert!(document.is_null("/throughput"));
-    let checked = Program::new(["check", "exact.xml"])
-        .file("exact.xml", &exact("protocol=tls ktls"))
-        .finish();
-    assert_eq!(checked.code, 0, "{checked}");
+    let check = |arguments: &[&str]| {
+        let check = Program::new(["check", "exact.xml"]).args(arguments);
+        check.file("exact.xml", &exact("protocol=tls ktls")).finish()
+    };
+    let checked = check(&[]);
+    assert_eq!(checked.code, 3, "{checked}");
+    assert!(checked.stderr.contains("CONFIG_TLS"), "{checked}");
+    // Nothing is known of other hosts.
+    let elsewhere = check(&["--host", "master=127.0.0.1", "--host", "peer=127.0.0.1"]);
+    assert_eq!(elsewhere.code, 0, "{elsewhere}");
 }
 
 fn without_mptcp(test: &str) -> bool {

@@ -120,6 +120,106 @@ fn what_run_refuses_check_refuses() {
     }
 }
 
+/// Every kind of refusal between reading the profile and the first traffic, by both commands: the
+/// profile, arguments of both, the exit code, and words of the message.
+#[test]
+fn check_and_run_refuse_the_same() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let empty = tempfile::tempdir().unwrap();
+    let dir = empty.path().display();
+    let with = |connect: &str| profile(&format!("protocol=tcp {connect}"), WRITE);
+    let moves = |kind: &str, options: &str| {
+        profile(TCP, &format!("<flowop type=\"{kind}\" options=\"{options}\"/>"))
+    };
+    let of_protocol = |protocol: &str, options: &str| {
+        let write = format!("<flowop type=\"write\" options=\"{options}\"/>");
+        profile(&format!("protocol={protocol}"), &write)
+    };
+    let at = |host: &str| with("").replace("$h", host);
+    let no_arguments: &[&str] = &[];
+    let elsewhere: &[&str] = &["--host", "other=127.0.0.1"];
+    // Connections without a number to two hosts, which are closed in another phase.
+    let to_two_hosts = profile(TCP, "<flowop type=\"disconnect\"/>")
+        .replace("iterations=\"1\"", "iterations=\"5\"")
+        .replace(
+            "      <flowop type=\"connect\"",
+            "      <flowop type=\"connect\" options=\"remotehost=127.0.0.2 protocol=tcp\"/>\n      \
+             <flowop type=\"connect\"",
+        );
+    for (text, arguments, code, words) in [
+        // What only the profile says.
+        (moves("write", "size=$unset_here"), no_arguments, 2, "unset_here"),
+        (of_protocol("$unset_here", "size=64"), no_arguments, 2, "unset_here"),
+        (moves("sendfilev", "dir=/usr nfiles=2"), no_arguments, 2, "sendfilev"),
+        (of_protocol("sctp", "size=64 sctp_stream_id=3"), no_arguments, 2, "sctp_stream_id"),
+        (of_protocol("sctp", "size=64 sctp_pr_value=3"), no_arguments, 2, "sctp_pr_value"),
+        (of_protocol("sctp", "size=64 sctp_pr_policy=ttl"), no_arguments, 2, "sctp_pr_policy"),
+        (of_protocol("sctp", "size=64 sctp_unordered"), no_arguments, 2, "sctp_unordered"),
+        (with("encaps=9899"), no_arguments, 2, "encaps"),
+        (with("stack=rack"), no_arguments, 2, "stack"),
+        (with("bblog=2"), no_arguments, 2, "bblog"),
+        (of_protocol("udp", "size=70000"), no_arguments, 2, "udp"),
+        (moves("write", "size=2g"), no_arguments, 2, "2g"),
+        // Connections: more than there may be, and some of which it is not known where they lead.
+        (
+            with("").replace("iterations=\"1\"", "iterations=\"9000000\""),
+            no_arguments,
+            2,
+            "connections is 9000000",
+        ),
+        (to_two_hosts.replace("$h", "127.0.0.1"), no_arguments, 2, "conn= of their own"),
+        (
+            moves("disconnect", "").replace("duration=\"1s\"", "iterations=\"3\""),
+            no_arguments,
+            2,
+            "disconnect uses the connection",
+        ),
+        // Where the hosts are.
+        (at("192.0.2.1"), no_arguments, 2, "192.0.2.1"),
+        (at("no-such-host.invalid"), no_arguments, 3, "does not resolve"),
+        (at("192.0.2.1"), elsewhere, 2, "no --host is given"),
+        // What this machine lacks.
+        (moves("sendfile", "dir=/nonexistent/files"), no_arguments, 3, "/nonexistent/files"),
+        (moves("sendfile", &format!("dir={dir}")), no_arguments, 2, "has no file to send"),
+        (
+            moves("write", "size=64 payload=file:/nonexistent/data"),
+            no_arguments,
+            3,
+            "/nonexistent/data",
+        ),
+        (moves("write", "size=64 sink=/nonexistent/sink"), no_arguments, 3, "/nonexistent/sink"),
+        (with("cc=nosuchcc"), no_arguments, 3, "nosuchcc"),
+        (with("mss=1"), no_arguments, 3, "mss=1"),
+        (with(&format!("port={port}")), no_arguments, 3, &port.to_string()),
+        (of_protocol("unix-seqpacket", "size=16m wndsz=4k"), no_arguments, 3, "send buffer"),
+    ] {
+        let run = Program::short_run("refused.xml", &["--json", "run.json"])
+            .args(arguments)
+            .file("refused.xml", &text)
+            .finish();
+        let check = Program::new(["check", "refused.xml"])
+            .args(arguments)
+            .file("refused.xml", &text)
+            .finish();
+        assert_eq!((run.code, check.code), (code, code), "{text}\n{run}\n{check}");
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in [format!("{} {}", run.stderr, run.stdout), check.stderr.clone()] {
+            assert!(flat(&said).contains(words), "no {words}\n{text}\n{run}\n{check}");
+        }
+    }
+}
+
+/// What OpenSSL alone has is no reason to refuse.
+#[test]
+fn an_openssl_engine_is_a_note() {
+    let text = profile("protocol=ssl engine=qat", WRITE);
+    let checked = Program::new(["check", "engine.xml"]).file("engine.xml", &text).finish();
+    assert_eq!(checked.code, 0, "{checked}");
+    assert!(checked.stderr.contains("engine= has no effect"), "{checked}");
+    Program::short_run("engine.xml", &[]).file("engine.xml", &text).measure();
+}
+
 #[test]
 fn a_profile_that_is_not_there() {
     let finished = Program::short_run("nothing.xml", &["--json", "run.json"]).finish();
