@@ -6,7 +6,7 @@ use wirecost_model::comparison::{
 };
 use wirecost_model::document::{Cell, Column, Document, Number, Section, Table, show};
 use wirecost_model::metric::Unit;
-use wirecost_model::study::Point;
+use wirecost_model::study::{Point, Value};
 use wirecost_model::units;
 
 /// Other differences come first, because they may be the cause of a difference between figures.
@@ -26,6 +26,11 @@ fn surroundings(comparison: &Comparison) -> Section {
     let mut section = Section::new("Other differences");
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         section.text(format!("{letter} is {}.", described(side)));
+    }
+    let common: Vec<String> =
+        common(comparison).iter().map(|axis| format!("{}={}", axis.name, axis.value)).collect();
+    if !common.is_empty() {
+        section.text(format!("All points have {}.", common.join(" ")));
     }
     for unknown in &comparison.unknown {
         section.text(format!("{unknown}."));
@@ -109,11 +114,13 @@ fn titled(name: &str) -> String {
 }
 
 fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
-    let axes = axes(comparison.points.iter().map(|compared| &compared.point));
+    let common = common(comparison);
+    let mut axes = axes(comparison.points.iter().map(|compared| &compared.point));
+    axes.retain(|axis| common.iter().all(|value| value.name != *axis));
     let mut columns: Vec<Column> = axes.iter().map(|axis| Column::number(axis)).collect();
     columns.extend(["A", "B", "B/A"].map(Column::number));
     columns.extend(["interval", "B is"].map(Column::text));
-    columns.push(Column::number("detectable"));
+    columns.push(Column::number("detectable").drop_order(1));
     let rows = comparison.points.iter().map(|compared| {
         let figure = &compared.figures[place];
         let key = |axis: &&str| Cell::set(compared.point.get(axis).unwrap_or_default());
@@ -147,7 +154,18 @@ fn table(comparison: &Comparison, place: usize, unit: Unit) -> Table {
         row.push(figure.detectable_change.map_or_else(|| Cell::Missing(reason()), change_cell));
         row
     });
-    Table { rows: rows.collect(), columns, ..Table::default() }
+    Table { rows: rows.collect(), columns, common, ..Table::default() }
+}
+
+/// Axes with the same value at all points, of which rows then say nothing. A single point has all that
+/// it is in its row.
+fn common(comparison: &Comparison) -> Vec<Value> {
+    let points = || comparison.points.iter().map(|compared| &compared.point);
+    let Some(first) = points().next().filter(|_| comparison.points.len() > 1) else {
+        return Vec::new();
+    };
+    let is_same = |axis: &&Value| points().all(|point| point.get(&axis.name) == Some(&axis.value));
+    first.axes.iter().filter(is_same).cloned().collect()
 }
 
 /// Axes of the points, in the order of the first that has them.
@@ -189,7 +207,7 @@ fn overall(comparison: &Comparison) -> Option<Section> {
     let mut columns = vec![Column::text("figure")];
     columns.extend(["points", "B/A"].map(Column::number));
     columns.extend(["interval", "B is"].map(Column::text));
-    columns.push(Column::number("adjusted p"));
+    columns.push(Column::number("adjusted p").drop_order(1));
     let mut table = Table::new(columns);
     for figure in &comparison.overall {
         let number =
@@ -219,16 +237,7 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     }
     let mut section = Section::new("Sensitivity");
     let mut columns = vec![Column::text("figure")];
-    columns.extend(
-        [
-            "detectable at least noisy point",
-            "at most noisy point",
-            "over all points",
-            "runs for 5% at each point",
-            "runs for 5% over all points",
-        ]
-        .map(Column::number),
-    );
+    columns.extend(["best", "worst", "overall", "runs, each", "runs, all"].map(Column::number));
     let mut table = Table::new(columns);
     for of in &comparison.sensitivity {
         let runs = |runs: Option<u64>| match runs {
@@ -247,8 +256,9 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     }
     section.table(table);
     section.note(
-        "The smallest change that would have been detected with 80% power, and the runs of each point on \
-         each side that would detect a change of 5%.",
+        "The smallest change that would have been detected with 80% power: at the least noisy (best) and the \
+         most noisy (worst) point, and over all points. Runs of a point on each side that would detect 5%: \
+         at each point, and over all points.",
     );
     Some(section)
 }
