@@ -9,12 +9,13 @@ use std::time::Duration;
 use wirecost_model::profile::{Profile, Until};
 use wirecost_profile::flowops::{self, Action};
 
-/// Whether any flowop of the phase moves data.
+/// Whether any flowop of the phase moves data. A transaction of no iterations has none that runs.
 pub fn moves_data(profile: &Profile, phase: usize) -> bool {
     profile
         .groups
         .iter()
         .filter_map(|group| group.transactions.get(phase))
+        .filter(|transaction| transaction.until != Until::Iterations(0))
         .flat_map(|transaction| &transaction.flowops)
         .filter_map(|flowop| flowops::find(&flowop.kind))
         .any(|kind| kind.action().moves() || kind.action() == Action::SendFile)
@@ -109,6 +110,15 @@ mod tests {
         assert_eq!(of_profile(&profile(&[(None, &["connect"]), storm])), Some(1));
         assert_eq!(of_profile(&profile(&[data, (Some(20), &["sendfile"]), data])), Some(1));
         assert_eq!(of_profile(&profile(&[data, data])), Some(1));
+    }
+
+    #[test]
+    fn a_phase_of_no_iterations_gives_no_figures() {
+        let mut skipped = profile(&[(None, &["connect"]), (None, &["write"]), (None, &["nop"])]);
+        assert_eq!(of_profile(&skipped), Some(1));
+        skipped.groups[0].transactions[1].until = Until::Iterations(0);
+        assert!(!moves_data(&skipped, 1));
+        assert_eq!(of_profile(&skipped), None);
     }
 
     #[test]
