@@ -296,7 +296,7 @@ impl<'a> Pair<'a> {
     fn figures(&self, selector: &Selector, place: &Place<'_>) -> String {
         let [these, those] =
             [place.means.0, place.means.1].map(|mean| words::value(selector, mean));
-        format!("{}: {} {these}, {} {those}", words::point(&place.fixed), self.value, self.other)
+        format!("{}: {}: {these}, {}: {those}", words::point(&place.fixed), self.value, self.other)
     }
 }
 
@@ -349,7 +349,7 @@ fn best(
             .filter(|(_, point)| !point.figures(selector).is_empty())
             .map(|(value, point)| {
                 let mean = line::mean(&point.figures(selector));
-                format!("{value} {}", words::value(selector, mean))
+                format!("{value}: {}", words::value(selector, mean))
             })
             .collect();
         let at = match fixed.as_slice() {

@@ -45,7 +45,7 @@ fn finding(measured: &Measurements, axis: &str) -> Option<Finding> {
             let shown: Vec<String> = points
                 .iter()
                 .map(|(value, runs)| {
-                    format!("{value} {}", words::value(selector, line::mean(runs)))
+                    format!("{value}: {}", words::value(selector, line::mean(runs)))
                 })
                 .collect();
             let at = if fixed.is_empty() {

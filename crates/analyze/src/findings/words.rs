@@ -1,6 +1,7 @@
 //! Wording of findings.
 
 use crate::metrics::Selector;
+use wirecost_model::document;
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 use wirecost_model::units::three_digits;
@@ -56,7 +57,7 @@ pub(super) fn metric(selector: &Selector) -> String {
 pub(super) fn value(selector: &Selector, value: f64) -> String {
     match selector.metric().unit {
         Unit::CyclesPerKByte => plain(value),
-        unit => unit.show(value),
+        unit => document::show(unit, value),
     }
 }
 
