@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         let challenged = Hello { cookie: hello.cookie ^ 1, ..hello };
         assert_eq!(hello.challenged(&challenged.challenge()), Some(challenged));
     }
-    let hello = Hello { run, group: 0, strand: 0, id: 0, cookie: 0 };
+    let hello = Hello { run, group: 0, strand: 0, id: 0, ordinal: 0, cookie: 0 };
     if let Some(challenged) = hello.challenged(bytes) {
         assert_eq!(challenged.challenge(), bytes);
     }
