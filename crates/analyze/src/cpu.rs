@@ -1,6 +1,7 @@
 //! What the CPUs did in a window, as it was traced or, failing that, from two readings of
 //! /proc/stat; and what a byte cost them.
 
+use wirecost_model::clock;
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{CpuSection, CpuTime, HostObservation};
 use wirecost_model::run::{Cpu, CpuLine};
@@ -183,9 +184,12 @@ fn line(ticks: &CpuTicks, wall: f64) -> CpuLine {
     }
 }
 
+/// By the instants at which the counter itself was read; an agent of an older version did not tell them.
 fn tsc_rate(start: &CpuSnapshot, end: &CpuSnapshot, seconds: f64) -> Option<f64> {
     let counted = end.tsc?.checked_sub(start.tsc?)?;
-    (counted > 0).then(|| counted as f64 / seconds)
+    let between = end.tsc_at.zip(start.tsc_at).and_then(|(end, start)| end.checked_sub(start));
+    let seconds = between.map_or(seconds, clock::seconds);
+    (counted > 0 && seconds > 0.0).then(|| counted as f64 / seconds)
 }
 
 /// Busy cycles over these bytes in units of 1024, or why that is not known.

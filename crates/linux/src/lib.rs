@@ -41,6 +41,7 @@ pub mod spawn;
 pub mod sysctl;
 pub mod tcp_info;
 pub mod thread;
+pub mod tsc;
 pub mod tun;
 pub mod uring;
 pub mod vsock;

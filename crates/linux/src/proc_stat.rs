@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::sync::OnceLock;
 
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
+
+use crate::tsc;
 
 /// Counters of every CPU that is online now, with the ticks they are counted in.
 ///
@@ -12,9 +13,14 @@ use wirecost_model::host::{CpuSnapshot, CpuTicks};
 /// When /proc/stat cannot be read, or names no CPU.
 pub fn cpu_snapshot() -> io::Result<CpuSnapshot> {
     let text = fs::read_to_string("/proc/stat")?;
-    let tsc = tsc();
+    let tsc = tsc::read();
     let ticks = parse(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(CpuSnapshot { ticks, ticks_per_second: rustix::param::clock_ticks_per_second(), tsc })
+    Ok(CpuSnapshot {
+        ticks,
+        ticks_per_second: rustix::param::clock_ticks_per_second(),
+        tsc: tsc.map(|reading| reading.count),
+        tsc_at: tsc.map(|reading| reading.at),
+    })
 }
 
 /// Counters of each CPU in the text of /proc/stat. The kernel adds guest time to `user` (and
@@ -69,44 +75,6 @@ pub enum StatError {
     Malformed { line: String },
     #[error("failed to read /proc/stat: it names no CPU")]
     NoCpu,
-}
-
-/// The time-stamp counter of the CPU this runs on, where all CPUs count alike at one rate.
-#[must_use]
-pub fn tsc() -> Option<u64> {
-    static USABLE: OnceLock<bool> = OnceLock::new();
-    if *USABLE.get_or_init(tsc_is_usable) { read_tsc() } else { None }
-}
-
-/// The flags say that the rate does not follow frequency or sleep states; that the kernel chose the
-/// counter as its clock says that it found the CPUs' counters in step and goes on watching them:
-/// <https://elixir.bootlin.com/linux/v6.12/source/arch/x86/kernel/tsc.c#L1079>.
-fn tsc_is_usable() -> bool {
-    let clocksource =
-        fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo");
-    match (clocksource, cpuinfo) {
-        (Ok(clocksource), Ok(cpuinfo)) => clocksource.trim() == "tsc" && has_constant_tsc(&cpuinfo),
-        _ => false,
-    }
-}
-
-fn has_constant_tsc(cpuinfo: &str) -> bool {
-    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or("");
-    ["constant_tsc", "nonstop_tsc"]
-        .iter()
-        .all(|wanted| flags.split_ascii_whitespace().any(|flag| flag == *wanted))
-}
-
-#[cfg(target_arch = "x86_64")]
-fn read_tsc() -> Option<u64> {
-    // SAFETY: the instruction reads a register, and every x86_64 CPU has it.
-    Some(unsafe { std::arch::x86_64::_rdtsc() })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn read_tsc() -> Option<u64> {
-    None
 }
 
 #[cfg(test)]
@@ -164,12 +132,5 @@ softirq 3 0 1
         if let (Some(before), Some(after)) = (before.tsc, after.tsc) {
             assert!(after > before);
         }
-    }
-
-    #[test]
-    fn both_flags_are_asked_for() {
-        assert!(has_constant_tsc("model : 1\nflags\t\t: fpu constant_tsc x nonstop_tsc\n"));
-        assert!(!has_constant_tsc("flags\t\t: fpu constant_tsc\n"));
-        assert!(!has_constant_tsc("Features : fp asimd\n"));
     }
 }

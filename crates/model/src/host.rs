@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Nanos;
+
 /// What a host is, read once when its agent starts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
@@ -66,4 +68,7 @@ pub struct CpuSnapshot {
     pub ticks_per_second: u64,
     /// Time-stamp counter; `None` where the CPU has none that counts at a constant rate.
     pub tsc: Option<u64>,
+    /// When it was read, which is not quite when the rest was.
+    #[serde(default)]
+    pub tsc_at: Option<Nanos>,
 }

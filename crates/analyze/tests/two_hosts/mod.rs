@@ -367,6 +367,7 @@ fn snapshot(seconds: f64) -> CpuSnapshot {
             .collect(),
         ticks_per_second: 100,
         tsc: Some((seconds * TSC_HZ) as u64),
+        tsc_at: Some((seconds * 1e9) as u64),
     }
 }
 
