@@ -213,6 +213,8 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
     let mean = rtts.iter().sum::<f64>() / rtts.len().max(1) as f64;
     Some(Tcp {
         retransmits: windows.iter().map(|w| w.phase.retransmits).sum(),
+        segments_sent: windows.iter().map(|w| w.phase.segments_sent).sum(),
+        out_of_order: windows.iter().map(|w| w.phase.out_of_order).sum(),
         rtt_us: (!rtts.is_empty()).then_some(mean),
         rtt_us_min: rtts.iter().copied().reduce(f64::min),
         rtt_us_max: rtts.iter().copied().reduce(f64::max),

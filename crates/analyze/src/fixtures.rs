@@ -18,6 +18,8 @@ pub(crate) fn host(name: &str) -> HostRow {
         cycles_per_kbyte: None,
         cycles_source: None,
         cycles_reason: None,
+        busiest_worker: None,
+        foreign_cycles_per_kbyte: None,
         bytes: None,
         facts: HostFacts::default(),
         clock_offset_us: 0.0,
@@ -36,6 +38,7 @@ pub(crate) fn machine(host: &str, cycles_per_kbyte: f64) -> MachineRow {
         cycles_per_kbyte: Some(cycles_per_kbyte),
         cycles_source: Some("tsc-exact".to_owned()),
         cycles_reason: None,
+        foreign_cycles_per_kbyte: None,
     }
 }
 

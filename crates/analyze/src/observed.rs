@@ -1,13 +1,13 @@
 //! What probes saw, in the document of the run: whose it is, and what looking cost.
 
 use wirecost_model::measure::{Edge, Snapshot};
-use wirecost_model::observe::{HostObservation, ProbeReport, ProbeStatus};
+use wirecost_model::observe::{HostObservation, ProbeReport, ProbeStatus, ProcessTime};
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::run::{Observe, ObserverCost, Pass, Run};
 
 use crate::figures::Totals;
 use crate::intervals;
-use crate::statistics::{Sample, ratio};
+use crate::statistics::{Batches, ratio_of_batches};
 use crate::window::{HostWindow, Span};
 
 /// What was seen on the machine of these hosts as a whole, in the phase of the window.
@@ -49,11 +49,23 @@ pub(crate) fn section(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<O
         let least = parts.iter().map(|part| part.covers.len()).min().unwrap_or(0);
         hosts.extend(parts.iter().filter(|part| part.covers.len() == least).cloned());
     }
+    for process in hosts.iter_mut().filter_map(|seen: &mut HostObservation| seen.cpu.as_mut()) {
+        name_agents(outcome, &mut process.processes);
+    }
     let (cost, cost_reason) = match cost(windows) {
         Ok(cost) => (Some(cost), None),
         Err(reason) => (None, Some(reason.to_owned())),
     };
     Some(Observe { cost, cost_reason, probes, hosts, passes: Vec::new() })
+}
+
+/// Which agent of this run a process is, where there are several.
+fn name_agents(outcome: &Outcome, processes: &mut [ProcessTime]) {
+    for process in processes.iter_mut().filter(|process| process.role.is_some()) {
+        if let Some(host) = outcome.hosts.iter().find(|host| host.pid == process.pid) {
+            process.role = Some(format!("agent of {}", host.name));
+        }
+    }
 }
 
 /// Divides the cost of each host, or of the machine that hosts share, among what was observed of
@@ -129,14 +141,21 @@ fn cost(windows: &[HostWindow<'_>]) -> Result<ObserverCost, &'static str> {
             false => totals.transactions as f64 / totals.seconds,
         }
     };
-    let within = intervals::spans(windows);
-    let observed: Sample = within.iter().map(rate).collect();
-    let unobserved: Sample = beside.iter().map(rate).collect();
+    let seconds = |spans: &Vec<Span<'_>>| {
+        spans.iter().map(Span::seconds).sum::<f64>() / spans.len().max(1) as f64
+    };
+    let rates = |spans: &[Vec<Span<'_>>]| -> Vec<(f64, f64)> {
+        spans.iter().map(|spans| (seconds(spans), rate(spans))).collect()
+    };
+    let (within, outside) = (rates(&intervals::spans(windows)), rates(&beside));
+    // The time before the window, and that after it, are a batch each.
+    let length = outside.iter().map(|(seconds, _)| seconds).sum::<f64>() / 2.0;
+    let (observed, unobserved) = (Batches::of(&within, length), Batches::of(&outside, length));
     // Intervals need not fill the window; the whole of it is the figure.
     let whole: Vec<Span<'_>> = windows.iter().map(|window| window.span).collect();
     let observed = observed.with_mean(rate(&whole));
-    let (value, interval) =
-        ratio(&observed, &unobserved).ok_or("nothing moved before and after the window")?;
+    let (value, interval) = ratio_of_batches(&observed, &unobserved)
+        .ok_or("nothing moved before and after the window")?;
     Ok(ObserverCost {
         metric: if moved { "bits_per_second" } else { "transactions_per_second" }.to_owned(),
         observed: observed.mean(),

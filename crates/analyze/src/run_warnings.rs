@@ -8,6 +8,7 @@ use wirecost_model::program::Side;
 use wirecost_model::run::Run;
 use wirecost_model::warning::{self, Warning};
 
+use crate::foreign;
 use crate::hosts;
 use crate::intervals;
 use crate::observed;
@@ -23,6 +24,10 @@ const SKEW_MILLISECONDS: f64 = 10.0;
 /// Of the window, and at least the above.
 const SKEW_SHARE: f64 = 0.01;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
+/// A path without loss and reordering has fewer.
+const RETRANSMITTED: f64 = 0.001;
+/// A tail loss probe or two of a short window tell nothing of the path.
+const FEW_RETRANSMITS: u64 = 10;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
 
@@ -54,6 +59,7 @@ pub(crate) fn of(
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
+    warnings.extend(retransmitted(run));
     io_options(run, windows, warnings);
     failed(outcome, warnings);
     unfinished(outcome, &mut problems);
@@ -173,24 +179,13 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
         let here =
             windows.iter().find(|window| hosts.iter().any(|h| std::ptr::eq(*h, window.host)));
         let seen = here.and_then(|window| observed::of_machine(outcome, &hosts, window));
-        let Some(cpu) = seen.and_then(|seen| seen.cpu.as_ref()) else { continue };
-        let busy = cpu.total.wall - cpu.total.idle;
-        if busy <= 0.0 {
-            continue;
-        }
-        let ours = |pid: u32| hosts.iter().any(|host| host.pid == pid);
-        let others: Vec<_> =
-            cpu.processes.iter().filter(|p| !p.kernel_thread && !ours(p.pid)).collect();
-        let percent = others.iter().map(|process| process.seconds).sum::<f64>() * 100.0 / busy;
+        let Some(foreign) = seen.and_then(|seen| foreign::of(&hosts, seen)) else { continue };
+        let percent = foreign.share * 100.0;
         if percent >= FOREIGN_PERCENT {
-            let programs = others
-                .iter()
-                .take(3)
-                .map(|process| format!("{} {:.1}%", process.name, process.seconds * 100.0 / busy));
             warnings.push(Warning::from(warning::ForeignCpu {
                 host: hosts.first().map(|host| host.facts.hostname.clone()).unwrap_or_default(),
                 percent,
-                programs: programs.collect(),
+                programs: foreign.programs,
             }));
         }
     }
@@ -293,6 +288,13 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
             joined,
         }));
     }
+}
+
+fn retransmitted(run: &Run) -> Option<Warning> {
+    let tcp = run.tcp.as_ref()?;
+    let (retransmits, sent) = (tcp.retransmits?, tcp.segments_sent?);
+    let many = retransmits >= FEW_RETRANSMITS && retransmits as f64 > RETRANSMITTED * sent as f64;
+    many.then(|| Warning::from(warning::SegmentsRetransmitted { retransmits, sent }))
 }
 
 /// Where an I/O option did not do what it is for, or makes a figure that others must not be

@@ -187,6 +187,46 @@ fn cycles_per_kbyte_of_hosts_with_their_own_cpus() {
 }
 
 #[test]
+fn retransmissions_are_told_where_there_are_too_many_for_a_path_without_loss() {
+    let of = |retransmits: u64, sent: u64| {
+        let mut outcome = honest();
+        let counts = [(Some(retransmits), Some(sent)), (Some(0), Some(0))];
+        for (host, (retransmits, sent)) in outcome.hosts.iter_mut().zip(counts) {
+            let phase = &mut host.phases[0];
+            (phase.retransmits, phase.segments_sent) = (retransmits, sent);
+        }
+        let run = analyze(&outcome);
+        assert_eq!(run.tcp.as_ref().and_then(|tcp| tcp.segments_sent), Some(sent));
+        let told = run.warnings.into_iter().find(|w| w.code == "segments-retransmitted");
+        told.map(|warning| warning.message)
+    };
+    let message = of(175_283, 20_000_000).unwrap_or_default();
+    assert!(message.contains("175283 of 20000000 TCP segments") && message.contains("(0.88%)"));
+    assert_eq!(of(100, 100_000), None);
+    // Tail loss probes of a short window.
+    assert_eq!(of(9, 100), None);
+    assert!(of(10, 100).is_some());
+}
+
+/// On a starved host the counter is read long after the rest of a snapshot, but it says when.
+#[test]
+fn the_rate_of_the_counter_is_of_the_instants_at_which_it_was_read() {
+    let mut outcome = honest();
+    for host in &mut outcome.hosts {
+        let snapshots = &mut host.phases[0].snapshots;
+        let end = snapshots.iter_mut().find(|s| s.edge == Edge::WindowEnd).unwrap();
+        let cpu = end.cpu.as_mut().unwrap();
+        cpu.tsc = Some(cpu.tsc.unwrap() + TSC_HZ as u64);
+        cpu.tsc_at = Some(cpu.tsc_at.unwrap() + 1_000_000_000);
+    }
+    let (late, punctual) = (analyze(&outcome), analyze(&honest()));
+    for (late, punctual) in late.hosts.iter().zip(&punctual.hosts) {
+        let (late, punctual) = (late.cycles_per_kbyte.unwrap(), punctual.cycles_per_kbyte.unwrap());
+        assert!(close(late, punctual, 1e-6), "{late} of {punctual}");
+    }
+}
+
+#[test]
 fn hosts_of_one_machine_that_share_cpus_have_no_cost_of_their_own() {
     let mut outcome = honest();
     on_one_machine(&mut outcome, false);
@@ -296,7 +336,7 @@ fn the_end_of_the_run_as_the_controller_saw_it_wins() {
     assert_eq!(run.status, Status::Interrupted);
     assert_eq!(run.error.as_deref(), Some("stopped by the user"));
     assert_eq!((run.window, run.throughput, run.latency_us), (None, None, None));
-    assert!(run.phases.is_empty() && run.intervals.is_empty());
+    assert!(run.phases.iter().all(|phase| phase.reason.is_some()) && run.intervals.is_empty());
     assert_eq!(run.hosts[0].cycles_reason.as_deref(), Some("no complete window"));
     assert_eq!(run.hosts[0].bytes, None);
 }

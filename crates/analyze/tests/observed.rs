@@ -231,6 +231,7 @@ fn other_programs_are_told_where_they_matter() {
         pid,
         name: name.to_owned(),
         kernel_thread,
+        role: name.starts_with("wirecost").then(|| "agent".to_owned()),
         seconds,
     };
     let of = |seconds| {
@@ -247,6 +248,31 @@ fn other_programs_are_told_where_they_matter() {
     // Of 0.7 * 2 * 5.001 busy seconds.
     assert!(warning.message.contains("rustc 14.3%"), "{}", warning.message);
     assert!(!codes(&of(0.1)).contains(&"foreign-cpu"));
+    // The same share of the cost.
+    let machine = &loud.machines[0];
+    let foreign = machine.foreign_cycles_per_kbyte.unwrap() / machine.cycles_per_kbyte.unwrap();
+    assert!(close(foreign, 1.0 / (0.7 * 2.0 * SECONDS)), "{foreign}");
+    let roles: Vec<Option<String>> = loud.observe.as_ref().unwrap().hosts[0]
+        .cpu
+        .iter()
+        .flat_map(|cpu| cpu.processes.iter().map(|process| process.role.clone()))
+        .collect();
+    assert_eq!(roles, [Some("agent of client".to_owned()), None, None]);
+}
+
+/// In a PID namespace nobody sees the processes outside of it, but the CPUs' time is gone.
+#[test]
+fn time_of_tasks_that_is_no_process_s_is_foreign() {
+    let of = |unseen| {
+        let mut part = seen("client", &["client", "server"], &[0, 1]);
+        part.cpu.as_mut().unwrap().unseen_processes = unseen;
+        analyze(&observed(one_machine(false), vec![part]))
+    };
+    let run = of(Some(2.6));
+    let warning = run.warnings.iter().find(|warning| warning.code == "foreign-cpu").unwrap();
+    assert!(warning.message.contains("other PID namespaces 37.1%"), "{}", warning.message);
+    assert!(!codes(&of(Some(0.0))).contains(&"foreign-cpu"));
+    assert!(!codes(&of(None)).contains(&"foreign-cpu"));
 }
 
 /// Traffic that is faster by this factor in the time beside the window than within it.

@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(sent.id.remote(), got.id.local());
             assert_ne!(sent.id.cookie(), got.id.cookie());
             assert_eq!(got.info.basic.bytes_received, Some(5003));
-            assert!(sent.info.data_segments_out.unwrap() >= 1);
+            assert!(sent.info.basic.data_segments_out.unwrap() >= 1);
             assert!(sent.congestion.is_some() && sent.inode != 0);
             let again = diag.one(&sent.id).unwrap().unwrap();
             assert_eq!((again.id, again.inode), (sent.id, sent.inode));

@@ -23,6 +23,10 @@ pub struct TcpInfo {
     pub bytes_received: Option<u64>,
     /// Bytes in the send buffer that have never been sent.
     pub not_sent: Option<u32>,
+    /// Segments with data sent since the connection began, those sent again included.
+    pub data_segments_out: Option<u32>,
+    /// Packets that came beyond what was awaited.
+    pub out_of_order: Option<u32>,
 }
 
 /// The rest of it that an observer wants. Counters are since the connection began.
@@ -38,7 +42,6 @@ pub struct TcpDetail {
     pub segments_out: Option<u32>,
     pub segments_in: Option<u32>,
     pub data_segments_in: Option<u32>,
-    pub data_segments_out: Option<u32>,
     pub min_rtt_us: Option<u32>,
     /// Time with data in flight; the parts of it limited by the receiver's window, and by the send
     /// buffer. Microseconds.
@@ -47,8 +50,6 @@ pub struct TcpDetail {
     pub send_buffer_limited_us: Option<u64>,
     /// Duplicates that the other end has told of (RFC 2883).
     pub dsack_duplicates: Option<u32>,
-    /// Segments that came out of order.
-    pub out_of_order: Option<u32>,
     /// Window that the other end grants, bytes.
     pub send_window: Option<u32>,
 }
@@ -111,21 +112,19 @@ pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
         segments_out: u32_at(offset::SEGS_OUT),
         segments_in: u32_at(offset::SEGS_IN),
         data_segments_in: u32_at(offset::DATA_SEGS_IN),
-        data_segments_out: u32_at(offset::DATA_SEGS_OUT),
         min_rtt_us: u32_at(offset::MIN_RTT).filter(|&rtt| rtt != u32::MAX),
         busy_us: u64_at(offset::BUSY_TIME),
         receive_window_limited_us: u64_at(offset::RWND_LIMITED),
         send_buffer_limited_us: u64_at(offset::SNDBUF_LIMITED),
         dsack_duplicates: u32_at(offset::DSACK_DUPS),
-        out_of_order: u32_at(offset::RCV_OOOPACK),
         send_window: u32_at(offset::SND_WND),
     }
 }
 
 pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
-    let u32_at = |at: usize| {
-        bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
-    };
+    let known_u32_at =
+        |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+    let u32_at = |at: usize| known_u32_at(at).unwrap_or(0);
     let u64_at =
         |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
     TcpInfo {
@@ -136,10 +135,9 @@ pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
         mss: u32_at(offset::SND_MSS),
         bytes_acked: u64_at(offset::BYTES_ACKED),
         bytes_received: u64_at(offset::BYTES_RECEIVED),
-        not_sent: bytes
-            .get(offset::NOTSENT_BYTES..offset::NOTSENT_BYTES + 4)
-            .and_then(|b| b.try_into().ok())
-            .map(u32::from_ne_bytes),
+        not_sent: known_u32_at(offset::NOTSENT_BYTES),
+        data_segments_out: known_u32_at(offset::DATA_SEGS_OUT),
+        out_of_order: known_u32_at(offset::RCV_OOOPACK),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, TcpSample};
@@ -126,7 +127,7 @@ pub(crate) struct WorkerReport {
     pub(crate) io: IoCounts,
     pub(crate) open: u64,
     pub(crate) failed_connections: u64,
-    pub(crate) retransmits: u64,
+    pub(crate) segments: SegmentCounts,
     pub(crate) tcp_samples: Vec<TcpSample>,
     pub(crate) fairness: FairnessSums,
     pub(crate) drops: u64,
@@ -136,10 +137,35 @@ pub(crate) struct WorkerReport {
     pub(crate) settings: Vec<EffectiveSetting>,
 }
 
+/// Segments of TCP connections, as the kernel counts them by connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SegmentCounts {
+    pub(crate) retransmits: u64,
+    /// With data, those sent again included.
+    pub(crate) sent: u64,
+    pub(crate) out_of_order: u64,
+}
+
+impl SegmentCounts {
+    pub(crate) fn add(&mut self, info: &TcpInfo) {
+        self.retransmits += u64::from(info.retransmits);
+        self.sent += u64::from(info.data_segments_out.unwrap_or(0));
+        self.out_of_order += u64::from(info.out_of_order.unwrap_or(0));
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            retransmits: self.retransmits.saturating_sub(before.retransmits),
+            sent: self.sent.saturating_sub(before.sent),
+            out_of_order: self.out_of_order.saturating_sub(before.out_of_order),
+        }
+    }
+}
+
 /// What is known at an edge of the window.
 #[derive(Debug, Default)]
 struct EdgeState {
-    retransmits: u64,
+    segments: SegmentCounts,
     /// Bytes, and transactions, of each strand.
     moved: Vec<(u64, u64)>,
     open: u64,
@@ -563,13 +589,15 @@ impl<N: SocketNet> Worker<N> {
     fn edge(&self, mut moved: Vec<(u64, u64)>) -> EdgeState {
         moved.extend(self.strands.iter().map(|s| (s.bytes(), s.completed())));
         let mut edge = EdgeState {
-            retransmits: self.net.sockets().opener.closed_retransmits,
+            segments: self.net.sockets().opener.closed_segments,
             moved,
             ..EdgeState::default()
         };
         for socket in self.open() {
             edge.open += 1;
-            edge.retransmits += socket.tcp_info().map_or(0, |info| u64::from(info.retransmits));
+            if let Some(info) = socket.tcp_info() {
+                edge.segments.add(&info);
+            }
         }
         // Buffers are alike on connections that were opened alike; reading them all would take
         // long.
@@ -634,7 +662,7 @@ impl<N: SocketNet> Worker<N> {
             open: start.open,
             failed_connections: self.net.sockets().opener.failed_connections
                 - running.failed_before,
-            retransmits: end.retransmits.saturating_sub(start.retransmits),
+            segments: end.segments.since(&start.segments),
             tcp_samples: running.samples,
             fairness,
             drops: drops.saturating_sub(running.drops_before),

@@ -294,6 +294,10 @@ pub struct PhaseResult {
     pub connections_failed: u64,
     /// Segments retransmitted by this host's TCP connections within the window.
     pub retransmits: Option<u64>,
+    /// Segments with data that they sent, those sent again included, and packets that came to them
+    /// beyond what was awaited.
+    pub segments_sent: Option<u64>,
+    pub out_of_order: Option<u64>,
     pub tcp_samples: Vec<TcpSample>,
     pub workers: Vec<WorkerUse>,
     pub fairness: FairnessSums,

@@ -231,6 +231,12 @@ pub struct Interval {
 pub struct Tcp {
     /// Segments retransmitted in the window, all flows, both ends; null where a host could not tell.
     pub retransmits: Option<u64>,
+    /// Segments with data sent in the window, those sent again included; null in older records.
+    #[serde(default)]
+    pub segments_sent: Option<u64>,
+    /// Packets received in the window beyond what was awaited; null in older records.
+    #[serde(default)]
+    pub out_of_order: Option<u64>,
     /// Mean of the smoothed round-trip times of the sampled flows, microseconds.
     pub rtt_us: Option<f64>,
     pub rtt_us_min: Option<f64>,
@@ -323,6 +329,10 @@ pub struct HostRow {
     pub cpus: Vec<u32>,
     pub shares_machine_with: Vec<String>,
     pub workers: u32,
+    /// Share of the window in which its busiest worker's thread used a CPU, 0 to 1; null where it was
+    /// not measured, and in older records.
+    #[serde(default)]
+    pub busiest_worker: Option<f64>,
     /// Percent of the time of its CPUs, whoever used it: where another host has the same CPUs
     /// (`shares_machine_with`), its work is in it too.
     pub cpu: Option<Cpu>,
@@ -333,6 +343,10 @@ pub struct HostRow {
     pub cycles_source: Option<String>,
     /// Why `cycles_per_kbyte` is null.
     pub cycles_reason: Option<String>,
+    /// Part of `cycles_per_kbyte` that programs used which are no part of the run. Null where that is
+    /// unknown, as on a machine whose CPUs are divided among hosts, and in older records.
+    #[serde(default)]
+    pub foreign_cycles_per_kbyte: Option<f64>,
     /// In the window.
     pub bytes: Option<Bytes>,
     pub facts: HostFacts,
@@ -381,6 +395,10 @@ pub struct MachineRow {
     pub cycles_per_kbyte: Option<f64>,
     pub cycles_source: Option<String>,
     pub cycles_reason: Option<String>,
+    /// Part of `cycles_per_kbyte` that programs used which are no part of the run. Null where that is
+    /// unknown, and in older records.
+    #[serde(default)]
+    pub foreign_cycles_per_kbyte: Option<f64>,
 }
 
 /// The JSON Schema of a document of wirecost, as it is published in docs/schema.

@@ -188,6 +188,18 @@ fn packets_at_the_cap_are_told_from_those_below() {
         assert_eq!(sent.packets_at_cap, FULL.1, "{sent:?}");
         let share = FULL.1 as f64 * 100.0 / (FULL.1 + BELOW.1) as f64;
         assert!((sent.percent_at_cap.unwrap() - share).abs() < 1e-9, "{sent:?}");
+        // UDP, IPv4, Ethernet.
+        let length = |segments: usize| (segments * SEGMENT + 8 + 20) as f64 + LINK_HEADER as f64;
+        let of = |power| {
+            let sizes = [(FULL.0, FULL.1), (BELOW.0, BELOW.1)];
+            sizes
+                .map(|(segments, packets)| packets as f64 * length(segments).powi(power))
+                .iter()
+                .sum()
+        };
+        let (sum, squares): (f64, f64) = (of(1), of(2));
+        let by_bytes = sent.average_bytes_by_bytes.unwrap();
+        assert!((by_bytes - squares / sum).abs() < 1e-6 * by_bytes, "{sent:?}");
     });
 }
 

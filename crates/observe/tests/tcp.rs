@@ -246,6 +246,33 @@ fn a_window_of_zero_is_timed() {
     });
 }
 
+/// As they are from either end, the connections that a run is controlled by are none of its load.
+#[test]
+fn control_connections_are_not_among_the_flows() {
+    if skip_without_namespaces("control_connections_are_not_among_the_flows") {
+        return;
+    }
+    let world = World::new();
+    let (mut client, mut server) = world.connect(|_| (), |_| ());
+    let (load, other) = world.connect(|_| (), |_| ());
+    carry(&mut client, &mut server, 100_000);
+    let control = vec![(client.local_addr().unwrap(), client.peer_addr().unwrap())];
+    let parts = [&world.a, &world.b].map(|host| Part { control: control.clone(), ..host.part("") });
+    let probes = vec!["tcp:basic".to_owned()];
+    let mut observer = Observer::open(ObserveRequest { probes, parts: parts.to_vec() });
+    observer.attach();
+    observer.begin();
+    observer.end();
+    observer.detach();
+    let ends = [load.local_addr().unwrap(), other.local_addr().unwrap()].map(|a| a.to_string());
+    for (seen, local) in observer.take().parts.iter().zip(ends) {
+        let tcp = section(seen);
+        assert_eq!(tcp.flows_open, Some(1));
+        let flows: Vec<&str> = tcp.flows.iter().map(|flow| flow.local.as_str()).collect();
+        assert_eq!(flows, [local]);
+    }
+}
+
 #[test]
 fn a_namespace_that_is_gone_is_told() {
     // No process has this number: https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html

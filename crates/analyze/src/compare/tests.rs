@@ -465,6 +465,8 @@ fn a_cost_from_zero_is_worse() {
             let mut run = run(1, repeat, GBIT);
             run.tcp = Some(wirecost_model::run::Tcp {
                 retransmits: Some(value),
+                segments_sent: None,
+                out_of_order: None,
                 rtt_us: None,
                 rtt_us_min: None,
                 rtt_us_max: None,

@@ -51,6 +51,40 @@ pub(super) struct Seen {
     pub(super) unit: String,
 }
 
+/// A resource in all runs.
+struct Shares {
+    resource: Resource,
+    name: String,
+    unit: String,
+    /// Of the runs that have it.
+    of_runs: Vec<f64>,
+    mean: f64,
+    is_full: bool,
+}
+
+impl Shares {
+    /// The mean; of workers each run's own, from the least to the most.
+    fn written(&self) -> String {
+        let range = self
+            .of_runs
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .zip(self.of_runs.iter().copied().reduce(f64::max));
+        match (self.resource, range) {
+            (Resource::Worker, Some((least, most))) if self.of_runs.len() > 1 => {
+                let (least, most) = (least * 100.0, most * 100.0);
+                let runs = self.of_runs.len();
+                format!("{least:.0} to {most:.0}% {} in {runs} runs", self.unit)
+            }
+            _ => format!("{:.0}% {}", self.mean * 100.0, self.unit),
+        }
+    }
+}
+
+/// Share of the runs in which a worker must have been saturated for it to be the limit.
+const FULL_RUNS: f64 = 0.95;
+
 /// Saturated resources at some points.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -66,25 +100,30 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     for one in runs.iter().flat_map(|run| of_run(run)) {
         seen.entry((one.resource, one.name, one.unit)).or_default().push(one.share);
     }
-    let shares: Vec<(Resource, String, f64, String)> = seen
+    let shares: Vec<Shares> = seen
         .into_iter()
-        .map(|((resource, name, unit), shares)| {
+        .map(|((resource, name, unit), of_runs)| {
             // A run without this figure had none of it.
-            let share = shares.iter().sum::<f64>() / runs.len() as f64;
-            (resource, name, share, unit)
+            let mean = of_runs.iter().sum::<f64>() / runs.len() as f64;
+            let saturated = of_runs.iter().filter(|share| **share >= resource.full()).count();
+            let is_full = match resource {
+                // One run in which the load generator was the limit says nothing of the others.
+                Resource::Worker => saturated as f64 >= FULL_RUNS * runs.len() as f64,
+                _ => mean >= resource.full(),
+            };
+            Shares { resource, name, unit, of_runs, mean, is_full }
         })
         .collect();
-    let is_full =
-        |(resource, _, share, _): &&(Resource, String, f64, String)| *share >= resource.full();
-    let first = shares.iter().find(is_full).map(|(resource, ..)| *resource);
+    let is_full = |shares: &&Shares| shares.is_full;
+    let first = shares.iter().find(is_full).map(|shares| shares.resource);
     let text = match first {
         None => "no monitored resource was saturated".to_owned(),
         Some(resource) => {
             let full: Vec<String> = shares
                 .iter()
                 .filter(is_full)
-                .filter(|(one, ..)| *one == resource)
-                .map(|(_, name, share, unit)| format!("{name} ({:.0}% {unit})", share * 100.0))
+                .filter(|shares| shares.resource == resource)
+                .map(|shares| format!("{} ({})", shares.name, shares.written()))
                 .collect();
             let were = match (resource, full.len()) {
                 (Resource::Cpus, _) | (_, 2..) => "were",
@@ -99,7 +138,10 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
     };
     let mut evidence: Vec<String> = shares
         .iter()
-        .map(|(_, name, share, unit)| format!("{name}: {:.0}% {unit}", share * 100.0))
+        .map(|shares| {
+            let each = of_each_run(&shares.of_runs);
+            format!("{}: {:.0}% {}{each}", shares.name, shares.mean * 100.0, shares.unit)
+        })
         .collect();
     let foreign = runs.iter().filter(|run| has(run, "foreign-cpu")).count();
     if foreign > 0 {
@@ -127,16 +169,43 @@ fn of_run(run: &Run) -> Vec<Seen> {
             seen.extend(cpus("the machine", machine.cpu.as_ref()));
         }
     }
-    if has(run, "saturated-worker") {
+    if let Some(share) = busiest_worker(run) {
         seen.push(Seen {
             resource: Resource::Worker,
             name: "a worker of the load generator".to_owned(),
-            share: 1.0,
-            unit: "of the runs".to_owned(),
+            share,
+            unit: "busy".to_owned(),
         });
     }
     seen.extend(tcp(run));
     seen
+}
+
+/// How busy the busiest worker of the run was. Older records have it only in the warning of one that
+/// was saturated.
+fn busiest_worker(run: &Run) -> Option<f64> {
+    let measured = run.hosts.iter().filter_map(|host| host.busiest_worker).reduce(f64::max);
+    let warned = || {
+        let of_warning = |message: &str| {
+            let (_, rest) = message.split_once("was busy ")?;
+            Some(rest.split_once('%')?.0.parse::<f64>().ok()? / 100.0)
+        };
+        let warnings = run.warnings.iter().filter(|warning| warning.code == "saturated-worker");
+        warnings.filter_map(|warning| of_warning(&warning.message)).reduce(f64::max)
+    };
+    measured.or_else(warned)
+}
+
+/// The shares of the runs, where they are not all the same when written.
+fn of_each_run(shares: &[f64]) -> String {
+    let written: Vec<String> =
+        shares.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
+    match written.first() {
+        Some(first) if written.iter().any(|share| share != first) => {
+            format!(" ({} in the runs)", words::list(&written))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Whether no other host of the run uses the CPUs of this one.
@@ -235,4 +304,39 @@ pub(super) fn busy(runs: &[&Run], role: &str) -> Option<f64> {
     });
     let shares: Vec<f64> = own.collect();
     (!shares.is_empty()).then(|| mean(&shares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    fn point(busy: &[Option<f64>]) -> MeasuredPoint {
+        let run = |busy: &Option<f64>| {
+            let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+            run.hosts = vec![HostRow { busiest_worker: *busy, ..fixtures::host("master") }];
+            run
+        };
+        MeasuredPoint { runs: busy.iter().map(run).collect(), ..MeasuredPoint::default() }
+    }
+
+    #[test]
+    fn a_saturated_worker_is_told_with_the_share_of_each_run() {
+        let of = |busy: &[Option<f64>]| limits(&[&point(busy)]);
+        let limits = of(&[Some(0.97), Some(0.99), Some(0.96)]);
+        let text = "a worker of the load generator (96 to 99% busy in 3 runs) was saturated";
+        assert_eq!(limits.text, text);
+        assert!(
+            limits.evidence.contains(
+                &"a worker of the load generator: 97% busy (97%, 99% and 96% in the runs)"
+                    .to_owned()
+            ),
+            "{:?}",
+            limits.evidence
+        );
+        // The mean would be saturated: one run was not.
+        let none = "no monitored resource was saturated";
+        assert_eq!(of(&[Some(1.0), Some(1.0), Some(0.90)]).text, none);
+        assert_eq!(of(&[None]).text, none);
+    }
 }

@@ -105,6 +105,17 @@ pub(super) static ALL: &[Definition] = &[
         }),
     ),
     define(
+        "packets_out_of_order",
+        Unit::Count,
+        Better::Lower,
+        "packets received in the window beyond what was awaited, by the run's connections, both ends",
+        Source::Run(|run| {
+            let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
+            let count = tcp.out_of_order.ok_or("the record has no count of them")?;
+            Ok(count as f64)
+        }),
+    ),
+    define(
         "rtt",
         Unit::Microseconds,
         Better::Lower,

@@ -1,5 +1,6 @@
 //! Means with intervals.
 
+mod batches;
 pub mod bootstrap;
 pub mod contrast;
 mod holm;
@@ -15,6 +16,7 @@ mod welch;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+pub(crate) use batches::{Batches, ratio_of_batches};
 pub use holm::holm;
 pub use welch::welch;
 
@@ -64,24 +66,17 @@ impl Estimate {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Sample {
     values: Vec<f64>,
-    /// Where it is known better than as that of the values.
-    mean: Option<f64>,
 }
 
 impl FromIterator<f64> for Sample {
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
-        Self { values: values.into_iter().collect(), mean: None }
+        Self { values: values.into_iter().collect() }
     }
 }
 
 impl Sample {
-    /// The same spread around a mean that is known.
-    pub(crate) fn with_mean(self, mean: f64) -> Self {
-        Self { mean: Some(mean), ..self }
-    }
-
     pub(crate) fn mean(&self) -> f64 {
-        self.mean.unwrap_or_else(|| average(&self.values))
+        average(&self.values)
     }
 
     /// Variance of the mean; `None` for fewer than two values.
@@ -98,33 +93,6 @@ impl Sample {
 
 fn average(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// Ratio of two means. Its 95% interval is `None` if either has fewer than two values. `None` if the second
-/// mean is not positive.
-///
-/// The relative variances add up to first order, and the freedom is Welch's (B. L. Welch, Biometrika
-/// 34, 1947).
-pub(crate) fn ratio(a: &Sample, b: &Sample) -> Option<(f64, Option<(f64, f64)>)> {
-    let (mean_a, mean_b) = (a.mean(), b.mean());
-    if mean_b <= 0.0 || !mean_a.is_finite() {
-        return None;
-    }
-    let ratio = mean_a / mean_b;
-    let interval = || {
-        let (va, vb) = (a.variance_of_mean()?, b.variance_of_mean()?);
-        let (va, vb) = (va / mean_b.powi(2), vb * ratio.powi(2) / mean_b.powi(2));
-        let (na, nb) = (a.values.len() as f64, b.values.len() as f64);
-        let spread = va + vb;
-        let freedom = match spread > 0.0 {
-            true => spread.powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0)),
-            false => na + nb - 2.0,
-        };
-        let reach = student(freedom) * spread.sqrt();
-        // Means that are not negative have no negative ratio.
-        Some(((ratio - reach).max(ratio.min(0.0)), ratio + reach))
-    };
-    Some((ratio, interval()))
 }
 
 /// Two-sided 95% quantile of Student's distribution with that many degrees of freedom.
@@ -151,22 +119,6 @@ pub(crate) fn one_sided_p(t: f64, freedom: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn sample(values: &[f64]) -> Sample {
-        values.iter().copied().collect()
-    }
-
-    #[test]
-    fn the_interval_covers_the_ratio_and_narrows_with_the_spread() {
-        let (wide, narrow) = (sample(&[90.0, 100.0, 110.0, 100.0]), sample(&[99.0, 100.0, 101.0]));
-        let (value, interval) = ratio(&wide, &sample(&[200.0, 200.0, 200.0])).unwrap();
-        let (low, high) = interval.unwrap();
-        assert!((value - 0.5).abs() < 1e-12 && low < 0.5 && high > 0.5);
-        // By hand: s = 8.165, se = 4.082, t(3) = 3.182, over 200.
-        assert!((high - low - 2.0 * 3.182 * 4.082 / 200.0).abs() < 1e-3, "{low} {high}");
-        let (_, interval) = ratio(&narrow, &sample(&[200.0, 200.0, 200.0])).unwrap();
-        assert!(interval.unwrap().1 < high);
-    }
-
     #[test]
     fn an_estimate_has_students_interval() {
         // By hand: s = 1, se = 1 / sqrt(3), t(2) = 4.303.
@@ -189,15 +141,5 @@ mod tests {
         assert_eq!(estimate.within((0.0, 100.0)).interval, Some((0.0, 100.0)));
         assert_eq!(estimate.within((0.0, f64::INFINITY)).interval, Some((0.0, high)));
         assert_eq!(estimate.within((0.0, 50.0)).interval, Some((0.0, estimate.mean)));
-        let (_, interval) = ratio(&sample(&[1.0, 9.0]), &sample(&[5.0, 6.0])).unwrap();
-        assert_eq!(interval.unwrap().0, 0.0);
-    }
-
-    #[test]
-    fn a_single_value_has_no_interval() {
-        assert_eq!(ratio(&sample(&[1.0]), &sample(&[2.0, 2.0])), Some((0.5, None)));
-        assert_eq!(ratio(&sample(&[1.0]), &sample(&[0.0])), None);
-        let known = sample(&[1.0, 3.0]).with_mean(4.0);
-        assert_eq!(known.mean(), 4.0);
     }
 }

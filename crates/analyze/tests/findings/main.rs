@@ -508,6 +508,7 @@ fn with_machines(mut measured: Measurements) -> Measurements {
                 cycles_per_kbyte: host.cycles_per_kbyte,
                 cycles_source: None,
                 cycles_reason: None,
+                foreign_cycles_per_kbyte: None,
             })
             .collect();
     }

@@ -90,6 +90,8 @@ fn host(name: &str, role: Side, figures: &Figures, which: usize) -> HostRow {
         cycles_per_kbyte: Some(figures.cycles[which]),
         cycles_source: None,
         cycles_reason: None,
+        busiest_worker: None,
+        foreign_cycles_per_kbyte: None,
         bytes: Some(bytes),
         facts: HostFacts { link_bits_per_second: figures.link, ..HostFacts::default() },
         clock_offset_us: 0.0,

@@ -41,7 +41,7 @@ use crate::files::Files;
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
-use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, WorkerReport};
+use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, SegmentCounts, WorkerReport};
 pub(crate) use connections::transports_of;
 use placement::Placement;
 use services::{Announced, Services};
@@ -512,7 +512,7 @@ impl Load {
             flowops: phase.rows,
             ..PhaseResult::default()
         };
-        let (mut retransmits, mut rejected_connections) = (0, 0);
+        let (mut segments, mut rejected_connections) = (SegmentCounts::default(), 0);
         let workers = self.handles.0.iter().zip(busy);
         for ((handle, busy), report) in workers.zip(phase.reports.into_iter().flatten()) {
             result.transactions.merge(&report.transactions);
@@ -521,7 +521,9 @@ impl Load {
             }
             result.connections_open += report.open;
             result.connections_failed += report.failed_connections;
-            retransmits += report.retransmits;
+            segments.retransmits += report.segments.retransmits;
+            segments.sent += report.segments.sent;
+            segments.out_of_order += report.segments.out_of_order;
             result.tcp_samples.extend(report.tcp_samples);
             result.workers.push(WorkerUse { worker: report.worker, cpu: handle.cpu, busy });
             result.fairness.merge(&report.fairness);
@@ -535,7 +537,9 @@ impl Load {
         }
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
-        result.retransmits = has_tcp.then_some(retransmits);
+        result.retransmits = has_tcp.then_some(segments.retransmits);
+        result.segments_sent = has_tcp.then_some(segments.sent);
+        result.out_of_order = has_tcp.then_some(segments.out_of_order);
         rejected_connections += self.broker.as_ref().map_or(0, Broker::rejected_connections);
         self.warnings.retain(|warning| !matches!(warning, Warning::ConnectionsRejected(_)));
         if rejected_connections > 0 {

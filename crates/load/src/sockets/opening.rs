@@ -29,6 +29,7 @@ use super::token::{Token, register};
 use super::{Common, Socket};
 use crate::tls::Security;
 use crate::transports::{self, Transport};
+use crate::worker::SegmentCounts;
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
@@ -96,7 +97,7 @@ pub(crate) struct Opener {
     pub(crate) rejected_connections: u64,
     pub(crate) failed_connections: u64,
     /// Of connections that are closed.
-    pub(crate) closed_retransmits: u64,
+    pub(crate) closed_segments: SegmentCounts,
     pub(crate) closed_drops: u64,
 }
 
@@ -141,7 +142,7 @@ impl Opener {
             connecting: 0,
             rejected_connections: 0,
             failed_connections: 0,
-            closed_retransmits: 0,
+            closed_segments: SegmentCounts::default(),
             closed_drops: 0,
         }
     }
@@ -561,7 +562,7 @@ impl Opener {
         self.connected(socket);
         settings.add(socket.transport.closing(&socket.fd));
         if let Some(info) = socket.tcp_info() {
-            self.closed_retransmits += u64::from(info.retransmits);
+            self.closed_segments.add(&info);
         }
         self.closed_drops += u64::from(socket.receive_drops());
     }

@@ -21,11 +21,16 @@ impl Transport for Mptcp {
         &protocols::mptcp::Mptcp
     }
 
-    /// Of the first subflow; retransmissions of all.
+    /// Of the first subflow; segments of all.
     fn tcp_info(&self, socket: &OwnedFd) -> Option<TcpInfo> {
         let subflows = mptcp::subflows(socket).ok()?;
         let retransmits = subflows.iter().map(|subflow| subflow.retransmits).sum();
-        subflows.first().map(|first| TcpInfo { retransmits, ..*first })
+        let sum = |of: fn(&TcpInfo) -> Option<u32>| subflows.iter().map(of).sum();
+        let data_segments_out = sum(|subflow| subflow.data_segments_out);
+        let out_of_order = sum(|subflow| subflow.out_of_order);
+        let all =
+            |first: &TcpInfo| TcpInfo { retransmits, data_segments_out, out_of_order, ..*first };
+        subflows.first().map(all)
     }
 
     fn missing(&self, _: &Options) -> Option<String> {

@@ -77,6 +77,7 @@ warnings! {
     NothingMoved,
     Profile,
     SaturatedWorker,
+    SegmentsRetransmitted,
     SharedCpus,
     SharedMachine,
     Steal,

@@ -33,6 +33,29 @@ impl Problem for DatagramsLost {
     }
 }
 
+/// Segments of TCP were sent again on a path that should lose none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SegmentsRetransmitted {
+    pub retransmits: u64,
+    pub sent: u64,
+}
+
+impl Problem for SegmentsRetransmitted {
+    fn code(&self) -> &'static str {
+        "segments-retransmitted"
+    }
+
+    fn message(&self) -> String {
+        let Self { retransmits, sent } = self;
+        let share = *retransmits as f64 * 100.0 / (*sent).max(1) as f64;
+        format!(
+            "{retransmits} of {sent} TCP segments were retransmissions ({share:.2}%), without any \
+             loss configured: look for drops (ethtool -S DEVICE, ip -s link, /proc/net/softnet_stat) \
+             and for reordering"
+        )
+    }
+}
+
 /// Operations failed and `canfail` let the strand go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedOperations {

@@ -2,7 +2,7 @@
 
 use crate::document::{Cell, Column, Section, Table};
 use crate::metric::Unit;
-use crate::observe::{InterruptRow, InterruptsSection, NapiRow, SoftnetRow};
+use crate::observe::{InterruptKind, InterruptRow, InterruptsSection, NapiRow, SoftnetRow};
 use crate::units::{count, percent, whole};
 
 /// Rows of a table; the others are said to be there.
@@ -16,7 +16,7 @@ pub(super) fn sections(of: &InterruptsSection) -> Vec<Section> {
     if !of.interrupts.is_empty() {
         section.table(handlers(["interrupt", "module"], &of.interrupts, window));
         let all = total("interrupts", &of.interrupts, of.interrupts_per_second, window);
-        section.note(all);
+        section.note(format!("{all}{}", kinds(of)));
     }
     if !of.softirqs.is_empty() {
         section.table(handlers(["softirq", ""], &of.softirqs, window));
@@ -74,6 +74,23 @@ fn handlers([what, module]: [&str; 2], rows: &[InterruptRow], window: f64) -> Ta
         ]);
     }
     table
+}
+
+/// What raised them, where there is more than one kind.
+fn kinds(of: &InterruptsSection) -> String {
+    let kinds = [
+        (InterruptKind::Device, "of devices"),
+        (InterruptKind::Ipi, "by other CPUs (IPI)"),
+        (InterruptKind::Timer, "of timers"),
+        (InterruptKind::Other, "others"),
+    ];
+    let parts: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, name)| (of.per_second_of(kind), name))
+        .filter(|(per_second, _)| *per_second > 0.0)
+        .map(|(per_second, name)| format!("{} {name}", whole(per_second)))
+        .collect();
+    if parts.len() < 2 { String::new() } else { format!("; {}", parts.join(", ")) }
 }
 
 /// All of them together.

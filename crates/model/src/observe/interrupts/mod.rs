@@ -160,14 +160,60 @@ pub struct InterruptsSection {
     pub missing: Vec<String>,
 }
 
+/// What raised an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptKind {
+    /// A device: it has a number.
+    Device,
+    /// Another CPU.
+    Ipi,
+    /// The timer of the CPU.
+    Timer,
+    /// NMI, machine checks, hypervisor callbacks...
+    Other,
+}
+
+impl InterruptRow {
+    /// By the names that /proc/interrupts gives them on x86 and arm64.
+    #[must_use]
+    pub fn kind(&self) -> InterruptKind {
+        match self.source.as_str() {
+            "LOC" => InterruptKind::Timer,
+            "RES" | "CAL" | "TLB" | "IWI" => InterruptKind::Ipi,
+            source if source.starts_with("IPI") => InterruptKind::Ipi,
+            source if source.parse::<u32>().is_err() => InterruptKind::Other,
+            _ if self.name.contains("arch_timer") => InterruptKind::Timer,
+            _ => InterruptKind::Device,
+        }
+    }
+}
+
 impl InterruptsSection {
+    /// Interrupts of this kind, per second.
+    #[must_use]
+    pub fn per_second_of(&self, kind: InterruptKind) -> f64 {
+        // A sum of nothing would be -0.
+        let of_kind = self.interrupts.iter().filter(|row| row.kind() == kind);
+        of_kind.fold(0.0, |sum, row| sum + row.per_second)
+    }
+
+    /// Received packets for each interrupt of this kind.
+    fn packets_per(&self, kind: InterruptKind, named: &str) -> Result<f64, String> {
+        let packets = self.packets(|device| device.rx_packets)?;
+        let interrupts = self.per_second_of(kind) * self.seconds;
+        if interrupts < 0.5 {
+            return Err(format!("there was no interrupt of {named}"));
+        }
+        Ok(packets / interrupts)
+    }
+
     /// Packets of all devices together.
     ///
     /// # Errors
     /// There is no device to count them.
     pub fn packets(&self, of: fn(&DeviceInterrupts) -> u64) -> Result<f64, String> {
         if self.devices.is_empty() {
-            return Err("no device was there to count packets".to_owned());
+            return Err("no device of the namespace moved a packet".to_owned());
         }
         Ok(self.devices.iter().map(of).sum::<u64>() as f64)
     }
@@ -216,6 +262,30 @@ impl Observation for InterruptsSection {
             Value::One(|s| Ok(s.interrupts_per_second)),
         ),
         reading(
+            "interrupts.device",
+            PerSecond,
+            Lower,
+            MetricScope::Cpus,
+            "hard interrupts of devices",
+            Value::One(|s| Ok(s.per_second_of(InterruptKind::Device))),
+        ),
+        reading(
+            "interrupts.ipi",
+            PerSecond,
+            Lower,
+            MetricScope::Cpus,
+            "hard interrupts by other CPUs (IPI): wake-ups, function calls, packets steered by RPS",
+            Value::One(|s| Ok(s.per_second_of(InterruptKind::Ipi))),
+        ),
+        reading(
+            "interrupts.timer",
+            PerSecond,
+            Lower,
+            MetricScope::Cpus,
+            "hard interrupts of the CPUs' timers",
+            Value::One(|s| Ok(s.per_second_of(InterruptKind::Timer))),
+        ),
+        reading(
             "softirqs",
             PerSecond,
             Lower,
@@ -238,6 +308,22 @@ impl Observation for InterruptsSection {
             MetricScope::Namespace,
             "received packets for each interrupt of the devices' receive vectors",
             Value::One(Self::packets_per_interrupt),
+        ),
+        reading(
+            "packets_per_interrupt.ipi",
+            Ratio,
+            Higher,
+            MetricScope::Namespace,
+            "received packets for each interrupt by another CPU (IPI)",
+            Value::One(|s| s.packets_per(InterruptKind::Ipi, "another CPU")),
+        ),
+        reading(
+            "packets_per_interrupt.timer",
+            Ratio,
+            Higher,
+            MetricScope::Namespace,
+            "received packets for each interrupt of a CPU's timer",
+            Value::One(|s| s.packets_per(InterruptKind::Timer, "a CPU's timer")),
         ),
         reading(
             "packets.received",
@@ -279,5 +365,44 @@ impl Observation for InterruptsSection {
 
     fn document(&self) -> Vec<Section> {
         document::sections(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_divided_by_what_raised_them() {
+        let row = |source: &str, name: &str, per_second| InterruptRow {
+            source: source.to_owned(),
+            name: name.to_owned(),
+            per_second,
+            ..InterruptRow::default()
+        };
+        let section = InterruptsSection {
+            seconds: 2.0,
+            interrupts: vec![
+                row("24", "virtio0-input.0", 100.0),
+                row("26", "arch_timer", 7.0),
+                row("LOC", "Local timer interrupts", 250.0),
+                row("RES", "Rescheduling interrupts", 1_000.0),
+                row("CAL", "Function call interrupts", 4_000.0),
+                row("IPI0", "Rescheduling interrupts", 5.0),
+                row("NMI", "Non-maskable interrupts", 1.0),
+            ],
+            devices: vec![DeviceInterrupts { rx_packets: 20_020, ..DeviceInterrupts::default() }],
+            ..InterruptsSection::default()
+        };
+        let of = |kind| section.per_second_of(kind);
+        assert_eq!(of(InterruptKind::Device), 100.0);
+        assert_eq!((of(InterruptKind::Timer), of(InterruptKind::Ipi)), (257.0, 5_005.0));
+        assert_eq!(of(InterruptKind::Other), 1.0);
+        assert_eq!(section.packets_per(InterruptKind::Ipi, "another CPU"), Ok(2.0));
+        let none = InterruptsSection { interrupts: Vec::new(), ..section.clone() };
+        assert!(none.packets_per(InterruptKind::Timer, "a timer").is_err());
+        let nothing = InterruptsSection { devices: Vec::new(), ..section };
+        let why = nothing.packets_per(InterruptKind::Ipi, "another CPU").unwrap_err();
+        assert_eq!(why, "no device of the namespace moved a packet");
     }
 }

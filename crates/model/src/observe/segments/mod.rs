@@ -67,6 +67,10 @@ pub struct SegmentSizes {
     pub gso_packets: u64,
     /// Null where there was no packet.
     pub average_bytes: Option<f64>,
+    /// The mean in which each packet counts with its length: the packet that the average byte travels
+    /// in. Null in older records.
+    #[serde(default)]
+    pub average_bytes_by_bytes: Option<f64>,
     pub average_segments: Option<f64>,
     /// Packets to which no segment could have been added.
     pub packets_at_cap: u64,
@@ -179,6 +183,14 @@ impl Observation for SegmentsSection {
             Value::One(|s| average(s, |d| (d.sent.bytes, d.sent.packets), "sent")),
         ),
         reading(
+            "segments.sent_bytes_by_bytes",
+            Bytes,
+            Higher,
+            MetricScope::Namespace,
+            "average size of what the stack hands to the device, each packet weighted by its length",
+            Value::One(by_bytes),
+        ),
+        reading(
             "segments.received_bytes",
             Bytes,
             Higher,
@@ -275,6 +287,20 @@ fn average(
         return Err(format!("no packet was {what}"));
     }
     Ok(sum as f64 / count as f64)
+}
+
+/// The mean packet that a byte is sent in, of all devices together.
+fn by_bytes(section: &SegmentsSection) -> Result<f64, String> {
+    let (mut sum, mut bytes) = (0.0, 0.0);
+    for sent in section.devices.iter().map(|device| &device.sent).filter(|sent| sent.bytes > 0) {
+        let mean = sent.average_bytes_by_bytes.ok_or("the record has no mean by bytes")?;
+        sum += mean * sent.bytes as f64;
+        bytes += sent.bytes as f64;
+    }
+    if bytes == 0.0 {
+        return Err("no packet was sent".to_owned());
+    }
+    Ok(sum / bytes)
 }
 
 /// Percent of what has payload, by packets.

@@ -93,6 +93,7 @@ struct Sizes {
     further: u64,
     gso: u64,
     at_cap: u64,
+    squares: u64,
     lengths: [u64; 32],
     segments: [u64; 32],
 }
@@ -102,6 +103,7 @@ impl Sizes {
         self.further += other.further;
         self.gso += other.gso;
         self.at_cap += other.at_cap;
+        self.squares += other.squares;
         for (sum, slot) in self.lengths.iter_mut().zip(other.lengths) {
             *sum += slot;
         }
@@ -406,6 +408,8 @@ fn sizes(tally: Tally, sizes: &Sizes) -> SegmentSizes {
         segments,
         gso_packets: sizes.gso,
         average_bytes: average(tally.bytes),
+        average_bytes_by_bytes: (tally.bytes > 0)
+            .then(|| sizes.squares as f64 / tally.bytes as f64),
         average_segments: average(segments),
         packets_at_cap: sizes.at_cap,
         percent_at_cap: average(sizes.at_cap).map(|share| share * 100.0),

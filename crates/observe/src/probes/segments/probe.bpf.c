@@ -35,6 +35,7 @@ struct sizes {
 	u64 further; /* segments after the first of a packet */
 	u64 gso;     /* packets of a gso_size */
 	u64 at_cap;
+	u64 squares; /* of the lengths: the mean by bytes is their sum over that of the lengths */
 	u64 lengths[32];  /* packets by powers of two of bytes */
 	u64 segments[32]; /* the same by segments, without packets of one */
 };
@@ -326,6 +327,7 @@ int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb, struct net_device *dev)
 	t->packets++;
 	t->bytes += len;
 	d->sent.lengths[log2_slot(len) & 31]++;
+	d->sent.squares += (u64)len * len;
 	max = skb->protocol == ETHERTYPE_IPV6 ? d->gso_max : d->gso_max_ipv4;
 	shared = skb->head + skb->end;
 	size = READ_AT(struct skb_shared_info, shared, gso_size);
@@ -354,6 +356,7 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	d->got.packets++;
 	d->got.bytes += len;
 	d->received.lengths[log2_slot(len) & 31]++;
+	d->received.squares += (u64)len * len;
 	max = skb->protocol == ETHERTYPE_IPV6 ? d->gro_max : d->gro_max_ipv4;
 	shared = skb->head + skb->end;
 	size = READ_AT(struct skb_shared_info, shared, gso_size);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use wirecost_linux::netns;
 use wirecost_linux::sock_diag::{OPEN, SockDiag, SocketId, TcpSocket};
 use wirecost_linux::tcp_info::TcpDetail;
 use wirecost_model::clock::{Nanos, seconds};
-use wirecost_model::observe::{Spread, TcpFlow, TcpSample};
+use wirecost_model::observe::{Part, Spread, TcpFlow, TcpSample};
 
 use crate::series::Series;
 
@@ -45,6 +46,8 @@ pub(super) struct Totals {
 pub(super) struct Flows {
     diag: Result<SockDiag, String>,
     pid: Option<u32>,
+    /// Connections that are not the load's, from either end.
+    control: BTreeSet<(SocketAddr, SocketAddr)>,
     open: Option<u64>,
     listed: Option<Instant>,
     listing_took: Duration,
@@ -52,13 +55,19 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Of the namespace of a process; with a `pid`, only its connections.
-    pub(super) fn open(process: &Path, pid: Option<u32>) -> Self {
+    /// Of the namespace of a process; of a part with a `pid`, only its connections.
+    pub(super) fn open(process: &Path, part: &Part) -> Self {
         let diag = File::open(process.join("ns/net"))
             .and_then(|namespace| netns::run_in(&namespace, SockDiag::open)?)
             .map_err(|error| format!("no flows, as connections cannot be listed: {error}"));
         let listing_took = Duration::ZERO;
-        Self { diag, pid, open: None, listed: None, listing_took, flows: Vec::new() }
+        let ends = |(a, b): &(SocketAddr, SocketAddr)| {
+            let (a, b) = (canonical(*a), canonical(*b));
+            [(a, b), (b, a)]
+        };
+        let control = part.control.iter().flat_map(ends).collect();
+        let (pid, flows) = (part.pid, Vec::new());
+        Self { diag, pid, control, open: None, listed: None, listing_took, flows }
     }
 
     pub(super) fn refused(&self) -> Option<&str> {
@@ -83,6 +92,7 @@ impl Flows {
             let own = sockets_of(pid);
             all.retain(|(_, socket)| own.contains(&socket.inode));
         }
+        all.retain(|(_, socket)| !self.control.contains(&(socket.id.local(), socket.id.remote())));
         self.open = Some(all.len() as u64);
         let known: BTreeSet<SocketId> = self.flows.iter().map(|flow| flow.id).collect();
         all.retain(|(_, socket)| !known.contains(&socket.id));
@@ -152,7 +162,7 @@ impl Flows {
             let (Some(all_out), Some(all_in), Some(data_out), Some(data_in)) = (
                 grown(|detail| detail.segments_out),
                 grown(|detail| detail.segments_in),
-                grown(|detail| detail.data_segments_out),
+                grown(|detail| detail.basic.data_segments_out),
                 grown(|detail| detail.data_segments_in),
             ) else {
                 continue;
@@ -181,7 +191,8 @@ impl Flows {
 
     /// Congestion windows of all samples of flows that sent something.
     pub(super) fn cwnd(&self) -> Option<Spread> {
-        let senders = self.details().filter(|detail| detail.data_segments_out.unwrap_or(1) > 0);
+        let senders =
+            self.details().filter(|detail| detail.basic.data_segments_out.unwrap_or(1) > 0);
         spread(senders.map(|detail| detail.basic.cwnd))
     }
 
@@ -192,6 +203,11 @@ impl Flows {
     pub(super) fn described(&self, begin: Nanos) -> Vec<TcpFlow> {
         self.flows.iter().filter_map(|flow| described(flow, begin)).collect()
     }
+}
+
+/// An address of IPv4 that an IPv6 socket has is one of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn described(flow: &Flow, begin: Nanos) -> Option<TcpFlow> {

@@ -241,7 +241,7 @@ impl Session for Watch {
         let namespaces = shared.namespaces();
         for part in shared.parts() {
             let Some(namespace) = namespaces.get(&part.netns_of) else { continue };
-            let mut flows = Flows::open(&namespace.process, part.pid);
+            let mut flows = Flows::open(&namespace.process, part);
             // Connections that are there already are chosen before anything is measured.
             flows.choose();
             self.missing.extend(flows.refused().map(str::to_owned));

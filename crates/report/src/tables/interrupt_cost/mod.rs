@@ -73,15 +73,20 @@ fn lines(measured: &Measurements, end: Option<&str>, whose: &str) -> Table {
     table.common.push(Value::new("host", end.unwrap_or("all")));
     type Show = fn(f64) -> String;
     let two: Show = |value| format!("{value:.2}");
-    let lines: [(&str, String, f64, Show); 9] = [
+    let lines: [(&str, String, f64, Show); 14] = [
         ("Throughput(KB/s)", "throughput".to_owned(), 1.0 / 8e3, grouped),
         ("Throughput(Mbit/s)", "throughput".to_owned(), 1e-6, grouped),
         ("Average Frame Size", at(end, "payload_per_packet"), 1.0, |v| format!("{v:.1}")),
         ("Packets Sent", at(end, "packets.sent"), 1.0, grouped),
         ("Packets Received", at(end, "packets.received"), 1.0, grouped),
         ("Packets received/Int", at(end, "packets_per_interrupt"), 1.0, two),
+        ("Packets received/Int of another CPU", at(end, "packets_per_interrupt.ipi"), 1.0, two),
+        ("Packets received/Int of a timer", at(end, "packets_per_interrupt.timer"), 1.0, two),
         ("Packets received/poll", at(end, "packets_per_poll"), 1.0, two),
         ("Interrupts/sec", at(end, "interrupts"), 1.0, grouped),
+        ("  of devices", at(end, "interrupts.device"), 1.0, grouped),
+        ("  by other CPUs (IPI)", at(end, "interrupts.ipi"), 1.0, grouped),
+        ("  of timers", at(end, "interrupts.timer"), 1.0, grouped),
         ("Cycles/Byte", at(end, "cycles_per_kbyte"), 1.0 / 1024.0, two),
     ];
     for (line, metric, factor, show) in lines {
