@@ -5,6 +5,7 @@ use wirecost_model::program::Side;
 use wirecost_model::run::{HostRow, MachineRow};
 
 use crate::cpu::{self, CpuUse};
+use crate::foreign;
 use crate::observed;
 use crate::window::HostWindow;
 
@@ -62,10 +63,20 @@ fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_
             .map(|other| other.name.clone())
             .collect(),
         workers: host.workers,
+        busiest_worker: window.and_then(|w| {
+            let shares = w.phase.workers.iter().filter_map(|worker| worker.busy);
+            shares.reduce(f64::max)
+        }),
         cpu_source: used.as_ref().map(|used| used.source.clone()),
         cycles_source: cycles_source(&cycles, used.as_ref()),
         cpu: used.map(|used| used.split),
         cycles_per_kbyte: cycles.as_ref().ok().copied(),
+        // Of a host that has the machine for itself.
+        foreign_cycles_per_kbyte: window
+            .filter(|_| {
+                !outcome.hosts.iter().any(|o| !std::ptr::eq(o, host) && same_machine(host, o))
+            })
+            .and_then(|w| foreign_cycles(outcome, &[host], w, &cycles)),
         cycles_reason: cycles.err(),
         bytes,
         facts: host.facts.clone(),
@@ -102,8 +113,22 @@ fn machine_row(
         cycles_source: cycles_source(&cycles, used.as_ref()),
         cpu: used.map(|used| used.split),
         cycles_per_kbyte: cycles.as_ref().ok().copied(),
+        foreign_cycles_per_kbyte: here
+            .first()
+            .and_then(|w| foreign_cycles(outcome, hosts, w, &cycles)),
         cycles_reason: cycles.err(),
     }
+}
+
+/// The part of a cost that other programs had.
+fn foreign_cycles(
+    outcome: &Outcome,
+    hosts: &[&HostOutcome],
+    window: &HostWindow<'_>,
+    cycles: &Result<f64, String>,
+) -> Option<f64> {
+    let foreign = foreign::of(hosts, observed::of_machine(outcome, hosts, window)?)?;
+    Some(cycles.as_ref().ok()? * foreign.share)
 }
 
 fn cycles_source(cycles: &Result<f64, String>, used: Option<&CpuUse>) -> Option<String> {

@@ -15,6 +15,7 @@ mod figures;
 pub mod findings;
 #[cfg(test)]
 mod fixtures;
+mod foreign;
 pub mod function_counts;
 mod hosts;
 mod intervals;

@@ -2,7 +2,7 @@
 //! ends what it runs when the controller is gone.
 
 use std::io::{self, BufReader, Read};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -337,7 +337,12 @@ impl Session {
                 },
                 None => self.unexpected_order(),
             },
-            Order::Observe(request) => {
+            Order::Observe(mut request) => {
+                // Behind address translation the controller knows other addresses.
+                let own: Vec<_> = self.control_connections().collect();
+                for part in &mut request.parts {
+                    part.control.extend(&own);
+                }
                 let said = self.inputs_to.clone();
                 let say = move |word| {
                     let _ = said.send(Input::ObserverEvent(word));
@@ -407,6 +412,14 @@ impl Session {
                 self.send_notice(&Notice::Summary { settings, warnings })
             }
         }
+    }
+
+    /// The connection of this session, and that of ssh(1) where it goes through one.
+    fn control_connections(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + use<> {
+        let address = |address: io::Result<socket2::SockAddr>| address.ok()?.as_socket();
+        let own = address(self.stream.local_addr()).zip(address(self.stream.peer_addr()));
+        let ssh = std::env::var("SSH_CONNECTION").ok().and_then(|text| ssh_connection(&text));
+        own.into_iter().chain(ssh)
     }
 
     /// Claims this host for the run of the controller.
@@ -491,6 +504,15 @@ impl Session {
         self.last_live = Instant::now();
         true
     }
+}
+
+/// Of the variable SSH_CONNECTION, as sshd(8) sets it: address and port of the client, then of the
+/// server.
+fn ssh_connection(text: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let mut words = text.split_ascii_whitespace();
+    let mut address =
+        || Some(SocketAddr::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?));
+    Some((address()?, address()?))
 }
 
 /// An engine that this host does not have is refused when the plan is carried out.

@@ -70,6 +70,11 @@ pub trait Host: Send {
     /// From now on puts every notice of the host into `notices`, under this number; at last the
     /// error that ended it.
     fn attach(&mut self, number: usize, notices: Notices);
+
+    /// The ends of the connection by which orders go, where they go over a network.
+    fn connection(&self) -> Option<(SocketAddr, SocketAddr)> {
+        None
+    }
 }
 
 /// An agent at the other end of a stream: a child process, or a daemon elsewhere.
@@ -191,6 +196,13 @@ impl AgentHost {
 impl Host for AgentHost {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn connection(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.stream {
+            Stream::Unix(_) => None,
+            Stream::Tcp(stream) => stream.local_addr().ok().zip(stream.peer_addr().ok()),
+        }
     }
 
     fn order(&mut self, order: Order) -> Result<(), HostError> {

@@ -39,6 +39,18 @@ pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
+/// First argument of a process, if this is its program: what a program of several commands does.
+#[must_use]
+pub fn subcommand_of(pid: u32, program: &str) -> Option<String> {
+    if name(pid)? != program {
+        return None;
+    }
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let first = line.split(|&byte| byte == 0).nth(1)?;
+    let text = String::from_utf8_lossy(first);
+    (!text.is_empty()).then(|| text.into_owned())
+}
+
 /// Whether it is a thread of the kernel.
 #[must_use]
 pub fn is_kernel_thread(pid: u32) -> Option<bool> {

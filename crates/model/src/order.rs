@@ -239,6 +239,7 @@ fn check_request(request: &ObserveRequest) -> Result<(), LimitError> {
     for part in &request.parts {
         at_most("the number of hosts of a part", part.covers.len(), HOSTS)?;
         at_most("the number of cpus of a part", part.cpus.iter().flatten().count(), CPUS)?;
+        at_most("the number of control connections", part.control.len(), HOSTS)?;
         for name in part.covers.iter().chain([&part.host]).chain(&part.device) {
             text("the name of a part", name)?;
         }

@@ -1,5 +1,7 @@
 //! What is asked of probes, and how they did.
 
+use std::net::SocketAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +57,10 @@ pub struct Part {
     pub device: Option<String>,
     /// Only this process, for figures that are of processes.
     pub pid: Option<u32>,
+    /// Connections by which the run is controlled, by the addresses of their ends: they are none of
+    /// the load's.
+    #[serde(default)]
+    pub control: Vec<(SocketAddr, SocketAddr)>,
 }
 
 /// What is to be observed on one machine.

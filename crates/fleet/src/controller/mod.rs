@@ -369,6 +369,8 @@ impl<'a> Controller<'a> {
             return Ok(());
         }
         let machines: Vec<String> = self.hosts.iter().map(|s| s.facts.boot_id.clone()).collect();
+        let control: Vec<_> =
+            self.hosts.iter().filter_map(|host| host.member.host.connection()).collect();
         let mut loading = Vec::new();
         for (number, machine) in machines.iter().enumerate() {
             if machines[..number].contains(machine) {
@@ -380,8 +382,11 @@ impl<'a> Controller<'a> {
                 .zip(&machines)
                 .filter_map(|(host, of)| (of == machine).then_some(host))
                 .collect();
-            let request =
-                ObserveRequest { probes: self.settings.probes.clone(), parts: parts(&here) };
+            let mut parts = parts(&here);
+            for part in &mut parts {
+                part.control.clone_from(&control);
+            }
+            let request = ObserveRequest { probes: self.settings.probes.clone(), parts };
             let host = &mut self.hosts[number];
             host.observes = true;
             host.member.host.order(Order::Observe(request))?;

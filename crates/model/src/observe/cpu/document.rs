@@ -89,7 +89,11 @@ pub(super) fn processes(of: &CpuSection) -> Option<Section> {
             Cell::text(process.name.as_str()),
             Cell::written(Unit::Count, process.pid.into(), process.pid.to_string()),
             Cell::percent(share(process)),
-            Cell::text(if process.kernel_thread { "kernel thread" } else { "" }),
+            Cell::text(match &process.role {
+                Some(role) => role.as_str(),
+                None if process.kernel_thread => "kernel thread",
+                None => "",
+            }),
         ]);
     }
     let mut section = Section::named("processes", "");

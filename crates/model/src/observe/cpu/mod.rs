@@ -66,6 +66,10 @@ pub struct ProcessTime {
     pub pid: u32,
     pub name: String,
     pub kernel_thread: bool,
+    /// What a process of wirecost does: its command (`run`, `agent`, `observe`), or `agent of HOST`.
+    /// Null for others, and in older records.
+    #[serde(default)]
+    pub role: Option<String>,
     pub seconds: f64,
 }
 
@@ -97,6 +101,11 @@ pub struct CpuSection {
     pub processes: Vec<ProcessTime>,
     /// Seconds of all processes together, also of those not listed.
     pub processes_total: f64,
+    /// Seconds of tasks that are none of these processes': of programs that ended in the window, and
+    /// of those in other PID namespaces. Null where tasks were not traced, or only one process was
+    /// observed, and in older records.
+    #[serde(default)]
+    pub unseen_processes: Option<f64>,
     /// Counts a second of the time-stamp counter, measured over the window.
     pub tsc_hz: Option<f64>,
     /// /proc/stat minus what was traced; null where nothing was traced.

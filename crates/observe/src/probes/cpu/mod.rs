@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use wirecost_linux::tsc::{self, TscReading};
 use wirecost_linux::{proc_stat, process_time};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
@@ -19,6 +20,8 @@ use crate::tracker::{Cpu as Counted, Times, slot};
 const SPANS: &str = "spans";
 /// Processes that are listed; the others are in the sum.
 const LISTED: usize = 20;
+/// A host runs several of these at once, which do different things.
+const PROGRAM: &str = "wirecost";
 
 #[derive(Debug)]
 pub(crate) struct Cpu;
@@ -51,7 +54,7 @@ impl Probe for Cpu {
         let _ = shared.need_tracker();
         // And without the sampler, how they divide task time.
         let _ = shared.need_sampler();
-        Ok(Box::new(Watch { missing: missing(shared), ..Watch::default() }))
+        Ok(Box::new(Watch { missing: missing(shared), tsc: tsc::read(), ..Watch::default() }))
     }
 }
 
@@ -62,6 +65,10 @@ struct Watch {
     /// Of the window, where it was traced.
     times: Option<Times>,
     missing: Vec<String>,
+    /// The counter as it was when the probe was made: the rate is of all the time since, which is
+    /// longer than any window.
+    tsc: Option<TscReading>,
+    tsc_hz: Option<f64>,
 }
 
 /// What is read at an edge of the window.
@@ -87,11 +94,13 @@ impl Session for Watch {
     fn end(&mut self, shared: &Shared, at: Nanos) {
         self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
         self.end = Reading::now(at);
+        self.tsc_hz = tsc::read().zip(self.tsc).and_then(|(now, first)| now.rate_since(&first));
         self.missing = missing(shared);
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
-        let Some(mut section) = section(&self.begin, &self.end, self.times.as_ref(), part) else {
+        let read = (&self.begin, &self.end);
+        let Some(mut section) = section(read, self.times.as_ref(), part, self.tsc_hz) else {
             return;
         };
         // Where system calls were timed, the split is exact already. Without names of kernel
@@ -134,10 +143,10 @@ fn missing(shared: &Shared) -> Vec<String> {
 
 /// The section of a part of the machine, between two readings.
 fn section(
-    begin: &Reading,
-    end: &Reading,
+    (begin, end): (&Reading, &Reading),
     times: Option<&Times>,
     part: &Part,
+    tsc_hz: Option<f64>,
 ) -> Option<CpuSection> {
     let wanted = |cpu: u32| part.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu));
     let ticks = match (&begin.ticks, &end.ticks) {
@@ -170,6 +179,15 @@ fn section(
     }
     let total = sum(&per_cpu);
     let used = used_by(begin, end, part.pid);
+    let processes_total: f64 = used.iter().map(|process| process.seconds).sum();
+    // The clock of a process has in it what interrupted it, so it is the larger where all are seen.
+    let all_tasks = times.filter(|_| part.pid.is_none()).map(|times| {
+        let whole = |spent: &Counted| {
+            let parts = [slot::TASK, slot::KSOFTIRQD, slot::IN_KERNEL];
+            parts.into_iter().map(|slot| spent.ns[slot]).sum::<u64>()
+        };
+        seconds(times.cpus.values().map(whole).sum())
+    });
     Some(CpuSection {
         source: source.to_owned(),
         tick_error: (source == "bpf" && !sampled.is_empty())
@@ -177,9 +195,10 @@ fn section(
         usr_sys_source: None,
         usr_sys: usr_sys_of_all,
         usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
-        processes_total: used.iter().map(|process| process.seconds).sum(),
+        processes_total,
+        unseen_processes: all_tasks.map(|tasks| (tasks - processes_total).max(0.0)),
         processes: used.into_iter().take(LISTED).collect(),
-        tsc_hz: tsc_hz(begin, end),
+        tsc_hz,
         total,
         per_cpu,
     })
@@ -369,15 +388,10 @@ fn used_by(begin: &Reading, end: &Reading, only: Option<u32>) -> Vec<ProcessTime
             pid,
             name: process_time::name(pid).unwrap_or_default(),
             kernel_thread: process_time::is_kernel_thread(pid).unwrap_or(false),
+            role: process_time::subcommand_of(pid, PROGRAM),
             seconds: seconds(used),
         })
         .collect()
-}
-
-fn tsc_hz(begin: &Reading, end: &Reading) -> Option<f64> {
-    let (before, after) = (begin.ticks.as_ref()?.tsc?, end.ticks.as_ref()?.tsc?);
-    let passed = seconds(end.at.checked_sub(begin.at)?);
-    (passed > 0.0 && after > before).then(|| (after - before) as f64 / passed)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
         ];
         // Of CPUs that several hosts use, one row of the machine says all.
         row.extend(split(host.cpu.as_ref().filter(|_| !shares_cpus(run, host)), reason));
-        row.push(cost(host.cycles_per_kbyte, reason));
+        row.push(cost(host.cycles_per_kbyte, host.foreign_cycles_per_kbyte, reason));
         row.push(Cell::or_dash(host.bytes.as_ref(), |bytes| Cell::bytes(bytes.sent())));
         row.push(Cell::or_dash(host.bytes.as_ref(), |bytes| Cell::bytes(bytes.received())));
         table.row(row);
@@ -54,7 +54,7 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
             Cell::text(format!("all {}", machine.cpus)),
         ];
         row.extend(split(machine.cpu.as_ref(), reason));
-        row.push(cost(machine.cycles_per_kbyte, reason));
+        row.push(cost(machine.cycles_per_kbyte, machine.foreign_cycles_per_kbyte, reason));
         table.row(row);
         sources.extend(machine.cpu_source.as_deref());
         sources.extend(machine.cycles_source.as_deref());
@@ -74,8 +74,22 @@ fn reason(of: Option<&str>) -> &str {
     of.unwrap_or("the host does not say why")
 }
 
-fn cost(cycles_per_kbyte: Option<f64>, reason: &str) -> Cell {
-    Cell::or_missing(cycles_per_kbyte, reason, |cost| Cell::number(Unit::CyclesPerKByte, cost))
+/// A smaller share of a cost is not worth a reader's time.
+const FOREIGN: f64 = 0.01;
+
+/// Busy cycles over payload, and what of it other programs had.
+fn cost(cycles_per_kbyte: Option<f64>, foreign: Option<f64>, reason: &str) -> Cell {
+    Cell::or_missing(cycles_per_kbyte, reason, |cost| {
+        let cell = Cell::number(Unit::CyclesPerKByte, cost);
+        match foreign.filter(|foreign| *foreign >= FOREIGN * cost) {
+            None => cell,
+            Some(foreign) => {
+                let foreign = Cell::number(Unit::CyclesPerKByte, foreign);
+                let text = format!("{}, of which {} foreign", cell.shown(), foreign.shown());
+                Cell::written(Unit::CyclesPerKByte, cost, text)
+            }
+        }
+    })
 }
 
 pub(crate) fn shares_cpus(run: &Run, host: &HostRow) -> bool {

@@ -1,0 +1,55 @@
+//! CPU time of programs that are no part of the run.
+
+use wirecost_model::observe::{HostObservation, ProcessTime};
+use wirecost_model::outcome::HostOutcome;
+
+/// Programs that are named; all are in the sum.
+const NAMED: usize = 3;
+
+/// What others used of the busy time of a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ForeignUse {
+    /// 0 to 1.
+    pub(crate) share: f64,
+    /// Those that used most, each with its share.
+    pub(crate) programs: Vec<String>,
+}
+
+/// Of a machine on which these hosts of the run are, as it was observed as a whole. `None` where
+/// processes were not read.
+pub(crate) fn of(hosts: &[&HostOutcome], seen: &HostObservation) -> Option<ForeignUse> {
+    let cpu = seen.cpu.as_ref()?;
+    let busy = cpu.total.wall - cpu.total.idle;
+    if busy <= 0.0 {
+        return None;
+    }
+    let ours = |pid: u32| hosts.iter().any(|host| host.pid == pid);
+    let is_foreign = |process: &&ProcessTime| !process.kernel_thread && !ours(process.pid);
+    let mut used: Vec<(String, f64)> = cpu
+        .processes
+        .iter()
+        .filter(is_foreign)
+        .map(|process| (named(process), process.seconds))
+        .collect();
+    // A program in another PID namespace, or one that has ended, is in no list.
+    let unseen = cpu.unseen_processes.unwrap_or(0.0);
+    if unseen > 0.0 {
+        used.push(("programs that ended or are in other PID namespaces".to_owned(), unseen));
+    }
+    used.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let programs = used
+        .iter()
+        .take(NAMED)
+        .map(|(name, seconds)| format!("{name} {:.1}%", seconds * 100.0 / busy));
+    Some(ForeignUse {
+        share: (used.iter().map(|(_, seconds)| seconds).sum::<f64>() / busy).min(1.0),
+        programs: programs.collect(),
+    })
+}
+
+fn named(process: &ProcessTime) -> String {
+    match &process.role {
+        Some(role) => format!("{} {role}", process.name),
+        None => process.name.clone(),
+    }
+}
