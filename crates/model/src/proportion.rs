@@ -20,7 +20,39 @@ impl Proportion {
         let share = if all == 0 { 0.0 } else { found as f64 / all as f64 };
         Self { share, interval: wilson(found, all, Z_95) }
     }
+
+    /// Whether so many blocks say how much samples of one block are alike.
+    #[must_use]
+    pub fn widened_by(blocks: usize) -> bool {
+        blocks >= FEWEST_BLOCKS
+    }
+
+    /// Of samples that were found in blocks of time, of as many as there were in each. Samples of one block
+    /// are alike, so they are worth fewer independent ones: as many as give a share the variance that it
+    /// has from block to block, as that of a ratio (W. G. Cochran, Sampling Techniques, 6.4), and never
+    /// more than there are.
+    #[must_use]
+    pub fn of_blocks(found: &[u64], all: &[u64]) -> Self {
+        let (found_sum, sum) = (found.iter().sum::<u64>(), all.iter().sum::<u64>());
+        let plain = Self::of(found_sum, sum);
+        let binomial = plain.share * (1.0 - plain.share);
+        if !Self::widened_by(all.len()) || binomial <= 0.0 {
+            return plain;
+        }
+        let number = all.len() as f64;
+        let squares: f64 = found
+            .iter()
+            .zip(all)
+            .map(|(&found, &all)| (found as f64 - plain.share * all as f64).powi(2))
+            .sum();
+        let between = squares * number / (number - 1.0) / (sum as f64).powi(2);
+        let worth = (binomial / between).min(sum as f64);
+        Self { interval: score(plain.share, worth, Z_95), ..plain }
+    }
 }
+
+/// The spread of fewer blocks says too little.
+const FEWEST_BLOCKS: usize = 8;
 
 /// The score interval of a binomial proportion, which holds for small numbers and for shares near 0
 /// and 1 too: Wilson, Journal of the American Statistical Association 22 (1927), p. 209,
@@ -30,8 +62,11 @@ pub fn wilson(found: u64, all: u64, z: f64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
     }
-    let n = all as f64;
-    let share = found.min(all) as f64 / n;
+    score(found.min(all) as f64 / all as f64, all as f64, z)
+}
+
+/// The same of a share of samples that are worth so many independent ones.
+fn score(share: f64, n: f64, z: f64) -> (f64, f64) {
     let square = z * z / n;
     let middle = (share + square / 2.0) / (1.0 + square);
     let half = z / (1.0 + square) * (share * (1.0 - share) / n + square / (4.0 * n)).sqrt();
@@ -54,6 +89,24 @@ mod tests {
             let (lower, upper) = wilson(found, all, Z_95);
             assert!((lower - low).abs() < 5e-5 && (upper - high).abs() < 5e-5, "{lower} {upper}");
         }
+    }
+
+    /// A function that runs for half a second at a time is in all samples of a block, or in none.
+    #[test]
+    fn intervals_are_as_wide_as_the_blocks_spread() {
+        let width = |of: &Proportion| of.interval.1 - of.interval.0;
+        let all = [20u64; 20];
+        let steady = Proportion::of_blocks(&[5; 20], &all);
+        assert_eq!(steady, Proportion::of(100, 400));
+        let bursts: Vec<u64> = (0..20).map(|block| if block % 4 == 0 { 20 } else { 0 }).collect();
+        let bursts = Proportion::of_blocks(&bursts, &all);
+        assert_eq!(bursts.share, 0.25);
+        // As of 19 samples in place of 400.
+        let ratio = width(&bursts) / width(&steady);
+        assert!((4.0..4.6).contains(&ratio), "{ratio}");
+        // Of few blocks nothing is known.
+        assert_eq!(Proportion::of_blocks(&[20, 0, 0, 0], &[20; 4]), Proportion::of(20, 80));
+        assert_eq!(Proportion::of_blocks(&[20; 20], &all), Proportion::of(400, 400));
     }
 
     #[test]

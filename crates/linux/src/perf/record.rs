@@ -2,10 +2,13 @@
 //! them.
 
 use perf_event_open_sys::bindings as sys;
+use wirecost_model::clock::Nanos;
 
 /// What a sample is asked to hold: the parser knows these fields and no others.
-pub(super) const FIELDS: u64 =
-    (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_CPU | sys::PERF_SAMPLE_CALLCHAIN) as u64;
+pub(super) const FIELDS: u64 = (sys::PERF_SAMPLE_TID
+    | sys::PERF_SAMPLE_TIME
+    | sys::PERF_SAMPLE_CPU
+    | sys::PERF_SAMPLE_CALLCHAIN) as u64;
 
 /// Type, misc and size.
 const HEADER: usize = 8;
@@ -26,6 +29,8 @@ pub struct Sample<'a> {
     /// As the namespace of who opened the sampler numbers it; 0 is the idle task.
     pub process: u32,
     pub thread: u32,
+    /// By CLOCK_MONOTONIC.
+    pub at: Nanos,
     pub cpu: u32,
     /// Whether the CPU was in the kernel.
     pub in_kernel: bool,
@@ -82,12 +87,12 @@ pub fn parse(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
 fn sample(body: &[u8], misc: u16) -> Option<Sample<'_>> {
     let half =
         |place: usize| body.get(place * 4..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-    let (process, thread, cpu) = (half(0)?, half(1)?, half(2)?);
-    let number = usize::try_from(word(body, 2)?).ok()?;
-    let chain = body.get(24..)?.get(..number.checked_mul(8)?)?;
+    let (process, thread, at, cpu) = (half(0)?, half(1)?, word(body, 1)?, half(4)?);
+    let number = usize::try_from(word(body, 3)?).ok()?;
+    let chain = body.get(32..)?.get(..number.checked_mul(8)?)?;
     let mode = u32::from(misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK;
     let in_kernel = mode == sys::PERF_RECORD_MISC_KERNEL;
-    Some(Sample { process, thread, cpu, in_kernel, chain: Chain(chain) })
+    Some(Sample { process, thread, at, cpu, in_kernel, chain: Chain(chain) })
 }
 
 fn word(body: &[u8], place: usize) -> Option<u64> {
@@ -112,7 +117,7 @@ mod tests {
 
     fn sample_of(chain: &[u64]) -> Vec<u8> {
         let mut body: Vec<u8> =
-            [42u32, 43, 1, 0].iter().flat_map(|half| half.to_ne_bytes()).collect();
+            [42u32, 43, 77, 0, 1, 0].iter().flat_map(|half| half.to_ne_bytes()).collect();
         body.extend((chain.len() as u64).to_ne_bytes());
         body.extend(chain.iter().flat_map(|address| address.to_ne_bytes()));
         record(sys::PERF_RECORD_SAMPLE, sys::PERF_RECORD_MISC_KERNEL as u16, &body)
@@ -132,7 +137,7 @@ mod tests {
         let (record, size) = parse(&bytes).unwrap();
         assert_eq!(size, bytes.len());
         let Record::Sample(sample) = record else { panic!("{record:?}") };
-        assert_eq!((sample.process, sample.thread, sample.cpu), (42, 43, 1));
+        assert_eq!((sample.process, sample.thread, sample.at, sample.cpu), (42, 43, 77, 1));
         assert!(sample.in_kernel);
         let (kernel, user) = sample.chain.split();
         assert_eq!(kernel, [0xffff_8000_0000_0001, 0xffff_8000_0000_0002]);
@@ -154,7 +159,7 @@ mod tests {
         }
         // A chain that claims to be longer than the record.
         let mut lies = sample_of(&[KERNEL, 1]);
-        lies[24] = 200;
+        lies[32] = 200;
         assert_eq!(parse(&lies), Some((Record::Other, lies.len())));
         // A size in which not even the header has room would be read for ever.
         assert_eq!(parse(&[9, 0, 0, 0, 0, 0, 0, 0]), None);

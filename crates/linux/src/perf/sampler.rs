@@ -41,6 +41,9 @@ impl CpuSampler {
         // https://elixir.bootlin.com/linux/v6.12/source/kernel/events/core.c#L11698
         attributes.set_freq(1);
         attributes.__bindgen_anon_1.sample_freq = u64::from(per_second);
+        // Samples are told apart by when they were taken, on the clock of the window.
+        attributes.set_use_clockid(1);
+        attributes.clockid = libc::CLOCK_MONOTONIC;
         // Whoever waits is woken when the ring is half full.
         attributes.set_watermark(1);
         attributes.__bindgen_anon_2.wakeup_watermark =

@@ -7,10 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use wirecost_linux::clock::Monotonic;
 use wirecost_linux::perf::{CpuSampler, Record};
 use wirecost_linux::process_time;
+use wirecost_model::clock::{Clock, MILLISECOND, Nanos};
 
 use super::mappings::Mappings;
+
+/// Samples of one block may be alike, as what the CPUs do lasts; those of different ones hardly are.
+const BLOCK: Nanos = 100 * MILLISECOND;
 
 /// Where a CPU was found: addresses from the innermost function outwards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,6 +25,8 @@ pub(super) struct Stack {
     pub(super) in_kernel: bool,
     /// It was the collecting thread itself.
     pub(super) own: bool,
+    /// Number of the block of the window in which it was.
+    pub(super) block: u32,
     pub(super) kernel: Box<[u64]>,
     pub(super) user: Box<[u64]>,
 }
@@ -46,11 +53,12 @@ struct Store {
     stacks: HashMap<Stack, u64>,
     collecting_thread: Option<u32>,
     lost_before: u64,
+    begin: Nanos,
 }
 
 impl Store {
     fn drain(&mut self) {
-        let own = self.collecting_thread;
+        let (own, begin) = (self.collecting_thread, self.begin);
         for sampler in &mut self.samplers {
             sampler.drain(|record| {
                 let Record::Sample(sample) = record else { return };
@@ -60,6 +68,7 @@ impl Store {
                     process: sample.process,
                     in_kernel: sample.in_kernel,
                     own: Some(sample.thread) == own,
+                    block: (sample.at.saturating_sub(begin) / BLOCK) as u32,
                     kernel: kernel.into(),
                     user: user.into(),
                 };
@@ -101,6 +110,7 @@ impl Collector {
         store.drain();
         store.stacks.clear();
         store.lost_before = store.lost();
+        store.begin = Monotonic.now();
         store.samplers.iter().try_for_each(CpuSampler::start)
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct AggregatedStack {
     /// Of the thread that collects samples.
     pub(crate) own: bool,
     pub(crate) count: u64,
+    /// The same by block of the window.
+    pub(crate) blocks: BTreeMap<u32, u64>,
     /// From the innermost function outwards. Never empty.
     pub(crate) frames: Vec<FrameId>,
 }
@@ -130,7 +132,10 @@ impl Profile {
             let frames = names.of(stack);
             let key = (stack.cpu, stack.process, stack.in_kernel, stack.own, frames);
             match places.get(&key) {
-                Some(&place) => taken[place].count += count,
+                Some(&place) => {
+                    taken[place].count += count;
+                    *taken[place].blocks.entry(stack.block).or_default() += count;
+                }
                 None => {
                     taken.push(AggregatedStack {
                         cpu: stack.cpu,
@@ -139,6 +144,7 @@ impl Profile {
                         in_kernel: stack.in_kernel,
                         own: stack.own,
                         count: *count,
+                        blocks: BTreeMap::from([(stack.block, *count)]),
                         frames: key.4.clone(),
                     });
                     places.insert(key, taken.len() - 1);
@@ -294,6 +300,7 @@ ffffffff81007000 T end
             process,
             in_kernel: !kernel.is_empty(),
             own: false,
+            block: 0,
             kernel: kernel
                 .iter()
                 .map(|number| 0xffff_ffff_8100_0000 + (number << 12) + 16)

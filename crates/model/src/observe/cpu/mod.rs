@@ -41,6 +41,9 @@ pub struct CpuTime {
     pub in_ksoftirqd: Option<f64>,
     /// Part of `irq` and `softirq` that came while the CPU was idle, and took no task's time.
     pub in_idle: Option<f64>,
+    /// The same of `irq` alone; null in older records.
+    #[serde(default)]
+    pub irq_in_idle: Option<f64>,
     /// From one task to another. Null where it is not counted by CPU.
     pub switches: Option<u64>,
     /// Part of all of the above that the hypervisor gave to others, as /proc/stat counts it.

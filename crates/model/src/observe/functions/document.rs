@@ -7,6 +7,8 @@ use crate::units::{count, counted, percent, three_digits};
 
 /// Functions that are shown; the record has more.
 const FUNCTIONS: usize = 15;
+/// Fewer hidden samples than one of so many are not worth a reader's time.
+const HIDDEN: u64 = 50;
 
 pub(super) fn sections(of: &FunctionsSection) -> Vec<Section> {
     let mut section = Section::named("functions", "Functions");
@@ -72,6 +74,12 @@ fn about(of: &FunctionsSection) -> String {
         of.hz,
         count(of.kernel_samples),
     );
+    if let Some(hidden) = of.hidden_samples.filter(|hidden| hidden * HIDDEN > of.samples) {
+        about += &format!(
+            "; handlers that interrupt idle CPUs are not sampled (some {} samples)",
+            count(hidden)
+        );
+    }
     // Some virtual machines give no sample of a CPU that was idle just before.
     if let Some(expected) = of.expected_samples.filter(|all| of.samples * 2 < *all) {
         about += &format!(

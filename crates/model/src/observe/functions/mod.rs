@@ -58,6 +58,15 @@ pub struct FunctionsSection {
     /// these come from CPUs that are idle now and then on some virtual machines, whose timers do not
     /// reach the sampler then.
     pub expected_samples: Option<u64>,
+    /// Samples that the busy time of interrupt handlers on idle CPUs asks for, beyond these. A handler
+    /// runs with interrupts off: the sampler's timer waits for its end, and then finds the CPU idle.
+    /// Null as above, and in older records.
+    #[serde(default)]
+    pub hidden_samples: Option<u64>,
+    /// Blocks of time by whose spread the intervals are widened: neighbouring samples are alike. Null
+    /// where there were too few of them, and in older records.
+    #[serde(default)]
+    pub blocks: Option<u32>,
     /// Samples of all CPUs that found no room.
     pub lost: u64,
     /// Most first. With `unmapped` they add up to 1.

@@ -232,6 +232,7 @@ fn traced(cpu: u32, spent: &Counted, halts: bool) -> CpuTime {
         softirq: slot::SOFTIRQS.map(time).sum(),
         softirqs,
         in_ksoftirqd: Some(slot::SOFTIRQS_IN_KSOFTIRQD.map(time).sum()),
+        irq_in_idle: Some(time(slot::IRQ_IN_IDLE)),
         in_idle: Some(time(slot::IRQ_IN_IDLE) + slot::SOFTIRQS_IN_IDLE.map(time).sum::<f64>()),
         switches: Some(spent.switches),
         steal: None,
@@ -292,6 +293,7 @@ fn sum(all: &[CpuTime]) -> CpuTime {
         add(&mut total.idle_loop, time.idle_loop);
         add(&mut total.in_ksoftirqd, time.in_ksoftirqd);
         add(&mut total.in_idle, time.in_idle);
+        add(&mut total.irq_in_idle, time.irq_in_idle);
         add(&mut total.steal, time.steal);
         for softirq in &time.softirqs {
             match total.softirqs.iter_mut().find(|sum| sum.vector == softirq.vector) {
@@ -407,6 +409,7 @@ mod tests {
             context,
             in_kernel,
             own: false,
+            blocks: BTreeMap::new(),
             count,
             frames: Vec::new(),
         };

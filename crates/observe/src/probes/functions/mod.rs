@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{
-    FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, HostObservation, LayerShare, Part,
+    CpuSection, FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, HostObservation,
+    LayerShare, Part,
 };
 use wirecost_model::proportion::Proportion;
 
@@ -92,10 +93,14 @@ impl Session for Watch {
         let mut section = section(profile, sampler.per_second(), part);
         // Of one process the busy time of the CPUs says nothing.
         let traced = into.cpu.as_ref().filter(|cpu| cpu.source == "bpf" && part.pid.is_none());
+        let samples = |seconds: f64| (seconds * f64::from(section.hz)).round() as u64;
+        // Of a handler on an idle CPU the sampler finds the idle CPU, when the handler has returned.
+        let hidden = |cpu: &CpuSection| cpu.total.irq_in_idle.unwrap_or(0.0);
         section.expected_samples = traced.map(|cpu| {
             let busy = cpu.total.task + cpu.total.irq + cpu.total.softirq;
-            (busy * f64::from(section.hz)).round() as u64
+            samples(busy - hidden(cpu))
         });
+        section.hidden_samples = traced.map(|cpu| samples(hidden(cpu)));
         into.functions = Some(section);
     }
 
@@ -116,43 +121,90 @@ struct Found {
     inclusive: u64,
     /// Samples by layer in which it was the innermost; none is the last.
     layers: BTreeMap<Option<usize>, u64>,
+    /// Samples in which it was the innermost, by block.
+    blocks: ByBlock,
+}
+
+/// Samples by block of the window.
+type ByBlock = BTreeMap<u32, u64>;
+
+fn add_blocks(sum: &mut ByBlock, more: &ByBlock) {
+    for (block, count) in more {
+        *sum.entry(*block).or_default() += count;
+    }
+}
+
+/// Blocks of the window, longer ones where there are many.
+struct Blocks {
+    all: Vec<u64>,
+    /// Short blocks in one.
+    joined: u32,
+}
+
+impl Blocks {
+    /// More give the spread no more precisely than it has to be.
+    const MOST: u32 = 40;
+
+    fn of(all: &ByBlock) -> Self {
+        let number = all.keys().next_back().map_or(0, |last| last + 1);
+        let joined = number.div_ceil(Self::MOST).max(1);
+        let mut blocks = Self { all: Vec::new(), joined };
+        blocks.all = blocks.values(all, number.div_ceil(joined) as usize);
+        blocks
+    }
+
+    fn values(&self, of: &ByBlock, number: usize) -> Vec<u64> {
+        let mut values = vec![0; number];
+        for (block, count) in of {
+            if let Some(sum) = values.get_mut((block / self.joined) as usize) {
+                *sum += count;
+            }
+        }
+        values
+    }
+
+    fn proportion(&self, found: &ByBlock) -> Proportion {
+        Proportion::of_blocks(&self.values(found, self.all.len()), &self.all)
+    }
 }
 
 /// The section of a part of the machine.
 fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection {
     let verdicts: Vec<(Verdict, bool)> = profile.frames.iter().map(layers::classify).collect();
     let mut found: HashMap<FrameId, Found> = HashMap::new();
-    let mut by_layer = vec![0u64; layers::ALL.len()];
+    let mut by_layer = vec![ByBlock::new(); layers::ALL.len()];
+    let mut by_block = ByBlock::new();
     let mut unmapped: HashMap<FrameId, u64> = HashMap::new();
     let (mut kernel, mut all) = (0, 0);
     let mut folded: BTreeMap<String, u64> = BTreeMap::new();
     for taken in profile.taken.iter().filter(|taken| is_of(taken, part)) {
         all += taken.count;
+        add_blocks(&mut by_block, &taken.blocks);
         kernel += if taken.in_kernel { taken.count } else { 0 };
         let layer = layer(profile, taken, &verdicts);
         let innermost = taken.frames.first().copied().unwrap_or_default();
         match layer {
-            Some(layer) => by_layer[layer] += taken.count,
+            Some(layer) => add_blocks(&mut by_layer[layer], &taken.blocks),
             None => *unmapped.entry(innermost).or_default() += taken.count,
         }
         let function = found.entry(innermost).or_default();
         function.exclusive += taken.count;
+        add_blocks(&mut function.blocks, &taken.blocks);
         *function.layers.entry(layer).or_default() += taken.count;
         for id in taken.frames.iter().collect::<HashSet<_>>() {
             found.entry(*id).or_default().inclusive += taken.count;
         }
         *folded.entry(fold(profile, taken)).or_default() += taken.count;
     }
-    let share = |count: u64| Proportion::of(count, all);
+    let blocks = Blocks::of(&by_block);
     let mut layers: Vec<LayerShare> = layers::ALL
         .iter()
         .zip(&by_layer)
-        .filter(|(_, count)| **count > 0)
-        .map(|(layer, &count)| LayerShare {
-            layer: layer.name.to_owned(),
-            share: share(count).share,
-            interval: share(count).interval,
-            cycles_per_kbyte: None,
+        .filter(|(_, found)| !found.is_empty())
+        .map(|(layer, found)| {
+            let Proportion { share, interval } = blocks.proportion(found);
+            let layer = layer.name.to_owned();
+            LayerShare { layer, share, interval, cycles_per_kbyte: None }
         })
         .collect();
     layers.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.layer.cmp(&b.layer)));
@@ -162,10 +214,12 @@ fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection 
         kernel_samples: kernel,
         user_samples: all - kernel,
         expected_samples: None,
+        hidden_samples: None,
+        blocks: Proportion::widened_by(blocks.all.len()).then_some(blocks.all.len() as u32),
         lost: profile.lost,
         layers,
-        functions: rows(profile, &verdicts, &found, all),
-        unmapped: (all > 0).then(|| share(unmapped.values().sum()).share),
+        functions: rows(profile, &verdicts, &found, all, &blocks),
+        unmapped: (all > 0).then(|| unmapped.values().sum::<u64>() as f64 / all as f64),
         unmapped_functions: most(&unmapped)
             .take(NAMED)
             .map(|id| profile.frame(id).name.clone())
@@ -210,6 +264,7 @@ fn rows(
     verdicts: &[(Verdict, bool)],
     found: &HashMap<FrameId, Found>,
     all: u64,
+    blocks: &Blocks,
 ) -> Vec<FunctionShare> {
     let mut listed: Vec<(&FrameId, &Found)> = found.iter().collect();
     listed.sort_by_key(|(id, found)| (Reverse((found.exclusive, found.inclusive)), **id));
@@ -229,7 +284,7 @@ fn rows(
             let most = found.layers.iter().max_by_key(|(_, count)| **count);
             let layer = most.map_or(own, |(layer, _)| *layer);
             let frame = profile.frame(id);
-            let exclusive = Proportion::of(found.exclusive, all);
+            let exclusive = blocks.proportion(&found.blocks);
             FunctionShare {
                 name: frame.name.clone(),
                 layer: layer.map_or(UNMAPPED, |layer| layers::ALL[layer].name).to_owned(),
@@ -294,6 +349,7 @@ mod tests {
                 context: if names[0] == "default_idle" { Context::Idle } else { Context::Task },
                 in_kernel: !names[0].starts_with("user_"),
                 own: false,
+                blocks: BTreeMap::from([(0, *count)]),
                 count: *count,
                 frames,
             });

@@ -25,6 +25,8 @@ mod tests {
             kernel_samples: 1900,
             user_samples: 80,
             expected_samples: Some(1_000),
+            hidden_samples: Some(130),
+            blocks: Some(20),
             lost: 0,
             layers: vec![
                 layer("copy", 0.412, Some(329.6)),
