@@ -309,6 +309,8 @@ pub(super) fn busy(runs: &[&Run], role: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirecost_model::study::Point;
+
     use crate::fixtures;
 
     fn point(busy: &[Option<f64>]) -> MeasuredPoint {
@@ -317,7 +319,8 @@ mod tests {
             run.hosts = vec![HostRow { busiest_worker: *busy, ..fixtures::host("master") }];
             run
         };
-        MeasuredPoint { runs: busy.iter().map(run).collect(), ..MeasuredPoint::default() }
+        let (point, failed) = (Point::default(), Vec::new());
+        MeasuredPoint { point, runs: busy.iter().map(run).collect(), failed }
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! What probes count, beside what tcpdump and bpftrace say of the same traffic and of the same CPU time.
+//! These programs are not wirecost's: what they say is by other code and by other hooks.
+#![cfg(test)]
+
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
+mod two_hosts;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use attempts::undisturbed_machine;
+use rustix::process::{Pid, Signal, kill_process};
+use two_hosts::{DEVICE, Host, World, carry, pump};
+use wirecost_linux::privilege::{skip, skip_without_namespaces, skip_without_tracing};
+use wirecost_model::observe::{HostObservation, ObserveRequest, Part, ProbeStatus};
+use wirecost_observe::Observer;
+
+/// Whether a program cannot be started, which is then said.
+fn is_missing(program: &str, test: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let missing = command.status().is_err();
+    if missing {
+        skip(test, &format!("needs {program}"));
+    }
+    missing
+}
+
+fn interrupt(child: &Child) {
+    let pid = Pid::from_child(child);
+    kill_process(pid, Signal::INT).expect("it is there");
+}
+
+/// tcpdump on the device of a host, under way.
+struct Dump {
+    child: Child,
+    said: BufReader<ChildStderr>,
+    seen: std::thread::JoinHandle<String>,
+}
+
+/// What it has seen, from the side of one address.
+#[derive(Debug, Default)]
+struct Packets {
+    sent: u64,
+    /// With link headers.
+    sent_bytes: u64,
+    data_sent: u64,
+    data_received: u64,
+    payload_sent: u64,
+    pure_acks_sent: u64,
+    pure_acks_received: u64,
+}
+
+impl Dump {
+    fn start(host: &Host) -> Self {
+        // With link headers, without names, a line at once; room for what comes in bursts.
+        let mut command = Command::new("tcpdump");
+        command.args(["-e", "-n", "-l", "-B", "65536", "-s", "128", "-i", DEVICE, "tcp"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = host.run(|| command.spawn()).expect("it starts");
+        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.starts_with("listening on") {
+            line.clear();
+            assert!(said.read_line(&mut line).expect("words") > 0, "tcpdump has ended");
+        }
+        let mut out = child.stdout.take().expect("a pipe");
+        let seen = std::thread::spawn(move || {
+            let mut text = String::new();
+            out.read_to_string(&mut text).expect("text");
+            text
+        });
+        Self { child, said, seen }
+    }
+
+    fn finish(mut self, own: &str) -> Packets {
+        interrupt(&self.child);
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).expect("text");
+        self.child.wait().expect("it ends");
+        assert!(said.contains("\n0 packets dropped by kernel"), "{said}");
+        let mut packets = Packets::default();
+        let text = self.seen.join().expect("lines");
+        // What it takes the payload of some ports for is in further lines.
+        let headers = text.lines().filter(|line| line.contains("Flags ["));
+        headers.for_each(|line| packets.note(line, own));
+        packets
+    }
+}
+
+impl Packets {
+    /// `... ethertype IPv4 (0x0800), length 366: 10.0.0.1.40 > 10.0.0.2.50: Flags [P.], ..., length 300`
+    fn note(&mut self, line: &str, own: &str) {
+        let parts = || {
+            let (_, rest) = line.split_once("), length ")?;
+            let (frame, rest) = rest.split_once(": ")?;
+            let (from, rest) = rest.split_once(" > ")?;
+            let (_, rest) = rest.split_once("Flags [")?;
+            let (flags, rest) = rest.split_once(']')?;
+            let (_, payload) = rest.split_once(", length ")?;
+            let payload = payload.split([' ', ':']).next()?;
+            let frame: u64 = frame.parse().ok()?;
+            Some((frame, from, flags, payload.parse::<u64>().ok()?))
+        };
+        let (frame, from, flags, payload) = parts().unwrap_or_else(|| panic!("{line}"));
+        let ours = from.rsplit_once('.').is_some_and(|(address, _)| address == own);
+        if ours {
+            self.sent += 1;
+            self.sent_bytes += frame;
+            self.payload_sent += payload;
+        }
+        let bare = payload == 0 && !flags.contains(['S', 'F', 'R']);
+        match (ours, payload > 0, bare) {
+            (true, true, _) => self.data_sent += 1,
+            (false, true, _) => self.data_received += 1,
+            (true, _, true) => self.pure_acks_sent += 1,
+            (false, _, true) => self.pure_acks_received += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Requests of connections that last, and of connections of their own.
+fn traffic(world: &World) {
+    let (mut client, mut server) = world.connect(|_| (), |_| ());
+    carry(&mut client, &mut server, 2_000_003);
+    pump(client, server, 0);
+    for _ in 0..50 {
+        let (mut client, mut server) = world.connect(|_| (), |_| ());
+        client.write_all(&[7; 300]).unwrap();
+        server.read_exact(&mut [0; 300]).unwrap();
+        server.write_all(&[8; 5_000]).unwrap();
+        drop(server);
+        client.read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
+fn near(figure: Option<u64>, seen: u64, missed: u64, what: &str) {
+    let figure = figure.expect("measured");
+    // What begins and ends a connection may be at the other side of an edge.
+    let apart = 5 + seen / 50 + missed;
+    assert!(figure.abs_diff(seen) <= apart, "{what}: {figure}, and tcpdump {seen}");
+}
+
+#[test]
+fn segments_acknowledgements_and_bytes_are_those_of_tcpdump() {
+    const NAME: &str = "segments_acknowledgements_and_bytes_are_those_of_tcpdump";
+    if skip_without_namespaces(NAME) || skip_without_tracing(NAME) || is_missing("tcpdump", NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = World::new();
+        // tcpdump sees packets before they are segmented.
+        world.a.send_single_segments();
+        world.b.send_single_segments();
+        let dump = Dump::start(&world.b);
+        let watched = world.observe(&["segments", "tcp"], || traffic(&world));
+        let seen = dump.finish(&world.b.address.to_string());
+        for report in &watched.observation.probes {
+            assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+        }
+        let missed = watched.observation.probes.iter().map(|p| p.cost.recursion_misses).sum();
+        let b: &HostObservation = watched.of_b();
+        let device = &b.segments.as_ref().unwrap().devices[0];
+        assert_eq!(
+            (device.sent.packets, device.sent.bytes),
+            (seen.sent, seen.sent_bytes),
+            "{seen:?}"
+        );
+        assert_eq!(device.sent.segments, seen.sent);
+        let tcp = b.tcp.as_ref().unwrap();
+        near(tcp.acks_received.data_segments, seen.data_sent, missed, "data sent");
+        near(tcp.acks_sent.data_segments, seen.data_received, missed, "data received");
+        near(tcp.acks_sent.pure_acks, seen.pure_acks_sent, missed, "acknowledgements sent");
+        near(tcp.acks_received.pure_acks, seen.pure_acks_received, missed, "acknowledgements got");
+        assert!(seen.payload_sent >= 50 * 5_000, "{seen:?}");
+    });
+}
+
+/// bpftrace that adds up the time that a thread is on a CPU; it looks for tracepoints where debugfs was
+/// mounted in former times.
+fn time_on_cpu(pid: u32) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
+    let script = format!(
+        r#"BEGIN {{ printf("ready\n"); }}
+           tracepoint:sched:sched_switch /args->next_pid == {pid}/ {{ @since = nsecs; }}
+           tracepoint:sched:sched_switch /args->prev_pid == {pid} && @since/ {{
+               @sum = @sum + (nsecs - @since);
+           }}
+           END {{ printf("sum %llu\n", @sum); clear(@since); clear(@sum); }}"#
+    );
+    let mount = "mount -t debugfs none /sys/kernel/debug; \
+                 mount -t tracefs none /sys/kernel/debug/tracing; exec bpftrace -e \"$0\"";
+    let mut child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", mount, &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut out = BufReader::new(child.stdout.take()?);
+    let mut line = String::new();
+    while line != "ready\n" {
+        line.clear();
+        if out.read_line(&mut line).ok()? == 0 {
+            let _ = child.wait();
+            return None;
+        }
+    }
+    Some((child, out))
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+#[test]
+fn the_cpu_time_of_a_process_is_that_of_bpftrace() {
+    const NAME: &str = "the_cpu_time_of_a_process_is_that_of_bpftrace";
+    if skip_without_namespaces(NAME) || skip_without_tracing(NAME) || is_missing("bpftrace", NAME) {
+        return;
+    }
+    // Works after it has been told to, and then stops itself, so that all of it is in both windows.
+    let work = "read line; n=0; while [ $n -lt 400000 ]; do n=$((n+1)); done; kill -STOP $$";
+    let mut worker =
+        Command::new("sh").args(["-c", work]).stdin(Stdio::piped()).spawn().expect("a shell");
+    let pid = worker.id();
+    let Some((mut trace, mut out)) = time_on_cpu(pid) else {
+        let _ = worker.kill();
+        let _ = worker.wait();
+        return skip(NAME, "bpftrace finds no tracepoints here");
+    };
+    let part = Part { host: "here".to_owned(), pid: Some(pid), ..Part::default() };
+    let mut observer =
+        Observer::open(ObserveRequest { probes: vec!["cpu".to_owned()], parts: vec![part] });
+    observer.attach();
+    observer.begin();
+    worker.stdin.take().expect("a pipe").write_all(b"go\n").expect("it reads");
+    while !is_stopped(pid) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    observer.end();
+    observer.detach();
+    // The shell has become bpftrace.
+    interrupt(&trace);
+    let mut text = String::new();
+    out.read_to_string(&mut text).expect("text");
+    trace.wait().expect("it ends");
+    let observation = observer.take();
+    let _ = worker.kill();
+    let _ = worker.wait();
+    let sum = text.lines().find_map(|line| line.strip_prefix("sum ")?.parse::<u64>().ok());
+    let traced = sum.expect("a sum") as f64 / 1e9;
+    let processes = &observation.parts[0].cpu.as_ref().unwrap().processes;
+    let process = processes.iter().find(|process| process.pid == pid).expect("the worker");
+    assert!(traced > 0.05, "{traced} s");
+    let ratio = process.seconds / traced;
+    assert!((ratio - 1.0).abs() < 0.02, "{} s, and bpftrace {traced} s", process.seconds);
+}
