@@ -130,7 +130,11 @@ mod tests {
         let cpus = std::thread::available_parallelism().unwrap().get();
         let rates: Vec<f64> = std::thread::scope(|scope| {
             for _ in 0..4 * cpus {
-                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             let mut rates = Vec::new();
             for _ in 0..10 {

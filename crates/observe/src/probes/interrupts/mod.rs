@@ -284,7 +284,7 @@ impl Watch {
             ));
         }
         let devices = device_rows(begin, end, part, window);
-        if !end.namespaces.get(&part.netns_of).is_some_and(|devices| !devices.is_empty()) {
+        if end.namespaces.get(&part.netns_of).is_none_or(BTreeMap::is_empty) {
             missing
                 .push("network devices: /proc/net/dev of the namespace cannot be read".to_owned());
         }
