@@ -416,7 +416,48 @@ pub fn schema_of<T: JsonSchema>(name: &str) -> serde_json::Value {
     schema.to_value()
 }
 
+/// Beyond what any link of hosts carries: 100 Tb/s.
+const MOST_BITS_PER_SECOND: f64 = 1e14;
+/// Ten years.
+const LONGEST_WINDOW: f64 = 10.0 * 366.0 * 86_400.0;
+
 impl Run {
+    /// A value that no run can have measured, where there is one: the document is damaged, or is not
+    /// of a run.
+    #[must_use]
+    pub fn impossible(&self) -> Option<String> {
+        let throughput = self.throughput.iter().flat_map(|throughput| {
+            [
+                ("throughput.bits_per_second", throughput.bits_per_second, MOST_BITS_PER_SECOND),
+                (
+                    "throughput.tx_bits_per_second",
+                    throughput.tx_bits_per_second,
+                    MOST_BITS_PER_SECOND,
+                ),
+                (
+                    "throughput.rx_bits_per_second",
+                    throughput.rx_bits_per_second,
+                    MOST_BITS_PER_SECOND,
+                ),
+            ]
+        });
+        let window =
+            self.window.iter().map(|window| ("window.seconds", window.seconds, LONGEST_WINDOW));
+        let intervals = self.intervals.iter().map(|interval| {
+            ("intervals.bits_per_second", interval.bits_per_second, MOST_BITS_PER_SECOND)
+        });
+        let costs = self
+            .hosts
+            .iter()
+            .filter_map(|host| Some(("hosts.cycles_per_kbyte", host.cycles_per_kbyte?, f64::MAX)));
+        let mut values = throughput.chain(window).chain(intervals).chain(costs);
+        let (name, value, most) = values.find(|(_, value, most)| !(0.0..=*most).contains(value))?;
+        Some(match value < 0.0 || most == f64::MAX {
+            true => format!("{name} is {value}, and cannot be less than 0"),
+            false => format!("{name} is {value:e}, and cannot be more than {most:e}"),
+        })
+    }
+
     /// A document that has measured nothing (yet).
     pub fn empty(profile: &str, engine: &str, version: &str, started_unix_ms: u64) -> Self {
         Self {

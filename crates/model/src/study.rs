@@ -98,6 +98,23 @@ pub struct StudyRunRef {
     pub order: u32,
 }
 
+impl StudyRunRef {
+    /// Name of its record.
+    #[must_use]
+    pub fn id(&self) -> String {
+        run_id(self.place, self.repeat)
+    }
+}
+
+/// Name of the record of a point's run.
+#[must_use]
+pub fn run_id(place: u32, repeat: u32) -> String {
+    match repeat {
+        0 => format!("{place:04}-warm-up"),
+        repeat => format!("{place:04}-{repeat:02}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

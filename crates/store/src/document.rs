@@ -17,7 +17,7 @@ use crate::input;
 use crate::parquet_file::{self, Unreadable};
 use crate::schema::FORMAT;
 use crate::version::is_newer;
-use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks};
+use crate::{OBSERVATION, RUN, SAMPLES, STACKS, stacks, sums};
 
 /// The result of a run or an observation.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,8 +40,12 @@ pub fn document(path: &Path) -> Result<Document, StoreError> {
                 &w.schema
             })?)
         }
-        _ => Document::Run(parse(&file, &text, run::SCHEMA, |run: &Run| &run.schema)?),
+        _ => {
+            let run = parse(&file, &text, run::SCHEMA, |run: &Run| &run.schema)?;
+            Document::Run(possible(&file, run)?)
+        }
     };
+    sums::check(&file, &text)?;
     let name = file.file_name();
     if let Some(record) = file.parent()
         && name.is_some_and(|name| name == RUN || name == OBSERVATION)
@@ -60,7 +64,17 @@ pub fn run(path: &Path) -> Result<Run, StoreError> {
     if path != file {
         check_samples(path)?;
     }
-    parse(&file, &text(&file)?, run::SCHEMA, |run: &Run| &run.schema)
+    let text = text(&file)?;
+    let run = parse(&file, &text, run::SCHEMA, |run: &Run| &run.schema)?;
+    sums::check(&file, &text)?;
+    possible(&file, run)
+}
+
+fn possible(file: &Path, run: Run) -> Result<Run, StoreError> {
+    match run.impossible() {
+        Some(why) => Err(StoreError::Damaged { path: file.to_owned(), why }),
+        None => Ok(run),
+    }
 }
 
 /// Checks the samples of a record. Early versions wrote none.
@@ -121,7 +135,9 @@ pub(crate) fn restore_stacks(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &path)(error)),
     };
-    stacks::put_back(hosts, &text).map_err(|why| StoreError::Damaged { path, why })
+    let restored = stacks::put_back(hosts, &text);
+    restored.map_err(|why| StoreError::Damaged { path: path.clone(), why })?;
+    sums::check(&path, text.as_bytes())
 }
 
 /// The key that every document has.
@@ -169,6 +185,9 @@ fn parse<T: DeserializeOwned>(
 
 /// Reads a JSON file without a version.
 pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, StoreError> {
-    serde_json::from_slice(&text(path)?)
-        .map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })
+    let text = text(path)?;
+    let document = serde_json::from_slice(&text)
+        .map_err(|error| StoreError::Damaged { path: path.to_owned(), why: error.to_string() })?;
+    sums::check(path, &text)?;
+    Ok(document)
 }

@@ -19,6 +19,11 @@ pub enum StoreError {
     NotEmpty(PathBuf),
     #[error("{} is not a directory: choose an empty directory or a new one", .0.display())]
     NotADirectory(PathBuf),
+    #[error(
+        "{} is a link, or not what wirecost made there, and is not written through: remove it",
+        .0.display()
+    )]
+    Link(PathBuf),
     #[error("{} does not exist: check the path", .0.display())]
     DoesNotExist(PathBuf),
     #[error(

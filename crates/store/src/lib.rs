@@ -2,7 +2,8 @@
 //!
 //! A record is a directory with these files: `run.json`, the document of the run (or `observe.json`, of an
 //! observation); `hosts.json`, the environment of each host by name; `samples.parquet`, the document's
-//! values over time; and `stacks.folded`, if functions were sampled. docs/records.md describes them.
+//! values over time; `stacks.folded`, if functions were sampled; and `files.json`, hashes of the others.
+//! docs/records.md describes them.
 //!
 //! A [`Recorder`] writes the record of one run. It is created before the run, so that an unsuitable
 //! directory is refused early. A [`study::Writer`] writes the records of a study. An existing record is
@@ -14,6 +15,7 @@ mod parquet_file;
 mod record;
 mod stacks;
 mod staged_dir;
+mod sums;
 mod version;
 
 pub mod input;
@@ -31,3 +33,5 @@ pub const OBSERVATION: &str = "observe.json";
 pub const HOSTS: &str = "hosts.json";
 pub const SAMPLES: &str = "samples.parquet";
 pub const STACKS: &str = "stacks.folded";
+/// Hashes of the others.
+pub const SUMS: &str = "files.json";

@@ -15,7 +15,7 @@ use wirecost_model::sample::Sample;
 use crate::document;
 use crate::error::{StoreError, cannot};
 use crate::staged_dir::{StagedDir, sync};
-use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, parquet_file, samples, stacks};
+use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, input, parquet_file, samples, stacks, sums};
 
 /// The contents of a record of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +31,13 @@ pub struct Record {
 /// It does not exist, or one of its files cannot be read.
 pub fn read(directory: &Path) -> Result<Record, StoreError> {
     let mut run = document::run(directory)?;
+    let samples = directory.join(SAMPLES);
+    match input::read(&samples, input::RECORD) {
+        Ok(content) => sums::check(&samples, &content)?,
+        // Early versions wrote none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(cannot("read", &samples)(error)),
+    }
     if let Some(observe) = &mut run.observe {
         document::restore_stacks(&mut observe.hosts, directory)?;
     }
@@ -98,7 +105,7 @@ impl Recorder {
         let mut watched = watched.clone();
         let samples = samples::of_watched(&watched);
         write_others(&mut staged, &samples, &mut watched.hosts, hosts)?;
-        add_json(&mut staged, OBSERVATION, &watched)?;
+        staged.add_last(OBSERVATION, &json(OBSERVATION, &watched)?)?;
         staged.install()
     }
 
@@ -118,7 +125,7 @@ pub(crate) fn write_run(
     let samples = samples::of_run(&run);
     let observed = run.observe.as_mut().map(|observe| observe.hosts.as_mut_slice());
     write_others(staged, &samples, observed.unwrap_or_default(), hosts)?;
-    add_json(staged, RUN, &run)
+    staged.add_last(RUN, &json(RUN, &run)?)
 }
 
 /// Writes the other files; moves the stacks out of the document.
@@ -128,7 +135,7 @@ fn write_others(
     observed: &mut [HostObservation],
     hosts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
-    add_json(staged, HOSTS, hosts)?;
+    staged.add(HOSTS, &json(HOSTS, hosts)?)?;
     let samples = parquet_file::write(samples).map_err(io::Error::other);
     staged.add(SAMPLES, &samples.map_err(cannot("make", Path::new(SAMPLES)))?)?;
     let stacks = stacks::take(observed);
@@ -138,15 +145,11 @@ fn write_others(
     Ok(())
 }
 
-fn add_json(
-    staged: &mut StagedDir,
-    name: &str,
-    document: &impl serde::Serialize,
-) -> Result<(), StoreError> {
+fn json(name: &str, document: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
     let text = serde_json::to_vec_pretty(document).map_err(io::Error::from);
     let mut text = text.map_err(cannot("make", Path::new(name)))?;
     text.push(b'\n');
-    staged.add(name, &text)
+    Ok(text)
 }
 
 /// Creates a directory, or uses one that contains only `allowed` names.

@@ -11,7 +11,9 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::SUMS;
 use crate::error::{StoreError, cannot};
+use crate::sums::Sums;
 
 /// Suffix of a staged directory's name.
 const SUFFIX: &str = ".tmp";
@@ -23,6 +25,7 @@ pub(crate) struct StagedDir {
     /// Final directory of its files.
     to: PathBuf,
     files: Vec<OsString>,
+    sums: Sums,
 }
 
 impl StagedDir {
@@ -30,7 +33,7 @@ impl StagedDir {
     pub(crate) fn new(parent: &Path, name: &str, to: &Path) -> Result<Self, StoreError> {
         let path = parent.join(format!(".{name}.{}{SUFFIX}", std::process::id()));
         fs::create_dir(&path).map_err(cannot("write to", parent))?;
-        Ok(Self { path, to: to.to_owned(), files: Vec::new() })
+        Ok(Self { path, to: to.to_owned(), files: Vec::new(), sums: Sums::default() })
     }
 
     /// Hides a directory, which goes with the result.
@@ -39,7 +42,7 @@ impl StagedDir {
         let hidden = format!(".{name}.{}-old{SUFFIX}", std::process::id());
         let path = directory.with_file_name(hidden);
         fs::rename(directory, &path).map_err(cannot("replace", directory))?;
-        Ok(Self { path, to: directory.to_owned(), files: Vec::new() })
+        Ok(Self { path, to: directory.to_owned(), files: Vec::new(), sums: Sums::default() })
     }
 
     /// Writes a file and syncs it to disk.
@@ -52,7 +55,18 @@ impl StagedDir {
         // The final name says more than the hidden one.
         written.map_err(cannot("write", &self.to.join(name)))?;
         self.files.push(name.into());
+        self.sums.add(name, content);
         Ok(())
+    }
+
+    /// Writes the last file of a record, and before it the hashes of all.
+    pub(crate) fn add_last(&mut self, name: &str, content: &[u8]) -> Result<(), StoreError> {
+        self.sums.add(name, content);
+        let text = serde_json::to_vec_pretty(&self.sums).map_err(std::io::Error::from);
+        let mut text = text.map_err(cannot("make", &self.to.join(SUMS)))?;
+        text.push(b'\n');
+        self.add(SUMS, &text)?;
+        self.add(name, content)
     }
 
     /// Renames the directory to its final name, which must not exist or be an empty directory.

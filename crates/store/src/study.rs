@@ -4,19 +4,21 @@
 //! write.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde_json::{Map, Value};
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
+use wirecost_model::study::StudyRunRef;
 
 use crate::document;
 use crate::error::{StoreError, cannot};
-use crate::input;
 use crate::record::{self, Record, make_directory};
 use crate::staged_dir::{StagedDir, is_staged, remove_abandoned, sync};
+use crate::{RUN, input};
 
 /// The definition, with the changes of the command line.
 pub const DEFINITION: &str = "study.toml";
@@ -114,7 +116,17 @@ impl Study {
         let ids = self.ids()?;
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let part = ids.len().div_ceil(threads).max(1);
-        let read = &|id: &String| Ok((id.clone(), read(&self.record(id))?));
+        let read = &|id: &String| {
+            let path = self.record(id);
+            let run = read(&path)?;
+            match run.study.as_ref().map(StudyRunRef::id) {
+                Some(of) if of != *id => Err(StoreError::Damaged {
+                    path: path.join(RUN),
+                    why: format!("it is run {of} of a study, copied over this one"),
+                }),
+                _ => Ok((id.clone(), run)),
+            }
+        };
         thread::scope(|scope| {
             let parts: Vec<_> = ids
                 .chunks(part)
@@ -206,6 +218,10 @@ impl Writer {
     /// The directory is no study, or another writes to it.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let study = Study::open(directory)?;
+        let runs = directory.join(RUNS);
+        if fs::symlink_metadata(&runs).is_ok_and(|metadata| !metadata.is_dir()) {
+            return Err(StoreError::Link(runs));
+        }
         let lock = lock(directory)?;
         remove_abandoned(directory)?;
         remove_abandoned(&directory.join(RUNS))?;
@@ -255,8 +271,26 @@ impl Writer {
 
 fn lock(directory: &Path) -> Result<File, StoreError> {
     let path = directory.join(LOCK);
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(cannot("write to", &path))?;
+    // What is written must not go to another file, to which whoever made the directory has led it.
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(no_follow)
+        .open(&path);
+    let is_link = |error: &io::Error| {
+        rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+    };
+    let mut file = match opened {
+        Err(error) if is_link(&error) => return Err(StoreError::Link(path)),
+        opened => opened.map_err(cannot("write to", &path))?,
+    };
+    let metadata = file.metadata().map_err(cannot("look at", &path))?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(StoreError::Link(path));
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

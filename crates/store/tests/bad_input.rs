@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use recorded::{hosts, run};
-use wirecost_store::{HOSTS, RUN, Recorder, SAMPLES, STACKS, read};
+use wirecost_store::{HOSTS, RUN, Recorder, SAMPLES, STACKS, SUMS, read};
 
 /// The message of reading a record of which something was changed, without the place of the record.
 fn refusal(change: impl FnOnce(&Path)) -> String {
@@ -115,4 +115,44 @@ fn a_directory_that_is_not_a_record_or_is_missing_is_refused() {
     assert_eq!(message, expected);
     let message = refusal(|directory| fs::remove_dir_all(directory).unwrap());
     assert_eq!(message, "/record does not exist: check the path");
+}
+
+#[test]
+fn a_file_that_is_not_what_was_saved_is_refused() {
+    let changed = "it is not what was saved: it was changed, or copied from another record";
+    let message = refusal(edit(RUN, |text| text.replacen("\"engine\": \"", "\"engine\": \"x", 1)));
+    assert_eq!(message, format!("/record/run.json is damaged ({changed}): {AGAIN}"));
+    let message = refusal(edit(HOSTS, |text| format!("{text}\n")));
+    assert_eq!(message, format!("/record/hosts.json is damaged ({changed}): {AGAIN}"));
+    let message = refusal(|directory| {
+        let other = tempfile::tempdir().unwrap();
+        let mut run = run();
+        run.intervals.clear();
+        run.observe = None;
+        Recorder::create(other.path()).unwrap().save(&run, &hosts()).unwrap();
+        fs::copy(other.path().join(SAMPLES), directory.join(SAMPLES)).unwrap();
+    });
+    assert_eq!(message, format!("/record/samples.parquet is damaged ({changed}): {AGAIN}"));
+}
+
+/// Records of earlier versions have no hashes.
+#[test]
+fn values_that_no_run_measures_are_refused() {
+    let with = |change: fn(&mut wirecost_model::run::Run)| {
+        refusal(move |directory| {
+            let mut run = run();
+            change(&mut run);
+            let mut text = serde_json::to_string(&run).unwrap();
+            text.push('\n');
+            fs::write(directory.join(RUN), text).unwrap();
+            fs::remove_file(directory.join(SUMS)).unwrap();
+        })
+    };
+    let message = with(|run| run.throughput.as_mut().unwrap().bits_per_second = 1e15);
+    assert!(
+        message.contains("throughput.bits_per_second is 1e15, and cannot be more than 1e14"),
+        "{message}"
+    );
+    let message = with(|run| run.window.as_mut().unwrap().seconds = -1.0);
+    assert!(message.contains("window.seconds is -1, and cannot be less than 0"), "{message}");
 }

@@ -11,7 +11,7 @@ use recorded::{before_studies, hosts, json, names, run, without_stacks};
 use wirecost_model::environment::Environment;
 use wirecost_model::observe::ObserveDocument;
 use wirecost_store::{
-    Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, StoreError, document, read,
+    Document, HOSTS, OBSERVATION, RUN, Recorder, SAMPLES, STACKS, SUMS, StoreError, document, read,
 };
 
 #[test]
@@ -21,7 +21,7 @@ fn a_saved_record_is_complete_and_leaves_no_other_files() {
     let recorder = Recorder::create(&directory).unwrap();
     assert!(names(&directory).is_empty());
     recorder.save(&run(), &hosts()).unwrap();
-    assert_eq!(names(&directory), [HOSTS, RUN, SAMPLES, STACKS]);
+    assert_eq!(names(&directory), [SUMS, HOSTS, RUN, SAMPLES, STACKS]);
     let record = read(&directory).unwrap();
     assert_eq!(record.run, run());
     let expected: BTreeMap<String, Environment> =
@@ -37,7 +37,7 @@ fn a_run_without_measurements_has_a_record() {
     let parent = tempfile::tempdir().unwrap();
     let refused = wirecost_model::run::Run::empty("@stream", "epoll", "0.1.0", 0);
     Recorder::create(parent.path()).unwrap().save(&refused, &hosts()).unwrap();
-    assert_eq!(names(parent.path()), [HOSTS, RUN, SAMPLES]);
+    assert_eq!(names(parent.path()), [SUMS, HOSTS, RUN, SAMPLES]);
     assert_eq!(read(parent.path()).unwrap().run, refused);
 }
 
@@ -47,7 +47,7 @@ fn an_observation_has_a_record_too() {
     let watched: ObserveDocument = json(&before_studies("observation").join(OBSERVATION));
     let recorder = Recorder::create(directory.path()).unwrap();
     recorder.save_observation(&watched, &hosts()).unwrap();
-    assert_eq!(names(directory.path()), [HOSTS, OBSERVATION, SAMPLES, STACKS]);
+    assert_eq!(names(directory.path()), [SUMS, HOSTS, OBSERVATION, SAMPLES, STACKS]);
     assert_eq!(document(directory.path()).unwrap(), Document::Observe(watched.clone()));
     let error = read(directory.path()).unwrap_err();
     assert!(matches!(error, StoreError::OtherDocument { .. }), "{error}");

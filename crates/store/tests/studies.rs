@@ -167,3 +167,66 @@ fn a_vanished_study_is_an_error_with_its_path() {
     assert!(message.starts_with(&expected), "{message}");
     assert!(names(parent.path()).is_empty());
 }
+
+#[test]
+fn a_run_that_is_copied_over_another_is_told() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("study");
+    let writer = create(&directory);
+    for place in [1, 2] {
+        let run = run_of(place, 1);
+        writer.save(&format!("000{place}-01"), &run, &hosts()).unwrap();
+    }
+    let study = writer.study();
+    assert_eq!(study.runs().unwrap().len(), 2);
+    for name in fs::read_dir(study.record("0001-01")).unwrap() {
+        let name = name.unwrap().file_name();
+        fs::copy(study.record("0001-01").join(&name), study.record("0002-01").join(&name)).unwrap();
+    }
+    let message = study.runs().unwrap_err().to_string();
+    assert!(message.contains("0002-01/run.json"), "{message}");
+    assert!(message.contains("it is run 0001-01 of a study, copied over this one"), "{message}");
+}
+
+#[test]
+fn a_run_that_failed_is_replaced_and_one_that_did_not_is_kept() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("study");
+    let writer = create(&directory);
+    let mut failed = run_of(1, 1);
+    failed.status = wirecost_model::status::Status::Invalid;
+    writer.save("0001-01", &failed, &hosts()).unwrap();
+    writer.save("0001-01", &run_of(1, 1), &hosts()).unwrap();
+    let runs = writer.study().runs().unwrap();
+    assert_eq!(runs[0].1.status, run_of(1, 1).status);
+    assert!(matches!(
+        writer.save("0001-01", &failed, &hosts()),
+        Err(StoreError::AlreadyRecorded(_))
+    ));
+    assert_eq!(fs::read_dir(directory.join("runs")).unwrap().count(), 1);
+}
+
+/// Somebody who made the directory could have another's file written.
+#[test]
+fn locks_and_runs_that_are_links_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("study");
+    drop(create(&directory));
+    let (lock, victim) = (directory.join(".lock"), parent.path().join("victim"));
+    let links: [fn(&Path, &Path); 2] =
+        [|to, at| symlink(to, at).unwrap(), |to, at| fs::hard_link(to, at).unwrap()];
+    for link in links {
+        fs::write(&victim, "mine").unwrap();
+        fs::remove_file(&lock).unwrap();
+        link(&victim, &lock);
+        let error = Writer::open(&directory).unwrap_err();
+        assert!(matches!(&error, StoreError::Link(path) if *path == lock), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+    fs::remove_file(&lock).unwrap();
+    fs::remove_dir(directory.join("runs")).unwrap();
+    symlink(parent.path(), directory.join("runs")).unwrap();
+    let error = Writer::open(&directory).unwrap_err();
+    assert!(matches!(error, StoreError::Link(_)), "{error}");
+}

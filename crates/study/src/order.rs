@@ -1,6 +1,6 @@
 //! The order of runs.
 
-use wirecost_model::study::Point;
+use wirecost_model::study::{Point, run_id};
 
 use crate::definition::Order;
 
@@ -20,10 +20,7 @@ impl Task {
     /// Name of its record.
     #[must_use]
     pub fn id(&self) -> String {
-        match self.repeat {
-            0 => format!("{:04}-warm-up", self.place),
-            repeat => format!("{:04}-{repeat:02}", self.place),
-        }
+        run_id(self.place, self.repeat)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use wirecost_model::observe::{FoldedStacks, HostObservation};
 use wirecost_model::status::Status;
+use wirecost_model::visible::visible_lines;
 use wirecost_report::flame::{self, Scale};
 use wirecost_store::{Document, document};
 
@@ -52,7 +53,7 @@ impl Flame {
         let profile = self.load(&self.result)?;
         let mut out = terminal::stdout();
         let written = match &self.against {
-            _ if self.folded => out.write_all(profile.stacks.to_text().as_bytes()),
+            _ if self.folded => out.write_all(visible_lines(&profile.stacks.to_text()).as_bytes()),
             None => flame::write(&mut out, &profile.title, &profile.stacks),
             Some(path) => {
                 let before = self.load(path)?;
