@@ -21,8 +21,10 @@ const UNACCOUNTED_PERCENT: f64 = 2.0;
 /// A smaller share of the busy time changes no conclusion.
 const FOREIGN_PERCENT: f64 = 5.0;
 const SKEW_MILLISECONDS: f64 = 10.0;
-/// Of the window, and at least the above.
+/// Of the window between hosts; of a short one at least as long as a busy host may keep the thread that
+/// reads counters waiting.
 const SKEW_SHARE: f64 = 0.01;
+const SHORTEST_SKEW_NANOS: f64 = 50e6;
 const CLOCK_ERROR_NANOS: u64 = 100_000;
 /// A path without loss and reordering has fewer.
 const RETRANSMITTED: f64 = 0.001;
@@ -128,7 +130,7 @@ fn skew(
     let skew = apart(|span| span.start.at).max(apart(|span| span.end.at));
     let uncertain: f64 = windows.iter().map(|window| window.host.clock_error as f64).sum();
     let length = windows.iter().map(|window| window.span.seconds()).fold(0.0, f64::max);
-    let most = (length * SKEW_SHARE * 1e9).max(SKEW_MILLISECONDS * 1e6);
+    let most = (length * SKEW_SHARE * 1e9).max(SHORTEST_SKEW_NANOS);
     if skew - uncertain > most {
         errors.push(format!(
             "the windows of the hosts are {:.3} s apart, more than a percent of the window of \
