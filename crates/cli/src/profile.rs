@@ -159,6 +159,10 @@ pub(crate) fn find_builtin(short: &str) -> Result<&'static Builtin, Failure> {
     builtins::find(short).ok_or_else(|| {
         let names = builtins::ALL.iter().map(|builtin| builtin.name);
         let failure = Failure::usage(format!("no built-in profile is named @{short}"));
+        if wirecost_study::builtins::find(short).is_ok() {
+            let help = format!("it is a built-in study: wirecost study run @{short}");
+            return failure.help(help);
+        }
         match nearest(short, names) {
             Some(near) => failure.help(format!("did you mean @{near}?")),
             None => failure.help("`wirecost list` lists them"),

@@ -58,12 +58,12 @@ impl LabError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::NotPermitted { .. } => Some(
-                "run it as root (sudo), or in a container with these capabilities; without them \
-                 a run can use loopback"
+                "run it as root (sudo), or in a container with these capabilities; without them, run \
+                 on loopback: `wirecost run` without --lab, `wirecost study run` with --loopback"
                     .to_owned(),
             ),
             Self::NameTaken { name } | Self::Incomplete { name, .. } => {
-                Some(format!("remove it: wirecost lab down {name}"))
+                Some(format!("remove it: wirecost lab down --name {name}"))
             }
             Self::NotFound { .. } => Some("list the labs: wirecost lab status".to_owned()),
             Self::InUse { pid, .. } => Some(format!("stop process {pid}; this removes the lab")),

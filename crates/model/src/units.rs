@@ -39,8 +39,17 @@ pub fn three_digits(value: f64) -> String {
 /// and for less than one bit.
 #[must_use]
 pub fn parse_bit_rate(text: &str) -> Option<u64> {
-    const UNITS: [(&str, f64); 5] =
-        [("tbit", 1e12), ("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+    const UNITS: [(&str, f64); 9] = [
+        ("tbit", 1e12),
+        ("gbit", 1e9),
+        ("mbit", 1e6),
+        ("kbit", 1e3),
+        ("bit", 1.0),
+        ("t", 1e12),
+        ("g", 1e9),
+        ("m", 1e6),
+        ("k", 1e3),
+    ];
     let text = text.trim().to_ascii_lowercase();
     let (digits, one) =
         UNITS.into_iter().find_map(|(unit, one)| Some((text.strip_suffix(unit)?, one)))?;
@@ -188,8 +197,10 @@ mod tests {
         assert_eq!(parse_bit_rate("2.5Gbit"), Some(2_500_000_000));
         assert_eq!(parse_bit_rate("100mbit"), Some(100_000_000));
         assert_eq!(parse_bit_rate("8bit"), Some(8));
+        assert_eq!(parse_bit_rate("1G"), Some(1_000_000_000));
+        assert_eq!(parse_bit_rate("2.5m"), Some(2_500_000));
         for none in
-            ["", "1", "1g", "gbit", "-1gbit", "1e3bit", "0gbit", "infbit", "10gbps", "9e9tbit"]
+            ["", "1", "g", "gbit", "-1gbit", "1e3bit", "0gbit", "infbit", "10gbps", "9e9tbit"]
         {
             assert_eq!(parse_bit_rate(none), None, "{none}");
         }

@@ -47,7 +47,18 @@ pub(crate) struct Compare {
 }
 
 fn parse_metric(name: &str) -> Result<Selector, String> {
-    metrics::find(name).map_err(|error| error.to_string())
+    metrics::find(name).map_err(|error| match error.nearest {
+        Some(_) => error.to_string(),
+        None => {
+            let containing = metrics::all().map(|metric| metric.name);
+            let containing = containing.filter(|known| !name.is_empty() && known.contains(name));
+            let containing: Vec<&str> = containing.take(3).collect();
+            match containing.is_empty() {
+                true => format!("{error}; `wirecost report --list` lists them"),
+                false => format!("{error}; did you mean {}?", containing.join(" or ")),
+            }
+        }
+    })
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

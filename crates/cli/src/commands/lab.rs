@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use wirecost_lab::{self as lab, LabError, LabSpec};
@@ -62,7 +62,7 @@ pub(crate) fn failure(error: &LabError) -> Failure {
 
 impl Lab {
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let mut out = terminal::stdout();
+        let mut out = String::new();
         match self.act {
             Act::Up { hosts, name, rate } => {
                 let mut spec = LabSpec::persistent(name, hosts);
@@ -125,14 +125,16 @@ impl Lab {
                 }
             }
         }
+        terminal::print(&out);
         Ok(Status::Ok)
     }
 }
 
 /// A rate on the command line.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
-    units::parse_bit_rate(text)
-        .ok_or_else(|| "must be a number with bit, kbit, mbit or gbit, such as 1gbit".to_owned())
+    units::parse_bit_rate(text).ok_or_else(|| {
+        "must be a number with k, m or g, or with bit, kbit, mbit or gbit, such as 1gbit".to_owned()
+    })
 }
 
 /// The rate of the links, if it is limited.

@@ -95,7 +95,8 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string());
     }
-    humantime::parse_duration(text).map_err(|error| error.to_string())
+    humantime::parse_duration(text)
+        .map_err(|_| "must be a time: a number with ms, s, m or h, such as 10s".to_owned())
 }
 
 fn parse_time_not_zero(text: &str) -> Result<std::time::Duration, String> {

@@ -66,6 +66,21 @@ fn over_ipv6_and_on_threads() {
     assert!(document.count("/transactions/count") > 0);
 }
 
+/// The advice is a line that can be typed.
+#[test]
+fn a_second_lab_of_a_name_is_told_how_to_remove_the_first() {
+    if skip_without_namespaces("a_second_lab_of_a_name_is_told_how_to_remove_the_first") {
+        return;
+    }
+    let lab = Standing::up();
+    let again = Program::new(["lab", "up", "--name", &lab.name]).finish();
+    assert_eq!(again.code, 2, "{again}");
+    let (_, line) = again.stderr.split_once("remove it: wirecost ").expect("the line");
+    let down = Program::new(line.split_whitespace()).finish();
+    assert_eq!(down.code, 0, "{down}");
+    std::mem::forget(lab);
+}
+
 /// A lab made by hand.
 pub(crate) struct Standing {
     pub(crate) name: String,

@@ -506,3 +506,75 @@ fn a_run_that_cannot_begin_leaves_no_directory() {
         assert!(!finished.path("kept").exists(), "{finished}");
     }
 }
+
+/// What each wrong command line is told: the mistake, and what to type.
+#[test]
+fn a_mistake_is_named_with_what_to_type() {
+    let table: [(&[&str], &[&str]); 15] = [
+        (
+            &["study", "check", "@tcp-transmit", "--axis", "connections=1,x"],
+            &["--axis connections", "'x'", "such as 8"],
+        ),
+        (
+            &["study", "check", "@tcp-transmit", "--set", "duration=10x"],
+            &["--set duration", "'10x'", "such as 10s"],
+        ),
+        (&["run", "@stream", "--var", "size=64z"], &["64z", "such as 64k", "k, m or g"]),
+        (&["run", "@tcp-transmit"], &["no built-in profile", "wirecost study run @tcp-transmit"]),
+        (&["study", "run", "@stream"], &["no built-in study", "wirecost run @stream"]),
+        (&["study", "run", "tcp-transmit"], &["did you mean", "@tcp-transmit"]),
+        (
+            &["compare", "a", "b", "--metric", "cycles"],
+            &["no metric cycles", "did you mean cycles_per_kbyte"],
+        ),
+        (&["compare", "a", "b", "--metric", "zzz"], &["no metric zzz", "wirecost report --list"]),
+        (&["run", "@stream", "--connections", "1e6"], &["1e6", "in digits: 1000000"]),
+        (&["run", "@stream", "--connections", "many"], &["a whole number, such as 8"]),
+        (&["run", "@stream", "--lab", "--rate", "fast"], &["such as 1gbit"]),
+        (&["run", "@stream", "--rate", "1G"], &["--rate", "add --lab"]),
+        (&["run", "@stream", "--duration", "10 parsecs"], &["such as 10s"]),
+        (&["run", "@stream", "--lab=none-of-this-name"], &["wirecost lab status"]),
+        (
+            &["study", "check", "@tcp-transmit", "--loopback", "--rate", "1G"],
+            &["lab.rate", "place"],
+        ),
+    ];
+    for (arguments, words) in table {
+        let finished = Program::new(arguments).finish();
+        assert!([2, 3].contains(&finished.code), "{arguments:?} {finished}");
+        let said = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(said.contains(word), "{arguments:?}: no {word:?} in\n{finished}");
+        }
+    }
+    // Seconds, where no unit is given.
+    let help = Program::new(["run", "--help"]).finish();
+    assert!(help.stdout.contains("a number alone is seconds"), "{help}");
+}
+
+/// A study that says that it uses a lab needs not be told so once more.
+#[test]
+fn a_rate_is_of_the_lab_of_the_study() {
+    let text = "profile = \"@rr\"\nplace = \"lab\"\n";
+    let finished =
+        Program::new(["study", "check", "s.toml", "--rate", "1G"]).file("s.toml", text).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+}
+
+#[test]
+fn without_rights_a_lab_is_refused_with_the_way_round_it() {
+    let text = "profile = \"@rr\"\nplace = \"lab\"\n";
+    let arguments = ["study", "run", "s.toml", "--quiet"];
+    let finished = Program::unprivileged(&arguments).file("s.toml", text).finish();
+    assert_eq!(finished.code, 3, "{finished}");
+    assert!(finished.stderr.contains("--loopback"), "{finished}");
+}
+
+#[test]
+fn too_few_descriptors_are_told_before_there_is_traffic() {
+    let arguments = ["run", "@rr", "--connections", "1000", "--duration", "1s", "--quiet"];
+    let finished = Program::with_descriptors(64, &arguments).finish();
+    assert_eq!(finished.code, 2, "{finished}");
+    let said = finished.stdout + &finished.stderr;
+    assert!(said.contains("too few descriptors (64)") && said.contains("ulimit -n"), "{said}");
+}

@@ -75,7 +75,14 @@ pub enum LoadError {
 impl LoadError {
     fn system(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let act = act.into();
-        move |source| LoadError::System { act, source }
+        move |source| match rustix::io::Errno::from_io_error(&source) {
+            Some(rustix::io::Errno::MFILE) => LoadError::Plan(format!(
+                "{act}: this host allows a process too few descriptors ({}): raise the limit \
+                 (ulimit -n), or use fewer connections or workers",
+                descriptors::raise_limit().unwrap_or_default()
+            )),
+            _ => LoadError::System { act, source },
+        }
     }
 
     /// What a worker says that could not start.

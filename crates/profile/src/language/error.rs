@@ -257,7 +257,9 @@ impl LanguageErrorKind {
             | Kind::BadSize {
                 reason: NumberError::TooLarge,
                 ..
-            } => "choose a smaller number; count=... repeats a flowop to move more".to_owned(),
+            } => "choose a smaller number, such as 64k, with no suffix but k, m or g; count=... \
+                  repeats a flowop to move more"
+                .to_owned(),
             Kind::BadSize {
                 reason: NumberError::Zero,
                 ..

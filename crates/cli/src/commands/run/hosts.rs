@@ -62,8 +62,8 @@ pub(crate) struct HostOptions {
     )]
     pub(crate) lab: Option<String>,
 
-    /// Rate of each link of the temporary lab, such as `1gbit` [default: unlimited].
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "lab")]
+    /// Rate of each link of the temporary lab, such as `1gbit` or `1G` [default: unlimited].
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
 
     /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the
@@ -127,6 +127,10 @@ impl Place {
         kept: Option<Rc<Lab>>,
     ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
+        if host_options.rate.is_some() && host_options.lab.is_none() {
+            return Err(Failure::usage("--rate is the rate of a lab's links, and no lab is used")
+                .help("add --lab"));
+        }
         match host_options.lab.as_deref() {
             Some(name) => Self::in_lab(&names, name, host_options.rate, kept),
             None if host_options.hosts.is_empty() => Self::on_loopback(&names),

@@ -10,7 +10,7 @@ use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, built
 
 use crate::Failure;
 use crate::commands::lab::parse_rate;
-use crate::commands::run::{HostArgument, HostOptions};
+use crate::commands::run::{HostArgument, HostOptions, options};
 use crate::diagnostics;
 use crate::input;
 
@@ -54,6 +54,16 @@ fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
     }
 }
 
+/// Refuses a value that an option of this name cannot have, before conditions of the study are tried on
+/// it. Options that a profile may have a variable for are left to it.
+fn check_value(option: &str, name: &str, value: &str) -> Result<(), Failure> {
+    let always = ["connections", "duration", "ramp", "workers", "dead_time"];
+    let Some(known) = options::find(name).filter(|_| always.contains(&name)) else { return Ok(()) };
+    known.read(value).map(drop).map_err(|message| {
+        Failure::usage(format!("{option} {name}: invalid value '{value}': {message}"))
+    })
+}
+
 /// A study, read, with all its points.
 #[derive(Debug)]
 pub(super) struct Loaded {
@@ -69,14 +79,26 @@ impl Source {
     pub(super) fn load(&self) -> Result<Loaded, Failure> {
         let (text, beside) = match self.study.strip_prefix('@') {
             Some(name) => {
-                let builtin = builtins::find(name).map_err(failure)?;
+                let builtin =
+                    builtins::find(name).map_err(
+                        |error| match wirecost_profile::builtins::find(name) {
+                            Some(_) => Failure::usage(&error)
+                                .help(format!("it is a built-in profile: wirecost run @{name}")),
+                            None => failure(error),
+                        },
+                    )?;
                 (builtin.source.to_owned(), PathBuf::new())
             }
             None => {
                 let text = input::text(&self.study, STUDY).map_err(|error| {
                     let failure =
                         Failure::usage(format!("cannot read the study {}: {error}", self.study));
-                    failure.help("give a file, or a built-in study from `wirecost study list`")
+                    failure.help(match builtins::find(&self.study) {
+                        Ok(_) => format!("did you mean the built-in study @{}?", self.study),
+                        Err(_) => {
+                            "give a file, or a built-in study from `wirecost study list`".to_owned()
+                        }
+                    })
                 })?;
                 let beside = Path::new(&self.study).parent().unwrap_or(Path::new(""));
                 (text, beside.to_owned())
@@ -93,9 +115,13 @@ impl Source {
         definition.quick = None;
         for (name, values) in &self.axes {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            for value in &values {
+                check_value("--axis", name, value)?;
+            }
             definition.set_axis(name, &values).map_err(failure)?;
         }
         for (name, value) in &self.set {
+            check_value("--set", name, value)?;
             definition.set(name, value);
         }
         if let Some(seed) = self.seed {

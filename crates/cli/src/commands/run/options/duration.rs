@@ -17,7 +17,7 @@ impl RunOption for Duration {
     }
 
     fn help(&self) -> &'static str {
-        "Measurement time [default: the profile's]"
+        "Measurement time, such as 10s; a number alone is seconds [default: the profile's]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
