@@ -1,8 +1,6 @@
 //! The figures of a run whose traffic is known to the byte, and the warnings.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
-
 mod two_hosts;
 
 use std::time::Duration;
