@@ -15,7 +15,7 @@ use wirecost_model::study::Value;
 
 pub(super) const KIND: Kind = Kind {
     name: "choices",
-    help: "which value of an axis is best, compared with the others at the same points",
+    help: "which value of an axis is better than others and worse than none, compared at the same points",
     find,
 };
 
@@ -274,13 +274,13 @@ impl<'a> Pair<'a> {
             words::list(&parts)
         };
         let text = format!(
-            "{} depends on the point: with {} {} it is {}, but {}, each beside {}",
-            words::metric(selector),
+            "the effect of {} on {} depends on the point: with {} compared with {} it is {}, but {}",
             self.axis,
+            words::metric(selector),
             self.value,
+            self.other,
             part(&best),
-            part(&worst),
-            self.other
+            part(&worst)
         );
         let all = || best.iter().chain(&worst).filter_map(|place| place.ratio);
         let p_value = all().map(|ratio| ratio.p_value).fold(0.0, f64::max);
@@ -329,7 +329,7 @@ fn best(
         let mut text = format!("{} with {}", than(ratio), pair.other);
         let exceptions = pair.exceptions(ratio.ratio);
         if !exceptions.is_empty() {
-            text += &format!(" (not shown at {})", words::list(&exceptions));
+            text += &format!(" (opposite, but not significantly, at {})", words::list(&exceptions));
         }
         Some(text)
     });

@@ -14,7 +14,7 @@ use wirecost_model::run::Run;
 
 pub(super) const KIND: Kind = Kind {
     name: "cpu",
-    help: "whether most CPU time is user or kernel time, and how the user time changes along an axis",
+    help: "whether most CPU time is user or system time, and how the user share changes along an axis",
     find,
 };
 
@@ -22,7 +22,7 @@ const SHARE: &str = "cpu.user_share";
 
 const USER_TIME: Subject = Subject {
     metric: SHARE,
-    noun: "user time as a part of busy time",
+    noun: "user share of busy CPU time",
     verbs: ["rises", "falls"],
     least: 2.0,
 };
@@ -134,7 +134,10 @@ impl Majority<'_> {
             (least, most) if percent(least) == percent(most) => percent(most),
             (least, most) => format!("{} to {}", percent(least), percent(most)),
         };
-        let text = format!("most of {}{whereas} is {what}: {range} of the busy time", self.whose);
+        let text = format!(
+            "most of {}{whereas} is {what}; over all points {range} of the busy time",
+            self.whose
+        );
         let interval = Estimate::of(&shares)?.within((0.0, 100.0)).interval;
         let shown = self.points.iter().zip(&shares);
         let shown = shown.map(|((point, _), share)| format!("{}: {share:.0}%", point.point));

@@ -15,7 +15,7 @@ use wirecost_model::study::Value;
 
 pub(super) const KIND: Kind = Kind {
     name: "functions",
-    help: "which functions take more cycles/KByte at one end of an axis than at the other",
+    help: "which functions take more cycles/KByte at the last value of an axis than at the first",
     find,
 };
 
@@ -123,7 +123,7 @@ impl Pair<'_> {
             })
             .collect();
         let text = format!(
-            "{}, these functions of the {} grow in cycles/KByte: {}",
+            "{}, these functions of the {} take more cycles/KByte: {}",
             words::span(self.axis, self.from.0, self.to.0),
             self.whose,
             words::list(&parts)

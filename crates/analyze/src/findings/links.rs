@@ -11,7 +11,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
 pub(super) const KIND: Kind =
-    Kind { name: "links", help: "which links are the bottleneck, and at which points", find };
+    Kind { name: "links", help: "which links are saturated, and at which points", find };
 
 /// A link at the points where it was measured.
 struct Link<'a> {
@@ -90,7 +90,7 @@ impl Link<'_> {
         let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
         let estimate = Estimate::of(&percent)?;
         let text = format!(
-            "{} is the bottleneck at {} of {} points: payload takes {:.0}% {}",
+            "{} is the bottleneck at {} of {} points: payload uses {:.0}% {}",
             self.name,
             full.len(),
             self.points.len(),

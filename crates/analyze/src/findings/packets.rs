@@ -12,7 +12,7 @@ use wirecost_model::metric::Unit;
 
 pub(super) const KIND: Kind = Kind {
     name: "packets",
-    help: "how segment sizes and ACKs of the sender change between the ends of an axis, and the cost with them",
+    help: "how sizes of segments and numbers of ACKs change between the ends of an axis, and whether the cost changes with them",
     find,
 };
 
@@ -21,8 +21,8 @@ const CHANGE: f64 = 1.2;
 
 /// Figures of which less means more packets for the same bytes.
 const SUBJECTS: [(&str, &str); 2] = [
-    ("segments.sent_bytes", "the mean size of the segments that go to the sender's device"),
-    ("segments_per_ack", "the number of data segments that an ACK to the sender covers"),
+    ("segments.sent_bytes", "the mean size of packets passed to the sender's device"),
+    ("segments_per_ack", "the number of data segments per ACK that the sender receives"),
 ];
 
 /// A figure at both ends.
@@ -93,8 +93,11 @@ impl Change<'_> {
 
     /// The cost at both ends, where it changes as packets would make it.
     fn cost(&self, more_packets: bool) -> Option<String> {
-        let names = ["hosts.sender.cycles_per_kbyte", "cycles_per_kbyte"];
-        names.iter().find_map(|name| {
+        let costs = [
+            ("hosts.sender.cycles_per_kbyte", "the sender's cycles/KByte"),
+            ("cycles_per_kbyte", "cycles/KByte"),
+        ];
+        costs.iter().find_map(|(name, noun)| {
             let selector = metrics::find(name).ok()?;
             let [from, to] =
                 [self.pair.from.1, self.pair.to.1].map(|point| point.figures(&selector));
@@ -103,7 +106,7 @@ impl Change<'_> {
             }
             let verb = if more_packets { "rise" } else { "fall" };
             let [from, to] = [from, to].map(|figures| words::plain(mean(&figures)));
-            Some(format!("{name} {verb} between the same points, from {from} to {to}"))
+            Some(format!("{noun} {verb} from {from} to {to} between the same points"))
         })
     }
 }

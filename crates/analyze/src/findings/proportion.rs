@@ -12,7 +12,7 @@ use wirecost_model::metric::Unit;
 
 pub(super) const KIND: Kind = Kind {
     name: "proportion",
-    help: "whether throughput falls in proportion to cycles/KByte, as it does where CPUs are the limit",
+    help: "whether throughput is inversely proportional to cycles/KByte, as where CPUs are the bottleneck",
     find,
 };
 
@@ -147,12 +147,14 @@ fn finding(p_value: f64, metric: &str, noun: &str, places: &[Place<'_>]) -> Opti
         return None;
     }
     let text = format!(
-        "throughput falls in proportion to {noun}: where a byte costs {} as much, {:.0}% as much is moved",
+        "throughput is inversely proportional to {noun}: at {} the cost, it is {:.0}% of its highest value",
         words::fold(dear / cheap),
         100.0 * (slope * (dear / cheap).ln()).exp()
     );
-    let mut evidence =
-        vec![format!("the cost explains {:.0}% of the variance between points", 100.0 * explained)];
+    let mut evidence = vec![format!(
+        "the cost explains {:.0}% of the variance of the logarithm of throughput between points",
+        100.0 * explained
+    )];
     evidence.extend(places.iter().map(|place| {
         let cost = words::plain(mean(&place.cost).exp());
         let rate = wirecost_model::units::bit_rate(mean(&place.work).exp());

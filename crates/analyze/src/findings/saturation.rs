@@ -72,7 +72,7 @@ fn finding_of(
     };
     if low == last {
         let text = format!(
-            "{} still grows at {}, the largest measured: {}",
+            "{} still grows at {}, the largest value measured, to {}",
             work.metric().name,
             words::stop(line.axis, stops[last].value),
             shown(means[last])
@@ -98,7 +98,11 @@ fn finding_of(
     let after = match knee.after {
         After::Falls { load, least } => {
             let from = stops.iter().find(|stop| stop.number == load).map_or("", |stop| stop.value);
-            format!("; from {} on it falls, down to {}", words::stop(line.axis, from), shown(least))
+            format!(
+                "; at {} and beyond it is lower, down to {}",
+                words::stop(line.axis, from),
+                shown(least)
+            )
         }
         After::Level | After::Nothing => String::new(),
     };

@@ -42,8 +42,8 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         };
         let last = line.stops.last().map_or(0.0, |stop| stop.number);
         let text = format!(
-            "{} over {} follows the Universal Scalability Law: {} {} with one, contention {} {}, \
-             coherency {} {}{}",
+            "the Universal Scalability Law fits {} over {}: {} {} at 1, contention {} {}, coherency \
+             {} {}{}",
             work.metric().name,
             line.axis,
             unit.show(law.rate),
@@ -55,7 +55,7 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             peak(&fit, line.axis, last)
         );
         let mut evidence = vec![format!(
-            "it explains {:.1}% of the variance of {runs} runs at {stops} points",
+            "the fit explains {:.1}% of the variance of {runs} runs at {stops} points",
             fit.explained * 100.0
         )];
         evidence.extend(line.confounders());

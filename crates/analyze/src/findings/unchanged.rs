@@ -1,7 +1,7 @@
 //! Axes of which nothing was found: that is an answer too, with how much it is worth.
 
 use super::{ALL, Finding, LEVEL, line, words};
-use crate::measured::{MeasuredPoint, Measurements};
+use crate::measured::{MeasuredPoint, Measurements, RUN};
 use crate::metrics::{self, Selector};
 use crate::statistics::moderated::{self, Cell, Effect};
 use wirecost_model::study::Value;
@@ -18,7 +18,8 @@ type Group<'a> = (&'a [&'a Value], Vec<(&'a str, Vec<f64>)>);
 pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
     let open = measured.axes().into_iter().filter(|axis| {
         let is_answered = found.iter().any(|finding| finding.axis.as_deref() == Some(*axis));
-        !is_answered && measured.values(axis).len() > 1
+        // Runs of no study were not made to be compared.
+        !is_answered && *axis != RUN && measured.values(axis).len() > 1
     });
     open.filter_map(|axis| finding(measured, axis)).collect()
 }
@@ -67,17 +68,18 @@ fn finding(measured: &Measurements, axis: &str) -> Option<Finding> {
         return None;
     }
     let advice = match (is_repeated, repeats) {
-        (false, _) => {
-            "points that were run once cannot show it: repeat each at least 3 times".to_owned()
-        }
+        (false, _) => "each point needs at least 3 runs (repeat.times)".to_owned(),
         (true, Some(repeats)) => {
-            format!("to find a change of 5% takes about {repeats} repeats of each point")
+            format!(
+                "to detect a change of 5% with 80% power takes about {repeats} runs of each point"
+            )
         }
         (true, None) => {
-            "to find a change of 5% takes more than 10,000 repeats of each point".to_owned()
+            "to detect a change of 5% with 80% power takes more than 10,000 runs of each point"
+                .to_owned()
         }
     };
-    let text = format!("over {axis}, no change of {} could be shown; {advice}", either(&names));
+    let text = format!("no significant effect of {axis} on {}; {advice}", either(&names));
     Some(Finding {
         kind: NAME.to_owned(),
         metric: None,

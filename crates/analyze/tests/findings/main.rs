@@ -72,14 +72,14 @@ fn what_the_first_table_of_this_kind_shows() {
     assert_eq!(
         large.sentence,
         "At size=64k, throughput grows up to 32 connections (95% interval 8 to 32), to 9.22 Gb/s; there the link of h1 \
-         (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were saturated; from 2000 \
-         connections on it falls, down to 6.32 Gb/s."
+         (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were saturated; at 2000 \
+         connections and beyond it is lower, down to 6.32 Gb/s."
     );
     assert!(
         small
             .sentence
             .starts_with("At size=1k, throughput grows up to 32 connections (95% interval 8 to ")
-            && small.sentence.contains("; there no monitored resource was saturated; from 1000 "),
+            && small.sentence.contains("; there no monitored resource was saturated; at 1000 "),
         "{small:?}"
     );
     let [large, small] = of_kind(&found, "cost")[..] else { panic!("{found:#?}") };
@@ -253,7 +253,7 @@ fn grown_functions(random: &mut Rng) -> Measurements {
 fn functions_that_grew_are_told_and_others_not() {
     let found = findings(&grown_functions(&mut Rng::with_seed(5)));
     let grown = only(&found, "functions");
-    let begin = "From 100 to 4000 connections, these functions of the sender grow in cycles/KByte: \
+    let begin = "From 100 to 4000 connections, these functions of the sender take more cycles/KByte: \
                  lock_sock ";
     assert!(grown.sentence.starts_with(begin), "{grown:?}");
     assert!(!grown.sentence.contains("tcp_sendmsg"), "{grown:?}");
@@ -307,13 +307,13 @@ fn crossing(random: &mut Rng) -> Measurements {
 fn a_choice_that_depends_on_the_point_names_both_directions() {
     let found = findings(&crossing(&mut Rng::with_seed(11)));
     let choice = only(&found, "choices");
-    let begin = "P99 latency depends on the point: with engine epoll it is 4";
+    let begin = "The effect of engine on p99 latency depends on the point: with epoll compared with threads it is 4";
     assert!(choice.sentence.starts_with(begin), "{choice:?}");
     assert!(
         choice.sentence.contains("% lower (")
             && choice.sentence.contains(" at connections=100 and 4")
             && choice.sentence.contains(" at connections=1000, but 2.")
-            && choice.sentence.ends_with(" at connections=1, each beside threads."),
+            && choice.sentence.ends_with(" at connections=1."),
         "{choice:?}"
     );
     assert_eq!(choice.metric.as_deref(), Some("latency.p99"));
@@ -335,7 +335,9 @@ fn points_that_do_not_show_an_overall_choice_are_named() {
     let found = findings(&measured);
     let choice = only(&found, "choices");
     assert!(
-        choice.sentence.ends_with("than with threads (not shown at connections=1)."),
+        choice
+            .sentence
+            .ends_with("than with threads (opposite, but not significantly, at connections=1)."),
         "{choice:?}"
     );
 }
@@ -359,7 +361,7 @@ fn a_link_that_is_full_is_named() {
     assert_eq!(links.len(), 2, "{found:#?}");
     assert_eq!(
         links[0].sentence,
-        "The link of h1 is the bottleneck at 2 of 3 points: payload takes 97% of 1.00 Gb/s."
+        "The link of h1 is the bottleneck at 2 of 3 points: payload uses 97% of 1.00 Gb/s."
     );
 }
 
@@ -381,20 +383,20 @@ fn segments_and_acks_stand_beside_the_cost() {
     let found = findings(&small_segments(&mut Rng::with_seed(14)));
     let [sizes, acks] = of_kind(&found, "packets")[..] else { panic!("{found:#?}") };
     assert!(
-        sizes.sentence.starts_with("From case few large to many small, the mean size of the segments that go to the sender's device falls from 6")
-            || sizes.sentence.starts_with("From case few large to many small, the mean size of the segments that go to the sender's device falls from 5"),
+        sizes.sentence.starts_with("From case few large to many small, the mean size of packets passed to the sender's device falls from 6")
+            || sizes.sentence.starts_with("From case few large to many small, the mean size of packets passed to the sender's device falls from 5"),
         "{sizes:?}"
     );
-    assert!(acks.sentence.contains("that an ACK to the sender covers falls from 7."), "{acks:?}");
     assert!(
-        acks.evidence[0].starts_with("hosts.sender.cycles_per_kbyte rise between the same points"),
+        acks.sentence.contains("data segments per ACK that the sender receives falls from 7."),
         "{acks:?}"
     );
+    assert!(acks.evidence[0].starts_with("the sender's cycles/KByte rise from "), "{acks:?}");
     let system = of_kind(&found, "cpu");
     assert!(
-        system[0]
-            .sentence
-            .starts_with("Most of the sender's CPU time is system time, including interrupts: 9"),
+        system[0].sentence.starts_with(
+            "Most of the sender's CPU time is system time, including interrupts; over all points 9"
+        ),
         "{system:#?}"
     );
 }
@@ -423,7 +425,7 @@ fn user_time_that_rises_with_small_writes_is_told() {
     });
     let found = findings(&measured);
     let told = of_kind(&found, "cpu");
-    let begin = "The sender's user time as a part of busy time falls by a factor of ";
+    let begin = "The sender's user share of busy CPU time falls by a factor of ";
     assert!(
         told.iter()
             .any(|f| f.sentence.starts_with(begin) && f.sentence.ends_with("from size 64 to 32k.")),
@@ -447,7 +449,7 @@ fn full_cpus_by_size(random: &mut Rng) -> Measurements {
 fn throughput_that_follows_cost_is_told() {
     let found = findings(&full_cpus_by_size(&mut Rng::with_seed(16)));
     let follows = only(&found, "proportion");
-    let begin = "Throughput falls in proportion to the sender's cycles/KByte: where a byte costs 19x as much, ";
+    let begin = "Throughput is inversely proportional to the sender's cycles/KByte: at 19x the cost, it is ";
     assert!(follows.sentence.starts_with(begin), "{follows:?}");
     let (low, high) = interval(follows);
     assert!(low < -0.95 && -1.05 < high, "{follows:?}");
@@ -465,8 +467,8 @@ fn growth_to_the_largest_load_is_told_as_such() {
     };
     let found = findings(&measured(3));
     let growth = only(&found, "saturation");
-    let begin = "Throughput still grows at 8 connections, the largest measured: 8.";
-    let other = "Throughput still grows at 8 connections, the largest measured: 7.";
+    let begin = "Throughput still grows at 8 connections, the largest value measured, to 8.";
+    let other = "Throughput still grows at 8 connections, the largest value measured, to 7.";
     assert!(growth.sentence.starts_with(begin) || growth.sentence.starts_with(other), "{growth:?}");
     assert!(of_kind(&findings(&measured(1)), "saturation").is_empty());
 }
@@ -479,14 +481,17 @@ fn an_axis_without_an_effect_is_answered() {
         |repeats| study(&axes, repeats, |_| Figures::default().noisy(0.05, &mut random));
     let found = findings(&measured(3));
     let answer = only(&found, UNCHANGED);
-    let begin = "Over engine, no change of throughput or p99 latency could be shown; to find a change of 5% takes about ";
+    let begin = "No significant effect of engine on throughput or p99 latency; to detect a change of 5% with 80% power takes about ";
     assert!(answer.sentence.starts_with(begin), "{answer:?}");
     let number: u64 = answer.sentence[begin.len()..].split(' ').next().unwrap().parse().unwrap();
     assert!((20..400).contains(&number), "{answer:?}");
     assert_eq!((answer.axis.as_deref(), answer.p_value), (Some("engine"), None));
     let found = findings(&measured(1));
     let answer = only(&found, UNCHANGED);
-    assert!(answer.sentence.ends_with("repeat each at least 3 times."), "{answer:?}");
+    assert!(
+        answer.sentence.ends_with("each point needs at least 3 runs (repeat.times)."),
+        "{answer:?}"
+    );
     // One with an effect is answered by that.
     let found = findings(&engines(&mut Rng::with_seed(6)));
     let open: Vec<_> = of_kind(&found, UNCHANGED).iter().map(|f| f.axis.clone().unwrap()).collect();

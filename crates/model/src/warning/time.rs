@@ -100,12 +100,12 @@ impl Problem for DeadTime {
         let Self { seconds, longest, window, hosts } = self;
         let share = seconds * 100.0 / window;
         let beyond = match longest > seconds {
-            true => format!(", within {longest:.1} s without traffic"),
+            true => format!(", part of a gap of {longest:.1} s"),
             false => String::new(),
         };
         format!(
-            "no byte moved for {seconds:.1} s of the window ({share:.0}%){beyond}, though operations \
-             were under way on {}: a link was down, a host was stopped, or all packets were lost",
+            "no byte moved for {seconds:.1} s of the window ({share:.0}%){beyond}, although operations \
+             were pending on {}: a link was down, a host was stopped, or all packets were lost",
             hosts.join(" and ")
         )
     }

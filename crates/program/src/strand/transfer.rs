@@ -189,7 +189,12 @@ impl<S> Strand<S> {
         let messages = &receive.messages;
         self.begin_message(step, messages);
         let left = self.operation.left();
-        if self.received.ahead > 0 {
+        // No byte announces an empty message: to read ahead for it might be to wait for ever.
+        let is_empty = left == 0 && phase.receive_only;
+        if self.received.ahead > 0 || is_empty {
+            if is_empty && self.received.ahead == 0 {
+                self.received.at = context.net.now();
+            }
             self.take(step, phase, left, context);
             return Ok(None);
         }

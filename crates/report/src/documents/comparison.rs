@@ -237,7 +237,9 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     }
     let mut section = Section::new("Sensitivity");
     let mut columns = vec![Column::text("figure")];
-    columns.extend(["best", "worst", "overall", "runs, each", "runs, all"].map(Column::number));
+    columns.extend(
+        ["least noisy", "noisiest", "overall", "runs (each)", "runs (all)"].map(Column::number),
+    );
     let mut table = Table::new(columns);
     for of in &comparison.sensitivity {
         let runs = |runs: Option<u64>| match runs {
@@ -256,9 +258,8 @@ fn sensitivity(comparison: &Comparison) -> Option<Section> {
     }
     section.table(table);
     section.note(
-        "The smallest change that would have been detected with 80% power: at the least noisy (best) and the \
-         most noisy (worst) point, and over all points. Runs of a point on each side that would detect 5%: \
-         at each point, and over all points.",
+        "The smallest change detectable with 80% power: at the least noisy point, at the noisiest, and over \
+         all points. Runs: of a point on each side, to detect 5% at each point, and over all points.",
     );
     Some(section)
 }
@@ -267,7 +268,7 @@ fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Worse => "worse",
         Verdict::Better => "better",
-        Verdict::Different => "a little different",
+        Verdict::Different => "different",
         Verdict::Same => "not significant",
         Verdict::Unknown => "not tested",
     }

@@ -263,8 +263,14 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     }
     if a.counts.foreign + b.counts.foreign > 0 {
         let [in_a, in_b] = [a, b].map(|side| side.percent(side.counts.foreign));
-        let none = || Cell::Missing(String::new());
-        table.rows.push(vec![text("[other programs]"), in_a, in_b, none(), none(), none()]);
+        table.rows.push(vec![
+            text("[other programs]"),
+            in_a,
+            in_b,
+            Cell::empty(),
+            Cell::empty(),
+            Cell::empty(),
+        ]);
     }
     let smaller = match hidden {
         0 => String::new(),
@@ -274,7 +280,7 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
         "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \
          inclusive CPU time at the same bandwidth, the first case over the second, with its 95% \
          interval from {} and {} busy samples; > and < if one case has no sample of the function. \
-         First what grew with most evidence, last what shrank; in the middle what did not change. Left out: \
+         Rows are in order of evidence: what costs more in the first case, what did not change, what costs more in the second. Left out: \
          {rare} functions with too few samples{smaller}.",
         a.counts.samples, b.counts.samples
     );

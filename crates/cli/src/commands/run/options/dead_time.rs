@@ -18,8 +18,8 @@ impl RunOption for DeadTime {
     }
 
     fn help(&self) -> &'static str {
-        "Whether a window without traffic for more than a tenth of its time is an invalid result, or \
-         only reported (for studies of loss and outages)"
+        "What to do if dead time exceeds a tenth of the window: make the result invalid, or only report \
+         it (for tests of loss and outages)"
     }
 
     fn default(&self) -> Option<&'static str> {
