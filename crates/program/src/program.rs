@@ -6,7 +6,7 @@
 //!
 //! A strand may hold several connections of one id and uses the newest, as in uperf. Where they lead to
 //! different hosts, or are of different protocols, each kind has an id of its own in the programs, so
-//! that of every flowop it is known beforehand which host and protocol it uses (see [`crate::openers`]).
+//! that of every flowop it is known beforehand which host and protocol it uses.
 
 use std::collections::BTreeMap;
 
