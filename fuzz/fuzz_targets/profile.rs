@@ -33,8 +33,9 @@ fuzz_target!(|bytes: &[u8]| {
             for refusal in &parsed.refusals {
                 in_text(&source, refusal.span);
             }
-            for lost in
-                Language::ALL.into_iter().flat_map(|to| unrepresentable(&parsed.profile, to, &source))
+            for lost in Language::ALL
+                .into_iter()
+                .flat_map(|to| unrepresentable(&parsed.profile, to, &source))
             {
                 in_text(&source, lost.span);
             }
