@@ -445,7 +445,7 @@ fn dead_time_is_what_all_ends_have_of_it_in_the_window() {
     assert!(close(dead_seconds(&apart), 0.0, 1e-6));
     let message = message(&analyze(&quiet(&[0, 1], 5.5, 9.0)), "dead-time").to_owned();
     assert!(
-        message.starts_with("no byte moved for 0.5 s of the window (10%), within 3.5 s"),
+        message.starts_with("no byte moved for 0.5 s of the window (10%), part of a gap of 3.5 s"),
         "{message}"
     );
     assert!(message.contains("client and server"), "{message}");
