@@ -7,7 +7,7 @@
 use super::line;
 use super::{Finding, Kind, LEVEL, corrected, effect, words};
 use crate::measured::{MeasuredPoint, Measurements};
-use crate::metrics::{self, Selector};
+use crate::metrics::Selector;
 use crate::statistics::contrast::{Contrast, contrast};
 use crate::statistics::moderated::{self, Cell, Effect};
 use wirecost_model::metric::{Better, Unit};
@@ -63,8 +63,7 @@ struct Pair<'a> {
 }
 
 fn find(measured: &Measurements) -> Vec<Finding> {
-    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
-    let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
+    let metrics = line::rate_cost_latency(measured);
     let mut pairs = Vec::new();
     for axis in measured.axes() {
         let values = measured.values(axis);

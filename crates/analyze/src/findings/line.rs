@@ -143,3 +143,9 @@ pub(super) fn work(measured: &Measurements) -> Option<Selector> {
         measured.points.iter().any(|p| p.figures(&throughput).iter().any(|v| *v > 0.0));
     Some(if bytes_move { throughput } else { transactions })
 }
+
+/// The figures by which values of any axis are compared: what moves, what it costs, and how long it takes.
+pub(super) fn rate_cost_latency(measured: &Measurements) -> Vec<Selector> {
+    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
+    work(measured).into_iter().chain(named).collect()
+}

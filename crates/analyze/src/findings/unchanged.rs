@@ -2,7 +2,7 @@
 
 use super::{ALL, Finding, LEVEL, line, words};
 use crate::measured::{MeasuredPoint, Measurements, RUN};
-use crate::metrics::{self, Selector};
+use crate::metrics::Selector;
 use crate::statistics::moderated::{self, Cell, Effect};
 use wirecost_model::study::Value;
 
@@ -25,8 +25,7 @@ pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
 }
 
 fn finding(measured: &Measurements, axis: &str) -> Option<Finding> {
-    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
-    let metrics: Vec<Selector> = line::work(measured).into_iter().chain(named).collect();
+    let metrics = line::rate_cost_latency(measured);
     let groups = line::groups(measured, axis);
     let mut names = Vec::new();
     let mut evidence = Vec::new();
