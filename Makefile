@@ -54,7 +54,7 @@ bench-observe: ## What observing costs: probes against none, in pairs of slices 
 	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench observe
 
-bench-recording: ## Instructions that counting and timing an operation takes.
+bench-recording: ## Instructions that an operation takes: counting and timing it, and all but the system call.
 	cargo build --release --locked -p wirecost-bench
 	target/release/wirecost-bench recording
 
@@ -67,9 +67,10 @@ bench-scale: ## Thirty thousand connections beside a hundred, on loopback and in
 	target/release/wirecost-bench scale
 	target/release/wirecost-bench scale --lab
 
-bench-statistics: ## Simulated comparisons of studies: false alarms, and changes found.
-	cargo build --release --locked -p wirecost-bench
+bench-statistics: ## Comparisons of simulated, resampled and fresh studies: false alarms, and changes found.
+	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench statistics
+	target/release/wirecost-bench resampling
 
 clean: ## Remove what was built.
 	cargo clean

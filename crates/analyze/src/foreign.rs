@@ -1,6 +1,6 @@
 //! CPU time of programs that are no part of the run.
 
-use wirecost_model::observe::{HostObservation, ProcessTime};
+use wirecost_model::observe::{CpuUser, HostObservation};
 use wirecost_model::outcome::HostOutcome;
 
 /// Programs that are named; all are in the sum.
@@ -24,17 +24,15 @@ pub(crate) fn of(hosts: &[&HostOutcome], seen: &HostObservation) -> Option<Forei
         return None;
     }
     let ours = |pid: u32| hosts.iter().any(|host| host.pid == pid);
-    let is_foreign = |process: &&ProcessTime| !process.kernel_thread && !ours(process.pid);
-    let mut used: Vec<(String, f64)> = cpu
-        .processes
-        .iter()
-        .filter(is_foreign)
-        .map(|process| (named(process), process.seconds))
-        .collect();
-    // A program in another PID namespace, or one that has ended, is in no list.
+    let is_foreign = |user: &CpuUser<'_>| {
+        !user.kernel_thread && !user.pid.is_some_and(ours) && !user.is_controller()
+    };
+    let users = cpu.users().into_iter().filter(is_foreign);
+    let mut used: Vec<(String, f64)> = users.map(|user| (user.title(), user.seconds)).collect();
+    // A program in another PID namespace is in no list, nor was one that ended in older records.
     let unseen = cpu.unseen_processes.unwrap_or(0.0);
     if unseen > 0.0 {
-        used.push(("programs that ended or are in other PID namespaces".to_owned(), unseen));
+        used.push(("programs that ended unseen or are in other PID namespaces".to_owned(), unseen));
     }
     used.sort_by(|a, b| b.1.total_cmp(&a.1));
     let programs = used
@@ -45,11 +43,4 @@ pub(crate) fn of(hosts: &[&HostOutcome], seen: &HostObservation) -> Option<Forei
         share: (used.iter().map(|(_, seconds)| seconds).sum::<f64>() / busy).min(1.0),
         programs: programs.collect(),
     })
-}
-
-fn named(process: &ProcessTime) -> String {
-    match &process.role {
-        Some(role) => format!("{} {role}", process.name),
-        None => process.name.clone(),
-    }
 }

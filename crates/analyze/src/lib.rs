@@ -40,7 +40,7 @@ pub use statistics::Estimate;
 pub use watched::watched;
 
 /// Properties of a run that its hosts do not know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RunMeta {
     /// As named on the command line: a path or `@builtin`.
     pub profile: String,
@@ -52,6 +52,8 @@ pub struct RunMeta {
     /// Names of the probes.
     pub probes: Vec<String>,
     pub dead_time: DeadTimePolicy,
+    /// Offered load of the headline phase, bits per second of payload; `None` if it is as fast as it can be.
+    pub offered_bits_per_second: Option<f64>,
 }
 
 /// Adds the observations of another run of the same profile, with these probes, to a document. The
@@ -79,6 +81,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
         }
     };
 
+    run.offered_bits_per_second = meta.offered_bits_per_second;
     if let Some(phase) = headline
         && !windows.is_empty()
     {

@@ -1,10 +1,11 @@
 //! The runs of a study by point: the input of tables, findings, comparisons and the cost model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
-use wirecost_model::study::{Point, Value};
+use wirecost_model::study::{LOAD, Point, Value};
 
 use crate::metrics::Selector;
 use crate::statistics::Estimate;
@@ -60,6 +61,22 @@ impl Measurements {
     pub fn axes(&self) -> Vec<&str> {
         let first = self.points.first();
         first.map(|p| p.point.axes.iter().map(|a| a.name.as_str()).collect()).unwrap_or_default()
+    }
+
+    /// The points whose load is as fast as it can be, without the axis of loads; all of them, where none is.
+    #[must_use]
+    pub fn saturated(&self) -> Cow<'_, Self> {
+        let is_axis = |axis: &Value| axis.name == LOAD;
+        if !self.points.iter().any(|point| point.point.axes.iter().any(is_axis)) {
+            return Cow::Borrowed(self);
+        }
+        let kept = self.points.iter().filter(|point| !point.point.is_paced());
+        let mut points: Vec<MeasuredPoint> = kept.cloned().collect();
+        if points.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        points.iter_mut().for_each(|point| point.point.axes.retain(|axis| !is_axis(axis)));
+        Cow::Owned(Self { points })
     }
 
     /// What an axis or a setting is at the points, in the order in which it first comes; nothing

@@ -30,6 +30,10 @@ const CLOCK_ERROR_NANOS: u64 = 100_000;
 const RETRANSMITTED: f64 = 0.001;
 /// A tail loss probe or two of a short window tell nothing of the path.
 const FEW_RETRANSMITS: u64 = 10;
+/// Less of the offered load than this is missing at the edges of a window.
+const NOT_REACHED: f64 = 0.05;
+/// Standard deviations that chance alone is not beyond.
+const FEW_SIGMA: f64 = 4.0;
 /// At this share of copies the figures are not those of zero-copy.
 const COPIED: f64 = 0.01;
 
@@ -62,6 +66,7 @@ pub(crate) fn of(
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
     warnings.extend(retransmitted(run));
+    warnings.extend(not_reached(run));
     io_options(run, windows, warnings);
     failed(outcome, warnings);
     unfinished(outcome, &mut problems);
@@ -297,6 +302,18 @@ fn retransmitted(run: &Run) -> Option<Warning> {
     let (retransmits, sent) = (tcp.retransmits?, tcp.segments_sent?);
     let many = retransmits >= FEW_RETRANSMITS && retransmits as f64 > RETRANSMITTED * sent as f64;
     many.then(|| Warning::from(warning::SegmentsRetransmitted { retransmits, sent }))
+}
+
+/// Open-loop load that came late. How many transactions fall into a window varies by about the root of
+/// their number where they begin at random.
+fn not_reached(run: &Run) -> Option<Warning> {
+    let offered = run.offered_bits_per_second?;
+    let delivered = run.throughput.as_ref()?.bits_per_second;
+    let begun = run.transactions.as_ref()?.count as f64;
+    let chance = FEW_SIGMA / begun.max(1.0).sqrt();
+    let short = 1.0 - delivered / offered;
+    (short > NOT_REACHED.max(chance))
+        .then(|| Warning::from(warning::OfferedLoadNotReached { offered, delivered }))
 }
 
 /// Where an I/O option did not do what it is for, or makes a figure that others must not be

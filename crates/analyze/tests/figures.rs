@@ -6,7 +6,7 @@ mod two_hosts;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, key};
+use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, analyze_offered, key};
 use wirecost_model::clock::SECOND;
 use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
 use wirecost_model::outcome::Outcome;
@@ -208,6 +208,31 @@ fn retransmissions_are_told_where_there_are_too_many_for_a_path_without_loss() {
     assert!(of(10, 100).is_some());
 }
 
+#[test]
+fn a_load_that_was_not_reached_is_told() {
+    let of = |share: f64, transactions: u64| {
+        let delivered = analyze(&honest()).throughput.unwrap().bits_per_second;
+        let mut outcome = honest();
+        for host in &mut outcome.hosts {
+            let snapshots = &mut host.phases[0].snapshots;
+            let at = |edge: Edge| snapshots.iter().position(|s| s.edge == edge).unwrap();
+            let (start, end) = (at(Edge::WindowStart), at(Edge::WindowEnd));
+            let before = snapshots[start].counters.transactions;
+            snapshots[end].counters.transactions = before + transactions;
+        }
+        let run = analyze_offered(&outcome, Some(delivered / share));
+        assert_eq!(run.offered_bits_per_second, Some(delivered / share));
+        let told = run.warnings.into_iter().find(|w| w.code == "offered-load-not-reached");
+        told.map(|warning| warning.message)
+    };
+    let message = of(0.5, 100_000).unwrap_or_default();
+    assert!(message.contains("of the offered") && message.contains("(50%)"), "{message}");
+    assert_eq!(of(0.97, 100_000), None);
+    // A hundred random starts may as well be eighty.
+    assert!(of(0.8, 100_000).is_some());
+    assert_eq!(of(0.8, 100), None);
+}
+
 /// On a starved host the counter is read long after the rest of a snapshot, but it says when.
 #[test]
 fn the_rate_of_the_counter_is_of_the_instants_at_which_it_was_read() {
@@ -377,7 +402,7 @@ fn warnings_name_what_spoils_the_run() {
     assert_eq!(
         codes(&run),
         [
-            "strangers-refused",
+            "connections-rejected",
             "saturated-worker",
             "steal",
             "unaccounted-cpu",

@@ -5,8 +5,9 @@ mod two_hosts;
 use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
 use wirecost_model::measure::{Bytes, Edge, Snapshot};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, FunctionsSection, HostObservation, LayerShare, ObserverReport, PmuCounts,
-    ProbeCost, ProbeReport, ProbeStatus, ProcessTime, UsrSys,
+    CpuSection, CpuTime, EndedProgram, EndedPrograms, FunctionsSection, HostObservation,
+    LayerShare, ObserverReport, PmuCounts, ProbeCost, ProbeReport, ProbeStatus, ProcessTime,
+    UsrSys,
 };
 use wirecost_model::outcome::{Outcome, PhaseObservation};
 use wirecost_model::run::{CryptoShare, Run};
@@ -231,7 +232,11 @@ fn other_programs_are_told_where_they_matter() {
         pid,
         name: name.to_owned(),
         kernel_thread,
-        role: name.starts_with("wirecost").then(|| "agent".to_owned()),
+        role: match (name, pid) {
+            ("wirecost", 99) => Some("controller".to_owned()),
+            ("wirecost", _) => Some("agent".to_owned()),
+            _ => None,
+        },
         seconds,
     };
     let of = |seconds| {
@@ -240,6 +245,7 @@ fn other_programs_are_told_where_they_matter() {
             process(100, "wirecost", 3.0, false),
             process(22, "ksoftirqd/1", 2.0, true),
             process(7, "rustc", seconds, false),
+            process(99, "wirecost", 2.0, false),
         ];
         analyze(&observed(one_machine(false), vec![part]))
     };
@@ -252,12 +258,33 @@ fn other_programs_are_told_where_they_matter() {
     let machine = &loud.machines[0];
     let foreign = machine.foreign_cycles_per_kbyte.unwrap() / machine.cycles_per_kbyte.unwrap();
     assert!(close(foreign, 1.0 / (0.7 * 2.0 * SECONDS)), "{foreign}");
-    let roles: Vec<Option<String>> = loud.observe.as_ref().unwrap().hosts[0]
+    let roles: Vec<String> = loud.observe.as_ref().unwrap().hosts[0]
         .cpu
         .iter()
-        .flat_map(|cpu| cpu.processes.iter().map(|process| process.role.clone()))
+        .flat_map(|cpu| {
+            cpu.processes.iter().map(|process| process.role.clone().unwrap_or_default())
+        })
         .collect();
-    assert_eq!(roles, [Some("agent of client".to_owned()), None, None]);
+    assert_eq!(roles, ["agent of client", "", "", "controller"]);
+}
+
+#[test]
+fn programs_that_ended_are_foreign_by_name() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    let ended = |name: &str, seconds, kernel_thread| EndedProgram {
+        name: name.to_owned(),
+        kernel_thread,
+        processes: 1200,
+        seconds,
+    };
+    part.cpu.as_mut().unwrap().ended = Some(EndedPrograms {
+        seconds: 3.0,
+        programs: vec![ended("kworker/0:1", 2.0, true), ended("date", 1.0, false)],
+    });
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let warning = run.warnings.iter().find(|warning| warning.code == "foreign-cpu").unwrap();
+    assert!(warning.message.contains("date (1,200 ended) 14.3%"), "{}", warning.message);
+    assert!(!warning.message.contains("kworker"), "{}", warning.message);
 }
 
 /// In a PID namespace nobody sees the processes outside of it, but the CPUs' time is gone.

@@ -2,6 +2,7 @@
 //! as a ratio with its interval.
 
 mod callgrind;
+mod interrupt;
 mod namespace;
 mod observe;
 mod paired;
@@ -9,10 +10,12 @@ mod peers;
 mod program;
 mod recording;
 mod report;
+mod resampling;
 mod rounds;
 mod scale;
 mod statistics;
 mod traffic;
+mod turns;
 mod variants;
 
 use std::io::{self, Write};
@@ -29,12 +32,16 @@ enum Bench {
     Recording(recording::Recording),
     /// Time the report of a thousand runs.
     Report(report::Report),
+    /// Draw studies from real runs: false alarms, and changes found.
+    Resampling(resampling::Resampling),
     /// Compare thirty thousand connections with a hundred.
     Scale(scale::Scale),
     /// Simulate comparisons of studies: false alarms, and changes found.
     Statistics(statistics::Statistics),
     #[command(hide = true)]
     RecordingLoop(recording::Loop),
+    #[command(hide = true)]
+    Turns(turns::Turns),
     /// Compare wirecost with other programs, and its ports of them with their originals.
     Peers(peers::Peers),
     /// Compare settings of one profile.
@@ -46,17 +53,20 @@ fn main() -> ExitCode {
         Bench::Observe(bench) => bench.run(&mut io::stdout()),
         Bench::Recording(bench) => bench.run(&mut io::stdout()),
         Bench::Report(bench) => bench.run(&mut io::stdout()),
+        Bench::Resampling(bench) => bench.run(&mut io::stdout()),
         Bench::Scale(bench) => bench.run(&mut io::stdout()),
         Bench::Statistics(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {
             of.run();
             Ok(())
         }
+        Bench::Turns(turns) => turns.run(),
         Bench::Peers(bench) => bench.run(&mut io::stdout()),
         Bench::Variants(bench) => bench.run(&mut io::stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(_) if interrupt::is_interrupted() => ExitCode::from(130),
         Err(error) => {
             let _ = writeln!(io::stderr(), "wirecost-bench: {error}");
             ExitCode::FAILURE

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Which one.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Program {
     /// Path of `wirecost` [default: next to this program].
     #[arg(long = "wirecost", value_name = "PATH")]
@@ -11,6 +11,10 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    pub(crate) fn at(path: &str) -> Self {
+        Self { path: Some(PathBuf::from(path)) }
+    }
+
     /// Its path.
     ///
     /// # Errors

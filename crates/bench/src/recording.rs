@@ -8,9 +8,12 @@ use std::sync::Arc;
 use wirecost_program::record::{Record, WorkerCounters};
 
 use crate::callgrind::instructions;
+use crate::turns::LOADS;
 
 /// Goal: maximum instructions that recording takes per operation.
 const GOAL: f64 = 30.0;
+/// Instructions of an operation below which a function is not listed.
+const LEAST: f64 = 2.0;
 
 /// Count the user instructions that recording takes per operation.
 ///
@@ -61,6 +64,26 @@ impl Recording {
             let verdict = if instructions <= GOAL { "met" } else { "missed" };
             writeln!(out, "  {what:<44}{instructions:>6.1}  {verdict}").map_err(failed)?;
         }
+        writeln!(
+            out,
+            "\nFrom a turn of the strand down to the system calls, without reading clocks:\n"
+        )
+        .map_err(failed)?;
+        for (load, what, goal, operations) in LOADS {
+            let functions = load.count(self.operations)?;
+            let instructions = functions.values().sum::<f64>() * operations;
+            let verdict = if instructions <= goal { "met" } else { "missed" };
+            writeln!(out, "  {what:<44}{instructions:>6.1}  {verdict}, goal {goal}")
+                .map_err(failed)?;
+            let mut functions: Vec<_> = functions
+                .into_iter()
+                .map(|(function, cost)| (cost * operations, function))
+                .collect();
+            functions.sort_by(|a, b| b.0.total_cmp(&a.0));
+            for (cost, function) in functions.iter().filter(|(cost, _)| *cost >= LEAST) {
+                writeln!(out, "    {cost:>6.1}  {function}").map_err(failed)?;
+            }
+        }
         Ok(())
     }
 }
@@ -72,7 +95,7 @@ fn count(kind: Kind, operations: u64) -> Result<u64, String> {
     instructions(&program, ["recording-loop", kind.get_name(), &operations.to_string()])
 }
 
-/// Replaces the clock, whose readings are not counted, with varying latencies.
+/// Refunctions the clock, whose readings are not counted, with varying latencies.
 struct Clock {
     now: u64,
     draw: u64,
@@ -113,7 +136,7 @@ impl Loop {
                 record.received(read, true, 64);
                 let end = clock.read();
                 record.done(read, between, end);
-                record.transaction(end.wrapping_sub(start), end);
+                record.transaction(0, end.wrapping_sub(start), end);
             }),
         }
     }
@@ -123,7 +146,7 @@ impl Loop {
     fn passes(&self, pass: impl Fn(&mut Record, [u32; 2], u64, &mut Clock)) {
         let whole = if self.kind == Kind::Rr { Vec::new() } else { vec![0] };
         let counters = Arc::new(WorkerCounters::new(2, whole));
-        let mut record = Record::new(counters, 0..u64::MAX);
+        let mut record = Record::new(counters, 0..u64::MAX, 1);
         let mut clock = Clock { now: 0, draw: 1 };
         for _ in 0..self.operations {
             let start = clock.now;

@@ -11,6 +11,7 @@ mod built;
 use std::process::Output;
 
 use built::{row, wirecost};
+use wirecost_linux::privilege::skip;
 
 fn bench(args: &[&str]) -> Output {
     built::bench(&[&["peers"], args].concat())
@@ -46,6 +47,30 @@ fn a_point_and_a_port_are_measured_and_saved() {
     // Every line can be typed again.
     assert!(text.contains("- rr-1, wirecost epoll: `"), "{text}");
     assert!(text.contains("wirecost run @rr --var request=64"), "{text}");
+}
+
+/// Neither is packaged by Debian's main section: whoever built them names them by `NETPERF` and `NEPER`.
+#[test]
+fn netperf_and_neper_are_measured_where_they_are() {
+    let name = "netperf_and_neper_are_measured_where_they_are";
+    let output = bench(&[
+        "--points",
+        "^crr-32$",
+        "--rounds",
+        "1",
+        "--wirecost",
+        wirecost().to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for peer in ["netperf", "neper"] {
+        let row = row(&text, peer);
+        if row.contains(&"not installed") {
+            skip(name, &format!("no {peer}"));
+        } else {
+            assert!(row[2] == "1" && row[3].ends_with("/s"), "{row:?}");
+        }
+    }
 }
 
 #[test]

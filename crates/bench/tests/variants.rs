@@ -59,6 +59,21 @@ fn two_variants_are_measured_and_compared() {
 }
 
 #[test]
+fn two_builds_are_compared() {
+    let program = wirecost();
+    let path = program.to_str().unwrap();
+    let (old, new) = (format!("old={path}"), format!("new={path}"));
+    let output = built::bench(&[
+        "variants", "@rr", "--rounds", "1", "--window", "1", "--build", &old, "--build", &new,
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (figures, ratios) = text.split_once("## Over old").unwrap();
+    assert!(["old", "new"].iter().all(|name| row(figures, name)[2] == "1"), "{text}");
+    assert!(row(ratios, "new")[3].parse::<f64>().is_ok_and(|ratio| ratio > 0.0), "{ratios}");
+}
+
+#[test]
 fn a_variant_that_cannot_run_is_reported() {
     let output = variants(&[
         "@stream",
@@ -88,7 +103,8 @@ fn invalid_variants_are_refused_before_anything_runs() {
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert!(complaint.contains(what), "{complaint}");
     };
-    told(&["@rr", "--variant", "base="], "two variants at least");
+    told(&["@rr", "--variant", "base="], "two variants or builds at least");
+    told(&["@rr", "--variant", "a=", "--build", "b=/no/such/program"], "/no/such/program");
     told(&["@rr", "--variant", "a=", "--variant", "a=--workers 1"], "are called a");
     told(&["@rr", "--variant", "base", "--variant", "a="], "`=`");
 }

@@ -10,6 +10,7 @@ mod runnable;
 mod terminal;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -17,6 +18,7 @@ use clap::Parser;
 use wirecost_model::status::Status;
 
 use commands::Command;
+use commands::uperf::{self, Uperf};
 use failure::Failure;
 
 /// What every byte on the wire costs the CPU.
@@ -32,8 +34,14 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let status = match Arguments::try_parse() {
-        Ok(arguments) => match arguments.command.run() {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    let parsed = match Path::new(&name).file_name() {
+        Some(name) if name == uperf::NAME => Ok(Command::Uperf(Uperf::new(words))),
+        _ => Arguments::try_parse().map(|arguments| arguments.command),
+    };
+    let status = match parsed {
+        Ok(command) => match command.run() {
             Ok(status) => status,
             Err(failure) => {
                 failure.print();

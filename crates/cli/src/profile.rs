@@ -19,7 +19,7 @@ use crate::input;
 use crate::terminal;
 
 /// A profile that was read, with the name from the command line.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Loaded {
     /// As on the command line.
     pub(crate) name: String,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wirecost_analyze::compare::Hosts;
 use wirecost_model::run::Run;
+use wirecost_model::study::Value;
 use wirecost_store::study::{DEFINITION, Study};
 use wirecost_store::{HOSTS, input};
 
@@ -58,6 +59,52 @@ pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
 }
 
 impl Records {
+    /// Names of the axes of a study, each with its values in the order of the study.
+    pub(crate) fn axes(&self) -> Vec<(String, Vec<String>)> {
+        let mut axes: Vec<(String, Vec<String>)> = Vec::new();
+        let of_runs = self.runs.iter().filter_map(|(_, run)| run.study.as_ref());
+        for Value { name, value } in of_runs.flat_map(|study| &study.point.axes) {
+            match axes.iter_mut().find(|(axis, _)| axis == name) {
+                Some((_, values)) if values.contains(value) => {}
+                Some((_, values)) => values.push(value.clone()),
+                None => axes.push((name.clone(), vec![value.clone()])),
+            }
+        }
+        axes
+    }
+
+    /// The runs of a study at one value of an axis, as a study without that axis.
+    ///
+    /// # Errors
+    /// It is no study, or has no such value.
+    pub(crate) fn at(&self, axis: &str, value: &str) -> Result<Self, Failure> {
+        let at =
+            |run: &Run| run.study.as_ref().and_then(|study| study.point.get(axis)) == Some(value);
+        let mut runs = Vec::new();
+        let mut hosts = Vec::new();
+        // A study has the hosts of each of its runs.
+        for ((id, run), of_run) in self.runs.iter().zip(&self.hosts).filter(|((_, run), _)| at(run))
+        {
+            let mut run = run.clone();
+            if let Some(study) = &mut run.study {
+                study.point.axes.retain(|value| value.name != axis);
+            }
+            runs.push((id.clone(), run));
+            hosts.push(of_run.clone());
+        }
+        if runs.is_empty() {
+            return Err(Failure::usage(format!("{} has no run at {axis}={value}", self.name)));
+        }
+        Ok(Self {
+            name: format!("{axis}={value}"),
+            single: false,
+            runs,
+            hosts,
+            study_keys: self.study_keys.clone(),
+            profiles: self.profiles.clone(),
+        })
+    }
+
     fn keep_profiles(&mut self, study: &Study) {
         for (_, run) in &self.runs {
             let known = self.profiles.iter().any(|(name, _)| *name == run.profile);

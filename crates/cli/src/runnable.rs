@@ -6,10 +6,13 @@ use wirecost_model::plan::limits::{ACTS, HOSTS, NAMED_CONNECTIONS};
 use wirecost_model::plan::{EngineName, LimitError, Plan, at_most};
 use wirecost_model::profile::{Flowop, Position, Profile};
 use wirecost_model::program::Program;
+use wirecost_model::status::Status;
 use wirecost_program::calls::KnownOptions;
 use wirecost_program::program::{self, ProgramError};
 
-use wirecost_fleet::agent::status_of;
+use wirecost_fleet::agent::{has_thread_for_each, status_of};
+use wirecost_fleet::memory;
+use wirecost_linux::facts;
 use wirecost_load::files::Files;
 use wirecost_load::load::check_host;
 
@@ -29,8 +32,8 @@ pub(crate) struct Checked {
     pub(crate) refusal: Option<Failure>,
 }
 
-/// Everything that does not depend on the hosts of a run.
-pub(crate) fn check(loaded: &Loaded) -> Checked {
+/// Everything that does not depend on the hosts of a run, with this engine.
+pub(crate) fn check(loaded: &Loaded, engine: &EngineName) -> Checked {
     let of_language = refused_by_language(loaded);
     let compiled = match check_size(&loaded.profile) {
         Ok(()) => program::compile(&loaded.profile),
@@ -39,7 +42,7 @@ pub(crate) fn check(loaded: &Loaded) -> Checked {
     match compiled {
         Ok(programs) => {
             let refusal = of_language.or_else(|| {
-                let error = check_limits(&programs).err()?;
+                let error = check_limits(&programs, engine).err()?;
                 Some(refused(loaded, &[without_place(&error)]))
             });
             Checked { programs, refusal }
@@ -86,49 +89,72 @@ fn check_size(profile: &Profile) -> Result<(), ProgramError> {
 pub(crate) fn check_hosts(
     loaded: &Loaded,
     programs: &[Program],
+    engine: &EngineName,
     hosts: &HostOptions,
 ) -> Result<(), Failure> {
     Place::check(&loaded.profile, hosts, &loaded.assigned)?;
     let elsewhere = !hosts.hosts.is_empty();
-    for (host, program) in programs.iter().enumerate() {
-        let here = if host == 0 { hosts.uses_this_machine() } else { !elsewhere };
-        if !here {
-            continue;
-        }
-        let plan = plan(host, program);
+    let is_here = |host: usize| if host == 0 { hosts.uses_this_machine() } else { !elsewhere };
+    let plans: Vec<(usize, Plan)> = programs
+        .iter()
+        .enumerate()
+        .filter(|(host, _)| is_here(*host))
+        .map(|(host, program)| (host, plan(host, program, engine)))
+        .collect();
+    for (host, plan) in &plans {
         let memory = wirecost_fleet::agent::memory();
-        let limits = plan.check(memory, false, &KnownOptions).map_err(Failure::usage);
-        let name = if host == 0 { "master" } else { "peer" };
+        let limits =
+            plan.check(memory, has_thread_for_each(engine), &KnownOptions).map_err(Failure::usage);
+        let name = name_of(*host);
         limits.and_then(|()| {
-            check_host(&plan, &Files::all()).map_err(|error| {
+            check_host(plan, &Files::all()).map_err(|error| {
                 Failure::new(status_of(&error), format!("{name} on this machine: {error}"))
-                    .help("if other hosts are to run it, name them: --host NAME=ADDR")
+                    .help(ELSEWHERE)
             })
         })?;
     }
-    Ok(())
+    match facts::available_memory() {
+        Some(available) => check_memory(&plans, available),
+        None => Ok(()),
+    }
+}
+
+/// Each host has enough alone; this is what they need together.
+fn check_memory(plans: &[(usize, Plan)], available: u64) -> Result<(), Failure> {
+    let named: Vec<(&str, &Plan)> =
+        plans.iter().map(|(host, plan)| (name_of(*host), plan)).collect();
+    memory::check(&named, available)
+        .map_err(|error| Failure::new(Status::Peer, error).help(ELSEWHERE))
+}
+
+/// What to do where this machine cannot be all hosts.
+const ELSEWHERE: &str =
+    "to run a host on another machine, start an agent there and add --host NAME=ADDR";
+
+fn name_of(host: usize) -> &'static str {
+    if host == 0 { "master" } else { "peer" }
 }
 
 /// As an agent with any amount of memory checks each program.
-fn check_limits(programs: &[Program]) -> Result<(), LimitError> {
-    programs
-        .iter()
-        .enumerate()
-        .try_for_each(|(host, program)| plan(host, program).check(u64::MAX, false, &KnownOptions))
+fn check_limits(programs: &[Program], engine: &EngineName) -> Result<(), LimitError> {
+    programs.iter().enumerate().try_for_each(|(host, program)| {
+        plan(host, program, engine).check(u64::MAX, has_thread_for_each(engine), &KnownOptions)
+    })
 }
 
-fn plan(host: usize, program: &Program) -> Plan {
+fn plan(host: usize, program: &Program, engine: &EngineName) -> Plan {
     Plan {
         token: String::new(),
         seed: 0,
         host: host as u32,
-        engine: EngineName::default(),
+        engine: engine.clone(),
         workers: None,
         cpus: Vec::new(),
         interval: wirecost_model::clock::SECOND,
         program: program.clone(),
         data_address: None,
         tcp_samples: 0,
+        details: false,
     }
 }
 
@@ -151,4 +177,28 @@ fn refused(loaded: &Loaded, errors: &[ProgramError]) -> Failure {
     }
     messages.extend(left.map(|left| left.to_string()));
     Failure::reports(messages.join("\n"), reports).and_more(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile;
+
+    #[test]
+    fn hosts_of_this_machine_must_have_memory_for_all_of_them() {
+        let loaded = profile::load("@stream", &[], &mut |_| Some("127.0.0.1".to_owned())).unwrap();
+        let engine = EngineName::default();
+        let programs = check(&loaded, &engine).programs;
+        let plans: Vec<(usize, Plan)> = programs
+            .iter()
+            .enumerate()
+            .map(|(host, program)| (host, plan(host, program, &engine)))
+            .collect();
+        assert_eq!(plans.len(), 2);
+        let each = memory::check(&[("peer", &plans[1].1)], 0).unwrap_err().needed;
+        let refusal = check_memory(&plans, each).unwrap_err();
+        assert_eq!(refusal.status, Status::Peer);
+        assert!(refusal.message.starts_with("the hosts master, peer of one machine need"));
+        check_memory(&plans, 1 << 40).unwrap();
+    }
 }

@@ -36,9 +36,9 @@ fn commands_of_the_readme_are_accepted() {
     for line in typed(&readme, "wirecost") {
         // What follows several blanks says what the command is for.
         let command = line.trim_start().split("  ").next().unwrap();
-        let done = Command::new(env!("CARGO_BIN_EXE_wirecost"))
-            .args(command.split(' '))
-            .arg("--help")
+        // A shell, as arguments may be quoted.
+        let done = Command::new("sh")
+            .args(["-c", &format!("exec \"$0\" {command} --help"), env!("CARGO_BIN_EXE_wirecost")])
             .output()
             .unwrap();
         assert!(done.status.success(), "wirecost {command}: {done:?}");

@@ -2,7 +2,7 @@
 //! ends what it runs when the controller is gone.
 
 use std::io::{self, BufReader, Read};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,6 +17,7 @@ use wirecost_linux::{confine, environment, facts};
 use wirecost_load::engines;
 pub use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadError, LoadEvent, Schedule};
+use wirecost_load::permissions::{Partners, Permissions};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::event::Reading;
 use wirecost_model::holder::Holder;
@@ -25,12 +26,13 @@ use wirecost_model::observe::ObserveTimes;
 use wirecost_model::plan::limits::{MEMORY_SHARE, SHORTEST_INTERVAL};
 use wirecost_model::plan::{EngineName, Extent};
 use wirecost_model::status::Status;
-use wirecost_model::warning::Warning;
+use wirecost_model::warning::{UnauthenticatedPeer, Warning};
 use wirecost_program::calls::KnownOptions;
 
 use crate::listener::GRACE;
 use crate::machine::{self, Claim, ClaimError, ClaimWaiter, ConflictPolicy};
 use crate::observing::{ObserverEvent, Observing};
+use crate::unauthenticated;
 use crate::watchdog::{Watchdog, is_gone};
 use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
 
@@ -60,6 +62,9 @@ pub struct SessionPolicy {
     pub must_claim: bool,
     /// Version of the protocol in the controller's hello, where that has been read.
     pub hello: Option<u32>,
+    /// The controller may be anyone who reached the port: it gets load to and from its own address, and
+    /// neither files nor observations nor a description of the host.
+    pub anyone: bool,
 }
 
 /// Serves the one session whose stream is given, of the domain Unix or over TCP. When the
@@ -92,7 +97,11 @@ fn serve(
     policy: SessionPolicy,
     hangs: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let SessionPolicy { files, must_claim, hello } = policy;
+    let SessionPolicy { files, must_claim, hello, anyone } = policy;
+    let permissions = match anyone {
+        true => Permissions { files: Files::default(), partners: Partners::only(peer(&stream)?) },
+        false => Permissions { files, ..Permissions::default() },
+    };
     // A listener starts it by a link that has another name; what is observed names programs.
     let _ = rustix::thread::set_name(c"wirecost");
     // No write blocks for longer than a lease.
@@ -113,7 +122,8 @@ fn serve(
         inputs,
         inputs_to,
         obeyed,
-        files,
+        permissions,
+        anyone,
         must_claim,
         load: None,
         observing: None,
@@ -135,7 +145,22 @@ fn serve(
     drop(session);
     let _ = stream.shutdown(Shutdown::Both);
     drop(watchdog);
-    result
+    match result {
+        Err(error) if has_gone(&error) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether the controller went before it had read an answer. Whatever made it go, it is what knows.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// The address of the controller.
+fn peer(stream: &Socket) -> io::Result<IpAddr> {
+    let address = stream.peer_addr()?.as_socket();
+    let unknown = || io::Error::new(io::ErrorKind::Unsupported, "the controller has no address");
+    address.map(|address| address.ip()).ok_or_else(unknown)
 }
 
 fn read_orders(
@@ -183,7 +208,9 @@ struct Session {
     inputs_to: SyncSender<Input>,
     /// Lets the next order be read.
     obeyed: SyncSender<()>,
-    files: Files,
+    permissions: Permissions,
+    /// The controller may be anyone.
+    anyone: bool,
     must_claim: bool,
     load: Option<Load>,
     observing: Option<Observing>,
@@ -248,6 +275,11 @@ impl Session {
 
     /// Carries out an order, if it is within all limits and comes in its turn.
     fn handle_order(&mut self, order: Order) -> io::Result<()> {
+        if self.anyone
+            && let Err(refusal) = unauthenticated::check(&order)
+        {
+            return self.fail(Status::Usage, format!("the agent refuses: {refusal}"));
+        }
         let known = Known {
             now: Monotonic.now(),
             memory: memory(),
@@ -294,7 +326,9 @@ impl Session {
                     self.stage = Stage::Greeted;
                     facts.version = env!("CARGO_PKG_VERSION").to_owned();
                     let pid = std::process::id();
-                    self.send_notice(&Notice::Welcome { version, facts: Box::new(facts), pid })
+                    let available_memory = facts::available_memory();
+                    let facts = Box::new(facts);
+                    self.send_notice(&Notice::Welcome { version, facts, pid, available_memory })
                 }
                 Err(error) => self.fail(Status::Peer, error),
             },
@@ -318,7 +352,7 @@ impl Session {
                 let notify = Arc::new(move || {
                     let _ = news.try_send(Input::News);
                 });
-                match Load::prepare(*plan, &self.files, notify) {
+                match Load::prepare(*plan, &self.permissions, notify) {
                     Ok((load, prepared)) => {
                         self.load = Some(load);
                         self.stage = Stage::Prepared;
@@ -392,6 +426,9 @@ impl Session {
                 }
                 None => self.unexpected_order(),
             },
+            Order::Environment if self.anyone => {
+                self.send_notice(&Notice::Environment(serde_json::Value::Null))
+            }
             Order::Environment => {
                 let environment = serde_json::to_value(environment::read())?;
                 self.send_notice(&Notice::Environment(environment))
@@ -409,6 +446,9 @@ impl Session {
                     .collect();
                 let mut warnings = load.warnings().to_vec();
                 warnings.extend(self.shared());
+                if self.anyone {
+                    warnings.push(UnauthenticatedPeer { host: String::new() }.into());
+                }
                 self.send_notice(&Notice::Summary { settings, warnings })
             }
         }
@@ -515,8 +555,9 @@ fn ssh_connection(text: &str) -> Option<(SocketAddr, SocketAddr)> {
     Some((address()?, address()?))
 }
 
-/// An engine that this host does not have is refused when the plan is carried out.
-fn has_thread_for_each(engine: &EngineName) -> bool {
+/// Whether an engine has a thread for each strand. One that this host does not have is refused when the plan is carried out.
+#[must_use]
+pub fn has_thread_for_each(engine: &EngineName) -> bool {
     engines::find(engine.as_str()).is_some_and(|engine| !engine.shares_threads())
 }
 
@@ -547,7 +588,29 @@ pub fn status_of(error: &LoadError) -> Status {
         LoadError::Plan(_) => Status::Usage,
         LoadError::System { .. }
         | LoadError::Protocol { .. }
+        | LoadError::NotAPartner { .. }
         | LoadError::NoConsent { .. }
         | LoadError::Engine(_) => Status::Peer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_controller_that_goes_before_the_answer_is_no_failure() {
+        let (mut controller, agent) = UnixStream::pair().unwrap();
+        wire::write(&mut controller, &Order::Hello { version: wire::VERSION }).unwrap();
+        drop(controller);
+        let policy = SessionPolicy {
+            files: Files::default(),
+            must_claim: false,
+            hello: None,
+            anyone: false,
+        };
+        session(agent.into(), policy, || ()).unwrap();
     }
 }

@@ -35,7 +35,7 @@ pub enum HostError {
     #[error("{name}: {address} does not resolve: {reason}")]
     Address { name: String, address: String, reason: String },
     #[error(
-        "{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`"
+        "{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`, or for `wirecost uperf` with `wirecost uperf -s`"
     )]
     Unreachable {
         name: String,

@@ -3,15 +3,17 @@
 //! processes alike.
 
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use socket2::{Domain, Socket, Type};
 use wirecost_linux::confine::{Confinement, confine_on_spawn};
-use wirecost_linux::privilege::{LOAD, OBSERVING};
+use wirecost_linux::privilege::Capability;
 
 use crate::acceptor::{ACCEPT_RETRY_DELAY, Acceptor, Client};
 use crate::wire::{self, Notice};
@@ -21,8 +23,8 @@ use crate::wire::{self, Notice};
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// A process that does not even do that is killed.
 const KILL_AFTER: Duration = Duration::from_secs(6);
-/// Sessions at a time. A run has one for each of its hosts that this agent plays.
-const MAX_SESSIONS: usize = 64;
+/// Controllers that wait for a session to end that is ending.
+const MAX_WAITING: usize = 16;
 /// How long a connection is read that was told why there is no session, and how many there are of
 /// them.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -31,12 +33,16 @@ const MAX_CLOSING: usize = 256;
 /// `oom_score_adj`).
 const ENDS_FIRST: &str = "500";
 
-/// What a session's process may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What sessions may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Bytes of memory of its own.
+    /// Sessions at a time. A run has one for each of its hosts that this agent plays.
+    pub sessions: usize,
+    /// Bytes of memory of the process of each.
     pub memory: u64,
     pub descriptors: u64,
+    /// Capabilities that it keeps, if the agent has them.
+    pub capabilities: Vec<Capability>,
 }
 
 /// Why an agent cannot listen.
@@ -73,8 +79,10 @@ pub enum SessionEnd {
         "the process of the session (pid {pid}) was killed: it did not end after its controller had gone"
     )]
     Hung { pid: u32 },
-    #[error("this agent has {MAX_SESSIONS} sessions already, its limit")]
-    TooMany,
+    #[error("it serves one run at a time, and another one is under way")]
+    Busy,
+    #[error("this agent has {limit} sessions already, its limit")]
+    TooMany { limit: usize },
 }
 
 /// Listens at an address and serves sessions, until the process is ended.
@@ -87,6 +95,8 @@ pub struct Listener<'a> {
     limits: SessionLimits,
     report: &'a mut dyn FnMut(AgentEvent),
     sessions: Vec<Running>,
+    /// Controllers that came while a session was ending whose place they can have.
+    waiting: Vec<Client>,
     /// Connections that were told why there is no session, until they have been read to their end:
     /// closing one before would take back what was told (RFC 1122, 4.2.2.13).
     closing: Vec<Closing>,
@@ -128,11 +138,38 @@ impl<'a> Listener<'a> {
     ) -> Result<Self, ListenError> {
         let failed = |source| ListenError { address: address.to_owned(), source };
         let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let acceptor = Acceptor::new(listener).map_err(failed)?;
+        Self::on(listener, session, limits, report).map_err(failed)
+    }
+
+    /// Listens at every address of this host; where it has no IPv6, at those of IPv4.
+    ///
+    /// # Errors
+    /// When it cannot listen at this port.
+    pub fn everywhere(
+        port: u16,
+        session: &'a dyn Fn(u32) -> Command,
+        limits: SessionLimits,
+        report: &'a mut dyn FnMut(AgentEvent),
+    ) -> Result<Self, ListenError> {
+        let failed = |source| ListenError { address: format!("port {port}"), source };
+        let listener = match listen_everywhere(port) {
+            Err(error) if has_no_ipv6(&error) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+            listener => listener,
+        };
+        Self::on(listener.map_err(failed)?, session, limits, report).map_err(failed)
+    }
+
+    fn on(
+        listener: TcpListener,
+        session: &'a dyn Fn(u32) -> Command,
+        limits: SessionLimits,
+        report: &'a mut dyn FnMut(AgentEvent),
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let acceptor = Acceptor::new(listener)?;
         report(AgentEvent::Listening(address));
-        let (sessions, closing) = (Vec::new(), Vec::new());
-        Ok(Self { address, acceptor, session, limits, report, sessions, closing })
+        let (sessions, waiting, closing) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { address, acceptor, session, limits, report, sessions, waiting, closing })
     }
 
     /// Serves for ever.
@@ -190,17 +227,23 @@ impl<'a> Listener<'a> {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut wanted, left.as_ref()) {
             Ok(_) => Ok(wanted.iter().map(PollFd::revents).collect()),
-            Err(rustix::io::Errno::INTR) => Ok(vec![PollFlags::empty(); wanted.len()]),
+            Err(Errno::INTR) => Ok(vec![PollFlags::empty(); wanted.len()]),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Starts the process of a session.
     fn begin(&mut self, client: Client) {
-        let Client { stream, from, version } = client;
-        if self.sessions.len() >= MAX_SESSIONS {
-            return self.refuse(stream, from, SessionEnd::TooMany);
+        let limit = self.limits.sessions;
+        if self.sessions.len() >= limit {
+            let ending = self.sessions.iter().any(|session| session.gone.is_some());
+            if ending && self.waiting.len() < MAX_WAITING {
+                return self.waiting.push(client);
+            }
+            let reason = if limit == 1 { SessionEnd::Busy } else { SessionEnd::TooMany { limit } };
+            return self.refuse(client.stream, client.from, reason);
         }
+        let Client { stream, from, version } = client;
         if let Err(error) = self.start(&stream, from, version) {
             self.refuse(stream, from, SessionEnd::NotStarted(error.to_string()));
         }
@@ -209,8 +252,8 @@ impl<'a> Listener<'a> {
     fn start(&mut self, stream: &TcpStream, from: SocketAddr, version: u32) -> io::Result<()> {
         let (theirs, ours) = (stream.try_clone()?, stream.try_clone()?);
         let mut command = (self.session)(version);
-        let capabilities = [LOAD, OBSERVING].concat();
-        let SessionLimits { memory, descriptors } = self.limits;
+        let SessionLimits { memory, descriptors, ref capabilities, .. } = self.limits;
+        let capabilities = capabilities.clone();
         confine_on_spawn(&mut command, &Confinement { memory, descriptors, capabilities });
         let mut child =
             command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).spawn()?;
@@ -269,14 +312,37 @@ impl<'a> Listener<'a> {
         let session = self.sessions.swap_remove(place);
         let pid = session.child.id();
         let reason = match session.killed {
-            true => SessionEnd::Hung { pid },
+            true => Some(SessionEnd::Hung { pid }),
             // It has told its controller itself what was wrong.
-            false if matches!(status.code(), Some(0 | FAILED)) => return,
-            false => SessionEnd::Died { pid, status, memory: self.limits.memory },
+            false if matches!(status.code(), Some(0 | FAILED)) => None,
+            false => Some(SessionEnd::Died { pid, status, memory: self.limits.memory }),
         };
-        self.refuse(session.stream, session.from, reason);
+        if let Some(reason) = reason {
+            self.refuse(session.stream, session.from, reason);
+        }
+        for client in std::mem::take(&mut self.waiting) {
+            self.begin(client);
+        }
     }
 }
+
+/// This host's kernel has no IPv6, or has it turned off.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let reasons = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL];
+    Errno::from_io_error(error).is_some_and(|error| reasons.contains(&error))
+}
+
+fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_only_v6(false)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// As std::net::TcpListener has it.
+const BACKLOG: i32 = 128;
 
 /// How a session's process exits that could not go on.
 const FAILED: i32 = 3;

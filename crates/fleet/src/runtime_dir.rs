@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstat, mkdirat, open, openat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, lstat, mkdirat, open, openat};
 use rustix::process::geteuid;
 
 /// Overrides the usual place.
@@ -28,6 +28,8 @@ pub enum RuntimeDirError {
     Foreign { path: String, owner: u32 },
     #[error("other users may write to the runtime directory {path} (mode {mode:o})")]
     Writable { path: String, mode: u32 },
+    #[error("{path}, on the way to the runtime directory, is a link of another user (uid {owner})")]
+    ForeignLink { path: String, owner: u32 },
 }
 
 impl RuntimeDirError {
@@ -94,6 +96,7 @@ pub(crate) fn of_root(name: &str) -> Option<Directory> {
 
 pub(crate) fn make(path: &Path, name: &str, mode: u32) -> Result<Directory, RuntimeDirError> {
     let owner = geteuid().as_raw();
+    refuse_foreign_links(path, owner)?;
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed(path))?;
     let parent = Directory::open(path.to_owned(), owner)?;
     match mkdirat(&parent.handle, name, Mode::from_raw_mode(mode)) {
@@ -101,6 +104,20 @@ pub(crate) fn make(path: &Path, name: &str, mode: u32) -> Result<Directory, Runt
         Err(error) => return Err(failed(&path.join(name))(error.into())),
     }
     parent.inner(name, owner)
+}
+
+/// A link on the way, as /var/run is one, may be root's or this user's. One of another user could lead to
+/// any directory that this user has, and have files made there.
+fn refuse_foreign_links(path: &Path, user: u32) -> Result<(), RuntimeDirError> {
+    for part in path.ancestors() {
+        let Ok(status) = lstat(part) else { continue };
+        let is_link = FileType::from_raw_mode(status.st_mode) == FileType::Symlink;
+        if is_link && ![0, user].contains(&status.st_uid) {
+            let path = part.display().to_string();
+            return Err(RuntimeDirError::ForeignLink { path, owner: status.st_uid });
+        }
+    }
+    Ok(())
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> RuntimeDirError + use<> {
@@ -188,10 +205,16 @@ mod tests {
         let link = home.path().join("link");
         symlink(&path, &link).unwrap();
         make(&link, "runs", 0o700).unwrap_err();
+        // A link above it leads somewhere if it is one's own.
+        let inner = link.join("inner");
+        make(&inner, "runs", 0o700).unwrap();
         if geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
             let error = make(&path, "runs", 0o700).unwrap_err();
             assert!(matches!(error, RuntimeDirError::Foreign { owner: 65534, .. }), "{error}");
+            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+            let error = make(&inner, "runs", 0o700).unwrap_err();
+            assert!(matches!(error, RuntimeDirError::ForeignLink { owner: 65534, .. }), "{error}");
         }
     }
 }

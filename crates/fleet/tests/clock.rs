@@ -47,7 +47,7 @@ impl Host for Elsewhere {
         let notice = match order {
             Order::Hello { version } => {
                 let facts = HostFacts { boot_id: self.name.to_owned(), ..HostFacts::default() };
-                Notice::Welcome { version, facts: Box::new(facts), pid: 0 }
+                Notice::Welcome { version, facts: Box::new(facts), pid: 0, available_memory: None }
             }
             Order::Ping { number } => Notice::Pong { number, now: Monotonic.now() + self.ahead },
             // Far enough.

@@ -4,11 +4,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use wirecost_linux::process::ProcessId;
 use wirecost_linux::thread::allowed_cpus;
@@ -104,13 +105,17 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn lock() -> Result<Self, LabError> {
-        let path = PathBuf::from(DIRECTORY);
+        Self::lock_at(PathBuf::from(DIRECTORY))
+    }
+
+    fn lock_at(path: PathBuf) -> Result<Self, LabError> {
         fs::create_dir_all(&path).map_err(failed("create", &path))?;
         let lock = path.join(".lock");
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&lock)
             .map_err(failed("open", &lock))?;
         let end = Instant::now() + TIMEOUT;
@@ -206,4 +211,27 @@ fn load(path: &Path) -> Result<Option<State>, LabError> {
 fn failed(act: &'static str, path: &Path) -> impl Fn(io::Error) -> LabError {
     let path = path.display().to_string();
     move |source| LabError::State { act, path: path.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_a_link_is_not_followed() {
+        let home = std::env::temp_dir().join(format!("wirecost-lab-state-{}", std::process::id()));
+        let (labs, target) = (home.join("labs"), home.join("target"));
+        fs::create_dir_all(&labs).unwrap();
+        symlink(&target, labs.join(".lock")).unwrap();
+        let refused = Directory::lock_at(labs.clone());
+        let followed = target.exists();
+        fs::remove_file(labs.join(".lock")).unwrap();
+        let locked = Directory::lock_at(labs);
+        fs::remove_dir_all(&home).unwrap();
+        refused.unwrap_err();
+        assert!(!followed);
+        locked.unwrap();
+    }
 }

@@ -1,7 +1,9 @@
 //! The two ways in which the kernel writes sets of CPUs: lists (`0-3,8`) and masks (`ff,00000001`).
 
-/// CPUs of a list such as `0-3,8`, ascending as written; `None` when it is not one. An empty list
-/// is a list of no CPUs.
+use wirecost_model::plan::limits::CPUS;
+
+/// CPUs of a list such as `0-3,8`, ascending as written; `None` when it is not one, or has more or
+/// higher numbers than any machine ([`CPUS`]). An empty list is a list of no CPUs.
 #[must_use]
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();
@@ -10,13 +12,12 @@ pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     }
     let mut cpus = Vec::new();
     for part in text.split(',') {
-        match part.split_once('-') {
-            Some((first, last)) => {
-                let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-                cpus.extend(first..=last);
-            }
-            None => cpus.push(part.parse().ok()?),
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= CPUS || cpus.len() > CPUS as usize {
+            return None;
         }
+        cpus.extend(first..=last);
     }
     Some(cpus)
 }
@@ -55,6 +56,9 @@ mod tests {
         assert_eq!(parse_list("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
         assert_eq!(parse_list("\n"), Some(vec![]));
         assert_eq!(parse_list("0-x"), None);
+        assert_eq!(parse_list("0-500000000"), None);
+        assert_eq!(parse_list("8191,8192"), None);
+        assert_eq!(parse_list(&["0-8191"; 1 << 16].join(",")), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io;
 use rustix::process::{Resource, getrlimit};
 use wirecost_model::host::HostFacts;
 
+use crate::cgroup;
 use crate::cpu_list::parse_list;
 use crate::environment::devices;
 use crate::environment::files::{field, kibibytes};
@@ -44,6 +45,15 @@ pub fn read() -> Result<HostFacts, FactsError> {
         link_bits_per_second: devices::link_rate(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// Bytes of memory that this process can have without swapping: what the kernel estimates for all programs
+/// (MemAvailable, proc_meminfo(5)), or what its control group leaves it, if that is less; `None` where
+/// /proc/meminfo does not tell.
+#[must_use]
+pub fn available_memory() -> Option<u64> {
+    let of_machine = kibibytes(&text("/proc/meminfo").ok()?, "MemAvailable")?;
+    Some(cgroup::available_memory().map_or(of_machine, |of_group| of_group.min(of_machine)))
 }
 
 /// Why the facts of a host are not known.
@@ -94,6 +104,8 @@ mod tests {
         assert_eq!(facts.cpus, allowed_cpus().unwrap());
         assert!(facts.machine_cpus as usize >= facts.cpus.len());
         assert!(facts.memory_bytes > 1 << 20);
+        let available = available_memory().unwrap();
+        assert!(available > 1 << 20 && available < facts.memory_bytes, "{available}");
         assert_eq!(facts.boot_id.len(), 36);
         assert!(!facts.hostname.is_empty() && !facts.kernel.is_empty());
     }

@@ -2,6 +2,7 @@
 //! is decided elsewhere.
 
 pub mod allocations;
+mod cgroup;
 pub mod clock;
 pub mod confine;
 pub mod cpu_list;

@@ -2,11 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use wirecost_model::clock::{Nanos, SECOND};
 
 /// PF_KTHREAD, <https://elixir.bootlin.com/linux/v6.12/source/include/linux/sched.h#L1707>.
 const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// How /proc names the first PID namespace:
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/proc_ns.h#L45>.
+pub(crate) const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether this process knows others by the numbers that the kernel itself uses, as BPF programs do.
+#[must_use]
+pub fn in_first_pid_namespace() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it == Path::new(FIRST_PID_NAMESPACE))
+}
 
 /// CPU time of each process (all its threads, also those that have ended) and kernel thread that
 /// this namespace shows. To the nanosecond, unlike /proc/PID/stat; no privilege is needed.

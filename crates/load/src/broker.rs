@@ -26,6 +26,7 @@ use wirecost_program::hello::{self, Hello};
 use wirecost_program::socket_setup::SocketSetup;
 
 use crate::consent::{ConsentResponder, Cookies, Question};
+use crate::permissions::Partners;
 use crate::sockets::{Arrival, Mailbox};
 use crate::transports::Transport;
 
@@ -115,17 +116,19 @@ impl Broker {
     /// Those of epoll and of starting a thread.
     pub(crate) fn start(
         run: u32,
+        partners: Partners,
         listeners: Vec<SharedListener>,
         route: Route,
         connections: u64,
     ) -> io::Result<Self> {
         // All of the run's own could be pending at once.
         let most = usize::try_from(connections).unwrap_or(usize::MAX).max(PENDING);
-        Self::with_pending(run, listeners, route, most)
+        Self::with_pending(run, partners, listeners, route, most)
     }
 
     fn with_pending(
         run: u32,
+        partners: Partners,
         listeners: Vec<SharedListener>,
         route: Route,
         most: usize,
@@ -140,6 +143,7 @@ impl Broker {
         let rejected_connections = Arc::new(AtomicU64::new(0));
         let mut service = Service {
             run,
+            partners,
             poll,
             listeners,
             route,
@@ -185,6 +189,7 @@ struct Pending {
 
 struct Service {
     run: u32,
+    partners: Partners,
     poll: OwnedFd,
     listeners: Vec<SharedListener>,
     route: Route,
@@ -229,6 +234,10 @@ impl Service {
         dropped
     }
 
+    fn accepts(&self, from: Option<&rustix::net::SocketAddrAny>) -> bool {
+        self.partners.accepts(from.and_then(|from| SocketAddr::try_from(from.clone()).ok()))
+    }
+
     fn reject(&self) {
         self.rejected_connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -251,8 +260,9 @@ impl Service {
             }
             let polls = matches!(&kind, ListenerKind::Data { transport, .. } if transport.polls_before_accept());
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(&shared.listener, flags) {
-                Ok(socket) => {
+            match rustix::net::acceptfrom_with(&shared.listener, flags) {
+                Ok((_, from)) if !self.accepts(from.as_ref()) => self.reject(),
+                Ok((socket, _)) => {
                     let id = self.next;
                     self.next += 1;
                     let data = epoll::EventData::new_u64(id);
@@ -341,7 +351,9 @@ impl Service {
             Err(_) => return false,
         };
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        let (Ok(hello), Some(from)) = (Hello::read(&said[..got], self.run), from) else {
+        let (Ok(hello), Some(from), true) =
+            (Hello::read(&said[..got], self.run), from, self.partners.accepts(from))
+        else {
             self.reject();
             return true;
         };
@@ -370,6 +382,7 @@ impl Service {
                 rustix::net::recvfrom(&socket, &mut said, RecvFlags::DONTWAIT)
             {
                 let other = other.and_then(|other| SocketAddr::try_from(other).ok());
+                let other = other.filter(|other| self.partners.accepts(Some(*other)));
                 match (Hello::read(&said[..got], self.run), other) {
                     (Ok(_), Some(other)) if other == from => {}
                     (Ok(hello), Some(other)) => waiting.push((hello, other)),
@@ -603,7 +616,7 @@ mod tests {
         let worker = WorkerOf { before: Arc::from([0]), workers: 1, turns: false };
         let route = Route::Inboxes { inboxes: vec![ours], worker };
         let shared = SharedListener { listener: listener.into(), kind };
-        let broker = Broker::with_pending(7, vec![shared], route, 2).unwrap();
+        let broker = Broker::with_pending(7, Partners::OfRun, vec![shared], route, 2).unwrap();
         let mut silent: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(at).unwrap()).collect();
         let mut third = TcpStream::connect(at).unwrap();
         // Closed: nobody sends here.

@@ -9,6 +9,7 @@ pub mod files;
 pub mod fuzzing;
 mod inet;
 pub mod load;
+pub mod permissions;
 mod ring_net;
 mod socket_options;
 mod sockets;

@@ -10,7 +10,7 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, TcpSample};
+use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, StrandTotals, TcpSample};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 use wirecost_program::calls::EffectiveSetting;
@@ -53,6 +53,8 @@ pub(crate) struct PhaseOrder {
     pub(crate) end: Nanos,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) tcp_samples: u32,
+    /// Whether strands and groups are reported by themselves too.
+    pub(crate) details: bool,
     /// No more are kept.
     pub(crate) most_samples: usize,
 }
@@ -123,6 +125,10 @@ pub(crate) struct WorkerReport {
     pub(crate) worker: u32,
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
+    /// Of transactions of several operations, by index of the group; only with details.
+    pub(crate) group_transactions: Vec<Histogram>,
+    /// Only with details.
+    pub(crate) strands: Vec<StrandTotals>,
     pub(crate) verify_failures: u64,
     pub(crate) io: IoCounts,
     pub(crate) open: u64,
@@ -309,6 +315,10 @@ impl<N: SocketNet> Worker<N> {
             .map(|local| local as u32)
     }
 
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
     fn phase_of(&self, local: u32) -> Option<&Phase> {
         let running = self.running.as_ref()?;
         let group = self.groups.get(*self.group_of.get(local as usize)? as usize)?;
@@ -363,7 +373,14 @@ impl<N: SocketNet> Worker<N> {
         order.counters.working.raise(taking_part);
         self.running = Some(Running {
             timings,
-            record: Record::new(order.counters.clone(), order.window.clone()),
+            record: Record::new(
+                order.counters.clone(),
+                order.window.clone(),
+                match order.details {
+                    true => self.groups.iter().map(|g| g.number as usize + 1).max().unwrap_or(1),
+                    false => 1,
+                },
+            ),
             held: false,
             mixed,
             finishing: false,
@@ -653,9 +670,22 @@ impl<N: SocketNet> Worker<N> {
                 fairness.add(if bytes > 0 { bytes } else { transactions } as f64);
             }
         }
+        let (mut group_transactions, mut strands) = (Vec::new(), Vec::new());
+        if running.order.details {
+            group_transactions = running.record.transactions_of_groups();
+            let totals = |strand: &Strand<_>| StrandTotals {
+                group: strand.group,
+                strand: strand.number,
+                bytes: strand.bytes(),
+                transactions: strand.completed(),
+            };
+            strands = self.strands.iter().map(totals).collect();
+        }
         let report = WorkerReport {
             worker: self.number,
             transactions: running.record.transactions(),
+            group_transactions,
+            strands,
             latencies: running.record.latencies(),
             verify_failures: running.record.verify_failures,
             io: self.net.io().since(running.io_before),

@@ -15,6 +15,7 @@ use wirecost_linux::privilege::skip;
 use wirecost_load::engines;
 use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadEvent, Schedule};
+use wirecost_load::permissions::Permissions;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use wirecost_model::plan::{Endpoints, Plan};
 use wirecost_model::profile::{Profile, Until};
@@ -82,13 +83,15 @@ impl Hosts {
                 program,
                 data_address: Some("127.0.0.1".parse().unwrap()),
                 tcp_samples: 4,
+                details: true,
             };
             let tell = std::sync::Mutex::new(tell.clone());
             let notify = Arc::new(move || {
                 let _ = tell.lock().unwrap().send(());
             });
+            let permissions = Permissions { files: Files::all(), ..Permissions::default() };
             let (load, prepared) =
-                Load::prepare(plan, &Files::all(), notify).map_err(|e| e.to_string())?;
+                Load::prepare(plan, &permissions, notify).map_err(|e| e.to_string())?;
             if let Some(warning) = load.warnings().first() {
                 return Err(format!("{warning:?}"));
             }

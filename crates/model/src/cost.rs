@@ -184,9 +184,30 @@ pub struct Prediction {
     /// is extrapolated it says too little.
     pub interval: Option<(f64, f64)>,
     pub cycles_per_kbyte: f64,
+    /// Null where operations were not counted.
+    #[serde(default)]
+    pub cycles_per_operation: Option<f64>,
     /// CPUs that are always busy, of the kind that the study ran on.
     pub cpus: Option<f64>,
     pub cpus_interval: Option<(f64, f64)>,
+    /// The same connections and size at parts of the largest rate that was studied there.
+    #[serde(default)]
+    pub along_rate: Vec<CostAtRate>,
+    /// Of these connections without any traffic; null where no load of the study was light.
+    #[serde(default)]
+    pub idle_cycles_per_second: Option<f64>,
+}
+
+/// What a rate would cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostAtRate {
+    pub bits_per_second: f64,
+    pub cycles_per_second: f64,
+    pub cycles_per_kbyte: f64,
+    /// Null where operations were not counted.
+    pub cycles_per_operation: Option<f64>,
+    /// CPUs that are always busy, of the kind that the study ran on.
+    pub cpus: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

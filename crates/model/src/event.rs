@@ -74,7 +74,7 @@ pub struct Reading {
     pub elapsed: Nanos,
     /// Sent and received.
     pub bytes: u64,
-    /// Completed operations of all flowops.
+    /// Operations of all flowops, those that failed included.
     pub operations: u64,
 }
 
@@ -86,7 +86,7 @@ impl Reading {
             due: snapshot.due.saturating_sub(start),
             elapsed: snapshot.at.saturating_sub(start),
             bytes: counters.bytes.total(),
-            operations: counters.flowops.iter().map(|flowop| flowop.done).sum(),
+            operations: counters.flowops.iter().map(|flowop| flowop.done + flowop.failed).sum(),
         }
     }
 }

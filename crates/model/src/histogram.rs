@@ -69,6 +69,11 @@ impl Histogram {
         (!self.is_empty()).then(|| self.0.value_at_quantile(q).min(self.0.max()))
     }
 
+    /// Shortest latency in nanoseconds, within 1%.
+    pub fn min(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.0.min())
+    }
+
     /// Longest latency in nanoseconds, within 1%.
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.0.max())
@@ -106,9 +111,15 @@ impl Recorder {
     /// Counts one latency.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
+        self.record_many(nanos, 1);
+    }
+
+    /// Counts one latency so many times.
+    #[inline]
+    pub fn record_many(&mut self, nanos: u64, times: u64) {
         let shift = (nanos | u64::from(u8::MAX)).ilog2() - (PART_BITS - 1);
         let part = (nanos >> shift) as u8;
-        self.counts[((shift as usize) << (PART_BITS - 1)) + usize::from(part)] += 1;
+        self.counts[((shift as usize) << (PART_BITS - 1)) + usize::from(part)] += times;
     }
 
     /// What has been counted.

@@ -2,6 +2,8 @@
 //!
 //! Counters only grow; analysis subtracts two snapshots. All byte counts are application bytes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
@@ -274,6 +276,18 @@ pub struct Quiet {
     pub to: Nanos,
 }
 
+/// What one strand of a host did in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrandTotals {
+    pub group: u32,
+    /// Number within its group.
+    pub strand: u32,
+    /// Sent and received.
+    pub bytes: u64,
+    /// Completed.
+    pub transactions: u64,
+}
+
 /// What one host measured in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PhaseResult {
@@ -309,6 +323,12 @@ pub struct PhaseResult {
     pub verify_failures: u64,
     /// Strands that did not reach the end of the phase within the drain's deadline.
     pub unfinished_strands: u64,
+    /// By group, the part of `transactions` that is its own; only where the plan asks for details.
+    #[serde(default)]
+    pub group_transactions: BTreeMap<u32, Histogram>,
+    /// Of the whole phase; only where the plan asks for details.
+    #[serde(default)]
+    pub strands: Vec<StrandTotals>,
     /// Most bytes that this host's connections could hold between send and receive call:
     /// effective sizes of send and receive buffers.
     pub buffer_bytes: u64,

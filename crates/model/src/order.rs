@@ -81,6 +81,8 @@ pub enum Notice {
         facts: Box<HostFacts>,
         /// Of the agent, as its machine numbers processes.
         pid: u32,
+        /// Bytes of memory that its machine can give to programs; null where the kernel does not tell.
+        available_memory: Option<u64>,
     },
     Pong {
         number: u64,

@@ -38,6 +38,9 @@ pub struct Group {
     pub name: String,
     /// Number of strands (`nthreads` or `nprocs`). 0 is legal and does nothing.
     pub strands: u32,
+    /// Whether uperf would run each strand as a process (`nprocs`). Here it changes a label only.
+    #[serde(default)]
+    pub processes: bool,
     pub transactions: Vec<Transaction>,
     pub at: Position,
 }

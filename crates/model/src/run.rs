@@ -11,7 +11,7 @@ use crate::measure::{Bytes, Datagrams, Setting};
 use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
 use crate::status::Status;
-use crate::study::StudyRunRef;
+use crate::study::{StudyRunRef, Value};
 use crate::warning::Entry;
 
 pub const SCHEMA: &str = "wirecost.run/1";
@@ -33,9 +33,17 @@ pub struct Run {
     /// Of everything that was drawn: a run with the same one draws the same. Null before any was made.
     #[serde(default)]
     pub seed: Option<u64>,
+    /// Options of `run` and variables of the profile that the command line or the study set, by name.
+    /// Null in older records.
+    #[serde(default)]
+    pub options: Option<Vec<Value>>,
     /// Null for a run of its own.
     pub study: Option<StudyRunRef>,
     pub window: Option<Window>,
+    /// Payload per second, over all strands and both directions, that open-loop load was to move; null where
+    /// the load was as fast as it could be.
+    #[serde(default)]
+    pub offered_bits_per_second: Option<f64>,
     pub throughput: Option<Throughput>,
     pub transactions: Option<Transactions>,
     pub operations: Option<Operations>,
@@ -355,6 +363,18 @@ pub struct HostRow {
     pub clock_error_us: f64,
 }
 
+impl Run {
+    /// Whether another host of the run works on CPUs of this one, so that nobody knows what each of them
+    /// used.
+    #[must_use]
+    pub fn shares_cpus(&self, host: &HostRow) -> bool {
+        self.hosts.iter().any(|other| {
+            host.shares_machine_with.contains(&other.name)
+                && other.cpus.iter().any(|cpu| host.cpus.contains(cpu))
+        })
+    }
+}
+
 /// Percent; the seven add up to 100.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
@@ -469,8 +489,10 @@ impl Run {
             version: version.to_owned(),
             started_unix_ms,
             seed: None,
+            options: None,
             study: None,
             window: None,
+            offered_bits_per_second: None,
             throughput: None,
             transactions: None,
             operations: None,

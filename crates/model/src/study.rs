@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::parse_bit_rate;
+
 /// Something a study sets, and what to: `size` to `64k`.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -44,6 +46,37 @@ pub fn number(text: &str) -> Option<f64> {
     Some(value * f64::from(shift).exp2())
 }
 
+/// The axis or setting that says how much load is offered.
+pub const LOAD: &str = "load";
+
+/// How much load is offered at a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OfferedLoad {
+    /// As much as the hosts and the network can move.
+    Max,
+    /// Bits per second of payload.
+    Rate(u64),
+    /// A part of the throughput at the point that differs in nothing but a load of `max`: 0.25 of `25%`.
+    Share(f64),
+}
+
+impl OfferedLoad {
+    /// `max`, a rate such as `1gbit`, or a share such as `25%`, which is at most `1000%`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "max" {
+            return Some(OfferedLoad::Max);
+        }
+        match text.strip_suffix('%') {
+            Some(percent) => {
+                let percent: f64 = percent.trim().parse().ok()?;
+                (percent > 0.0 && percent <= 1000.0).then_some(OfferedLoad::Share(percent / 100.0))
+            }
+            None => parse_bit_rate(text).map(OfferedLoad::Rate),
+        }
+    }
+}
+
 /// One set of values.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
@@ -61,6 +94,28 @@ impl Point {
     pub fn get(&self, name: &str) -> Option<&str> {
         let all = self.axes.iter().chain(&self.settings);
         all.into_iter().find(|value| value.name == name).map(|value| value.value.as_str())
+    }
+
+    /// How much load is offered here; `max` where nothing says so.
+    #[must_use]
+    pub fn load(&self) -> OfferedLoad {
+        self.get(LOAD).and_then(OfferedLoad::parse).unwrap_or(OfferedLoad::Max)
+    }
+
+    /// Whether it offers less, or more, than what saturates.
+    #[must_use]
+    pub fn is_paced(&self) -> bool {
+        self.load() != OfferedLoad::Max
+    }
+
+    /// Whether the other point differs in nothing but its load, which is `max`.
+    #[must_use]
+    pub fn is_saturated_by(&self, other: &Point) -> bool {
+        let others = |point: &Point| -> Vec<Value> {
+            point.axes.iter().filter(|axis| axis.name != LOAD).cloned().collect()
+        };
+        let has_axis = |point: &Point| point.axes.iter().any(|axis| axis.name == LOAD);
+        has_axis(self) && has_axis(other) && !other.is_paced() && others(self) == others(other)
     }
 
     /// The same as a number, where it is one.
@@ -128,6 +183,26 @@ mod tests {
         for none in ["epoll", "", "k", "10ms", "@stream", "inf", "nan", "1e3", "-"] {
             assert_eq!(number(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn loads_are_max_or_rates_or_shares() {
+        assert_eq!(OfferedLoad::parse("max"), Some(OfferedLoad::Max));
+        assert_eq!(OfferedLoad::parse("2.5gbit"), Some(OfferedLoad::Rate(2_500_000_000)));
+        assert_eq!(OfferedLoad::parse("25%"), Some(OfferedLoad::Share(0.25)));
+        for none in ["", "fast", "0%", "-5%", "1001%", "nan%", "25", "0bit"] {
+            assert_eq!(OfferedLoad::parse(none), None, "{none}");
+        }
+        let point = |load: &str, size: &str| {
+            let axes = vec![Value::new("size", size), Value::new(LOAD, load)];
+            Point { axes: axes.clone(), settings: axes }
+        };
+        let paced = point("25%", "64k");
+        assert!(paced.is_paced() && !Point::default().is_paced());
+        assert!(paced.is_saturated_by(&point("max", "64k")));
+        assert!(!paced.is_saturated_by(&point("max", "1k")));
+        assert!(!paced.is_saturated_by(&point("50%", "64k")));
+        assert!(!paced.is_saturated_by(&Point::default()));
     }
 
     #[test]

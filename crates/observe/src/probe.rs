@@ -13,7 +13,7 @@ use crate::bpf::BpfError;
 use crate::probes;
 use crate::sampler::Sampler;
 use crate::slices::Slices;
-use crate::tracker::{Tracker, TrackerNeeds};
+use crate::tracker::{EndedProcess, Tracker, TrackerNeeds};
 
 /// Something that can be read of a host while traffic runs. One folder of `probes` each.
 pub(crate) trait Probe: Sync {
@@ -267,6 +267,11 @@ impl Shared {
     /// The tracker, if a probe asked for it and the kernel gave it.
     pub(crate) fn tracker(&self) -> Option<&Tracker> {
         self.tracker.as_ref()?.as_ref().ok()
+    }
+
+    /// Processes that ended in the window, by number; `None` where that is not known.
+    pub(crate) fn ended(&self) -> Option<BTreeMap<u32, EndedProcess>> {
+        self.tracker()?.ended()
     }
 
     /// Why there is none, if one was asked for.

@@ -3,9 +3,12 @@
 
 mod known;
 
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wirecost_linux::{clock, privilege, thread};
+use wirecost_linux::{clock, privilege, process_time, thread};
 use wirecost_model::clock::{Clock, seconds};
 use wirecost_model::observe::{CpuSection, ObserveRequest, ObserverReport, Part, ProbeStatus};
 use wirecost_model::proportion;
@@ -45,6 +48,55 @@ fn burn(cpu: u32, milliseconds: u64) {
 
 fn first_cpu() -> u32 {
     thread::allowed_cpus().expect("CPUs")[0]
+}
+
+/// Begins before the window and ends in it: only its time in the window counts, under its name.
+#[test]
+fn a_program_that_ended_has_a_name() {
+    if privilege::skip_without_tracing("a_program_that_ended_has_a_name") {
+        return;
+    }
+    // As long as the kernel keeps names, and of no other program here.
+    const NAME: &str = "ended-in-window";
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join(NAME);
+    fs::copy("/bin/sh", &program).expect("a shell");
+    let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+    let mut child = Command::new(&program)
+        .args(["-c", &format!("{burn}; echo; read line; {burn}; exit 0")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the shell starts");
+    child.stdout.as_mut().expect("its output").read_exact(&mut [0]).expect("it has run");
+    let stat = format!("/proc/{}/stat", child.id());
+    let state = |wanted: &str| {
+        let text = fs::read_to_string(&stat).expect("it is not reaped");
+        text.contains(&format!("({NAME}) {wanted} "))
+    };
+    while !state("S") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let time = |pid| seconds(process_time::cpu_time(pid).expect("its clock"));
+    let before = time(child.id());
+    let mut used = 0.0;
+    let observation = watch(of_machine(), || {
+        drop(child.stdin.take());
+        while !state("Z") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        used = time(child.id()) - before;
+        child.wait().expect("it ended");
+    });
+    assert!(before > 0.0 && used > 0.0);
+    let section = section(&observation);
+    let all = section.ended.as_ref().expect("they are traced");
+    let ended = all.programs.iter().find(|program| program.name == NAME).expect("its name");
+    assert_eq!((ended.processes, ended.kernel_thread), (1, false));
+    // A tick, where the kernel has not yet added up its time.
+    assert!((ended.seconds - used).abs() < 0.01 + used / 10.0, "{} of {used}", ended.seconds);
+    assert!(all.seconds >= ended.seconds);
+    assert!(!section.processes.iter().any(|process| process.name == NAME));
 }
 
 #[test]

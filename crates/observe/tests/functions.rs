@@ -158,6 +158,16 @@ fn unix() {
     );
 }
 
+/// The share of samples that a wake-up of the other CPU takes, and of those in which that one waits for the
+/// socket meanwhile. Where an interrupt of another CPU is an exit to the hypervisor that may be nine
+/// tenths of a request-response, and which tenth is left to the layers says nothing about them.
+fn waking(section: &FunctionsSection) -> f64 {
+    let names = ["_raw_spin_unlock_irqrestore", "__pv_queued_spin_lock_slowpath"];
+    let functions =
+        section.functions.iter().filter(|function| names.contains(&function.name.as_str()));
+    functions.map(|function| function.exclusive).sum()
+}
+
 /// Its name, itself, and layers that it is known to be in.
 type Load = (&'static str, fn(), &'static [&'static str]);
 
@@ -191,9 +201,13 @@ fn layers_cover_what_traffic_does() {
             println!("    {:16} {:5.1}%", layer.layer, layer.share * 100.0);
         }
         assert!(covered >= 0.95, "{name}: {covered} {:?}", section.unmapped_functions);
+        let working = 1.0 - waking(&section);
         for layer in expected {
             let found = section.layers.iter().find(|found| found.layer == *layer);
-            assert!(found.is_some_and(|found| found.share > 0.01), "{name}: {layer} {found:?}");
+            assert!(
+                found.is_some_and(|found| found.share > 0.01 * working),
+                "{name}: {layer} {found:?} of {working}"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod headline;
 pub mod hello;
 pub mod limits;
 pub mod net;
+pub mod offered;
 mod openers;
 pub mod payload;
 pub mod program;

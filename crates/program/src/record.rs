@@ -156,8 +156,8 @@ pub struct Record {
     pub counters: Arc<WorkerCounters>,
     /// Beginning and length of the window: only what ends within goes into the histograms.
     window: (Nanos, Nanos),
-    /// Latencies of transactions of several operations.
-    transactions: Recorder,
+    /// Latencies of transactions of several operations: of each group, or of all in one place.
+    transactions: Box<[Recorder]>,
     rows: Box<[Row]>,
     pub verify_failures: u64,
 }
@@ -170,7 +170,8 @@ struct Row {
 }
 
 impl Record {
-    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>) -> Self {
+    /// `groups`: how many groups are told apart; with 0 or 1, none are.
+    pub fn new(counters: Arc<WorkerCounters>, window: Range<Nanos>, groups: usize) -> Self {
         let row = |counters: &Arc<RowCounters>| Row {
             counters: counters.clone(),
             latencies: Recorder::default(),
@@ -179,7 +180,7 @@ impl Record {
             rows: counters.rows.iter().map(row).collect(),
             counters,
             window: (window.start, window.end.saturating_sub(window.start)),
-            transactions: Recorder::default(),
+            transactions: (0..groups.max(1)).map(|_| Recorder::default()).collect(),
             verify_failures: 0,
         }
     }
@@ -211,6 +212,16 @@ impl Record {
         }
     }
 
+    /// So many operations began and ended at one instant.
+    pub fn done_at_once(&mut self, row: u32, at: Nanos, operations: u64) {
+        let counts = self.counts(at);
+        let row = &mut self.rows[row as usize];
+        row.counters.done.add(operations);
+        if counts {
+            row.latencies.record_many(0, operations);
+        }
+    }
+
     pub fn failed(&self, row: u32, timed_out: bool) {
         let row = &self.counters.rows[row as usize];
         row.failed.add(1);
@@ -219,22 +230,31 @@ impl Record {
 
     /// A transaction of several operations is complete; it took `latency`, think time excluded.
     #[inline]
-    pub fn transaction(&mut self, latency: Nanos, end: Nanos) {
+    pub fn transaction(&mut self, group: u32, latency: Nanos, end: Nanos) {
         self.counters.transactions.add(1);
         if self.counts(end) {
-            self.transactions.record(latency);
+            let place = (group as usize).min(self.transactions.len() - 1);
+            self.transactions[place].record(latency);
         }
     }
 
     /// Latencies of transactions in the window.
     pub fn transactions(&self) -> Histogram {
-        let mut all = self.transactions.histogram();
+        let mut all = Histogram::new();
+        for of_group in &self.transactions {
+            all.merge(&of_group.histogram());
+        }
         for &row in &self.counters.whole {
             if let Some(row) = self.rows.get(row as usize) {
                 all.merge(&row.latencies.histogram());
             }
         }
         all
+    }
+
+    /// Those of transactions of several operations, by group, where groups are told apart.
+    pub fn transactions_of_groups(&self) -> Vec<Histogram> {
+        self.transactions.iter().map(Recorder::histogram).collect()
     }
 
     /// Latencies of operations in the window, by row.
@@ -251,7 +271,7 @@ mod tests {
     #[test]
     fn what_rows_count_adds_up() {
         let counters = Arc::new(WorkerCounters::new(2, vec![0]));
-        let mut record = Record::new(counters.clone(), 10..20);
+        let mut record = Record::new(counters.clone(), 10..20, 2);
         for (start, end) in [(5, 9), (9, 10), (15, 19), (19, 20)] {
             record.sent(0, true, 100);
             record.done(0, start, end);
@@ -260,7 +280,7 @@ mod tests {
         record.received(1, true, 50);
         record.received(1, false, 3);
         record.done(1, 10, 12);
-        record.transaction(8, 12);
+        record.transaction(1, 8, 12);
         record.failed(1, true);
 
         let sum = sum([&*counters], 2);
@@ -271,5 +291,7 @@ mod tests {
         // Only those that ended in the window are timed.
         assert_eq!(record.latencies().iter().map(Histogram::count).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(record.transactions().count(), 3);
+        let of_groups = record.transactions_of_groups();
+        assert_eq!(of_groups.iter().map(Histogram::count).collect::<Vec<_>>(), [0, 1]);
     }
 }

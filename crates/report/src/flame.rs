@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use wirecost_model::observe::FoldedStacks;
+use wirecost_model::visible::visible;
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 17.0;
@@ -74,6 +75,16 @@ impl Node {
             self.children.values().map(|child| child.change().abs().max(child.largest_change()));
         below.fold(0.0, f64::max)
     }
+}
+
+/// Writes the stacks as text: a line each, the stack, a blank, the count.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_folded(out: &mut dyn Write, stacks: &FoldedStacks) -> io::Result<()> {
+    // Names of programs may hold line ends, which would make other lines of them.
+    let mut lines = stacks.stacks.iter();
+    lines.try_for_each(|folded| writeln!(out, "{} {}", visible(&folded.stack), folded.count))
 }
 
 /// A graph of one profile.
@@ -269,17 +280,17 @@ fn fitting(name: &str, width: f64) -> String {
     }
 }
 
-/// As XML wants it; characters that XML cannot hold are left out.
+/// As XML wants it. Characters that it cannot hold, or that change what is around them, are shown as
+/// escapes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '&' => escaped += "&amp;",
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             '\u{fffe}' | '\u{ffff}' => {}
-            _ if character.is_control() => {}
             _ => escaped.push(character),
         }
     }
@@ -323,6 +334,8 @@ document.getElementById('search').addEventListener('click', () => {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::observe::FoldedStack;
+
     use super::*;
 
     fn stacks(text: &str) -> FoldedStacks {
@@ -353,10 +366,22 @@ mod tests {
 
     #[test]
     fn names_may_hold_anything() {
-        let svg = drawn("app;<T as \"U\">::f&\u{1} 1\n");
-        assert!(svg.contains("&lt;T as &quot;U&quot;&gt;::f&amp;"));
-        assert!(!svg.contains('\u{1}'));
+        let svg = drawn("app;<T as \"U\">::f&\u{1}\u{202e} 1\n");
+        assert!(
+            svg.contains("&lt;T as &quot;U&quot;&gt;::f&amp;\\u{1}\\u{202e}: 1 samples"),
+            "{svg}"
+        );
+        assert!(!svg.contains(['\u{1}', '\u{202e}']));
         assert!(drawn("").contains("0 samples"));
+    }
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        let stack = "a\nb\u{1b}[2J;main".to_owned();
+        let mut out = Vec::new();
+        let stacks = FoldedStacks { stacks: vec![FoldedStack { stack, count: 3 }] };
+        write_folded(&mut out, &stacks).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a\\nb\\u{1b}[2J;main 3\n");
     }
 
     #[test]

@@ -8,5 +8,6 @@ pub mod flame;
 pub mod json;
 pub mod outputs;
 pub mod progress;
+pub mod run_lines;
 pub mod tables;
 pub mod uperf;

@@ -12,29 +12,43 @@ use wirecost_model::program::Side;
 use wirecost_model::units::{bit_rate, count, rate};
 use wirecost_model::visible::{visible, visible_lines};
 
-use crate::outputs::{TerminalStyle, understands_escapes};
+use crate::outputs::{TerminalStyle, cut, understands_escapes, width};
 
 /// Least time between two lines where lines stay, milliseconds.
 const PLAIN_EVERY: f64 = 1000.0;
 /// Back to the first column and empty to the end of the line (ECMA-48, EL).
 const REWRITE: &str = "\r\u{1b}[K";
 
-/// How progress is written.
+/// Between the parts of a line.
+const GAP: usize = 2;
+/// The point of a run that is one of many is not shortened to less.
+const POINT: usize = 12;
+
+/// How progress is written: in lines of at most `width` columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// One line of at most this many columns, rewritten in place.
+    /// One line, rewritten in place.
     Live { width: usize },
     /// Lines that stay.
-    Plain,
+    Plain { width: usize },
 }
 
 impl Style {
     /// What suits this stream.
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
-        if understands_escapes(stream) {
-            Style::Live { width: TerminalStyle::of(stream).width }
-        } else {
-            Style::Plain
+        let width = TerminalStyle::of(stream).width;
+        match understands_escapes(stream) {
+            true => Style::Live { width },
+            false => Style::Plain { width },
+        }
+    }
+
+    /// Columns that a line may use.
+    fn room(self) -> usize {
+        match self {
+            // A full line would wrap, and the next rewrite would leave it behind.
+            Style::Live { width } => width.saturating_sub(1),
+            Style::Plain { width } => width,
         }
     }
 }
@@ -52,15 +66,69 @@ pub struct Progress<W: Write> {
     /// Whether a live line is on the screen.
     dirty: bool,
     broken: bool,
-    /// What stands about the line of a run that is one of many.
+    /// Of a run that is one of many.
     labels: Option<Labels>,
+    /// Of a run that is made several times, under other probes each time.
+    pass: Option<Pass>,
 }
 
-/// What is said of a run that is one of many, before and after how it does.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// One pass of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pass {
+    /// From 1.
+    number: usize,
+    of: usize,
+}
+
+impl Pass {
+    fn part(self) -> Part {
+        Part::new(3, format!("pass {}/{}", self.number, self.of))
+    }
+}
+
+/// What is said of a run that is one of many.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Labels {
-    pub before: String,
-    pub after: String,
+    /// `3/12`.
+    pub number: String,
+    /// `connections=8 size=64k`, and in fewer words: `8 64k`.
+    pub point: String,
+    pub point_values: String,
+    /// Busy share of all CPUs, 0 to 1.
+    pub busy: Option<f64>,
+    /// Remaining time of all runs: `1m05s`.
+    pub left: String,
+}
+
+/// A part of a line. Where there is no room for all, those with the highest `drop_order` are left out first,
+/// and those with 0 never.
+struct Part {
+    drop_order: u8,
+    text: String,
+}
+
+impl Part {
+    fn new(drop_order: u8, text: impl Into<String>) -> Self {
+        Self { drop_order, text: text.into() }
+    }
+}
+
+/// The parts that fit, in their order.
+fn fitting(mut parts: Vec<Part>, room: usize) -> String {
+    while total(&parts) > room {
+        let dispensable = parts.iter().enumerate().filter(|(_, part)| part.drop_order > 0);
+        match dispensable.max_by_key(|(_, part)| part.drop_order).map(|(place, _)| place) {
+            Some(place) => drop(parts.remove(place)),
+            None => break,
+        }
+    }
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    cut(&texts.join("  "), room).trim_end().to_owned()
+}
+
+fn total(parts: &[Part]) -> usize {
+    let widths = parts.iter().map(|part| width(&part.text) + GAP);
+    widths.sum::<usize>().saturating_sub(GAP)
 }
 
 #[derive(Debug)]
@@ -117,47 +185,96 @@ impl Phase {
         }
     }
 
+    fn sum(&self, of: fn(&Pace) -> f64) -> f64 {
+        self.hosts.values().map(of).sum()
+    }
+
+    fn masters(&self) -> impl Iterator<Item = &Pace> {
+        self.hosts.values().filter(|pace| pace.master)
+    }
+
     /// How one of many runs does, in few words.
-    fn short_line(&self, labels: &Labels, elapsed: Nanos) -> String {
-        let sum = |of: fn(&Pace) -> f64| self.hosts.values().map(of).sum::<f64>();
-        let bytes = sum(|pace| pace.tx_per_second + pace.rx_per_second);
-        let masters = self.hosts.values().filter(|pace| pace.master);
-        let transactions: f64 = masters.map(|pace| pace.transactions_per_second).sum();
+    fn short_line(
+        &self,
+        labels: &Labels,
+        pass: Option<Pass>,
+        elapsed: Nanos,
+        room: usize,
+    ) -> String {
+        let bytes = self.sum(|pace| pace.tx_per_second + pace.rx_per_second);
+        let transactions: f64 = self.masters().map(|pace| pace.transactions_per_second).sum();
         let pace = if bytes > 0.0 { bit_rate(bytes * 8.0) } else { rate(transactions) };
-        let time = self.time(elapsed);
-        format!("{}  {time}  {pace}  {}", labels.before, labels.after)
-    }
-
-    fn time(&self, elapsed: Nanos) -> String {
-        match self.until {
-            Until::Duration(window) => format!(
-                "{:.1}/{:.1} s{}",
-                clock::seconds(elapsed),
-                clock::seconds(self.ramp) + window.as_secs_f64(),
-                if elapsed < self.ramp { " (ramp)" } else { "" }
-            ),
+        let time = match self.until {
+            Until::Duration(window) => {
+                part_of(elapsed, clock::seconds(self.ramp) + window.as_secs_f64())
+            }
             Until::Iterations(_) => format!("{:.1} s", clock::seconds(elapsed)),
+        };
+        let [point, values] = [&labels.point, &labels.point_values].map(|text| visible(text));
+        let mut parts = vec![
+            Part::new(0, visible(&labels.number)),
+            Part::new(2, ""),
+            Part::new(0, time),
+            Part::new(1, format!("{pace:>9}")),
+        ];
+        parts.extend(pass.map(Pass::part));
+        parts.extend(labels.busy.map(|busy| Part::new(3, format!("CPU {:>3.0}%", busy * 100.0))));
+        parts.push(Part::new(0, format!("{} left", labels.left)));
+        // The point has what the others leave.
+        if total(&parts) + width(&values).min(POINT) > room {
+            parts.retain(|part| part.drop_order != 3);
         }
+        match room.saturating_sub(total(&parts)) {
+            0..4 => parts.retain(|part| part.drop_order != 2),
+            left if width(&point) <= left => parts[1].text = point.into_owned(),
+            left => parts[1].text = cut(&values, left).into_owned(),
+        }
+        fitting(parts, room)
     }
 
-    fn line(&self, phases: u32, elapsed: Nanos) -> String {
-        let sum = |of: fn(&Pace) -> f64| self.hosts.values().map(of).sum::<f64>();
-        let masters = self.hosts.values().filter(|pace| pace.master);
-        let transactions: f64 = masters.clone().map(|m| m.transactions_per_second).sum();
-        let failed: u64 = masters.map(|m| m.failed).sum();
-        let mut line = format!("phase {}/{phases}  ", self.number + 1);
-        line += &self.time(elapsed);
-        line += &format!(
-            "  tx {}  rx {}  transactions {}",
-            bit_rate(sum(|pace| pace.tx_per_second) * 8.0),
-            bit_rate(sum(|pace| pace.rx_per_second) * 8.0),
-            rate(transactions),
-        );
-        if failed > 0 {
-            line += &format!("  {} failed", count(failed));
-        }
-        line
+    /// Ramp or window, and how much of it has passed. As wide in both.
+    fn time(&self, elapsed: Nanos) -> String {
+        let Until::Duration(window) = self.until else {
+            return format!("{:.1} s", clock::seconds(elapsed));
+        };
+        let (ramp, window) = (clock::seconds(self.ramp), window.as_secs_f64());
+        let (name, now, of) = match elapsed < self.ramp {
+            true => ("ramp", elapsed, ramp),
+            false => ("window", elapsed - self.ramp, window),
+        };
+        let widest = [ramp, window].map(|of| part_of(0, of).len()).into_iter().max().unwrap_or(0);
+        format!("{name:<6} {:>widest$}", part_of(now, of))
     }
+
+    fn line(&self, phases: u32, pass: Option<Pass>, elapsed: Nanos, room: usize) -> String {
+        let (tx, rx) = (self.sum(|pace| pace.tx_per_second), self.sum(|pace| pace.rx_per_second));
+        let transactions: f64 = self.masters().map(|pace| pace.transactions_per_second).sum();
+        let failed: u64 = self.masters().map(|pace| pace.failed).sum();
+        let moved = tx + rx > 0.0;
+        let mut parts: Vec<Part> = pass.map(Pass::part).into_iter().collect();
+        if phases > 1 {
+            parts.push(Part::new(4, format!("phase {}/{phases}", self.number + 1)));
+        }
+        parts.push(Part::new(0, self.time(elapsed)));
+        for (name, per_second, drop_order) in [("tx", tx, 1), ("rx", rx, 2)] {
+            // A direction without data is the least to know.
+            let drop_order = if per_second > 0.0 { drop_order } else { 6 };
+            parts.push(Part::new(drop_order, format!("{name} {:>9}", bit_rate(per_second * 8.0))));
+        }
+        let drop_order = if moved { 5 } else { 3 };
+        parts.push(Part::new(drop_order, format!("transactions {:>9}", rate(transactions))));
+        if failed > 0 {
+            parts.push(Part::new(3, format!("{} failed", count(failed))));
+        }
+        fitting(parts, room)
+    }
+}
+
+/// `3.0/10.0 s`. The end of a phase takes its time, which is not of what it measures.
+fn part_of(elapsed: Nanos, seconds: f64) -> String {
+    let all = format!("{seconds:.1}");
+    let now = format!("{:.1}", clock::seconds(elapsed).min(seconds));
+    format!("{now:>wide$}/{all} s", wide = all.len())
 }
 
 impl<W: Write> Progress<W> {
@@ -171,7 +288,13 @@ impl<W: Write> Progress<W> {
             dirty: false,
             broken: false,
             labels: None,
+            pass: None,
         }
+    }
+
+    /// Says which pass of the run is under way, counted from 1, where it has several.
+    pub fn pass(&mut self, number: usize, of: usize) {
+        self.pass = (of > 1).then_some(Pass { number, of });
     }
 
     /// Says of the run that it is one of many.
@@ -206,21 +329,22 @@ impl<W: Write> Progress<W> {
 
     fn show(&mut self, elapsed: Nanos, unix_ms: f64) {
         let Some(phase) = &self.under_way else { return };
+        let room = self.style.room();
         let line = match &self.labels {
-            Some(labels) => phase.short_line(labels, elapsed),
-            None => phase.line(self.phases.max(phase.number + 1), elapsed),
+            Some(labels) => phase.short_line(labels, self.pass, elapsed, room),
+            None => {
+                let phases = self.phases.max(phase.number + 1);
+                phase.line(phases, self.pass, elapsed, room)
+            }
         };
-        let line = visible(&line);
         match self.style {
             // Of many runs each has a line of its own when it is done.
-            Style::Plain if self.labels.is_some() => {}
-            Style::Live { width } => {
-                // A full line would wrap, and the next rewrite would leave it behind.
-                let line: String = line.chars().take(width.saturating_sub(1)).collect();
+            Style::Plain { .. } if self.labels.is_some() => {}
+            Style::Live { .. } => {
                 self.dirty = true;
                 self.attempt(|out| write!(out, "{REWRITE}{line}"));
             }
-            Style::Plain => {
+            Style::Plain { .. } => {
                 let due = self.written_unix_ms.is_none_or(|last| unix_ms - last >= PLAIN_EVERY);
                 if due {
                     self.written_unix_ms = Some(unix_ms);
@@ -330,42 +454,108 @@ mod tests {
 
     #[test]
     fn plain_lines_come_once_a_second() {
-        insta::assert_snapshot!(shown(Style::Plain), @"
-        phase 2/3  1.0/11.1 s (ramp)  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  2.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s
-        phase 2/3  3.0/11.1 s  tx 8.00 Gb/s  rx 0 b/s  transactions 1,000 /s  1 failed
+        insta::assert_snapshot!(shown(Style::Plain { width: 80 }), @"
+        phase 2/3  ramp     1.0/1.1 s  tx 8.00 Gb/s  transactions  1,000 /s
+        phase 2/3  window  0.9/10.0 s  tx 8.00 Gb/s  transactions  1,000 /s
+        phase 2/3  window  1.9/10.0 s  tx 8.00 Gb/s  transactions  1,000 /s  1 failed
         ");
     }
 
     #[test]
-    fn a_live_line_is_rewritten_within_its_width_and_leaves_nothing() {
-        let output = shown(Style::Live { width: 60 });
-        let lines: Vec<&str> = output.split(REWRITE).collect();
-        assert_eq!(lines.len(), 8, "{output:?}");
-        assert_eq!((lines[0], lines[7]), ("", ""));
-        assert!(lines[6].starts_with("phase 2/3  3.0/11.1 s  tx 8.00 Gb/s"));
-        assert!(lines.iter().all(|line| line.len() < 60));
-        assert!(!output.contains('\n'));
-        assert!(shown(Style::Live { width: 100 }).contains("  1 failed"));
+    fn a_pass_of_several_is_named() {
+        let line = |number, of, labels: Option<Labels>| {
+            let mut out = Vec::new();
+            let mut progress = Progress::new(&mut out, Style::Live { width: 80 });
+            progress.pass(number, of);
+            labels.into_iter().for_each(|labels| progress.label(labels));
+            let until = Until::Duration(Duration::from_secs(2));
+            let (phase, headline, unix_ms) = (0, true, 0.0);
+            progress.event(&Event::PhaseStarted { phase, until, ramp: 0, headline, unix_ms });
+            let hosts = vec![host(1, Side::Peer, SECOND, 1000)];
+            let readings = Vec::new();
+            progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts, readings });
+            drop(progress);
+            String::from_utf8(out).unwrap()
+        };
+        let of_study = Labels { number: "3/12".to_owned(), ..Labels::default() };
+        for labels in [None, Some(of_study)] {
+            let shown = line(2, 3, labels.clone());
+            assert!(shown.contains("pass 2/3  "), "{shown:?}");
+            let shown = line(1, 1, labels);
+            assert!(!shown.contains("pass"), "{shown:?}");
+        }
     }
 
     #[test]
-    fn one_of_many_runs_has_a_short_line_between_its_labels() {
-        let mut out = Vec::new();
-        let mut progress = Progress::new(&mut out, Style::Live { width: 80 });
-        let before = "3/12 connections=8".to_owned();
-        progress.label(Labels { before, after: "1m left".to_owned() });
-        let until = Until::Duration(Duration::from_secs(2));
-        let (phase, headline, unix_ms) = (0, true, 0.0);
-        progress.event(&Event::PhaseStarted { phase, until, ramp: 0, headline, unix_ms });
-        let hosts = vec![host(1, Side::Peer, SECOND, 1000)];
-        let readings = Vec::new();
-        progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts, readings });
-        progress.stay("done");
-        drop(progress);
-        let text = String::from_utf8(out).unwrap();
-        let line = "3/12 connections=8  1.0/2.0 s  8.00 Gb/s  1m left";
-        assert_eq!(text, format!("{REWRITE}{line}{REWRITE}done\n"));
+    fn a_live_line_is_rewritten_within_its_width_and_leaves_nothing() {
+        for width in [20, 40, 60, 80, 100] {
+            let output = shown(Style::Live { width });
+            let lines: Vec<&str> = output.split(REWRITE).collect();
+            assert_eq!(lines.len(), 8, "{output:?}");
+            assert_eq!((lines[0], lines[7]), ("", ""));
+            assert!(lines.iter().all(|line| line.len() < width), "{lines:?}");
+            assert!(lines[6].contains("1.9/10.0 s"), "{lines:?}");
+            assert!(width < 60 || lines[6].ends_with("  1 failed"), "{lines:?}");
+            assert!(!output.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn columns_stay_where_they_are_from_ramp_to_window() {
+        let output = shown(Style::Plain { width: 100 });
+        let places: Vec<Option<usize>> = output.lines().map(|line| line.find("tx ")).collect();
+        assert!(places.iter().all(|place| *place == places[0]), "{output}");
+    }
+
+    /// The end of a phase takes its time: strands complete what they began.
+    #[test]
+    fn time_is_never_beyond_its_end() {
+        let phase = |ramp| Phase {
+            number: 0,
+            until: Until::Duration(Duration::from_secs(10)),
+            ramp,
+            hosts: BTreeMap::new(),
+        };
+        assert_eq!(phase(SECOND).time(13 * SECOND), "window 10.0/10.0 s");
+        assert_eq!(phase(SECOND).time(SECOND / 2), "ramp     0.5/1.0 s");
+        let labels =
+            Labels { number: "1/2".to_owned(), left: "9s".to_owned(), ..Labels::default() };
+        let line = phase(SECOND).short_line(&labels, None, 13 * SECOND, 80);
+        assert!(line.contains(" 11.0/11.0 s "), "{line}");
+    }
+
+    #[test]
+    fn one_of_many_runs_has_a_short_line_that_fits() {
+        let line = |width| {
+            let mut out = Vec::new();
+            let mut progress = Progress::new(&mut out, Style::Live { width });
+            progress.label(Labels {
+                number: "3/12".to_owned(),
+                point: "connections=8 size=64k\u{1b}".to_owned(),
+                point_values: "8 64k\u{1b}".to_owned(),
+                busy: Some(0.5),
+                left: "1m00s".to_owned(),
+            });
+            let until = Until::Duration(Duration::from_secs(2));
+            let (phase, headline, unix_ms) = (0, true, 0.0);
+            progress.event(&Event::PhaseStarted { phase, until, ramp: 0, headline, unix_ms });
+            let hosts = vec![host(1, Side::Peer, SECOND, 1000)];
+            let readings = Vec::new();
+            progress.event(&Event::Tick { phase, elapsed: SECOND, unix_ms, hosts, readings });
+            progress.stay("done");
+            drop(progress);
+            let text = String::from_utf8(out).unwrap();
+            let line = text.strip_prefix(REWRITE).unwrap();
+            let line = line.strip_suffix(&format!("{REWRITE}done\n")).unwrap().to_owned();
+            assert!(line.len() < width, "{line}");
+            line
+        };
+        insta::assert_snapshot!([100, 60, 40, 24].map(line).join("\n"), @r"
+        3/12  connections=8 size=64k\u{1b}  1.0/2.0 s  8.00 Gb/s  CPU  50%  1m00s left
+        3/12  8 64k\u{1b}  1.0/2.0 s  8.00 Gb/s  1m00s left
+        3/12  1.0/2.0 s  8.00 Gb/s  1m00s left
+        3/12  1.0/2.0 s  1m00..
+        ");
     }
 
     #[test]

@@ -17,8 +17,11 @@ use wirecost_analyze::measured::Measurements;
 use wirecost_model::document::{Block, Cell, Column, Document, SCHEMA, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{Run, ZeroCopy};
+use wirecost_model::status::Status;
+use wirecost_model::study::Value;
 use wirecost_report::documents;
 use wirecost_report::outputs::{self, Lines, TerminalStyle};
+use wirecost_report::run_lines::RunLines;
 use wirecost_report::tables::{self, TableRequest};
 
 fn written(report: &Document, format: &str, width: usize) -> String {
@@ -175,6 +178,37 @@ fn tcp_transmit_has_the_columns_of_old_and_a_table_for_each_end() {
 }
 
 #[test]
+fn tcp_transmit_shows_paced_points_apart_from_saturated_ones() {
+    let mut measured = sample();
+    let before = build("tcp-transmit", &measured);
+    let saturated = grid(tables_of(&before)[0]);
+    let mut paced = measured.points[..2].to_vec();
+    for (point, load) in paced.iter_mut().zip(["25%", "1gbit"]) {
+        point.point.axes.push(Value::new("load", load));
+    }
+    for point in &mut measured.points {
+        point.point.axes.push(Value::new("load", "max"));
+    }
+    measured.points.extend(paced);
+    let section = build("tcp-transmit", &measured);
+    let tables = tables_of(&section);
+    assert_eq!((tables.len(), grid(tables[0])), (6, saturated));
+    let title = "TCP Transmit tests at a part of the throughput that saturates: ";
+    assert_eq!(
+        (tables[4].title.as_str(), tables[5].title.as_str()),
+        (&*format!("{title}sender"), &*format!("{title}receiver"))
+    );
+    assert_eq!(
+        grid(tables[4]),
+        [
+            ["size", "load", "#conn", "Wnd", "(usr/sys/intr/idle)", "cycles/Kbyte", "Throughput"],
+            ["64k", "25%", "1", "256k", "(2/62/9/27)", "1,012 ±0.7%", "9.01 Gb/s ±0.7%"],
+            ["64k", "1gbit", "100", "256k", "(2/62/9/27)", "1,022 ±0.7%", "9.01 Gb/s ±0.7%"],
+        ]
+    );
+}
+
+#[test]
 fn tcp_transmit_of_hosts_that_share_cpus_is_of_the_machine() {
     let at = |place, connections| {
         let run = with(fixtures::loopback(), 1e9, [0.0, 0.0, 777.0]);
@@ -312,7 +346,7 @@ fn io_engines_are_seen_beside_the_first() {
             }
             let settings = [("engine", if method == "threads" { "threads" } else { "epoll" })];
             let mut point = point(&[("method", method)], &[]);
-            point.settings = settings.map(|(n, v)| wirecost_model::study::Value::new(n, v)).into();
+            point.settings = settings.map(|(n, v)| Value::new(n, v)).into();
             runs.push(at(run, &point, place as u32 + 1, repeat as u32));
         }
     }
@@ -375,10 +409,10 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
         for (point, row) in measured.points.iter().zip(&table.rows) {
             assert_eq!(rows.row(point), *row);
         }
-        let lines = Lines::new(&rows.head(), table.keys(), &TerminalStyle::plain(80));
+        let lines = Lines::new(&rows.head(), &table.rows, &TerminalStyle::plain(80));
         let line = lines.row(&rows.row(&measured.points[0]));
         assert!(line.trim_start().starts_with("64k"), "{line}");
-        assert!(line.contains("9.01 Gb/s") && line.len() <= 82, "{line}");
+        assert!(line.contains("9.01 Gb/s") && line.chars().count() <= 80, "{line}");
         assert!(lines.head().contains("throughput"));
     }
     // Sizes come mixed, so the row says which.
@@ -387,6 +421,34 @@ fn a_point_alone_has_the_row_that_it_has_in_the_table() {
     let texts: Vec<Cell> = transmit.row(&measured.points[5]);
     let texts: Vec<&str> = texts.iter().map(Cell::shown).collect();
     assert_eq!(texts[..3], ["1k", "4000", "32k"]);
+}
+
+/// A study of different profiles, where the first run moves data one way and later ones answer requests.
+#[test]
+fn lines_of_a_study_keep_the_columns_of_their_head() {
+    let measured = sample();
+    let table = TableRequest::general();
+    let points: Vec<_> = measured.points.iter().map(|point| point.point.clone()).collect();
+    let mut lines = RunLines::new(&table, &points, TerminalStyle::plain(100));
+    let mut failed = measured.points[0].runs[0].clone();
+    failed.status = Status::Invalid;
+    failed.error = Some("no counters".to_owned());
+    let first = lines.of("1/9", 0, &failed, "");
+    assert_eq!(first, [format!("  1/9  {}: no counters", points[0])]);
+    let mut one_way = measured.points[0].runs[0].clone();
+    let of = one_way.throughput.as_mut().unwrap();
+    (of.tx_bytes, of.rx_bytes) = (of.tx_bytes + of.rx_bytes, 0);
+    let mut answers = measured.points[1].runs[0].clone();
+    let of = answers.throughput.as_mut().unwrap();
+    (of.tx_bytes, of.rx_bytes) = (1 << 20, 1 << 20);
+    let second = lines.of("2/9", 0, &one_way, "");
+    let [head, row] = second.as_slice() else { panic!("{second:?}") };
+    assert!(head.trim_start().starts_with("run"), "{head}");
+    let third = lines.of("3/9", 1, &answers, "");
+    let [later] = third.as_slice() else { panic!("{third:?}") };
+    assert_eq!((row.len(), later.len()), (head.len(), head.len()), "{head}\n{row}\n{later}");
+    let cells = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).count();
+    assert_eq!(cells(row), cells(later), "{head}\n{row}\n{later}");
 }
 
 #[test]

@@ -1,29 +1,115 @@
 //! The table, as a person sees it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in what it calls")]
 
 mod fixtures;
 
 use std::collections::BTreeSet;
 
-use wirecost_model::run::{Crypto, CryptoShare, Run};
+use wirecost_model::document::Document;
+use wirecost_model::measure::Bytes;
+use wirecost_model::run::{Crypto, CryptoShare, HostRow, Run};
+use wirecost_model::warning::Entry;
 use wirecost_report::documents;
 use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
 
-fn shown(run: &Run, style: TerminalStyle) -> String {
-    let mut out = Vec::new();
-    let written = Terminal.write(&mut out, &documents::run::document(run), &style);
-    assert!(written.is_ok());
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-#[test]
-fn tables() {
-    for (name, run) in [
+/// Every kind of run, by name.
+fn runs() -> [(&'static str, Run); 5] {
+    [
         ("tcp_stream", fixtures::tcp_stream()),
         ("loopback", fixtures::loopback()),
         ("udp_loss", fixtures::udp_loss()),
         ("failed", fixtures::failed()),
         ("invalid", fixtures::invalid()),
-    ] {
+    ]
+}
+
+fn shown(run: &Run, style: TerminalStyle) -> String {
+    text(&documents::run::document(run), style)
+}
+
+fn summary(run: &Run, width: usize) -> String {
+    text(&documents::run::summary(run), TerminalStyle::plain(width))
+}
+
+fn text(document: &Document, style: TerminalStyle) -> String {
+    let mut out = Vec::new();
+    Terminal.write(&mut out, document, &style).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn summaries() {
+    for (name, run) in runs() {
+        insta::assert_snapshot!(format!("summary_{name}_100"), summary(&run, 100));
+    }
+}
+
+/// One screen, whatever there is to say, and nothing beyond the width.
+#[test]
+fn a_summary_is_one_screen() {
+    let mut run = fixtures::tcp_stream();
+    let hosts = |number: usize, host: &HostRow| HostRow {
+        name: format!("host{number}"),
+        cpus: vec![number as u32],
+        cycles_per_kbyte: Some(1000.0 + number as f64),
+        ..host.clone()
+    };
+    run.hosts = (0..64).map(|number| hosts(number, &run.hosts[number % 2])).collect();
+    let warning = |number: usize| Entry {
+        code: "steal".to_owned(),
+        message: "a long text ".repeat(40),
+        brief: Some(format!("the hypervisor took 3.0% of host{number}'s CPU time")),
+    };
+    run.warnings = (0..64).map(warning).collect();
+    for (width, most) in [(60, 48), (80, 40), (100, 40), (200, 40)] {
+        let text = summary(&run, width);
+        let lines = text.lines().count();
+        assert!((20..=most).contains(&lines), "{lines} lines\n{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        assert!(text.contains("57 other hosts") && text.contains("58 more warnings"), "{text}");
+    }
+}
+
+#[test]
+fn the_part_of_other_programs_takes_no_room_of_the_table() {
+    let mut run = fixtures::tcp_stream();
+    run.machines[0].foreign_cycles_per_kbyte = Some(300.0);
+    let text = summary(&run, 80);
+    assert!(text.contains("other programs used 300 of the 2,637 cycles/KByte of alpha"), "{text}");
+    assert!(text.contains("  host    role ") && text.contains("  idle%"), "{text}");
+    let details = shown(&run, TerminalStyle::plain(80));
+    assert!(details.contains("2,637, of which 300 foreign"), "{details}");
+}
+
+#[test]
+fn hosts_that_say_the_same_are_one_row() {
+    let mut run = fixtures::tcp_stream();
+    run.machines.clear();
+    let idle = |number: usize, percent: f64| {
+        let mut host = run.hosts[1].clone();
+        host.name = format!("idle{number}");
+        host.cpus = vec![number as u32];
+        host.shares_machine_with.clear();
+        host.cpu.as_mut().unwrap().idle = percent;
+        host.bytes = Some(Bytes::default());
+        host
+    };
+    let idle: Vec<HostRow> =
+        (2..16).map(|number| idle(number, 99.0 + number as f64 / 20.0)).collect();
+    run.hosts.extend(idle);
+    let text = summary(&run, 100);
+    let row = text.lines().find(|line| line.contains("14 other hosts, idle")).expect(&text);
+    assert!(row.split_whitespace().any(|cell| cell == "2-15"), "{row}");
+    assert!(text.contains("  client  ") && text.contains("  server  "), "{text}");
+    assert!(!text.contains("idle2"), "{text}");
+    // A host that worked is not one of them.
+    run.hosts[7].cpu.as_mut().unwrap().idle = 60.0;
+    assert!(summary(&run, 100).contains("13 other hosts, idle"));
+}
+
+#[test]
+fn tables() {
+    for (name, run) in runs() {
         insta::assert_snapshot!(format!("{name}_80"), shown(&run, TerminalStyle::plain(80)));
         insta::assert_snapshot!(format!("{name}_120"), shown(&run, TerminalStyle::plain(120)));
     }
@@ -31,13 +117,7 @@ fn tables() {
 
 #[test]
 fn nothing_is_wider_than_the_terminal_or_anything_but_ascii() {
-    for run in [
-        fixtures::tcp_stream(),
-        fixtures::loopback(),
-        fixtures::udp_loss(),
-        fixtures::failed(),
-        fixtures::invalid(),
-    ] {
+    for (_, run) in runs() {
         for width in 80..140 {
             let text = shown(&run, TerminalStyle::plain(width));
             assert!(text.is_ascii());

@@ -10,7 +10,7 @@ use wirecost_model::event::{Event, HostBrief, HostCounters, Listener as _, Readi
 use wirecost_model::measure::{Bytes, Counters, Edge, FlowopCounts, Snapshot};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
-use wirecost_report::uperf::{Header, Printer, write_failure};
+use wirecost_report::uperf::{Header, Printer, Style, write_failure};
 
 const START: f64 = 1_559_581_000_962.033;
 const MS: u64 = SECOND / 1000;
@@ -20,7 +20,7 @@ const RAMP: u64 = 400 * MS;
 /// a transaction, so does the peer.
 fn counters(side: Side, transactions: u64) -> Counters {
     let flowop = FlowopCounts {
-        done: transactions,
+        done: transactions - transactions / 1000,
         failed: transactions / 1000,
         bytes: transactions * 64,
         ..FlowopCounts::default()
@@ -51,9 +51,11 @@ fn host(host: u32, side: Side, due: u64, transactions: u64) -> HostCounters {
 fn header(peers: u32) -> Header {
     Header {
         profile: "rr-tcp-64-64-1".to_owned(),
-        strands: 1,
+        threads: 1,
+        processes: 0,
         interval: SECOND,
         peers: (1..=peers).map(|n| format!("192.0.2.{n}")).collect(),
+        connected: (0..peers).map(|peer| (0, peer)).collect(),
     }
 }
 
@@ -102,7 +104,7 @@ impl Default for Run {
 impl Run {
     fn output(&self) -> String {
         let mut out = Vec::new();
-        let mut printer = Printer::new(&mut out, header(self.peers));
+        let mut printer = Printer::new(&mut out, header(self.peers), Style::default());
         let brief = |name: &str, side| HostBrief {
             name: name.to_owned(),
             side,
@@ -154,7 +156,7 @@ impl Run {
                 readings: if main { readings(&instants) } else { Vec::new() },
             });
         }
-        let finished = printer.finish(self.failure);
+        let finished = printer.finish(self.failure, None);
         assert!(finished.is_ok());
         String::from_utf8_lossy(&out).into_owned()
     }
@@ -312,7 +314,7 @@ fn difference_line(output: &str) -> Option<[f64; 5]> {
 fn a_dead_peer_shows_and_every_number_is_one() {
     assert_eq!(difference_line(&run(1, 0.0)), Some([0.0, 100.0, 100.0, 100.0, 0.1]));
     let mut out = Vec::new();
-    Printer::new(&mut out, header(0)).finish(None).unwrap();
+    Printer::new(&mut out, header(0), Style::default()).finish(None, None).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert_eq!(difference_line(&output), Some([0.0; 5]));
 }
@@ -338,10 +340,10 @@ fn a_run_that_fails_before_anything_moved_has_no_numbers() {
 #[test]
 fn a_failure_before_the_run_is_its_error() {
     let mut out = Vec::new();
-    write_failure(&mut out, "one\n\ntwo \u{1b}[31m").unwrap();
+    write_failure(&mut out, "one\n\ntwo \u{1b}[31m\u{202e}").unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
-        "** Error: one\n** Error: two [31m\n\nWARNING: 2 Errors detected during run\n"
+        "** Error: one\n** Error: two \\u{1b}[31m\\u{202e}\n\nWARNING: 2 Errors detected during run\n"
     );
 }
 
@@ -359,7 +361,7 @@ fn a_run_that_failed_shows_no_zeros_of_a_peer() {
 #[test]
 fn a_phase_that_broke_off_counts_and_is_not_compared() {
     let mut out = Vec::new();
-    let mut printer = Printer::new(&mut out, header(1));
+    let mut printer = Printer::new(&mut out, header(1), Style::default());
     printer.event(&Event::Tick {
         phase: 0,
         elapsed: SECOND,
@@ -367,7 +369,7 @@ fn a_phase_that_broke_off_counts_and_is_not_compared() {
         hosts: vec![host(0, Side::Master, SECOND, 100), host(1, Side::Peer, SECOND, 99)],
         readings: Vec::new(),
     });
-    printer.finish(Some(RESET)).unwrap();
+    printer.finish(Some(RESET), None).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert!(output.contains("name:Total nr_bytes:12800 nr_ops:200"), "{output}");
     assert_eq!(difference_line(&output), None);
@@ -384,9 +386,47 @@ fn a_reader_that_went_away_is_an_error_at_the_end() {
             Ok(())
         }
     }
-    let mut printer = Printer::new(Gone, header(1));
+    let mut printer = Printer::new(Gone, header(1), Style::default());
     let (hosts, readings) = (Vec::new(), Vec::new());
     printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts, readings });
-    let error = printer.finish(None).unwrap_err();
+    let error = printer.finish(None, None).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+fn printed(header: Header, style: Style) -> String {
+    let mut out = Vec::new();
+    let mut printer = Printer::new(&mut out, header, style);
+    printer.event(&Event::Ready { hosts: Vec::new(), phases: 1 });
+    assert!(printer.finish(None, None).is_ok());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A name comes from the profile, which can be anyone's.
+#[test]
+fn control_characters_in_names_are_escaped() {
+    let named = Header { peers: vec!["h\u{1b}[2J".to_owned()], ..header(1) };
+    let output = printed(named, Style::default());
+    assert!(!output.contains('\u{1b}'), "{output:?}");
+    assert!(output.contains("\nh\\u{1b}[2J "), "{output}");
+}
+
+#[test]
+fn strands_are_called_as_the_profile_calls_them() {
+    let first = |threads, processes| {
+        let output = printed(Header { threads, processes, ..header(1) }, Style::default());
+        output.lines().next().unwrap().split(" running ").next().unwrap().to_owned()
+    };
+    assert_eq!(first(4, 0), "Starting 4 threads");
+    assert_eq!(first(0, 2), "Starting 2 processes");
+    assert_eq!(first(4, 2), "Starting 4 threads, 2 processes");
+}
+
+/// uperf counts an operation that was allowed to fail as one that was done.
+#[test]
+fn failed_operations_are_operations() {
+    let counters = counters(Side::Master, 2000);
+    let done: u64 = counters.flowops.iter().map(|flowop| flowop.done).sum();
+    assert_eq!(done, 3996);
+    let snapshot = snapshot(0, Side::Master, 2000);
+    assert_eq!(Reading::new(&snapshot, 0).operations, 4000);
 }

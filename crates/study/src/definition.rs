@@ -7,6 +7,9 @@ use crate::condition::Condition;
 use crate::error::{StudyError, nearest};
 use crate::scalar::{AxisValue, Scalar};
 
+/// The key that names a table of an axis.
+pub(crate) const LABEL: &str = "label";
+
 /// The keys of a study's file; docs/studies.md says what they mean.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -195,6 +198,22 @@ impl Definition {
         self.set.insert(name.to_owned(), Scalar(value.to_owned()));
     }
 
+    /// Gives an axis tables for values, each by its label with what it sets; a new one comes last.
+    pub fn set_tables(&mut self, name: &str, tables: Vec<(&str, Vec<(String, String)>)>) {
+        let of = |(label, table): (&str, Vec<(String, String)>)| {
+            let label = (LABEL.to_owned(), Scalar(label.to_owned()));
+            let settings = table.into_iter().map(|(name, value)| (name, Scalar(value)));
+            AxisValue::Several(std::iter::once(label).chain(settings).collect())
+        };
+        self.axes.insert(name.to_owned(), tables.into_iter().map(of).collect());
+    }
+
+    /// Runs each point so often, and more often only where the study wants that for its precision.
+    pub fn set_repeats(&mut self, times: u32) {
+        self.repeat.times = times;
+        self.repeat.most = self.repeat.most.map(|most| most.max(times));
+    }
+
     /// Gives an axis these values; a new one comes last.
     ///
     /// # Errors
@@ -294,6 +313,15 @@ mod tests {
             let error = Definition::parse(text).unwrap_err();
             assert!(error.to_string().contains(wanted), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_command_line_sets_repeats() {
+        let mut study = Definition::parse("repeat = { times = 2, most = 4 }").unwrap();
+        study.set_repeats(3);
+        assert_eq!((study.repeat.times, study.repeat.most), (3, Some(4)));
+        study.set_repeats(9);
+        assert_eq!((study.repeat.times, study.repeat.most), (9, Some(9)));
     }
 
     #[test]

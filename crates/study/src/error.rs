@@ -26,6 +26,10 @@ pub enum StudyError {
     UnusedSkip { index: usize, why: String },
     #[error("when[{index}] matches no point")]
     UnusedWhen { index: usize },
+    #[error(
+        "at {point}: its load is a share of the throughput at load=max, and the study has no such point"
+    )]
+    NoSaturatingPoint { point: String },
     #[error("{key} = {value:?}: {message}")]
     Value { key: String, value: String, message: String },
     #[error("{0}")]
@@ -71,6 +75,9 @@ impl StudyError {
             StudyError::UnusedSkip { .. } | StudyError::UnusedWhen { .. } => Some(
                 "its conditions contradict each other or the axes: fix or remove it".to_owned(),
             ),
+            StudyError::NoSaturatingPoint { .. } => {
+                Some("add \"max\" to the axis load, or give a rate, such as 1gbit".to_owned())
+            }
             _ => None,
         }
     }

@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
-use wirecost_model::study::{Point, Value};
+use wirecost_model::study::{OfferedLoad, Point, Value};
 
 use crate::condition::Condition;
-use crate::definition::Definition;
+use crate::definition::{Definition, LABEL};
 use crate::error::{StudyError, nearest};
 use crate::scalar::{AxisValue, Scalar};
-
-/// The key that names a table of an axis.
-const LABEL: &str = "label";
 
 /// Points of a study, with those that are skipped. Each is read and planned before the first run, and
 /// so many runs take hours.
@@ -87,14 +84,69 @@ impl Matrix {
         if let Some(index) = holds.1.iter().position(|holds| !holds) {
             return Err(StudyError::UnusedSkip { index, why: study.skip[index].why.clone() });
         }
+        skip_shares_of_skipped(&mut points, &mut skipped);
         if points.is_empty() {
             return Err(StudyError::NoPointsLeft);
         }
         if points.iter().any(|point| point.get("profile").is_none()) {
             return Err(StudyError::NoProfile);
         }
-        Ok(Self { points, skipped })
+        let matrix = Self { points, skipped };
+        let has_saturating = |place: &usize| matrix.saturating(*place).is_some();
+        let shares = (0..matrix.points.len()).filter(|place| is_share(&matrix.points[*place]));
+        match shares.into_iter().find(|place| !has_saturating(place)) {
+            Some(place) => {
+                Err(StudyError::NoSaturatingPoint { point: matrix.points[place].to_string() })
+            }
+            None => Ok(matrix),
+        }
     }
+
+    /// Index of the point whose throughput a share of load is of; `None` for points whose load is no share.
+    #[must_use]
+    pub fn saturating(&self, index: usize) -> Option<usize> {
+        let point = self.points.get(index).filter(|point| is_share(point))?;
+        self.points.iter().position(|other| point.is_saturated_by(other))
+    }
+}
+
+impl Definition {
+    /// Removes the rules that matched some points until these axes had other values, and match none now.
+    ///
+    /// # Errors
+    /// As of [`Matrix::of`], for anything else.
+    pub fn drop_rules_of(&mut self, axes: &[&str]) -> Result<(), StudyError> {
+        let depends = |at: &Condition| at.names().any(|name| axes.contains(&name));
+        loop {
+            match Matrix::of(self) {
+                Err(StudyError::UnusedWhen { index }) if depends(&self.when[index].at) => {
+                    self.when.remove(index);
+                }
+                Err(StudyError::UnusedSkip { index, .. }) if depends(&self.skip[index].at) => {
+                    self.skip.remove(index);
+                }
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_share(point: &Point) -> bool {
+    matches!(point.load(), OfferedLoad::Share(_))
+}
+
+/// Without the run that saturates, a share of its throughput is unknown.
+fn skip_shares_of_skipped(points: &mut Vec<Point>, skipped: &mut Vec<Skipped>) {
+    let missing: Vec<Point> = skipped.iter().map(|skipped| skipped.point.clone()).collect();
+    points.retain(|point| {
+        let is_lost = is_share(point) && missing.iter().any(|other| point.is_saturated_by(other));
+        if is_lost {
+            let why = "its load is a share of the throughput at load=max, which is skipped";
+            skipped.push(Skipped { point: point.clone(), why: why.to_owned() });
+        }
+        !is_lost
+    });
 }
 
 fn values(settings: &IndexMap<String, String>) -> Vec<Value> {
@@ -276,6 +328,44 @@ mod tests {
         assert_eq!(settings, [("256k", None), ("32k", Some("1"))]);
         assert_eq!(matrix.skipped[0].point.to_string(), "connections=1");
         assert_eq!(matrix.skipped[0].why, "too few");
+    }
+
+    #[test]
+    fn rules_of_values_that_the_command_line_replaced_are_dropped() {
+        let text = r#"
+            profile = "@stream"
+            axes = { size = ["64k", "1k"], connections = [1, 100] }
+            when = [{ at = { connections = "> 10" }, set = { "option.wndsz" = "32k" } }]
+            skip = [{ at = { size = "1k", connections = 100 } }, { at = { size = "64k" } }]
+        "#;
+        let mut study = Definition::parse(text).unwrap();
+        study.set_axis("connections", &["1", "2"]).unwrap();
+        study.drop_rules_of(&["connections"]).unwrap();
+        assert_eq!((study.when.len(), study.skip.len()), (0, 1));
+        // A mistake of another axis stays one.
+        study.set_axis("size", &["1k"]).unwrap();
+        assert!(matches!(
+            study.drop_rules_of(&["connections"]),
+            Err(StudyError::UnusedSkip { index: 0, .. })
+        ));
+    }
+
+    #[test]
+    fn a_share_of_load_needs_its_saturating_point() {
+        let text = "axes = { load = [\"25%\", \"max\", \"1gbit\"], size = [1, 2] }";
+        let all = matrix(text).unwrap();
+        // 25%/1, 25%/2, max/1, max/2, 1gbit/1, 1gbit/2
+        let saturating: Vec<_> = (0..6).map(|place| all.saturating(place)).collect();
+        assert_eq!(saturating, [Some(2), Some(3), None, None, None, None]);
+        let skip = "skip = [{ at = { load = \"max\", size = 2 }, why = \"slow\" }]";
+        let part = matrix(&format!("{text}\n{skip}")).unwrap();
+        assert_eq!(part.points.len(), 4);
+        assert!(part.skipped[1].why.contains("load=max, which is skipped"), "{:?}", part.skipped);
+        for text in ["axes = { load = [\"25%\"] }", "set = { load = \"25%\" }"] {
+            let error = matrix(text).unwrap_err();
+            assert!(error.to_string().contains("a share of the throughput at load=max"), "{error}");
+            assert!(error.help().unwrap().contains("max"));
+        }
     }
 
     #[test]

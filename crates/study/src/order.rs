@@ -14,6 +14,8 @@ pub struct Task {
     pub repeat: u32,
     /// Its number among all runs, from 1.
     pub order: u32,
+    /// Bits per second to offer, where the point says only what share of the saturating throughput that is.
+    pub load: Option<u64>,
 }
 
 impl Task {
@@ -36,9 +38,35 @@ pub(crate) fn round(order: Order, seed: u64, repeat: u32, points: usize) -> Vec<
     indices
 }
 
+/// Puts each point that `before` names for another ahead of that: it changes places with the first of those
+/// that need it, so that loads stay mixed.
+pub(crate) fn put_first(indices: &mut [usize], before: impl Fn(usize) -> Option<usize>) {
+    for place in 0..indices.len() {
+        let Some(needed) = before(indices[place]) else { continue };
+        if let Some(later) = indices[place..].iter().position(|index| *index == needed) {
+            indices.swap(place, place + later);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_need_comes_first() {
+        // 0 and 3 are needed by the two after them.
+        let before = |index: usize| Some(index / 3 * 3).filter(|first| *first != index);
+        for seed in 0..20 {
+            let mut order = round(Order::Shuffled, seed, 1, 6);
+            put_first(&mut order, before);
+            let place = |wanted: usize| order.iter().position(|index| *index == wanted).unwrap();
+            assert!((0..6).all(|index| before(index).is_none_or(|b| place(b) < place(index))));
+        }
+        let mut kept = vec![1, 2];
+        put_first(&mut kept, before);
+        assert_eq!(kept, [1, 2]);
+    }
 
     #[test]
     fn each_round_shuffles_all_points_by_the_seed() {

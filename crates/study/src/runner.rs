@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
+use wirecost_model::study::OfferedLoad;
 
 use crate::definition::Definition;
 use crate::error::StudyError;
@@ -54,6 +55,12 @@ pub enum Event<'a> {
         number: usize,
         run: &'a Run,
     },
+    /// A run that is not made, with the reason.
+    NotMeasured {
+        task: &'a Task,
+        number: usize,
+        reason: &'a str,
+    },
     /// An additional round that contains only some points.
     Wants {
         points: usize,
@@ -85,6 +92,8 @@ pub struct Summary {
     pub made: usize,
     /// Number of invalid runs, without warm-up runs.
     pub invalid: usize,
+    /// Number of runs that were not made, without warm-up runs.
+    pub not_measured: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +112,12 @@ impl Summary {
         match &self.ended {
             StopReason::Refused(refusal) => refusal.status,
             StopReason::Interrupted => Status::Interrupted,
-            StopReason::Complete | StopReason::BudgetSpent if self.invalid > 0 => Status::Invalid,
-            StopReason::Complete | StopReason::BudgetSpent => Status::Ok,
+            StopReason::Complete | StopReason::BudgetSpent => {
+                match self.invalid + self.not_measured {
+                    0 => Status::Ok,
+                    _ => Status::Invalid,
+                }
+            }
         }
     }
 }
@@ -115,12 +128,26 @@ struct FinishedRuns<'a> {
     done: BTreeSet<(u32, u32)>,
     /// By place of the point, in the order of `rule.until`.
     figures: BTreeMap<u32, Vec<Vec<f64>>>,
+    /// By place, of its first valid run: the repeat, and bits per second. Later runs do not change it, so all
+    /// repeats of a share of it offer the same load.
+    throughput: BTreeMap<u32, (u32, f64)>,
     invalid: usize,
+    not_measured: usize,
 }
 
 impl FinishedRuns<'_> {
     fn add(&mut self, place: u32, repeat: u32, run: &Run) {
         self.done.insert((place, repeat));
+        let throughput =
+            run.throughput.as_ref().map_or(0.0, |throughput| throughput.bits_per_second);
+        if run.status == Status::Ok && throughput > 0.0 {
+            // A warm-up counts only until there is something better.
+            let this = (if repeat == 0 { u32::MAX } else { repeat }, throughput);
+            let first = self.throughput.entry(place).or_insert(this);
+            if this.0 < first.0 {
+                *first = this;
+            }
+        }
         if repeat == 0 {
             return;
         }
@@ -132,6 +159,22 @@ impl FinishedRuns<'_> {
         let figures = self.figures.entry(place).or_insert_with(none);
         for (values, (selector, _)) in figures.iter_mut().zip(&self.rule.until) {
             values.extend(selector.of(run));
+        }
+    }
+
+    /// The load of a point, if it is a share of the throughput of this other one.
+    ///
+    /// # Errors
+    /// Why it is unknown.
+    fn load_of(&self, matrix: &Matrix, index: usize) -> Result<Option<u64>, String> {
+        let Some(saturating) = matrix.saturating(index) else { return Ok(None) };
+        let OfferedLoad::Share(share) = matrix.points[index].load() else { return Ok(None) };
+        match self.throughput.get(&(saturating as u32 + 1)) {
+            Some((_, throughput)) => Ok(Some((share * throughput).round().max(1.0) as u64)),
+            None => Err(format!(
+                "its load is a share of the throughput at {}, which has no valid run",
+                matrix.points[saturating]
+            )),
         }
     }
 
@@ -152,8 +195,14 @@ pub fn run(
     listener: &mut dyn Listener,
 ) -> Result<Summary, StudyError> {
     let rule = StopRule::of(&study.repeat)?;
-    let mut finished =
-        FinishedRuns { rule: &rule, done: BTreeSet::new(), figures: BTreeMap::new(), invalid: 0 };
+    let mut finished = FinishedRuns {
+        rule: &rule,
+        done: BTreeSet::new(),
+        figures: BTreeMap::new(),
+        throughput: BTreeMap::new(),
+        invalid: 0,
+        not_measured: 0,
+    };
     for run in done {
         if let Some(at) = &run.study {
             finished.add(at.place, at.repeat, &run);
@@ -169,7 +218,8 @@ pub fn run(
     });
     let mut made = 0;
     let ended = all_rounds(study, matrix, &mut finished, warm_up, runner, listener, &mut made);
-    let summary = Summary { ended, made, invalid: finished.invalid };
+    let FinishedRuns { invalid, not_measured, .. } = finished;
+    let summary = Summary { ended, made, invalid, not_measured };
     listener.event(&Event::Ended(&summary));
     Ok(summary)
 }
@@ -185,8 +235,13 @@ fn all_rounds(
 ) -> StopReason {
     let mut number = 0;
     for repeat in 0..=finished.rule.most {
-        let indices = order::round(study.order, study.seed, repeat.max(1), matrix.points.len());
         let place = |index: &usize| *index as u32 + 1;
+        let mut indices = order::round(study.order, study.seed, repeat.max(1), matrix.points.len());
+        // Before there is a run of it; a resumed study has the same order.
+        order::put_first(&mut indices, |index| {
+            let is_unknown = repeat <= 1 || finished.load_of(matrix, index).is_err();
+            matrix.saturating(index).filter(|_| is_unknown)
+        });
         let wanted: Vec<usize> = match repeat {
             0 => indices.into_iter().take(warm_up).collect(),
             _ => {
@@ -202,11 +257,12 @@ fn all_rounds(
         }
         for index in wanted {
             number += 1;
-            let task = Task {
+            let mut task = Task {
                 point: matrix.points[index].clone(),
                 place: place(&index),
                 repeat,
                 order: number as u32,
+                load: None,
             };
             if finished.done.contains(&(task.place, task.repeat)) {
                 continue;
@@ -216,6 +272,14 @@ fn all_rounds(
             }
             if further && finished.rule.budget.is_some_and(|budget| runner.spent() >= budget) {
                 return StopReason::BudgetSpent;
+            }
+            match finished.load_of(matrix, index) {
+                Ok(load) => task.load = load,
+                Err(reason) => {
+                    finished.not_measured += usize::from(repeat > 0);
+                    listener.event(&Event::NotMeasured { task: &task, number, reason: &reason });
+                    continue;
+                }
             }
             listener.event(&Event::RunStarted { task: &task, number });
             let run = match runner.run(&task) {
@@ -240,7 +304,7 @@ fn all_rounds(
 
 #[cfg(test)]
 mod tests {
-    use wirecost_model::run::Transactions;
+    use wirecost_model::run::{Throughput, Transactions};
     use wirecost_model::study::StudyRunRef;
 
     use super::*;
@@ -255,6 +319,8 @@ mod tests {
         /// Status of the n-th run.
         status: Vec<(usize, Status)>,
         refuse_at: Option<usize>,
+        /// Loads that were offered, by place and repeat.
+        loads: Vec<(u32, u32, u64)>,
         stop_at: Option<usize>,
         spent: Duration,
     }
@@ -271,6 +337,14 @@ mod tests {
             let mut run = Run::empty("@rr", "epoll", "0.1.0", 0);
             let per_second = self.rate.map_or(1.0, |rate| rate(task.place, task.repeat));
             run.transactions = Some(Transactions { count: 1, per_second });
+            self.loads.extend(task.load.map(|load| (task.place, task.repeat, load)));
+            run.throughput = Some(Throughput {
+                bits_per_second: 1e9 * f64::from(10 * task.place + task.repeat),
+                tx_bits_per_second: 0.0,
+                rx_bits_per_second: 0.0,
+                tx_bytes: 0,
+                rx_bytes: 0,
+            });
             let status = self.status.iter().find(|(n, _)| *n == number);
             run.status = status.map_or(Status::Ok, |(_, status)| *status);
             run.study = Some(StudyRunRef {
@@ -371,5 +445,62 @@ mod tests {
         assert_eq!((summary.ended, summary.made), (StopReason::BudgetSpent, 8));
         let mut slow = Fake { rate: Some(rate), spent: Duration::from_secs(60), ..Fake::default() };
         assert_eq!(go(text, Vec::new(), &mut slow).made, 6);
+    }
+
+    /// Places: 1 and 2 are 25%, 3 and 4 are 50%, 5 and 6 saturate.
+    const PACED: &str = "axes = { load = [\"25%\", \"50%\", \"max\"], size = [1, 2] }";
+
+    #[test]
+    fn shares_of_load_follow_their_saturating_run() {
+        for seed in 0..10 {
+            let text = format!("seed = {seed}\nwarm_up = 4\nrepeat = {{ times = 2 }}\n{PACED}");
+            let mut whole = Fake::default();
+            let summary = go(&text, Vec::new(), &mut whole);
+            assert_eq!((summary.status(), summary.made), (Status::Ok, 16));
+            for share in 1..=4 {
+                let first = |place| whole.made.iter().position(|made| made.0 == place).unwrap();
+                let saturating = 5 + (share - 1) % 2;
+                assert!(first(saturating) < first(share), "{:?}", whole.made);
+            }
+            // Of the first counted runs, which have 51 and 61 Gb/s; warm-ups have less.
+            let counted = whole.loads.iter().filter(|(_, repeat, _)| *repeat > 0);
+            for (place, _, load) in counted {
+                let expected = [12.75e9, 15.25e9, 25.5e9, 30.5e9][*place as usize - 1];
+                assert_eq!(*load, expected as u64, "{place}");
+            }
+            for stop_at in [1, 5, 9, 12] {
+                let mut first = Fake { stop_at: Some(stop_at), ..Fake::default() };
+                go(&text, Vec::new(), &mut first);
+                let mut second = Fake::default();
+                let summary = go(&text, first.kept.clone(), &mut second);
+                assert_eq!(summary.ended, StopReason::Complete);
+                let both = |of: fn(&Fake) -> BTreeSet<(u32, u32)>| {
+                    of(&first).into_iter().chain(of(&second)).collect::<BTreeSet<_>>()
+                };
+                let made = |fake: &Fake| fake.made.iter().copied().collect();
+                assert_eq!(both(made), whole.made.iter().copied().collect());
+                assert_eq!([first.loads, second.loads].concat(), whole.loads);
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_a_load_that_was_not_measured_is_not_run() {
+        let study = Definition::parse(&format!("profile = \"@rr\"\norder = \"written\"\n{PACED}"));
+        let study = study.unwrap();
+        let matrix = Matrix::of(&study).unwrap();
+        // The first run is that of place 5, which 1 needs.
+        let mut fake = Fake { status: vec![(0, Status::Invalid)], ..Fake::default() };
+        let mut said = Vec::new();
+        let mut listen = |event: &Event<'_>| {
+            if let Event::NotMeasured { task, reason, .. } = event {
+                said.push((task.place, (*reason).to_owned()));
+            }
+        };
+        let summary = run(&study, &matrix, Vec::new(), &mut fake, &mut listen).unwrap();
+        assert_eq!((summary.made, summary.invalid, summary.not_measured), (4, 1, 2));
+        assert_eq!(summary.status(), Status::Invalid);
+        assert_eq!(said.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [3, 1]);
+        assert!(said[0].1.contains("at load=max size=1, which has no valid run"), "{said:?}");
     }
 }

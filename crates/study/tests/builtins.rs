@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wirecost_model::plan::Workers;
-use wirecost_model::study::Point;
+use wirecost_model::study::{OfferedLoad, Point};
 use wirecost_observe::Set;
 use wirecost_study::{Definition, Matrix, TableChoice, builtins};
 
 /// The longest that all runs of a quick study may take, and what a run takes beside its window and ramp
 /// where hosts are made, connected and taken down.
-const QUICK: f64 = 45.0;
+const QUICK: f64 = 70.0;
 const BESIDE: f64 = 2.0;
 
 fn seconds(point: &Point, name: &str, default: f64) -> f64 {
@@ -37,6 +37,7 @@ fn check(study: &str, point: &Point) {
             "engine" => wirecost_load::engines::find(value).is_some(),
             "duration" | "ramp" => humantime::parse_duration(value).is_ok(),
             "workers" => value.parse::<Workers>().is_ok(),
+            "load" => OfferedLoad::parse(value).is_some(),
             "reverse" => value.parse::<bool>().is_ok(),
             "observe" => Set::parse(value).is_ok(),
             name if name.starts_with("option.") => true,

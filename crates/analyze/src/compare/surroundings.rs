@@ -7,6 +7,7 @@ use wirecost_model::comparison::{Comparison, Difference, DifferenceKind};
 use wirecost_model::environment::Environment;
 use wirecost_model::program::Side;
 use wirecost_model::run::Run;
+use wirecost_model::study::Value as Setting;
 
 use super::Subject;
 
@@ -77,6 +78,7 @@ pub(super) fn fill(a: &Subject, b: &Subject, comparison: &mut Comparison) {
     let by_role = hosts(a) != hosts(b);
     let (of_a, of_b) = (facts(a, records, by_role), facts(b, records, by_role));
     of_studies(a, b, &mut comparison.differences);
+    of_options(a, b, comparison);
     let things: BTreeSet<&(DifferenceKind, String)> = of_a.keys().chain(of_b.keys()).collect();
     let none = BTreeMap::new();
     for thing in things {
@@ -103,6 +105,52 @@ fn of_studies(a: &Subject, b: &Subject, differences: &mut Vec<Difference>) {
                 what: name.clone(),
                 a: Some(value(a)),
                 b: Some(value(b)),
+            });
+        }
+    }
+}
+
+/// Differences of what was set for the runs: options of `run`, and variables of the profile.
+fn of_options(a: &Subject, b: &Subject, comparison: &mut Comparison) {
+    let all = |subject: &Subject| {
+        let runs = subject.measured.points.iter().flat_map(|point| &point.runs);
+        runs.map(|run| run.options.as_deref()).collect::<Option<Vec<_>>>().map(|options| {
+            let name = |option: &Setting| option.name.clone();
+            let names: BTreeSet<String> = options.iter().copied().flatten().map(name).collect();
+            (names, options.into_iter().map(<[_]>::to_vec).collect::<Vec<_>>())
+        })
+    };
+    let (of_a, of_b) = (all(a), all(b));
+    for (name, subject, options) in [("A", a, &of_a), ("B", b, &of_b)] {
+        if options.is_none() {
+            comparison.unknown.push(format!(
+                "{name} ({}) has runs of an earlier version, which do not say what was set: the settings \
+                 are not compared",
+                subject.name
+            ));
+        }
+    }
+    let (Some((names_a, of_a)), Some((names_b, of_b))) = (of_a, of_b) else { return };
+    // The engine has a key of its own.
+    for name in names_a.union(&names_b).filter(|name| *name != "engine") {
+        let values = |runs: &[Vec<Setting>]| {
+            let of_run = |options: &Vec<Setting>| {
+                let found = options.iter().find(|option| option.name == *name);
+                found.map_or_else(|| "not set".to_owned(), |option| option.value.clone())
+            };
+            runs.iter().map(of_run).collect::<BTreeSet<String>>()
+        };
+        let (a, b) = (values(&of_a), values(&of_b));
+        if a != b {
+            let show = |values: BTreeSet<String>| {
+                Some(values.into_iter().collect::<Vec<_>>().join(" or "))
+            };
+            comparison.differences.push(Difference {
+                kind: DifferenceKind::Run,
+                hosts: Vec::new(),
+                what: name.clone(),
+                a: show(a),
+                b: show(b),
             });
         }
     }
@@ -193,10 +241,19 @@ fn of_run(run: &Run, add: Add<'_>) {
     probes.sort_unstable();
     probes.dedup();
     add(DifferenceKind::Run, "probes", "", probes.join(", "));
+    of_settings(run, add);
     for host in &run.hosts {
         let cpus = host.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         add(DifferenceKind::Run, "CPUs of the host", &host.name, cpus);
         add(DifferenceKind::Run, "workers", &host.name, host.workers.to_string());
+    }
+}
+
+/// What the kernel made of socket options.
+fn of_settings(run: &Run, add: Add<'_>) {
+    for setting in &run.settings {
+        let what = format!("{} in effect", setting.name);
+        add(DifferenceKind::Run, &what, &setting.host, setting.effective.clone());
     }
 }
 

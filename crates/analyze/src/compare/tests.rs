@@ -427,6 +427,49 @@ fn versions_and_engines_are_differences() {
 }
 
 #[test]
+fn settings_of_runs_that_differ_are_named() {
+    let with = |options: Option<&[(&str, &str)]>, effective: &str| {
+        let mut subject = exactly(&[1.0, 1.0]);
+        for run in &mut subject.measured.points[0].runs {
+            let values = |options: &[(&str, &str)]| {
+                options.iter().map(|(name, value)| Value::new(name, value)).collect()
+            };
+            run.options = options.map(values);
+            run.settings = vec![wirecost_model::measure::Setting {
+                name: "wndsz.send".to_owned(),
+                host: "server".to_owned(),
+                requested: "64k".to_owned(),
+                effective: effective.to_owned(),
+            }];
+        }
+        subject
+    };
+    let a = with(Some(&[("duration", "2s"), ("connections", "4"), ("engine", "epoll")]), "64k");
+    let b = with(Some(&[("duration", "2s"), ("tos", "8"), ("engine", "epoll")]), "128k");
+    let told = |a: &Subject, b: &Subject| {
+        let comparison = compared(a, b);
+        let of = comparison.differences.into_iter();
+        let told: Vec<_> = of.map(|d| (d.what, d.a.unwrap(), d.b.unwrap())).collect();
+        (told, comparison.unknown)
+    };
+    let line = |what: &str, a: &str, b: &str| (what.to_owned(), a.to_owned(), b.to_owned());
+    let (differences, unknown) = told(&a, &b);
+    assert_eq!(
+        differences,
+        [
+            line("connections", "4", "not set"),
+            line("tos", "not set", "8"),
+            line("wndsz.send in effect", "64k", "128k"),
+        ]
+    );
+    assert!(!unknown.iter().any(|text| text.contains("earlier version")), "{unknown:?}");
+    // A record that does not say what was set is not one in which nothing was.
+    let (differences, unknown) = told(&a, &with(None, "64k"));
+    assert_eq!(differences, []);
+    assert!(unknown.iter().any(|text| text.contains("B (exact)")), "{unknown:?}");
+}
+
+#[test]
 fn settings_of_the_studies_that_differ_are_named() {
     let with = |keys: &[(&str, &str)]| {
         let keys = keys.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

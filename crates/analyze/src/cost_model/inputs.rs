@@ -10,8 +10,10 @@ use crate::metrics::host::Scope;
 /// One run.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
-    /// Busy cycles per second.
+    /// Busy cycles per second: those of other programs among them, if they are to be.
     pub(crate) cycles: f64,
+    /// The same with those of other programs.
+    pub(crate) all_cycles: f64,
     /// Payload per second, as the cost per byte counts it.
     pub(crate) bytes: f64,
     /// Mean number of busy CPUs.
@@ -30,7 +32,12 @@ impl Sample {
     ///
     /// # Errors
     /// Why the run's cycles are unknown.
-    pub(crate) fn of(run: &Run, host: Option<&str>, packets: Packets) -> Result<Self, String> {
+    pub(crate) fn of(
+        run: &Run,
+        host: Option<&str>,
+        packets: Packets,
+        foreign: Foreign,
+    ) -> Result<Self, String> {
         let figure = |name: &str| {
             let name = match host {
                 Some(host) => format!("hosts.{host}.{name}"),
@@ -43,7 +50,15 @@ impl Sample {
             Some(name) => bytes_of_host(run, name)?,
             None => metrics::find("throughput").map_err(|e| e.to_string())?.of(run)? / 8.0,
         };
-        let cycles = per_kbyte * bytes / 1024.0;
+        let all_cycles = per_kbyte * bytes / 1024.0;
+        let cycles = match foreign {
+            Foreign::Included => all_cycles,
+            Foreign::Subtracted => {
+                let foreign = foreign_cycles_per_kbyte(run, host)
+                    .ok_or("the cycles of other programs were not measured")?;
+                all_cycles - foreign * bytes / 1024.0
+            }
+        };
         if bytes <= 0.0 || cycles <= 0.0 {
             return Err("no bytes moved".to_owned());
         }
@@ -61,8 +76,21 @@ impl Sample {
             })
             .collect();
         let busy_cpus = figure("cpu.busy").ok().map(|busy| busy / 100.0 * cpus(run, host));
-        Ok(Self { cycles, bytes, busy_cpus, values })
+        Ok(Self { cycles, all_cycles, bytes, busy_cpus, values })
     }
+}
+
+/// Whether cycles of other programs count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// Because nobody knows how many they are.
+    Included,
+    Subtracted,
+}
+
+/// The part of the cost that other programs had, where it is known.
+pub(crate) fn foreign_cycles_per_kbyte(run: &Run, host: Option<&str>) -> Option<f64> {
+    Scope::find(run, host).ok()?.foreign_cycles_per_kbyte()
 }
 
 /// The host's row, whatever name of [`metrics`] it goes by.

@@ -6,18 +6,21 @@ mod fit;
 mod inputs;
 mod least_squares;
 mod predict;
+mod remedy;
 mod selection;
 #[cfg(test)]
 mod tests;
 
 use wirecost_model::cost::{CostModel, ExcludedPoint, Input, SCHEMA};
+use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::{Point, Value};
 
 use crate::measured::{MeasuredPoint, Measurements};
-use inputs::{Packets, Sample};
+use inputs::{Foreign, Packets, Sample};
 
 pub use predict::{Load, PredictError, predict};
+pub use remedy::Remedy;
 
 /// With fewer points there is nothing to fit.
 const MIN_POINTS: usize = 3;
@@ -109,15 +112,19 @@ pub fn explain(
     }
     let runs = || meant.iter().flat_map(|point| &point.runs);
     document.study = runs().find_map(|run| Some(run.study.as_ref()?.study.clone()));
+    // All points alike.
+    let is_known = |run: &Run| inputs::foreign_cycles_per_kbyte(run, host(options)).is_some();
+    let foreign = if runs().all(is_known) { Foreign::Subtracted } else { Foreign::Included };
     let known = |packets: &Packets| {
-        let sampled = runs().filter_map(|run| Sample::of(run, host(options), *packets).ok());
+        let sampled =
+            runs().filter_map(|run| Sample::of(run, host(options), *packets, foreign).ok());
         sampled.filter(|sample| sample.value(Input::Packets).is_ok()).count()
     };
     // Of several that are as well known this finds the last, which is to be the first of the list.
     let packets = Packets::ALL.into_iter().rev().max_by_key(known).unwrap_or(Packets::Segments);
     let mut points = Vec::new();
     for point in &meant {
-        match observe(point, options, packets) {
+        match observe(point, options, packets, foreign) {
             Ok(samples) => points.push(PointSamples { point: point.point.clone(), samples }),
             Err(reason) => {
                 let point = point.point.clone();
@@ -137,7 +144,7 @@ pub fn explain(
     let fit = fit::Fit::of(&points, &inputs);
     fit.write(&points, &mut document);
     document.cycles_per_cpu_second = per_cpu(&points);
-    note(&meant, &mut document);
+    note(&meant, foreign, &mut document);
     Ok(FittedModel { document, fit, points })
 }
 
@@ -157,12 +164,13 @@ fn observe(
     point: &MeasuredPoint,
     options: &Options,
     packets: Packets,
+    foreign: Foreign,
 ) -> Result<Vec<Sample>, String> {
     if point.runs.is_empty() {
         let error = point.failed.iter().find_map(|run| run.error.clone());
         return Err(error.unwrap_or_else(|| "not run yet".to_owned()));
     }
-    point.runs.iter().map(|run| Sample::of(run, host(options), packets)).collect()
+    point.runs.iter().map(|run| Sample::of(run, host(options), packets, foreign)).collect()
 }
 
 /// Where the cycles come from, which must be the same everywhere.
@@ -188,23 +196,29 @@ fn source(points: &[&MeasuredPoint], options: &Options) -> Result<String, NoMode
 /// Median of the runs.
 fn per_cpu(points: &[PointSamples]) -> Option<f64> {
     let samples = points.iter().flat_map(|point| &point.samples);
-    let busy = samples.filter_map(|sample| Some((sample.cycles, sample.busy_cpus?)));
+    let busy = samples.filter_map(|sample| Some((sample.all_cycles, sample.busy_cpus?)));
     let mut rates: Vec<f64> =
         busy.filter(|(_, busy)| *busy > 0.0).map(|(cycles, busy)| cycles / busy).collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()
 }
 
-fn note(points: &[&MeasuredPoint], document: &mut CostModel) {
+fn note(points: &[&MeasuredPoint], foreign: Foreign, document: &mut CostModel) {
     let spoiled = |point: &&&MeasuredPoint| {
         let warnings = point.runs.iter().flat_map(|run| &run.warnings);
         warnings.into_iter().any(|warning| warning.code == "foreign-cpu")
     };
     let spoiled = points.iter().filter(spoiled).count();
     if spoiled > 0 {
+        let counted = match foreign {
+            Foreign::Included => "the costs include their cycles",
+            Foreign::Subtracted => {
+                "their cycles are subtracted, but not what they did to caches and to throughput"
+            }
+        };
         document.notes.push(format!(
-            "other programs used the CPUs at {spoiled} of {} points, and the costs include their \
-             cycles: end them, and run the study again",
+            "other programs used the CPUs at {spoiled} of {} points, and {counted}: end them, and run \
+             the study again",
             points.len()
         ));
     }

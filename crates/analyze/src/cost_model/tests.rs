@@ -376,6 +376,123 @@ fn between_points_inputs_are_interpolated() {
     is(value(Input::Packets), 1e9 / (40_000.0 / 10.0), 1e-3);
 }
 
+/// Three sizes by four numbers of connections, each at four shares of what saturates. Packets shrink as the
+/// load falls, so packets per byte depend on the rate.
+fn paced(truth: &Truth, noise: f64, seed: u64) -> Measurements {
+    let mut random = Rng::with_seed(seed);
+    let mut runs = Vec::new();
+    let mut place = 0;
+    for size in [65536.0, 8192.0, 1024.0] {
+        for connections in [1.0, 10.0, 100.0, 1000.0] {
+            for (load, share) in [("max", 1.0), ("25%", 0.25), ("50%", 0.5), ("75%", 0.75)] {
+                place += 1;
+                let does = paced_load(size, connections, share * saturating(size));
+                for repeat in 1..=2 {
+                    let cycles = cycles(truth, &does) * (1.0 + noise * normal(&mut random));
+                    let mut run = run(place, repeat, does, cycles);
+                    let study = run.study.as_mut().unwrap();
+                    study.point.axes.push(Value::new("load", load));
+                    study.point.settings.push(Value::new("load", load));
+                    runs.push((String::new(), run));
+                }
+            }
+        }
+    }
+    Measurements::of(runs)
+}
+
+/// Bytes per second.
+fn saturating(size: f64) -> f64 {
+    2e9 * f64::powf(size / 65536.0, 0.5)
+}
+
+fn paced_load(size: f64, connections: f64, bytes: f64) -> Does {
+    let packet = 60_000.0 * (bytes / saturating(size)).sqrt() / (1.0 + connections.sqrt() / 10.0);
+    Does { size, connections, bytes, packet, interrupts: 1000.0 + bytes / 50_000.0 }
+}
+
+const IDLE: Truth = Truth { constant: 3e8, ..TRUTH };
+
+#[test]
+fn ordinary_loads_are_predicted_along_the_rate() {
+    let mut model = explained(&paced(&IDLE, 0.04, 1));
+    let held_out = model.document.held_out.clone().unwrap();
+    assert!(held_out.median < 0.06, "{held_out:?}");
+    // As the issue asks for it; and far from any point of the study.
+    for (rate, connections, size) in
+        [(10e9, 100, "64k"), (1e9, 30, "8k"), (6e9, 300, "32k"), (0.8e9, 100, "2k")]
+    {
+        predict(&mut model, &load(rate, connections, size)).unwrap();
+        let prediction = model.document.prediction.clone().unwrap();
+        let bytes = wirecost_model::study::number(size).unwrap();
+        let does = paced_load(bytes, connections as f64, rate / 8.0);
+        let expected = cycles(&IDLE, &does);
+        is(prediction.cycles_per_second, expected, 0.15);
+        is(prediction.cycles_per_operation.unwrap(), expected / (rate / 8.0 / bytes), 0.15);
+        let (low, high) = prediction.interval.unwrap();
+        assert!(low < expected && expected < high && high < 2.0 * low, "{low} {expected} {high}");
+        is(prediction.idle_cycles_per_second.unwrap(), IDLE.constant, 0.3);
+    }
+    predict(&mut model, &load(10e9, 100, "64k")).unwrap();
+    let prediction = model.document.prediction.unwrap();
+    let rates: Vec<f64> = prediction.along_rate.iter().map(|at| at.bits_per_second).collect();
+    for (rate, expected) in rates.iter().zip([4e9, 8e9, 12e9, 16e9]) {
+        is(*rate, expected, 1e-9);
+    }
+    for at in &prediction.along_rate {
+        let does = paced_load(65536.0, 100.0, at.bits_per_second / 8.0);
+        is(at.cycles_per_second, cycles(&IDLE, &does), 0.15);
+    }
+    // Idle cycles are shared by fewer bytes.
+    let costs = prediction.along_rate.iter().map(|at| at.cycles_per_kbyte);
+    assert!(costs.is_sorted_by(|a, b| a > b), "{:?}", prediction.along_rate);
+}
+
+#[test]
+fn saturated_points_alone_do_not_tell_the_cost_of_an_ordinary_load() {
+    let mut saturated = paced(&IDLE, 0.04, 1);
+    saturated.points.retain(|point| !point.point.is_paced());
+    let mut model = explained(&saturated);
+    let error = predict(&mut model, &load(1e9, 100, "64k")).unwrap_err();
+    assert!(error.to_string().starts_with("outside the studied range: "), "{error}");
+    assert_eq!(
+        error.remedy().unwrap().arguments(),
+        "--axis size=64k,8k --axis connections=10,100,1000 --axis load=max,25%,50%,75%"
+    );
+}
+
+#[test]
+fn a_wide_interval_is_no_answer() {
+    let mut model = explained(&paced(&IDLE, 0.35, 1));
+    let error = predict(&mut model, &load(10e9, 1, "64k")).unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot say: the 95% interval of the CPUs is ")
+            && error.to_string().ends_with(", wider than a factor of 2"),
+        "{error}"
+    );
+    assert!(error.remedy().unwrap().arguments().contains("--axis connections=1,10 "));
+    assert_eq!(model.document.prediction, None);
+}
+
+#[test]
+fn cycles_of_other_programs_are_subtracted_where_they_are_known_everywhere() {
+    let mut measured = study(&TRUTH, 0.0, 1);
+    let mut random = Rng::with_seed(9);
+    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
+        let machine = &mut run.machines[0];
+        let own = machine.cycles_per_kbyte.unwrap();
+        let foreign = own * 3.0 * random.f64();
+        machine.cycles_per_kbyte = Some(own + foreign);
+        machine.foreign_cycles_per_kbyte = Some(foreign);
+    }
+    let document = explained(&measured).document;
+    is(cost(&document, Input::Bytes), TRUTH.byte, 1e-3);
+    is(cost(&document, Input::Packets), TRUTH.packet, 1e-3);
+    // Of one run nobody knows them, so all are told with them.
+    measured.points[3].runs[0].machines[0].foreign_cycles_per_kbyte = None;
+    assert!(explained(&measured).document.held_out.unwrap().median > 0.1);
+}
+
 #[test]
 fn loads_outside_the_study_need_extrapolate() {
     let mut explained = explained(&study(&TRUTH, 0.03, 1));

@@ -5,17 +5,18 @@
 //! direction, the sentence names both.
 
 use super::line;
-use super::{Finding, Kind, LEVEL, corrected, effect, words};
+use super::{Finding, Kind, LEVEL, Loads, corrected, effect, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::Selector;
 use crate::statistics::contrast::{Contrast, contrast};
 use crate::statistics::moderated::{self, Cell, Effect};
 use wirecost_model::metric::{Better, Unit};
-use wirecost_model::study::Value;
+use wirecost_model::study::{LOAD, Value};
 
 pub(super) const KIND: Kind = Kind {
     name: "choices",
     help: "which value of an axis is better than others and worse than none, compared at the same points",
+    loads: Loads::Saturated,
     find,
 };
 
@@ -66,6 +67,10 @@ fn find(measured: &Measurements) -> Vec<Finding> {
     let metrics = line::rate_cost_latency(measured);
     let mut pairs = Vec::new();
     for axis in measured.axes() {
+        // A lower load moves less: that is no worse.
+        if axis == LOAD {
+            continue;
+        }
         let values = measured.values(axis);
         // More values of numbers are a line, which other kinds look at.
         if values.len() < 2 || values.len() > 2 && line::is_numeric(measured, axis) {

@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 
 use super::limits;
-use super::line::mean;
+use super::line::{self, mean};
 use super::trend::{Subject, trends};
-use super::{Finding, Kind, effect, significant_of, words};
+use super::{Finding, Kind, Loads, effect, significant_of, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
-use crate::statistics::{Estimate, two_sided_p};
+use crate::statistics::{student, two_sided_p};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
 pub(super) const KIND: Kind = Kind {
     name: "cpu",
     help: "whether most CPU time is user or system time, and how the user share changes along an axis",
+    loads: Loads::Saturated,
     find,
 };
 
@@ -40,7 +41,7 @@ fn find(measured: &Measurements) -> Vec<Finding> {
     let whole = significant_of(whole, 0.5).into_iter();
     let mut findings: Vec<Finding> =
         whole.filter_map(|(p_value, majority)| majority.finding(p_value)).collect();
-    let changes = significant_of(trends(measured, &USER_TIME), 0.5).into_iter();
+    let changes = significant_of(trends(line::lines(measured), &USER_TIME), 0.5).into_iter();
     findings.extend(changes.filter_map(|(p_value, trend)| trend.finding(&KIND, p_value)));
     findings
 }
@@ -79,8 +80,9 @@ struct Majority<'a> {
     whose: &'static str,
     metric: String,
     points: Vec<(&'a MeasuredPoint, Vec<f64>)>,
-    /// Mean over points.
+    /// Mean over points, with its 95% interval.
     share: f64,
+    interval: (f64, f64),
 }
 
 fn majority<'a>(
@@ -109,7 +111,9 @@ fn majority<'a>(
         true => two_sided_p(more / error, freedom),
         false => f64::from(u8::from(more == 0.0)),
     };
-    Some((p_value, Majority { whose, metric: metric.to_owned(), points, share }))
+    let reach = student(freedom) * error;
+    let interval = (share - reach, share + reach);
+    Some((p_value, Majority { whose, metric: metric.to_owned(), points, share, interval }))
 }
 
 impl Majority<'_> {
@@ -138,7 +142,9 @@ impl Majority<'_> {
             "most of {}{whereas} is {what}; over all points {range} of the busy time",
             self.whose
         );
-        let interval = Estimate::of(&shares)?.within((0.0, 100.0)).interval;
+        let (low, high) = self.interval;
+        let (low, high) = if is_user { (low, high) } else { (100.0 - high, 100.0 - low) };
+        let interval = Some((low.max(0.0), high.min(100.0)));
         let shown = self.points.iter().zip(&shares);
         let shown = shown.map(|((point, _), share)| format!("{}: {share:.0}%", point.point));
         Some(Finding {

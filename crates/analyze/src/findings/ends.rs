@@ -2,7 +2,7 @@
 
 use super::limits::{busy, whose};
 use super::line::mean;
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::Measurements;
 use crate::metrics;
 use crate::statistics::{Estimate, permutation};
@@ -12,6 +12,7 @@ use wirecost_model::run::Run;
 pub(super) const KIND: Kind = Kind {
     name: "ends",
     help: "which end is the bottleneck: its CPUs are saturated and those of the other end are not",
+    loads: Loads::Saturated,
     find,
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::limits::has_own_cpus;
 use super::line;
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::contrast::{Contrast, contrast};
@@ -16,6 +16,7 @@ use wirecost_model::study::Value;
 pub(super) const KIND: Kind = Kind {
     name: "functions",
     help: "which functions take more cycles/KByte at the last value of an axis than at the first",
+    loads: Loads::Saturated,
     find,
 };
 

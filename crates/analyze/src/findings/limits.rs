@@ -85,18 +85,34 @@ impl Shares {
 /// Share of the runs in which a worker must have been saturated for it to be the limit.
 const FULL_RUNS: f64 = 0.95;
 
+/// Resources that a sentence names.
+const NAMED: usize = 3;
+
 /// Saturated resources at some points.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// For the sentence, after "there": `the link of h2 (96% of 100 Mb/s) was saturated`.
+    /// For the sentence, after "there": `the link of h2 was saturated (96% of 100 Mb/s)`.
     pub(super) text: String,
     pub(super) evidence: Vec<String>,
 }
 
 /// Resources saturated in the runs of these points, by the mean.
 pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
+    limits_of(&points.iter().flat_map(|point| &point.runs).collect::<Vec<_>>())
+}
+
+/// Which resource was saturated in one run, as a sentence.
+#[must_use]
+pub fn saturated(run: &Run) -> String {
+    let text = limits_of(&[run]).text;
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+fn limits_of(runs: &[&Run]) -> Limits {
     let mut seen: BTreeMap<(Resource, String, String), Vec<f64>> = BTreeMap::new();
-    let runs: Vec<&Run> = points.iter().flat_map(|point| &point.runs).collect();
     for one in runs.iter().flat_map(|run| of_run(run)) {
         seen.entry((one.resource, one.name, one.unit)).or_default().push(one.share);
     }
@@ -114,16 +130,13 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
             Shares { resource, name, unit, of_runs, mean, is_full }
         })
         .collect();
-    let is_full = |shares: &&Shares| shares.is_full;
-    let first = shares.iter().find(is_full).map(|shares| shares.resource);
+    let first = shares.iter().find(|shares| shares.is_full).map(|shares| shares.resource);
     let text = match first {
         None => "no monitored resource was saturated".to_owned(),
         Some(resource) => {
-            let full: Vec<String> = shares
+            let full: Vec<&Shares> = shares
                 .iter()
-                .filter(is_full)
-                .filter(|shares| shares.resource == resource)
-                .map(|shares| format!("{} ({})", shares.name, shares.written()))
+                .filter(|shares| shares.is_full && shares.resource == resource)
                 .collect();
             let were = match (resource, full.len()) {
                 (Resource::Cpus, _) | (_, 2..) => "were",
@@ -133,7 +146,16 @@ pub(super) fn limits(points: &[&MeasuredPoint]) -> Limits {
                 Resource::Window | Resource::Memory => "the limit",
                 _ => "saturated",
             };
-            format!("{} {were} {how}", words::list(&full))
+            let name = |shares: &&Shares| format!("{} ({})", shares.name, shares.written());
+            if let [one] = full.as_slice() {
+                format!("{} {were} {how} ({})", one.name, one.written())
+            } else {
+                let mut named: Vec<String> = full.iter().take(NAMED).map(name).collect();
+                if full.len() > NAMED {
+                    named.push(format!("{} more", full.len() - NAMED));
+                }
+                format!("{} {were} {how}", words::list(&named))
+            }
         }
     };
     let mut evidence: Vec<String> = shares
@@ -210,9 +232,7 @@ fn of_each_run(shares: &[f64]) -> String {
 
 /// Whether no other host of the run uses the CPUs of this one.
 pub(super) fn has_own_cpus(run: &Run, host: &HostRow) -> bool {
-    let beside = run.hosts.iter().filter(|other| host.shares_machine_with.contains(&other.name));
-    let mut theirs = beside.flat_map(|other| &other.cpus);
-    !theirs.any(|cpu| host.cpus.contains(cpu))
+    !run.shares_cpus(host)
 }
 
 /// `the sender (h1)`.
@@ -327,7 +347,7 @@ mod tests {
     fn a_saturated_worker_is_told_with_the_share_of_each_run() {
         let of = |busy: &[Option<f64>]| limits(&[&point(busy)]);
         let limits = of(&[Some(0.97), Some(0.99), Some(0.96)]);
-        let text = "a worker of the load generator (96 to 99% busy in 3 runs) was saturated";
+        let text = "a worker of the load generator was saturated (96 to 99% busy in 3 runs)";
         assert_eq!(limits.text, text);
         assert!(
             limits.evidence.contains(

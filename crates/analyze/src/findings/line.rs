@@ -1,7 +1,7 @@
 //! Points in a row: those that differ along one axis and are the same along all others.
 
 use fastrand::Rng;
-use wirecost_model::study::{Value, number};
+use wirecost_model::study::{LOAD, OfferedLoad, Value, number};
 
 use super::words;
 use crate::measured::{MeasuredPoint, Measurements};
@@ -66,6 +66,33 @@ pub(super) fn lines(measured: &Measurements) -> Vec<Line<'_>> {
             if stops.len() >= 3 {
                 lines.push(Line { axis, fixed, stops });
             }
+        }
+    }
+    lines
+}
+
+/// Lines of points that differ in their offered load alone, from the least to that of `max`.
+pub(super) fn by_load(measured: &Measurements) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    for (fixed, points) in groups(measured, LOAD) {
+        let loads = || points.iter().filter_map(|(value, _)| OfferedLoad::parse(value));
+        let has_shares = loads().any(|load| matches!(load, OfferedLoad::Share(_)));
+        let has_rates = loads().any(|load| matches!(load, OfferedLoad::Rate(_)));
+        if has_shares && has_rates {
+            // Which is the larger differs from run to run.
+            continue;
+        }
+        let level = |value: &str, point: &MeasuredPoint| match OfferedLoad::parse(value)? {
+            OfferedLoad::Share(share) => Some(share),
+            OfferedLoad::Rate(rate) => Some(rate as f64),
+            OfferedLoad::Max if has_shares => Some(1.0),
+            OfferedLoad::Max => Some(mean(&point.figures(&metrics::find("throughput").ok()?))),
+        };
+        let stop = |(value, point)| Some(Stop { value, number: level(value, point)?, point });
+        let mut stops: Vec<Stop<'_>> = points.iter().copied().filter_map(stop).collect();
+        stops.sort_by(|a, b| a.number.total_cmp(&b.number));
+        if stops.len() >= 3 {
+            lines.push(Line { axis: LOAD, fixed, stops });
         }
     }
     lines
@@ -146,6 +173,10 @@ pub(super) fn work(measured: &Measurements) -> Option<Selector> {
 
 /// The figures by which values of any axis are compared: what moves, what it costs, and how long it takes.
 pub(super) fn rate_cost_latency(measured: &Measurements) -> Vec<Selector> {
-    let named = ["cycles_per_kbyte", "latency.p99"].iter().filter_map(|n| metrics::find(n).ok());
-    work(measured).into_iter().chain(named).collect()
+    work(measured).into_iter().chain(cost_latency()).collect()
+}
+
+/// The same without what moves.
+pub(super) fn cost_latency() -> impl Iterator<Item = Selector> {
+    ["cycles_per_kbyte", "latency.p99"].into_iter().filter_map(|name| metrics::find(name).ok())
 }

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use super::limits::{self, Seen};
 use super::line::mean;
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::statistics::{Estimate, one_sided_p};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::Run;
 
-pub(super) const KIND: Kind =
-    Kind { name: "links", help: "which links are saturated, and at which points", find };
+pub(super) const KIND: Kind = Kind {
+    name: "links",
+    help: "which links are saturated, and at which points",
+    loads: Loads::Saturated,
+    find,
+};
 
 /// A link at the points where it was measured.
 struct Link<'a> {

@@ -25,6 +25,7 @@ mod words;
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
 
+pub use limits::saturated;
 pub use wirecost_model::document::{Effect, Finding, Strength};
 
 use crate::measured::Measurements;
@@ -39,7 +40,16 @@ pub struct Kind {
     pub name: &'static str,
     /// One line for a person.
     pub help: &'static str,
+    loads: Loads,
     find: fn(&Measurements) -> Vec<Finding>,
+}
+
+/// The points that a kind looks at, by the load that they offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loads {
+    /// Only those whose load is as fast as it can be.
+    Saturated,
+    All,
 }
 
 /// All kinds that state an effect, in the order of the report.
@@ -62,7 +72,13 @@ pub const UNCHANGED: &str = unchanged::NAME;
 /// All findings of a study.
 #[must_use]
 pub fn findings(measured: &Measurements) -> Vec<Finding> {
-    let mut found: Vec<Finding> = ALL.iter().flat_map(|kind| (kind.find)(measured)).collect();
+    // How much of something moves where a load is set says nothing of what it is set on.
+    let saturated = measured.saturated();
+    let of_kind = |kind: &Kind| match kind.loads {
+        Loads::Saturated => (kind.find)(&saturated),
+        Loads::All => (kind.find)(measured),
+    };
+    let mut found: Vec<Finding> = ALL.iter().flat_map(of_kind).collect();
     let unchanged = unchanged::find(measured, &found);
     found.extend(unchanged);
     found

@@ -3,7 +3,7 @@
 
 use super::functions::{Pair, pairs};
 use super::line::mean;
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::{self, Selector};
 use crate::statistics::contrast::{Contrast, contrast};
@@ -13,6 +13,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "packets",
     help: "how sizes of segments and numbers of ACKs change between the ends of an axis, and whether the cost changes with them",
+    loads: Loads::Saturated,
     find,
 };
 

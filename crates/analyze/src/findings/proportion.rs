@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::line::{self, mean};
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::permutation;
@@ -13,6 +13,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "proportion",
     help: "whether throughput is inversely proportional to cycles/KByte, as where CPUs are the bottleneck",
+    loads: Loads::Saturated,
     find,
 };
 

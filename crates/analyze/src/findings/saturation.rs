@@ -2,7 +2,7 @@
 
 use super::limits::limits;
 use super::line::{self, Line, Stop};
-use super::{Finding, Kind, effect, significant, words};
+use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::knee::{After, Knee, knee};
 use crate::measured::Measurements;
 use crate::metrics::Selector;
@@ -14,6 +14,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "saturation",
     help: "where throughput stops growing along an axis, and which resource was saturated there",
+    loads: Loads::Saturated,
     find,
 };
 

@@ -1,7 +1,7 @@
 //! The law that throughput follows over the number of connections or workers.
 
 use super::line;
-use super::{Finding, Kind, effect, significant};
+use super::{Finding, Kind, Loads, effect, significant};
 use crate::measured::Measurements;
 use crate::statistics::scalability::{Fit, fit};
 use wirecost_model::metric::Unit;
@@ -10,6 +10,7 @@ use wirecost_model::units::three_digits;
 pub(super) const KIND: Kind = Kind {
     name: "scalability",
     help: "the Universal Scalability Law of throughput over connections or workers, and its peak",
+    loads: Loads::Saturated,
     find,
 };
 

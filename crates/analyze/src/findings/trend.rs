@@ -2,7 +2,6 @@
 
 use super::line::{self, Line, Stop};
 use super::{Finding, Kind, effect, words};
-use crate::measured::Measurements;
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
@@ -46,10 +45,10 @@ struct Leg {
     interval: (f64, f64),
 }
 
-/// All lines on which the figure is known, each with the p-value of having no trend.
-pub(super) fn trends<'a>(measured: &'a Measurements, subject: &Subject) -> Vec<(f64, Trend<'a>)> {
+/// The lines on which the figure is known, each with the p-value of having no trend.
+pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, Trend<'a>)> {
     let mut tests = Vec::new();
-    for line in line::lines(measured) {
+    for line in lines {
         let of_ends: Vec<_> = ENDS
             .iter()
             .filter_map(|(host, whose)| of(&line, &format!("{host}{}", subject.metric), whose))

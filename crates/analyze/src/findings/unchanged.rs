@@ -4,7 +4,7 @@ use super::{ALL, Finding, LEVEL, line, words};
 use crate::measured::{MeasuredPoint, Measurements, RUN};
 use crate::metrics::Selector;
 use crate::statistics::moderated::{self, Cell, Effect};
-use wirecost_model::study::Value;
+use wirecost_model::study::{LOAD, Value};
 
 pub(super) const NAME: &str = "unchanged";
 
@@ -16,16 +16,22 @@ type Group<'a> = (&'a [&'a Value], Vec<(&'a str, Vec<f64>)>);
 
 /// A sentence for each axis without a finding.
 pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
-    let open = measured.axes().into_iter().filter(|axis| {
+    let saturated = measured.saturated();
+    let axes = measured.axes().into_iter();
+    let open = axes.filter(|axis| {
         let is_answered = found.iter().any(|finding| finding.axis.as_deref() == Some(*axis));
         // Runs of no study were not made to be compared.
         !is_answered && *axis != RUN && measured.values(axis).len() > 1
     });
-    open.filter_map(|axis| finding(measured, axis)).collect()
+    let finding = |axis: &str| match axis {
+        // It sets how much moves.
+        LOAD => finding(measured, axis, line::cost_latency().collect()),
+        _ => finding(&saturated, axis, line::rate_cost_latency(&saturated)),
+    };
+    open.filter_map(finding).collect()
 }
 
-fn finding(measured: &Measurements, axis: &str) -> Option<Finding> {
-    let metrics = line::rate_cost_latency(measured);
+fn finding(measured: &Measurements, axis: &str, metrics: Vec<Selector>) -> Option<Finding> {
     let groups = line::groups(measured, axis);
     let mut names = Vec::new();
     let mut evidence = Vec::new();

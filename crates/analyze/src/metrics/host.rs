@@ -31,6 +31,10 @@ pub enum Scope<'a> {
     },
 }
 
+/// Why a host has no CPU time of its own.
+const SHARED_CPUS: &str =
+    "hosts share CPUs: their time is known for the machine, not for each host";
+
 use Better::{Higher, Lower, Neither};
 use Unit::{Bytes, Count, CyclesPerKByte, Percent};
 
@@ -205,6 +209,15 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// The part of the cost that other programs had; `None` where it is unknown of any machine.
+    pub(crate) fn foreign_cycles_per_kbyte(&self) -> Option<f64> {
+        match self {
+            Scope::Host { host, .. } => host.foreign_cycles_per_kbyte,
+            Scope::Machine { machine, .. } => machine.foreign_cycles_per_kbyte,
+            Scope::All { run } => run.machines.iter().map(|m| m.foreign_cycles_per_kbyte).sum(),
+        }
+    }
+
     /// Of several machines, that of the first.
     pub(crate) fn cycles_source(&self) -> Option<&'a str> {
         match self {
@@ -247,6 +260,7 @@ impl<'a> Scope<'a> {
             cpu.as_ref().map(of).ok_or_else(|| "CPU time was not measured".to_owned())
         };
         match self {
+            Scope::Host { run, host } if run.shares_cpus(host) => Err(SHARED_CPUS.to_owned()),
             Scope::Host { host, .. } => known(&host.cpu),
             Scope::Machine { machine, .. } => known(&machine.cpu),
             Scope::All { run } => {

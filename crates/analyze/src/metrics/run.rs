@@ -14,6 +14,16 @@ pub(super) static ALL: &[Definition] = &[
         Source::Run(|run| throughput(run, |t| t.bits_per_second)),
     ),
     define(
+        "offered",
+        Unit::BitsPerSecond,
+        Better::Neither,
+        "payload that open-loop load was to move, both directions",
+        Source::Run(|run| {
+            run.offered_bits_per_second
+                .ok_or_else(|| "the load was as fast as it could be".to_owned())
+        }),
+    ),
+    define(
         "throughput.tx",
         Unit::BitsPerSecond,
         Better::Higher,

@@ -96,7 +96,7 @@ fn average(values: &[f64]) -> f64 {
 }
 
 /// Two-sided 95% quantile of Student's distribution with that many degrees of freedom.
-fn student(freedom: f64) -> f64 {
+pub(crate) fn student(freedom: f64) -> f64 {
     quantile(0.975, freedom)
 }
 

@@ -103,6 +103,68 @@ fn what_the_first_table_of_this_kind_shows() {
     assert!(small.sentence.ends_with("from 1 to 6000 connections."), "{small:?}");
 }
 
+/// Throughput, cost and latency where half of the points offer only a part of what saturates.
+fn with_loads(random: &mut Rng) -> Measurements {
+    let axes =
+        [("connections", &["1", "8", "64", "512"][..]), ("load", &["max", "25%", "50%", "75%"])];
+    study(&axes, 3, |point| {
+        let at = ["1", "8", "64", "512"].iter().position(|n| *n == point[0]).unwrap();
+        let share = [("max", 1.0), ("25%", 0.25), ("50%", 0.5), ("75%", 0.75)];
+        let share = share.iter().find(|(load, _)| *load == point[1]).unwrap().1;
+        // Idle time costs as much however little is sent.
+        let cost = 1000.0 * (1.0 + 1.0 / share);
+        let figures = Figures {
+            bits_per_second: share * [1e9, 4e9, 4.1e9, 4e9][at],
+            busy: [100.0 * share, 50.0 * share],
+            cycles: [cost, cost],
+            p99: 50.0 / (1.05 - share),
+            ..Figures::default()
+        };
+        figures.noisy(0.01, random)
+    })
+}
+
+#[test]
+fn points_of_a_lower_load_change_no_finding_but_that_of_the_load() {
+    let measured = with_loads(&mut Rng::with_seed(3));
+    let found = findings(&measured);
+    let (of_load, others): (Vec<&Finding>, Vec<&Finding>) =
+        found.iter().partition(|finding| finding.axis.as_deref() == Some("load"));
+    // Two ends at four numbers of connections.
+    assert_eq!(of_load.len(), 8, "{of_load:#?}");
+    for finding in of_load {
+        assert_eq!(finding.kind, "cost", "{finding:?}");
+        assert!(
+            finding.sentence.contains("cycles/KByte fall by a factor of 2.")
+                && finding.sentence.ends_with("from load 25% to max."),
+            "{finding:?}"
+        );
+    }
+    let saturated = findings(&measured.saturated());
+    let of_saturated: Vec<&Finding> = saturated.iter().collect();
+    assert_eq!(others, of_saturated);
+    assert!(!of_kind(&saturated, "saturation").is_empty(), "{saturated:#?}");
+    assert!(saturated.iter().all(|finding| !finding.sentence.contains("load")));
+}
+
+#[test]
+fn a_load_without_an_effect_has_an_answer() {
+    let mut random = Rng::with_seed(4);
+    let axes = [("load", &["1gbit", "2gbit", "3gbit"][..])];
+    let measured = study(&axes, 3, |point| {
+        let bits: f64 = point[0].trim_end_matches("gbit").parse().unwrap();
+        Figures { bits_per_second: bits * 1e9, ..Figures::default() }.noisy(0.05, &mut random)
+    });
+    let found = findings(&measured);
+    // Of what was set, throughput, it says nothing.
+    let answer = only(&found, UNCHANGED);
+    assert!(
+        answer.sentence.starts_with("No significant effect of load on p99 latency;"),
+        "{found:#?}"
+    );
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
 fn http_get(random: &mut Rng) -> Measurements {
     // Sun's HTTP GET: Mb/s and percent of the CPUs that were idle.
     let numbers = ["1", "3", "10", "30", "100", "300", "1000", "2000", "3000"];
@@ -122,7 +184,7 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
     assert!(
         knee.sentence
             .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), to 6.")
-            && knee.sentence.ends_with("the CPUs of the sender (h1) (100% busy) were saturated."),
+            && knee.sentence.ends_with("the CPUs of the sender (h1) were saturated (100% busy)."),
         "{knee:?}"
     );
     let (low, high) = interval(knee);
@@ -161,7 +223,7 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
         knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), to")
             && knee
                 .sentence
-                .ends_with("; there the CPUs of the machine (99% busy) were saturated."),
+                .ends_with("; there the CPUs of the machine were saturated (99% busy)."),
         "{knee:?}"
     );
 }
@@ -409,6 +471,7 @@ fn runs_with_other_programs_do_not_tell_where_cpu_time_goes() {
         let entry = wirecost_model::warning::Entry {
             code: "foreign-cpu".to_owned(),
             message: "other programs used half of the CPU time".to_owned(),
+            brief: None,
         };
         run.warnings.push(entry);
     }

@@ -372,6 +372,11 @@ fn snapshot(seconds: f64) -> CpuSnapshot {
 }
 
 pub(crate) fn analyze(outcome: &Outcome) -> Run {
+    analyze_offered(outcome, None)
+}
+
+/// Of a run that was to move this number of bits per second.
+pub(crate) fn analyze_offered(outcome: &Outcome, offered_bits_per_second: Option<f64>) -> Run {
     let meta = wirecost_analyze::RunMeta {
         profile: "@stream".to_owned(),
         engine: "epoll".to_owned(),
@@ -379,6 +384,7 @@ pub(crate) fn analyze(outcome: &Outcome) -> Run {
         started_unix_ms: 1_700_000_000_000,
         probes: Vec::new(),
         dead_time: Default::default(),
+        offered_bits_per_second,
     };
     wirecost_analyze::run(outcome, &meta)
 }

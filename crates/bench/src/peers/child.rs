@@ -12,7 +12,8 @@ use wirecost_linux::process::{ProcessId, descendants};
 use wirecost_linux::spawn::{end_with_parent, pin_on_spawn};
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
 
-use super::contender::{Line, Port};
+use super::contender::{Line, Port, find};
+use crate::interrupt::check_interrupted;
 
 /// Polling interval.
 const GLANCE: Nanos = 5 * MILLISECOND;
@@ -40,7 +41,7 @@ impl Running {
         let open = |path: &Path| {
             File::create(path).map_err(|error| format!("{}: {error}", path.display()))
         };
-        let mut command = Command::new(&line.program);
+        let mut command = Command::new(file(&line.program));
         command.args(&line.args).stdin(Stdio::null());
         command.stdout(open(&stdout)?).stderr(open(&stderr)?);
         end_with_parent(&mut command);
@@ -78,6 +79,7 @@ impl Running {
         mut done: impl FnMut() -> bool,
     ) -> Result<(), String> {
         while !done() {
+            check_interrupted()?;
             if let Some(status) = self.ended() {
                 return Err(format!("{} ended {what} ({status}){}", self.name, self.complaint()));
             }
@@ -95,6 +97,7 @@ impl Running {
     /// It fails, or exceeds the time limit.
     pub(crate) fn finish(&mut self, deadline: Nanos) -> Result<String, String> {
         loop {
+            check_interrupted()?;
             match self.ended() {
                 Some(status) if status.success() => return Ok(self.written()),
                 Some(status) => return Err(format!("{}: {status}{}", self.name, self.complaint())),
@@ -153,6 +156,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What a command line names: a program without its path is searched for.
+pub(crate) fn file(program: &str) -> PathBuf {
+    let found = if program.contains('/') { None } else { find(program) };
+    found.unwrap_or_else(|| PathBuf::from(program))
 }
 
 /// CPUs that each thread of a process may run on (proc_pid_status(5)).

@@ -1,7 +1,7 @@
 //! The contenders and their command lines.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::contenders;
 use super::contenders::wirecost::{Joins, Wirecost};
@@ -123,11 +123,16 @@ pub(crate) trait Contender: Sync {
         Part::Peer
     }
 
-    /// Programs that must be on PATH.
+    /// Programs that must be found, see [`find`].
     fn programs(&self) -> &'static [&'static str];
 
     /// The command line that prints its version.
     fn version(&self) -> Line;
+
+    /// Connections that it opens for its own use, beside those of the point.
+    fn control_connections(&self, _: &Point) -> u32 {
+        0
+    }
 
     /// How it runs a point.
     ///
@@ -176,11 +181,28 @@ pub(crate) fn all() -> Vec<Box<dyn Contender>> {
     ours.chain(peers).collect()
 }
 
-/// Whether all its programs are on PATH.
-pub(crate) fn is_installed(programs: &[&str]) -> bool {
+/// Each may name a program, or its directory: of programs that are built from source and not installed.
+const VARIABLES: [&str; 2] = ["NETPERF", "NEPER"];
+
+/// The file of a program: beside what `NETPERF` and `NEPER` name, or on PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let named = VARIABLES.iter().filter_map(std::env::var_os).filter(|named| !named.is_empty());
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories: Vec<_> = std::env::split_paths(&path).collect();
-    programs.iter().all(|program| directories.iter().any(|d| d.join(program).is_file()))
+    let directories = named.map(PathBuf::from).chain(std::env::split_paths(&path));
+    find_in(directories, program)
+}
+
+fn find_in(places: impl Iterator<Item = PathBuf>, program: &str) -> Option<PathBuf> {
+    let mut files = places.map(|place| match place.is_file() {
+        true => place.with_file_name(program),
+        false => place.join(program),
+    });
+    files.find(|file| file.is_file())
+}
+
+/// Whether all these programs are found.
+pub(crate) fn is_installed(programs: &[&str]) -> bool {
+    programs.iter().all(|program| find(program).is_some())
 }
 
 #[cfg(test)]
@@ -251,6 +273,21 @@ mod tests {
                 assert!(server.starts_with("taskset -c 5 "), "{server}");
             }
         }
+    }
+
+    #[test]
+    fn a_program_is_found_beside_the_one_that_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = directory.path().join("netserver");
+        std::fs::write(&server, "").unwrap();
+        let found = |named: &str| {
+            let places = [PathBuf::from("/no/such/directory"), directory.path().join(named)];
+            find_in(places.into_iter(), "netserver")
+        };
+        assert_eq!(found(""), Some(server.clone()));
+        assert_eq!(found("netperf"), None, "a program that is not there");
+        std::fs::write(directory.path().join("netperf"), "").unwrap();
+        assert_eq!(found("netperf"), Some(server));
     }
 
     #[test]

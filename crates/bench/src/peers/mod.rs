@@ -29,6 +29,7 @@ use session::{LEAD, TAIL};
 use table::{PairResult, PointResult, Results, Row};
 use verdict::Series;
 
+use crate::interrupt::{check_interrupted, is_interrupted, watch};
 use crate::namespace::enter_own_namespace;
 use crate::program::Program;
 use crate::rounds::Order;
@@ -118,6 +119,7 @@ impl Peers {
 
     fn measure(&self) -> Result<Results, String> {
         let wirecost = self.program.find()?;
+        watch()?;
         let mut notes = Vec::new();
         if let Err(error) = enter_own_namespace() {
             notes.push(format!(
@@ -130,7 +132,7 @@ impl Peers {
         notes.extend(
             lacks.map(|lacks| format!("CPU time by the probe `cpu` is not whole: {lacks}")),
         );
-        let rounds = bench.run_rounds();
+        let rounds = bench.run_rounds()?;
         if rounds < 6 {
             notes.push(format!("{rounds} rounds: intervals take six, so nothing is resolved"));
         }
@@ -210,14 +212,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs rounds until the number or the time budget is reached; returns their number.
-    fn run_rounds(&mut self) -> u32 {
+    fn run_rounds(&mut self) -> Result<u32, String> {
         let begun = Monotonic.now();
         let mut order = Order::of(self.settings.seed);
         for round in 0..self.settings.rounds {
             let so_far = Monotonic.now() - begun;
             let next = so_far / u64::from(round.max(1));
             if self.settings.budget.is_some_and(|minutes| so_far + next > minutes * 60 * SECOND) {
-                return round;
+                return Ok(round);
             }
             let of_points = (0..self.points.len()).map(Turn::Point);
             let mut turns: Vec<Turn> =
@@ -228,10 +230,11 @@ impl<'a> Bench<'a> {
                     Turn::Point(index) => self.run_point(index, &mut order),
                     Turn::Pair(index) => self.run_pair(index, &mut order),
                 }
+                check_interrupted()?;
             }
             tell(&format!("round {} of {}", round + 1, self.settings.rounds), begun);
         }
-        self.settings.rounds
+        Ok(self.settings.rounds)
     }
 
     /// Runs every contender at a point, one after the other.
@@ -241,6 +244,9 @@ impl<'a> Bench<'a> {
         let mut turns: Vec<usize> = (0..self.points[index].rows.len()).collect();
         order.shuffle(&mut turns);
         for turn in turns {
+            if is_interrupted() {
+                return;
+            }
             if self.points[index].rows[turn].is_given_up() {
                 continue;
             }
@@ -374,7 +380,7 @@ pub(crate) fn machine() -> Vec<(String, String)> {
 
 /// The first line with a digit of a program's version output, which some print to standard error.
 fn version(line: &contender::Line) -> String {
-    let said = Command::new(&line.program).args(&line.args).output();
+    let said = Command::new(child::file(&line.program)).args(&line.args).output();
     let Ok(said) = said else { return "version not told".to_owned() };
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);

@@ -71,6 +71,7 @@ pub(crate) fn measure(
     let connections = point.stays_open();
     if let Some(wanted) = connections {
         // Both ends are here.
+        let wanted = wanted + contender.control_connections(point);
         let wanted = ask.open_ends + 2 * u64::from(wanted);
         let connected = || Counters::read().is_ok_and(|now| now.open_ends() >= wanted);
         client.until(deadline, "before all were connected", connected)?;

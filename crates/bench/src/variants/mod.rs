@@ -10,6 +10,7 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_model::clock::{Clock, Nanos, SECOND};
 use wirecost_model::run::Run;
 
+use crate::interrupt::{check_interrupted, watch};
 use crate::namespace::enter_own_namespace;
 use crate::peers::contender::{Line, Plan};
 use crate::peers::contenders::wirecost;
@@ -33,10 +34,14 @@ pub(crate) struct Variants {
     #[arg(value_name = "PROFILE|@BUILTIN")]
     profile: String,
 
-    /// Name of a setting and its arguments of `wirecost run`, as in a shell; at least two. The first is
-    /// the base.
-    #[arg(long = "variant", value_name = "NAME='ARGS'", required = true, value_parser = parse)]
+    /// Name of a setting and its arguments of `wirecost run`, as in a shell. The first variant is the
+    /// base; builds follow the settings.
+    #[arg(long = "variant", value_name = "NAME='ARGS'", value_parser = parse)]
     variants: Vec<Variant>,
+
+    /// Name and path of another `wirecost`, which is a variant too.
+    #[arg(long = "build", value_name = "NAME=PATH", value_parser = parse_build)]
+    builds: Vec<Variant>,
 
     /// Arguments of `wirecost run` for all settings.
     #[arg(last = true, value_name = "ARGS")]
@@ -67,6 +72,8 @@ pub(crate) struct Variants {
 pub(crate) struct Variant {
     name: String,
     args: Vec<String>,
+    /// None: the one of all settings.
+    program: Option<PathBuf>,
 }
 
 fn parse(text: &str) -> Result<Variant, String> {
@@ -76,7 +83,16 @@ fn parse(text: &str) -> Result<Variant, String> {
         return Err("it has no name".to_owned());
     }
     let args = shlex::split(args).ok_or("a quotation mark has no other")?;
-    Ok(Variant { name: name.to_owned(), args })
+    Ok(Variant { name: name.to_owned(), args, program: None })
+}
+
+fn parse_build(text: &str) -> Result<Variant, String> {
+    let (name, path) = text.split_once('=').ok_or("it has no `=` after its name")?;
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let program = Some(Program::at(path).find()?);
+    Ok(Variant { name: name.to_owned(), args: Vec::new(), program })
 }
 
 /// The result of one run, per second of its window.
@@ -131,15 +147,21 @@ struct Series {
 impl Variants {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<(), String> {
         let told = |error: io::Error| error.to_string();
-        if self.variants.len() < 2 {
-            return Err("there is nothing to compare: name two variants at least".to_owned());
+        if self.all().count() < 2 {
+            return Err(
+                "there is nothing to compare: name two variants or builds at least".to_owned()
+            );
         }
-        let names = || self.variants.iter().map(|variant| variant.name.as_str());
+        let names = || self.all().map(|variant| variant.name.as_str());
         if let Some(twice) = names().find(|name| names().filter(|other| other == name).count() > 1)
         {
             return Err(format!("two variants are called {twice}"));
         }
-        let wirecost = self.program.find()?;
+        let wirecost = match self.variants.is_empty() {
+            true => PathBuf::new(),
+            false => self.program.find()?,
+        };
+        watch()?;
         let mut notes = Vec::new();
         // Agents elsewhere are not to be reached from there.
         if !self.has_hosts_elsewhere()
@@ -169,9 +191,13 @@ impl Variants {
         }
     }
 
+    fn all(&self) -> impl Iterator<Item = &Variant> {
+        self.variants.iter().chain(&self.builds)
+    }
+
     fn has_hosts_elsewhere(&self) -> bool {
         let is_host = |arg: &String| arg == "--host" || arg.starts_with("--host=");
-        self.common.iter().chain(self.variants.iter().flat_map(|v| &v.args)).any(is_host)
+        self.common.iter().chain(self.all().flat_map(|v| &v.args)).any(is_host)
     }
 
     fn measured(&self) -> String {
@@ -181,8 +207,8 @@ impl Variants {
     fn run_rounds(&self, wirecost: &Path) -> Result<Vec<Series>, String> {
         let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
         let begun = Monotonic.now();
-        let lines: Vec<Line> = self.variants.iter().map(|v| self.line(wirecost, v)).collect();
-        let mut all: Vec<Series> = (self.variants.iter().zip(&lines))
+        let lines: Vec<Line> = self.all().map(|v| self.line(wirecost, v)).collect();
+        let mut all: Vec<Series> = (self.all().zip(&lines))
             .map(|(variant, line)| Series {
                 name: variant.name.clone(),
                 line: line.to_string(),
@@ -202,6 +228,7 @@ impl Variants {
                 let time = Nanos::from(self.window) * SECOND + OTHER_PHASES;
                 let sample = session::run(&plan, scratch.path(), time)
                     .and_then(|written| Ok(Sample::of(&wirecost::read(&written)?)));
+                check_interrupted()?;
                 let series = &mut all[turn];
                 if let Err(why) = &sample {
                     say(&format!("{}: {why}", series.name));
@@ -221,6 +248,7 @@ impl Variants {
         let mut args = vec!["run".to_owned(), self.profile.clone()];
         args.extend(self.common.iter().chain(&variant.args).cloned());
         args.extend(ours.split(' ').map(str::to_owned));
+        let wirecost = variant.program.as_deref().unwrap_or(wirecost);
         Line { program: wirecost.display().to_string(), args, cpu: None }
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use wirecost_fleet::agent::{self, Files, SessionPolicy};
 use wirecost_fleet::listener::{AgentEvent, Listener, SessionLimits};
 use wirecost_linux::facts;
+use wirecost_linux::privilege::{LOAD, OBSERVING};
 use wirecost_model::status::Status;
 use wirecost_model::units;
 
@@ -61,6 +62,10 @@ pub(crate) struct Agent {
     #[arg(long, hide = true, requires = "session")]
     must_claim: bool,
 
+    /// The controller may be anyone who reached the port.
+    #[arg(long, hide = true, requires = "session", conflicts_with_all = ["files", "all_files"])]
+    anyone: bool,
+
     /// The controller has said hello with this version of the protocol.
     #[arg(long, hide = true, requires = "session", value_name = "VERSION")]
     hello: Option<u32>,
@@ -71,6 +76,9 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .filter(|&bytes| bytes >= MIN_MEMORY)
         .ok_or_else(|| "write it as a number and k, m or g, as in 8g; at least 64m".to_owned())
 }
+
+/// Sessions at a time.
+const MAX_SESSIONS: usize = 64;
 
 /// With less a session cannot even start.
 const MIN_MEMORY: u64 = 64 << 20;
@@ -89,7 +97,12 @@ impl Agent {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Failure::new(Status::Peer, error))?;
-        let policy = SessionPolicy { files, must_claim: self.must_claim, hello: self.hello };
+        let policy = SessionPolicy {
+            files,
+            must_claim: self.must_claim,
+            hello: self.hello,
+            anyone: self.anyone,
+        };
         let hangs = || std::process::exit(i32::from(Status::Peer.exit_code()));
         agent::session(stream, policy, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
         Ok(Status::Ok)
@@ -98,8 +111,10 @@ impl Agent {
     fn listen(&self, address: &str) -> Result<Status, Failure> {
         let facts = facts::read().map_err(|error| Failure::new(Status::Peer, error))?;
         let limits = SessionLimits {
+            sessions: MAX_SESSIONS,
             memory: self.session_memory.unwrap_or(facts.memory_bytes / 2).max(MIN_MEMORY),
             descriptors: self.session_descriptors.unwrap_or(facts.descriptor_limit),
+            capabilities: [LOAD, OBSERVING].concat(),
         };
         let session = |hello: u32| {
             // Also where the file of this program has been replaced meanwhile.

@@ -2,6 +2,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
+use wirecost_model::plan::EngineName;
 use wirecost_model::profile::{Arrivals, IoValue, Options, Part, Payload, Until};
 use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program};
 use wirecost_model::status::Status;
@@ -11,11 +12,12 @@ use wirecost_program::program;
 
 use crate::Failure;
 use crate::commands::run::HostOptions;
+use crate::commands::run::options::parse_engine;
 use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable::{self, Checked};
 use crate::terminal;
 
-/// Show what a profile does: the program of each side, and every quirk that changes a number.
+/// Show what a profile does: the program of each side, and every quirk of uperf's language that changes a result.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Profile: a file, `-` for standard input, or a built-in (see `wirecost list`).
@@ -30,6 +32,10 @@ pub(crate) struct Check {
     /// preserved; others are replaced by their values.
     #[arg(long, value_name = "LANGUAGE", value_parser = parse_language)]
     to: Option<Language>,
+
+    /// Also refuse what this engine cannot run: one of the engines of `wirecost list`.
+    #[arg(long, value_name = "ENGINE", default_value = "epoll", value_parser = parse_engine)]
+    engine: EngineName,
 
     #[command(flatten)]
     hosts: HostOptions,
@@ -52,9 +58,9 @@ impl Check {
             if given { names(number) } else { Some(format!("host{}", number + 1)) }
         };
         let loaded = profile::load(&self.profile, &self.variables, &mut name)?;
-        let Checked { programs, refusal } = runnable::check(&loaded);
-        let refusal =
-            refusal.or_else(|| runnable::check_hosts(&loaded, &programs, &self.hosts).err());
+        let Checked { programs, refusal } = runnable::check(&loaded, &self.engine);
+        let refusal = refusal
+            .or_else(|| runnable::check_hosts(&loaded, &programs, &self.engine, &self.hosts).err());
         let mut text = String::new();
         describe(&loaded, &programs, &mut text);
         terminal::print(&text);

@@ -43,7 +43,7 @@ pub(super) struct StudySelection {
     #[arg(long = "at", value_name = "NAME=VALUE", value_parser = parse_variable)]
     at: Vec<(String, String)>,
 
-    /// Explain the cycles of one host, by its name or as `sender` or `receiver`; the host needs its own
+    /// Explain the cycles of one host, by its name or as `sender` or `receiver`; the host must not share
     /// CPUs [default: all machines together].
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
@@ -59,6 +59,11 @@ impl StudySelection {
     fn options(&self) -> Options {
         let at = self.at.iter().map(|(name, value)| Value::new(name, value)).collect();
         Options { host: self.host.clone(), at }
+    }
+
+    /// The definition that is saved with the study.
+    pub(super) fn study_file(&self) -> String {
+        self.study.join("study.toml").display().to_string()
     }
 
     pub(super) fn explain(&self) -> Result<FittedModel, Failure> {

@@ -1,12 +1,10 @@
 //! `wirecost flame`: a flame graph of what a run or an observation has sampled.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wirecost_model::observe::{FoldedStacks, HostObservation};
 use wirecost_model::status::Status;
-use wirecost_model::visible::visible_lines;
 use wirecost_report::flame::{self, Scale};
 use wirecost_store::{Document, document};
 
@@ -53,7 +51,7 @@ impl Flame {
         let profile = self.load(&self.result)?;
         let mut out = terminal::stdout();
         let written = match &self.against {
-            _ if self.folded => out.write_all(visible_lines(&profile.stacks.to_text()).as_bytes()),
+            _ if self.folded => flame::write_folded(&mut out, &profile.stacks),
             None => flame::write(&mut out, &profile.title, &profile.stacks),
             Some(path) => {
                 let before = self.load(path)?;

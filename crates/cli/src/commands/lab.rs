@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use wirecost_lab::{self as lab, LabError, LabSpec};
 use wirecost_model::status::Status;
 use wirecost_model::units;
+use wirecost_model::visible::visible;
 
 use crate::Failure;
 use crate::terminal;
@@ -30,7 +31,7 @@ enum Act {
         #[arg(long, value_name = "RATE", value_parser = parse_rate)]
         rate: Option<u64>,
     },
-    /// Remove a lab, and what killed runs left behind.
+    /// Remove a lab, and the labs of killed runs.
     Down {
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
@@ -103,13 +104,13 @@ impl Lab {
                 for one in &status.labs {
                     let state = match (one.stale, one.whole) {
                         (true, _) => {
-                            "left behind by a killed run; the next lab removes it, or `wirecost lab down`"
+                            "stale: its run was killed; the next lab or `wirecost lab down` removes it"
                         }
                         (false, false) => "incomplete: a namespace is missing",
                         (false, true) => "up",
                     };
                     let links = links(one.rate_bits_per_second);
-                    let _ = writeln!(out, "lab {}: {state}{links}", one.name);
+                    let _ = writeln!(out, "lab {}: {state}{links}", visible(&one.name));
                     for host in &one.hosts {
                         let link = match &host.link {
                             Some(link) if link.running => "link up",
@@ -121,7 +122,7 @@ impl Lab {
                     }
                 }
                 for orphan in &status.orphans {
-                    let _ = writeln!(out, "namespace {orphan} belongs to no lab");
+                    let _ = writeln!(out, "namespace {} belongs to no lab", visible(orphan));
                 }
             }
         }
@@ -148,12 +149,36 @@ fn line(host: &lab::LabHost) -> String {
     let cpus: Vec<String> = host.cpus.iter().map(ToString::to_string).collect();
     let whose = if host.owns_cpus { "own CPU" } else { "shared CPUs" };
     let ipv6 = host.ipv6.map_or_else(String::new, |address| address.to_string());
+    // State files and namespaces are named by others.
+    let [name, namespace] = [&host.name, &host.namespace].map(|name| visible(name));
     format!(
-        "{:<4} {:<15} {:<18} {whose} {:<8} netns {}",
-        host.name,
+        "{name:<4} {:<15} {:<18} {whose} {:<8} netns {namespace}",
         host.ipv4,
         ipv6,
         cpus.join(","),
-        host.namespace
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn names_of_a_state_file_stay_on_their_line() {
+        let host = lab::LabHost {
+            name: "h1\n\u{1b}[2J".to_owned(),
+            namespace: "wn\r".to_owned(),
+            ipv4: Ipv4Addr::LOCALHOST,
+            ipv6: None,
+            device: "lab0".to_owned(),
+            cpus: vec![0],
+            owns_cpus: true,
+            receive_cpus: Vec::new(),
+        };
+        let line = line(&host);
+        assert!(!line.contains(char::is_control), "{line:?}");
+        assert!(line.starts_with("h1\\n\\u{1b}[2J ") && line.ends_with("netns wn\\r"), "{line}");
+    }
 }

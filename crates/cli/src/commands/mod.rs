@@ -14,6 +14,7 @@ mod predict;
 mod report;
 pub(crate) mod run;
 mod study;
+pub(crate) mod uperf;
 
 use std::ffi::OsString;
 
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     List(list::List),
     Agent(agent::Agent),
     Lab(lab::Lab),
+    Uperf(uperf::Uperf),
 }
 
 impl Command {
@@ -55,6 +57,7 @@ impl Command {
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),
             Command::Lab(command) => command.run(),
+            Command::Uperf(command) => command.run(),
         }
     }
 }
@@ -75,6 +78,7 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     let Some(command) = arguments.get(1) else { return };
     let json = value("--json");
     let as_format = value("--format").is_some_and(|format| format == "json");
+    let json_lines = arguments.iter().any(|argument| argument == "--json-lines");
     let message = message.trim_end();
     let written = match (command.as_str(), json) {
         ("run", Some(target)) => run::refuse(&target, message),
@@ -82,6 +86,7 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
         ("observe", Some(target)) => observe::refuse(&target, message),
         ("compare", _) if as_format => compare::refuse(message),
         ("explain" | "predict", _) if as_format => explain::refuse(message),
+        ("study", _) if json_lines => study::refuse(message),
         ("report", _) if as_format => report::refuse(Status::Usage, message),
         _ => return,
     };

@@ -1,9 +1,10 @@
 //! `wirecost predict`: how many CPUs a load would take, by what a study's cycles were spent on.
 
 use clap::Args;
-use wirecost_analyze::cost_model::{self, Load};
+use wirecost_analyze::cost_model::{self, FittedModel, Load, PredictError};
 use wirecost_model::status::Status;
 use wirecost_report::documents::cost_model as report;
+use wirecost_study::builtins::{self, Builtin};
 
 use super::explain::StudySelection;
 use super::lab::parse_rate;
@@ -13,8 +14,10 @@ use crate::Failure;
 /// Predict the number of CPUs that a load needs, from the cost model of a study (`wirecost explain`).
 ///
 /// Operations, packets and interrupts per byte are interpolated from the points around the load. A load
-/// outside the studied range is refused unless --extrapolate is given. Exit codes: 0 ok, 2 no model,
-/// or the load is outside its range.
+/// outside the studied range is refused unless --extrapolate is given. If the 95% interval is wider than a
+/// factor of 2, there is no prediction. For loads below saturation the study needs
+/// paced points, such as those of @tcp-transmit. Each refusal names a study that would make the prediction
+/// possible. Exit codes: 0 ok, 2 no model, the load is outside its range, or the interval is too wide.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     #[command(flatten)]
@@ -42,6 +45,26 @@ pub(crate) struct Predict {
 }
 
 impl Predict {
+    /// With a study that would make the prediction possible.
+    fn refused(&self, explained: &FittedModel, error: &PredictError) -> Failure {
+        let failure = Failure::usage(error);
+        let Some(remedy) = error.remedy() else { return failure };
+        let title = explained.document.study.as_deref();
+        let is_same = |builtin: &&Builtin| {
+            builtin.definition().is_ok_and(|study| title == Some(study.title.as_str()))
+        };
+        let study = match builtins::ALL.iter().find(is_same) {
+            Some(builtin) => format!("@{}", builtin.name),
+            None if title.is_some() => self.of.study_file(),
+            None => "@tcp-transmit".to_owned(),
+        };
+        failure.help(format!(
+            "on hosts that reach the rate, this could tell: wirecost study run {study} {} --set \
+             observe=full --out DIR",
+            remedy.arguments()
+        ))
+    }
+
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let load = Load {
             bits_per_second: self.rate as f64,
@@ -50,8 +73,10 @@ impl Predict {
             extrapolate: self.extrapolate,
         };
         let predicted = self.of.explain().and_then(|mut explained| {
-            cost_model::predict(&mut explained, &load).map_err(Failure::usage)?;
-            Ok(explained)
+            match cost_model::predict(&mut explained, &load) {
+                Ok(()) => Ok(explained),
+                Err(error) => Err(self.refused(&explained, &error)),
+            }
         });
         self.of.write(self.format, predicted, report::prediction)
     }

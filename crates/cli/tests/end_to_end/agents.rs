@@ -58,15 +58,18 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.signal(Signal::TERM);
-            // Another failure is under way, and the one to tell.
-            if std::thread::panicking() {
-                running.wait_only();
-            } else {
-                assert_eq!(running.wait().code, 1015);
-            }
-        }
+        self.running.take().into_iter().for_each(end);
+    }
+}
+
+/// Ends a program that serves until SIGTERM.
+pub(crate) fn end(server: Running) {
+    server.signal(Signal::TERM);
+    // Another failure is under way, and the one to tell.
+    if std::thread::panicking() {
+        server.wait_only();
+    } else {
+        assert_eq!(server.wait().code, 1015);
     }
 }
 
@@ -224,6 +227,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         program: programs[host as usize].clone(),
         data_address: Some("127.0.0.1".parse().unwrap()),
         tcp_samples: 0,
+        details: false,
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::document::validator;
-use crate::program::{Finished, Program};
+use crate::program::{Finished, Program, until};
 
 /// The document of a real run.
 fn run() -> Value {
@@ -138,6 +139,159 @@ fn two_real_runs_of_the_same_thing_are_never_called_different() {
     assert!(!figures.is_empty() && figures.iter().all(|figure| figure["verdict"] == "unknown"));
 }
 
+/// A short window without probes.
+const BRIEF: &str = "--duration 200ms --ramp 20ms --observe none";
+
+/// `compare --run` of these settings of a profile, with their effect on the rate.
+fn side_by_side(arguments: &[&str]) -> Program {
+    let (a, b) = (format!("@rr {BRIEF}"), format!("@rr --connections 3 {BRIEF}"));
+    Program::new(["compare", "--run", &a, &b]).args(arguments)
+}
+
+#[test]
+fn two_settings_are_run_by_turns_and_compared() {
+    let arguments =
+        ["--repeat", "2", "--axis", "request=64,1k", "--format", "json", "--out", "kept"];
+    let finished = side_by_side(&arguments).finish();
+    // Whether one is worse is for the noise of this machine to say.
+    assert!([0, 1].contains(&finished.code), "{finished}");
+    let document = json(&finished, COMPARE);
+    assert_eq!(document["points"].as_array().unwrap().len(), 2);
+    for side in ["a", "b"] {
+        assert_eq!(document[side]["runs"], 4, "{side}");
+    }
+    let differences = document["differences"].as_array().unwrap();
+    let connections = differences.iter().find(|told| told["what"] == "connections");
+    let connections = connections.unwrap_or_else(|| panic!("{finished}"));
+    assert_eq!((&connections["a"], &connections["b"]), (&json!("not set"), &json!("3")));
+
+    // The runs of the sides alternate: none has all of its runs before the other.
+    let kept = finished.path("kept");
+    let sides: std::collections::BTreeMap<u64, String> = fs::read_dir(kept.join("runs"))
+        .unwrap()
+        .map(|entry| {
+            let text = fs::read_to_string(entry.unwrap().path().join("run.json")).unwrap();
+            let run: Value = serde_json::from_str(&text).unwrap();
+            let side = run["study"]["point"]["axes"][0]["value"].as_str().unwrap().to_owned();
+            let expected = if side == "B" { Some(3) } else { None };
+            if let Some(connections) = expected {
+                assert_eq!(run["connections"]["open"], connections);
+            }
+            (run["study"]["order"].as_u64().unwrap(), side)
+        })
+        .collect();
+    let first_half: Vec<&String> = sides.values().take(5).collect();
+    assert!(first_half.iter().any(|side| *side == "A") && first_half.iter().any(|s| *s == "B"));
+
+    // What was kept is a study like others.
+    let kept = kept.display().to_string();
+    let by = wirecost(
+        Program::new(["compare", &kept, "--by", "side"]),
+        &["--format", "json"],
+        finished.code,
+    );
+    let by = json(&by, COMPARE);
+    assert_eq!(by["points"], document["points"]);
+}
+
+#[test]
+fn a_study_is_compared_by_an_axis() {
+    let run = run();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("study").display().to_string();
+    let rate = |gigabits: f64| move |run: &mut Value| set_throughput(run, gigabits * 1e9);
+    let rates: Vec<_> = (0..6).map(|at| rate([10.0, 10.1, 9.9, 5.0, 5.05, 4.95][at])).collect();
+    let mut runs: Vec<Edited<'_>> = Vec::new();
+    for (at, change) in rates.iter().enumerate() {
+        let (size, repeat) = (["64k", "1k"][at / 3], at as u32 % 3 + 1);
+        runs.push((size, 8, repeat, change));
+    }
+    study(Path::new(&path), &run, &runs);
+    let compare = |by: &str| Program::new(["compare", &path, "--by", by, "--metric", "throughput"]);
+    let finished = wirecost(compare("size"), &[], 1);
+    assert!(finished.stdout.contains("size=1k (B) compared with size=64k (A)"), "{finished}");
+    wirecost(compare("size=1k,64k"), &[], 0);
+    for (by, wanted) in [
+        ("sise", "has no axis sise"),
+        ("connections", "has 1 values: 8"),
+        ("size=64k,2k", "has no value 2k"),
+        ("size=64k", "must be AXIS or AXIS=A,B"),
+    ] {
+        let finished = wirecost(compare(by), &[], 2);
+        assert!(finished.stderr.contains(wanted), "{finished}");
+    }
+}
+
+#[test]
+fn runs_that_cannot_be_made_are_refused_before_the_first() {
+    for (a, b, wanted) in [
+        ("@rr", "@stream", "settings of one profile"),
+        ("@rr --enginee epoll", "@rr", "A (\"@rr --enginee epoll\"): unexpected argument"),
+        ("@rr", "@rr --var 'size=1", "a quotation mark is not closed"),
+        ("@rr", "@rr --var sise=1", "sise"),
+    ] {
+        let finished = Program::new(["compare", "--run", a, b, "--format", "json"]).finish();
+        assert_eq!(finished.code, 2, "{finished}");
+        assert!(finished.stderr.contains(wanted), "{wanted}: {finished}");
+        let document = json(&finished, COMPARE);
+        assert_eq!(document["status"], "usage");
+        assert_eq!((&document["a"]["name"], &document["b"]["name"]), (&json!(a), &json!(b)));
+    }
+    for arguments in [["compare", "a", "--repeat"], ["compare", "--by", "x"]] {
+        wirecost(Program::new(arguments), &[], 2);
+    }
+}
+
+#[test]
+fn a_run_can_be_repeated() {
+    const REPORT: &str = include_str!("../../../../docs/schema/wirecost.report-1.json");
+    let repeat = |arguments: &[&str]| {
+        let options = ["--duration", "200ms", "--ramp", "20ms", "--observe", "none", "--quiet"];
+        Program::new(["run", "@rr", "--repeat", "3"]).args(options).args(arguments)
+    };
+    let finished = wirecost(repeat(&["--json", "-"]), &[], 0);
+    let report = json(&finished, REPORT);
+    let rows = report["sections"][0]["blocks"][0]["table"]["rows"].as_array().unwrap().clone();
+    let row = rows.iter().find(|row| row[0]["text"] == "transactions").expect("transactions");
+    let value = |column: usize| row[column]["number"]["value"].as_f64().unwrap();
+    let (mean, least, most) = (value(1), value(2), value(3));
+    assert!(least <= mean && mean <= most && least > 0.0, "{row}");
+    assert!(row[1]["number"]["interval"][0].as_f64().unwrap() < mean, "{row}");
+
+    let finished = wirecost(repeat(&["--out", "kept", "--var", "request=1k"]), &[], 0);
+    assert!(finished.stdout.contains("variation"), "{finished}");
+    let runs = fs::read_dir(finished.path("kept").join("runs")).unwrap().count();
+    assert_eq!(runs, 3);
+    let text = fs::read_to_string(finished.path("kept").join("runs/0001-02/run.json")).unwrap();
+    let run: Value = serde_json::from_str(&text).unwrap();
+    let options = run["options"].as_array().unwrap();
+    assert!(options.contains(&json!({"name": "request", "value": "1k"})), "{options:?}");
+
+    let finished = wirecost(repeat(&["--format", "uperf"]), &[], 2);
+    assert!(finished.stderr.contains("--repeat makes several"), "{finished}");
+    let finished = wirecost(repeat(&["--json", "-", "--var", "sise=1"]), &[], 2);
+    assert_eq!(json(&finished, REPORT)["status"], "usage");
+}
+
+#[test]
+fn what_is_interrupted_is_not_judged() {
+    const REPORT: &str = include_str!("../../../../docs/schema/wirecost.report-1.json");
+    let settings = "@rr --duration 1h --ramp 0s --observe none";
+    let compare = Program::new(["compare", "--run", settings, settings, "--format", "json"]);
+    let repeat = ["--repeat", "3", "--json", "-"];
+    let repeat = Program::new("run".split(' ').chain(settings.split(' '))).args(repeat);
+    for (program, schema) in [(compare, COMPARE), (repeat, REPORT)] {
+        let running = program.start();
+        until("both agents run", || running.children().len() == 2);
+        running.signal(Signal::INT);
+        let finished = running.wait();
+        assert_eq!(finished.code, 130, "{finished}");
+        let document = json(&finished, schema);
+        assert_eq!(document["status"], "interrupted");
+        assert_eq!(document["error"], "interrupted before all runs were made");
+    }
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let run = run();
@@ -186,6 +340,7 @@ fn costs_are_found_and_loads_predicted() {
             let cycles = 0.5 * bytes + 2000.0 * bytes / size + 10_000.0 * connections;
             run["machines"][0]["cycles_per_kbyte"] = (cycles * 1024.0 / bytes).into();
             run["machines"][0]["cycles_source"] = "tsc-exact".into();
+            run["machines"][0]["foreign_cycles_per_kbyte"] = Value::Null;
             run["observe"] = Value::Null;
         }
     };
@@ -221,9 +376,14 @@ fn costs_are_found_and_loads_predicted() {
     assert!((prediction["cycles_per_second"].as_f64().unwrap() / expected - 1.0).abs() < 1e-6);
     assert_eq!(prediction["extrapolated"], false);
     assert!(prediction["cpus"].as_f64().unwrap() > 0.0);
+    assert_eq!(prediction["along_rate"].as_array().unwrap().len(), 4);
+    let shown = wirecost(predict(), &["--rate", "4gbit"], 0);
+    assert!(shown.stdout.contains("Cost along the rate"), "{shown}");
 
     let finished = wirecost(predict(), &["--rate", "100gbit"], 2);
     assert!(finished.stderr.contains("--extrapolate predicts it anyway"), "{finished}");
+    let axes = "--axis size=8k,1k --axis connections=5,50,500 --axis load=max,25%,50%,75%";
+    assert!(finished.stderr.contains(axes) && finished.stderr.contains("wirecost study run"));
     let refused = wirecost(predict(), &["--rate", "100gbit", "--format", "json"], 2);
     assert_eq!(json(&refused, MODEL)["status"], "usage");
     let finished = wirecost(predict(), &["--rate", "100gbit", "--extrapolate"], 0);

@@ -153,6 +153,7 @@ fn run(builtin: &str, engine: EngineName, fault: Fault) -> Run {
         started_unix_ms: 0,
         probes: Vec::new(),
         dead_time: Default::default(),
+        offered_bits_per_second: None,
     };
     wirecost_analyze::run(&outcome, &meta)
 }

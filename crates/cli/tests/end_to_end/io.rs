@@ -324,8 +324,9 @@ fn limits_of_sockets_are_granted_and_told() {
 
 #[test]
 fn who_may_not_poll_is_told() {
-    let program = Program::unprivileged(&["run", "@rr", "--duration", "200ms", "--ramp", "0s"])
-        .args(["--quiet", "--json", "run.json", "--var", "options=busy_poll=50"]);
+    let program =
+        Program::unprivileged(&["run", "@rr", "--duration", "200ms", "--ramp", "0s", "--details"])
+            .args(["--quiet", "--json", "run.json", "--var", "options=busy_poll=50"]);
     let finished = program.finish();
     // Whether it may poll at all differs from kernel to kernel.
     let document = finished.document();

@@ -247,6 +247,7 @@ fn tcp_counts_the_same_bytes() {
             started_unix_ms: 0,
             probes: Vec::new(),
             dead_time: Default::default(),
+            offered_bits_per_second: None,
         };
         let run = wirecost_analyze::run(&outcome, &meta);
         assert_eq!((run.status, run.error), (Status::Ok, None));

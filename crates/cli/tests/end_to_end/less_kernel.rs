@@ -142,7 +142,7 @@ static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
         format!("{by} timeout 300 '{BINARY}' {command} --json {to}.json >{to} || exit\n")
     };
     // Emulated CPUs are slow: what is read at the edges of a window takes a part of it.
-    let run = "run @stream --quiet";
+    let run = "run @stream --details --quiet";
     let script = [
         FILTERED.to_owned(),
         "mount -t tmpfs none /sys/kernel/btf || exit\n".to_owned(),

@@ -46,4 +46,5 @@ mod stacks;
 mod studies;
 mod threads;
 mod timing;
+mod uperf_mode;
 mod uperf_parsers;

@@ -129,3 +129,26 @@ fn a_mistake_is_told_with_its_place_and_the_nearest_name() {
     assert!(refused.stderr.contains("did you mean size?"), "{refused}");
     assert!(refused.document().text("/error").contains("bad.toml:3:30"), "{refused}");
 }
+
+#[test]
+fn an_offered_load_is_that_of_all_strands_and_a_shortfall_is_told() {
+    let run = |load: &str| {
+        let arguments = ["--connections", "4", "--var", "size=8k", "--load", load];
+        Program::short_run("@stream", &arguments).measure()
+    };
+    let slow = run("80mbit");
+    assert_eq!(slow.number("/offered_bits_per_second"), 80e6);
+    let throughput = slow.number("/throughput/bits_per_second");
+    assert!((throughput / 80e6 - 1.0).abs() < 0.2, "{throughput}");
+    assert!(!slow.has_warning("offered-load-not-reached"));
+    // More than any machine moves.
+    let fast = run("100tbit");
+    assert!(fast.number("/throughput/bits_per_second") < 1e14);
+    assert!(fast.has_warning("offered-load-not-reached"));
+    let unlimited = Program::short_run("@stream", &["--load", "max"]).measure();
+    assert!(unlimited.is_null("/offered_bits_per_second"));
+
+    let share = Program::short_run("@stream", &["--load", "25%"]).finish();
+    assert_eq!(share.code, 2, "{share}");
+    assert!(share.stderr.contains("known in a study only"), "{share}");
+}

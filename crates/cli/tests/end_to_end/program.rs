@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
+use wirecost_lab::LabHost;
 use wirecost_linux::netns;
 
 use crate::attempts::undisturbed;
@@ -65,6 +66,27 @@ impl Program {
         let mut program = Self::new(["run", profile]);
         program.command.args(SHORT).args(arguments);
         program
+    }
+
+    /// By a link of this name.
+    pub(crate) fn called(name: &str, arguments: &[&str]) -> Self {
+        let mut program = Self::new(arguments);
+        let link = program.home.path().join(name);
+        std::os::unix::fs::symlink(BINARY, &link).expect("a link");
+        let mut command = Command::new(link);
+        command.args(arguments).current_dir(program.home.path());
+        for (name, value) in program.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        program.command = command;
+        program
+    }
+
+    /// On a host of a lab.
+    pub(crate) fn in_host(mut self, host: &LabHost) -> Self {
+        host.place(&mut self.command).expect("the host is there");
+        self
     }
 
     /// With this text on its standard input.

@@ -247,7 +247,14 @@ static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
             )
         })
         .collect();
-    script += "uname -r >release; cat /proc/net/tls_stat >tls_stat";
+    script += "uname -r >release; cat /proc/net/tls_stat >tls_stat\n";
+    script += "rmmod vsock_loopback\n";
+    for command in ["check", "run"] {
+        script += &format!(
+            "timeout 60 '{BINARY}' {command} vsock.xml --var h=127.0.0.1 >without.{command}.log 2>&1\n\
+             echo $? >>without.{command}.log\n"
+        );
+    }
     Guest::run("sctp,vsock_loopback,tls", &files, &script)
 });
 
@@ -311,6 +318,19 @@ fn vsock_moves_what_is_sent() {
     let Some(runs) = Runs::of("vsock_moves_what_is_sent", "vsock") else { return };
     for document in runs.documents("vsock") {
         assert!(document.is_null("/tcp"));
+    }
+}
+
+/// Sockets there are without the module, but no way from one to another.
+#[test]
+fn vsock_without_its_loopback_is_refused() {
+    let test = "vsock_without_its_loopback_is_refused";
+    let Some(runs) = Runs::of(test, "vsock") else { return };
+    for command in ["check", "run"] {
+        let log = runs.guest.read(&format!("without.{command}.log"));
+        let words: Vec<&str> = log.split_whitespace().collect();
+        assert!(log.contains("the kernel module vsock_loopback"), "{log}");
+        assert_eq!(words.last(), Some(&"3"), "{log}");
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 
+use serde_json::Value;
+
 use crate::document::Document;
 use crate::program::{Finished, Program, SHORT};
 
@@ -169,6 +171,13 @@ fn check_and_run_refuse_the_same() {
             "connections is 9000000",
         ),
         (to_two_hosts.replace("$h", "127.0.0.1"), no_arguments, 2, "conn= of their own"),
+        // An engine of its own limits.
+        (
+            with("").replace("nthreads=\"1\"", "nthreads=\"10001\""),
+            &["--engine", "threads"],
+            2,
+            "strands with a thread for each is 10001",
+        ),
         (
             moves("disconnect", "").replace("duration=\"1s\"", "iterations=\"3\""),
             no_arguments,
@@ -483,7 +492,7 @@ fn an_invalid_command_line_gets_json_from_every_command_that_writes_it() {
     for arguments in commands {
         let finished = Program::new(arguments).finish();
         assert_eq!(finished.code, 2, "{arguments:?} {finished}");
-        let document: serde_json::Value = serde_json::from_str(&finished.stdout)
+        let document: Value = serde_json::from_str(&finished.stdout)
             .unwrap_or_else(|error| panic!("{arguments:?} {error} {finished}"));
         assert_eq!(document["status"], "usage", "{arguments:?} {finished}");
         assert!(document["error"].as_str().is_some_and(|error| !error.is_empty()), "{finished}");
@@ -577,4 +586,68 @@ fn too_few_descriptors_are_told_before_there_is_traffic() {
     assert_eq!(finished.code, 2, "{finished}");
     let said = finished.stdout + &finished.stderr;
     assert!(said.contains("too few descriptors (64)") && said.contains("ulimit -n"), "{said}");
+}
+
+/// All commands that have no commands of their own, with their help.
+fn commands(path: &[String]) -> Vec<(Vec<String>, String)> {
+    let help = [path, &["--help".to_owned()]].concat();
+    let help = Program::new(help.iter().map(String::as_str)).finish();
+    assert_eq!(help.code, 0, "{help}");
+    let listed = help.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names: Vec<&str> = listed
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    if names.is_empty() {
+        return vec![(path.to_vec(), help.stdout)];
+    }
+    let below = |name: &str| commands(&[path, &[name.to_owned()]].concat());
+    names.into_iter().flat_map(below).collect()
+}
+
+/// Whatever is wrong with a command line, a program that asked for JSON gets JSON.
+#[test]
+fn an_invalid_command_line_is_a_document_for_every_command_that_writes_json() {
+    let mut checked = Vec::new();
+    for (command, help) in commands(&[]) {
+        let asked: &[&str] = if help.contains("--json-lines") {
+            &["--json-lines"]
+        } else if help.contains("--json <") {
+            &["--json", "-"]
+        } else if help.contains("--format <") && help.contains("- json:") {
+            &["--format", "json"]
+        } else {
+            continue;
+        };
+        let arguments = command.iter().map(String::as_str).chain(asked.iter().copied());
+        let finished = Program::new(arguments.chain(["--no-such-option"])).finish();
+        assert_eq!(finished.code, 2, "{command:?}\n{finished}");
+        let document: Value = serde_json::from_str(&finished.stdout)
+            .unwrap_or_else(|error| panic!("{command:?}: {error}\n{finished}"));
+        assert_eq!(document["status"], "usage", "{command:?}\n{finished}");
+        assert!(document["error"].as_str().unwrap().contains("--no-such-option"), "{finished}");
+        checked.push(command.join(" "));
+    }
+    for known in ["run", "study run", "study resume", "compare", "report", "observe", "doctor"] {
+        assert!(checked.iter().any(|command| command == known), "{known}: {checked:?}");
+    }
+}
+
+/// So does one whose files are wrong.
+#[test]
+fn a_study_that_cannot_begin_is_an_event() {
+    for arguments in [
+        &["study", "run", "nowhere.toml", "--json-lines"][..],
+        &["study", "resume", "nowhere", "--json-lines"],
+        &["study", "run", "study.toml", "--json-lines"],
+    ] {
+        let program = Program::new(arguments.iter().copied()).file("study.toml", "axes = 3");
+        let finished = program.finish();
+        assert_eq!(finished.code, 2, "{finished}");
+        let event: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert_eq!((&event["event"], &event["status"]), (&"ended".into(), &"usage".into()));
+        assert!(!event["error"].as_str().unwrap().is_empty(), "{event}");
+    }
 }

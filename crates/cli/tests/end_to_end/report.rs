@@ -129,8 +129,11 @@ fn a_run_is_shown_as_when_it_was_made_and_several_side_by_side() {
     fs::write(&two, RUN.to_string()).unwrap();
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
     let alone = report(&[one]);
-    assert!(alone.stdout.starts_with("@stream: epoll, window of "), "{alone}");
+    assert!(alone.stdout.starts_with("@stream: "), "{alone}");
+    assert!(alone.stdout.contains("\n  epoll, window of "), "{alone}");
     assert_eq!(report(&[two]).stdout, alone.stdout);
+    let details = report(&[one, "--details"]);
+    assert!(details.stdout.starts_with("@stream: epoll, window of "), "{details}");
     let both = report(&[one, two, "--format", "csv"]);
     assert_eq!(both.stdout.lines().count(), 3, "{both}");
     assert!(both.stdout.contains(one) && both.stdout.contains(two), "{both}");

@@ -28,6 +28,7 @@ use crate::agent::LEASE;
 use crate::clock_offset::{Exchange, Offset, estimate};
 use crate::host::HostError;
 use crate::machine;
+use crate::memory;
 use crate::wire::{self, Notice, Order};
 
 pub use members::Member;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub token: String,
     /// Connections each worker samples with TCP_INFO.
     pub tcp_samples: u32,
+    /// Whether hosts report each strand and each group by itself too.
+    pub details: bool,
     /// Names of the probes that watch every machine.
     pub probes: Vec<String>,
     pub dead_time: DeadTimePolicy,
@@ -138,6 +141,8 @@ struct HostState {
     facts: HostFacts,
     /// Of its agent.
     pid: u32,
+    /// Bytes that its machine could give to programs when the run began.
+    available_memory: Option<u64>,
     /// Whether it watches its machine, for all hosts there.
     observes: bool,
     offset: Offset,
@@ -191,6 +196,7 @@ impl<'a> Controller<'a> {
                 program,
                 facts: HostFacts::default(),
                 pid: 0,
+                available_memory: None,
                 observes: false,
                 offset: Offset::default(),
                 last_received: Instant::now(),
@@ -270,9 +276,10 @@ impl<'a> Controller<'a> {
         let welcomes =
             self.one_from_each("greeting", |notice| matches!(notice, Notice::Welcome { .. }))?;
         for (number, notice) in welcomes {
-            if let Notice::Welcome { facts, pid, .. } = notice {
+            if let Notice::Welcome { facts, pid, available_memory, .. } = notice {
                 self.hosts[number].facts = *facts;
                 self.hosts[number].pid = pid;
+                self.hosts[number].available_memory = available_memory;
             }
         }
         self.claim()
@@ -401,21 +408,48 @@ impl<'a> Controller<'a> {
         Ok(())
     }
 
-    fn prepare(&mut self) -> Result<Endpoints, Stopped> {
+    fn plans_of_hosts(&self) -> Vec<Plan> {
         let settings = self.settings;
-        for (number, host) in self.hosts.iter_mut().enumerate() {
-            let plan = Plan {
-                token: settings.token.clone(),
-                seed: settings.seed,
-                host: number as u32,
-                engine: settings.engine.clone(),
-                workers: settings.workers.of(host.member.host.name(), host.program.side),
-                cpus: host.cpus.clone(),
-                interval: settings.interval,
-                program: host.program.clone(),
-                data_address: host.member.listens_at,
-                tcp_samples: settings.tcp_samples,
-            };
+        let plan = |(number, host): (usize, &HostState)| Plan {
+            token: settings.token.clone(),
+            seed: settings.seed,
+            host: number as u32,
+            engine: settings.engine.clone(),
+            workers: settings.workers.of(host.member.host.name(), host.program.side),
+            cpus: host.cpus.clone(),
+            interval: settings.interval,
+            program: host.program.clone(),
+            data_address: host.member.listens_at,
+            tcp_samples: settings.tcp_samples,
+            details: settings.details,
+        };
+        self.hosts.iter().enumerate().map(plan).collect()
+    }
+
+    /// Agents check their own plans. What the hosts of one machine need together only the controller
+    /// knows.
+    fn check_memory(&self, plans: &[Plan]) -> Result<(), Stopped> {
+        let mut machines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (number, host) in self.hosts.iter().enumerate() {
+            machines.entry(&host.facts.boot_id).or_default().push(number);
+        }
+        for hosts in machines.values() {
+            let available = hosts.iter().filter_map(|host| self.hosts[*host].available_memory);
+            let Some(available) = available.min() else { continue };
+            let named: Vec<(&str, &Plan)> = hosts
+                .iter()
+                .map(|host| (self.hosts[*host].member.host.name(), &plans[*host]))
+                .collect();
+            memory::check(&named, available)
+                .map_err(|error| Stopped::new(Status::Peer, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<Endpoints, Stopped> {
+        let plans = self.plans_of_hosts();
+        self.check_memory(&plans)?;
+        for (host, plan) in self.hosts.iter_mut().zip(plans) {
             host.member.host.order(Order::Prepare(Box::new(plan)))?;
         }
         let mut hosts = vec![Prepared::default(); self.hosts.len()];

@@ -22,6 +22,10 @@ use crate::wire::{Notice, Order, PhaseTimes};
 /// Between the order and the beginning of a phase, beyond the time that an order takes to arrive.
 const LEAD: Nanos = 20 * MILLISECOND;
 
+/// Between the order and the window's begin at least. An agent that the order reaches later, on a busy
+/// host, has no snapshot of that edge, and the run no window.
+const EDGE: Nanos = 200 * MILLISECOND;
+
 /// Hooks are put in place, and taken away, within this time at either side of the window.
 const SETTLE: Nanos = 100 * MILLISECOND;
 /// Ramp before the time without observers, so that connections are up to speed.
@@ -175,7 +179,11 @@ impl Controller<'_> {
         let settle = if observed { SETTLE } else { 0 };
         // A clock's error is half of a round trip; an order may meet a slow one.
         let far = self.hosts.iter().map(|host| host.offset.error).max().unwrap_or(0);
-        let start = Monotonic.now() + LEAD + 4 * far + settle.saturating_sub(ramp);
+        let lead = match plan.until {
+            Until::Duration(_) => LEAD.max(EDGE.saturating_sub(ramp)),
+            Until::Iterations(_) => LEAD,
+        };
+        let start = Monotonic.now() + lead + 4 * far + settle.saturating_sub(ramp);
         let window = match plan.until {
             Until::Duration(length) => {
                 Some((start + ramp, (start + ramp).saturating_add(nanos(length))))

@@ -105,17 +105,19 @@ pub struct FakeHost {
     /// Answers held back, and the pings that are still to come before they go.
     held_back: Option<(Vec<Notice>, u32)>,
     phase: u32,
+    available_memory: Option<u64>,
     /// Cuts that it tells of while a phase runs.
     snapshots: u64,
 }
 
 /// Hosts of these names; `choices` decides whose notice comes next where several have one (of so
 /// many).
-/// `fault` says what one of them does wrong.
+/// `fault` says what one of them does wrong, `available_memory` what they say of their machine.
 pub fn members(
     names: &[&str],
     choices: impl FnMut(usize) -> usize + Send + 'static,
     fault: Option<(usize, Stage, Fault)>,
+    available_memory: Option<u64>,
 ) -> Vec<Member> {
     let wires = Arc::new(Mutex::new(Wires {
         hosts: names.iter().map(|_| None).collect(),
@@ -131,6 +133,7 @@ pub fn members(
             fault,
             held_back: None,
             phase: 0,
+            available_memory,
             snapshots: 1 + number as u64 * 2,
         };
         Member {
@@ -179,7 +182,8 @@ impl FakeHost {
         match order {
             Order::Hello { version } => {
                 let facts = HostFacts { boot_id: boot_id(), ..HostFacts::default() };
-                vec![Notice::Welcome { version, facts: Box::new(facts), pid: self.number as u32 }]
+                let (pid, available_memory) = (self.number as u32, self.available_memory);
+                vec![Notice::Welcome { version, facts: Box::new(facts), pid, available_memory }]
             }
             Order::Ping { number } => vec![Notice::Pong { number, now: 0 }],
             Order::Claim(_) => vec![Notice::Claimed],

@@ -76,7 +76,7 @@ fn run(
     let mut events = Vec::new();
     let outcome = controller::run(
         &profile(),
-        members(&NAMES, choices, fault),
+        members(&NAMES, choices, fault, None),
         &settings(timeout),
         &AtomicBool::new(false),
         &mut |event: &Event| events.push(event.clone()),
@@ -216,6 +216,30 @@ fn a_lost_answer_ends_with_the_time_of_the_run() {
 
 /// A host that is slow, but alive, is waited for in every stage. It answers at the second sign of
 /// life.
+/// Each host alone would have enough.
+#[test]
+fn hosts_that_need_more_memory_than_their_machine_has_left_do_not_begin() {
+    let of = |available| {
+        let mut begun = false;
+        let outcome = controller::run(
+            &profile(),
+            members(&NAMES, |_| 0, None, Some(available)),
+            &settings(Duration::from_secs(3600)),
+            &AtomicBool::new(false),
+            &mut |event: &Event| begun |= matches!(event, Event::Ready { .. }),
+        );
+        (outcome, begun)
+    };
+    // Each has a pattern of 64 KiB and a place for messages of 64 KiB at least.
+    let (outcome, begun) = of(300 << 10);
+    assert_eq!((outcome.status, begun), (Status::Peer, false));
+    let error = outcome.error.unwrap();
+    assert!(error.starts_with("the hosts master, left, right of one machine need"), "{error}");
+    assert!(error.contains("307 kB"), "{error}");
+    let (outcome, begun) = of(1 << 30);
+    assert_eq!((outcome.status, begun), (Status::Ok, true));
+}
+
 #[test]
 fn a_slow_host_is_waited_for() {
     std::thread::scope(|scope| {

@@ -8,6 +8,7 @@ use wirecost_model::environment::{Cpu, IdleState, Kernel, Memory, NumaNode};
 
 use crate::cpu_list::parse_list;
 use crate::proc_stat;
+use crate::process_time::FIRST_PID_NAMESPACE;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const CLOCKSOURCE: &str = "sys/devices/system/clocksource/clocksource0";
@@ -169,11 +170,9 @@ impl Files<'_> {
             a_process && self.text(&format!("proc/{pid}/comm")).as_deref() == Some(program)
         };
         let found = self.names("proc")?.iter().any(is_it);
-        // The number is that of the first PID namespace:
-        // <https://elixir.bootlin.com/linux/v6.12/source/include/linux/proc_ns.h#L45>. A mount
-        // option of /proc (hidepid) hides the processes of others, the first one among them.
+        // A mount option of /proc (hidepid) hides the processes of others, the first one among them.
         let namespace = fs::read_link(self.root.join("proc/self/ns/pid")).ok();
-        let all_are_seen = namespace.is_some_and(|it| it == Path::new("pid:[4026531836]"))
+        let all_are_seen = namespace.is_some_and(|it| it == Path::new(FIRST_PID_NAMESPACE))
             && self.exists("proc/1/comm");
         (found || all_are_seen).then_some(found)
     }

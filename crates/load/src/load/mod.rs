@@ -2,6 +2,7 @@
 //! phase. An agent owns one and only passes messages on.
 
 mod connections;
+mod lone;
 mod placement;
 mod quiet;
 mod services;
@@ -21,6 +22,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use wirecost_linux::clock::{Monotonic, ThreadClock};
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::{Clock, Nanos};
+use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{Edge, FlowopKey, FlowopLatency, PhaseResult, Snapshot, WorkerUse};
 use wirecost_model::plan::limits::FILES;
 use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
@@ -35,9 +37,11 @@ use wirecost_program::payload::{Contents, MAX_PIECE, Patterns};
 use wirecost_program::record::WorkerCounters;
 use wirecost_program::step::{self, Group};
 
+pub use self::lone::Lone;
 use crate::broker::{Broker, Route, inbox};
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
+use crate::permissions::{Partners, Permissions};
 use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
@@ -66,6 +70,10 @@ pub enum LoadError {
     Plan(String),
     #[error("this host cannot do protocol={protocol}: {reason}")]
     Protocol { protocol: String, reason: String },
+    #[error(
+        "{address} is not the controller's address, and this host exchanges data with its controller only"
+    )]
+    NotAPartner { address: String },
     #[error("{address} has not agreed to receive: {reason}")]
     NoConsent { address: String, reason: String },
     #[error(transparent)]
@@ -169,6 +177,7 @@ pub struct Load {
     handles: Handles,
     outlet: EventSender,
     events: Receiver<Event>,
+    partners: Partners,
     /// Dropping it removes the paths of Unix sockets.
     _services: Services,
     broker: Option<Broker>,
@@ -218,14 +227,14 @@ pub fn check_host(plan: &Plan, files: &Files) -> Result<(), LoadError> {
 }
 
 impl Load {
-    /// Starts the workers and listens; nothing connects yet. The plan may name `files`. `notify` is
-    /// called whenever [`Load::event`] may have something new.
+    /// Starts the workers and listens; nothing connects yet. The plan may do what `permissions` says.
+    /// `notify` is called whenever [`Load::event`] may have something new.
     ///
     /// # Errors
     /// What this host lacks: descriptors, files, addresses, ports.
     pub fn prepare(
         plan: Plan,
-        files: &Files,
+        permissions: &Permissions,
         notify: Notify,
     ) -> Result<(Load, Prepared), LoadError> {
         let engine = engines::find(plan.engine.as_str()).ok_or_else(|| {
@@ -233,11 +242,11 @@ impl Load {
             LoadError::Plan(format!("this host has no engine {name}; it has {names}"))
         })?;
         let Some(used) = engine.fallback() else {
-            return Self::start_workers(plan, engine, files, notify);
+            return Self::start_workers(plan, engine, permissions, notify);
         };
-        match Self::start_workers(plan.clone(), engine, files, notify.clone()) {
+        match Self::start_workers(plan.clone(), engine, permissions, notify.clone()) {
             Err(LoadError::Engine(Unavailable { reason, .. })) => {
-                let (mut load, prepared) = Self::start_workers(plan, used, files, notify)?;
+                let (mut load, prepared) = Self::start_workers(plan, used, permissions, notify)?;
                 load.warnings.push(Warning::from(warning::Fallback {
                     host: String::new(),
                     wanted: format!("engine {}", engine.name()),
@@ -253,9 +262,10 @@ impl Load {
     fn start_workers(
         plan: Plan,
         engine: &'static dyn Engine,
-        files: &Files,
+        permissions: &Permissions,
         notify: Notify,
     ) -> Result<(Load, Prepared), LoadError> {
+        let files = &permissions.files;
         let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
         connections::check(&plan.program)?;
         let sources = Sources::find(&plan, files)?;
@@ -273,7 +283,7 @@ impl Load {
                 .map_err(LoadError::system("services"))?,
             mailbox: mailbox.clone(),
             files: sources.files.clone(),
-            allowed: files.clone(),
+            permissions: permissions.clone(),
             credentials: credentials(&plan.program)?,
         };
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
@@ -311,7 +321,10 @@ impl Load {
         let consent = services.consent();
         let listeners = services.with_consent_answer(listeners, &plan);
         let broker = (!listeners.is_empty())
-            .then(|| Broker::start(run, listeners, route, placement.connections()))
+            .then(|| {
+                let partners = permissions.partners;
+                Broker::start(run, partners, listeners, route, placement.connections())
+            })
             .transpose()
             .map_err(LoadError::system("broker"))?;
         let prepared = Prepared {
@@ -331,6 +344,7 @@ impl Load {
             handles,
             outlet,
             events,
+            partners: permissions.partners,
             _services: services,
             broker,
             groups: Arc::new([]),
@@ -348,6 +362,7 @@ impl Load {
     /// # Errors
     /// A host that has not agreed, or a program that this version cannot run.
     pub fn connect(&mut self, endpoints: Endpoints) -> Result<(), LoadError> {
+        services::check_partners(&self.plan, self.partners, &endpoints)?;
         services::check_consent(&self.plan, &endpoints)?;
         let files: Vec<FileSizes> =
             endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
@@ -399,6 +414,7 @@ impl Load {
                 end,
                 counters: counters.clone(),
                 tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
+                details: self.plan.details,
                 most_samples: SAMPLES / self.handles.0.len().max(1),
             }));
         }
@@ -520,9 +536,12 @@ impl Load {
             ..PhaseResult::default()
         };
         let (mut segments, mut rejected_connections) = (SegmentCounts::default(), 0);
+        let mut of_workers = Vec::new();
         let workers = self.handles.0.iter().zip(busy);
         for ((handle, busy), report) in workers.zip(phase.reports.into_iter().flatten()) {
             result.transactions.merge(&report.transactions);
+            of_workers.push(report.group_transactions);
+            result.strands.extend(report.strands);
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
                 sum.latency.merge(latency);
             }
@@ -541,6 +560,12 @@ impl Load {
             result.buffer_bytes += report.buffer_bytes;
             rejected_connections += report.rejected_connections;
             self.settings.extend(report.settings);
+        }
+        if self.plan.details {
+            let whole = step::whole_rows(&self.groups, result.phase as usize);
+            result.group_transactions =
+                group_transactions(&self.groups, &of_workers, &whole, &result.latencies);
+            result.strands.sort_unstable_by_key(|strand| (strand.group, strand.strand));
         }
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
@@ -602,6 +627,30 @@ impl Drop for Handles {
     }
 }
 
+/// Latencies of transactions by number of the group. `of_workers` has those of transactions of several
+/// operations, in the order of group numbers; of the other transactions there is a row each (`whole`).
+fn group_transactions(
+    groups: &[Group],
+    of_workers: &[Vec<Histogram>],
+    whole: &[u32],
+    latencies: &[FlowopLatency],
+) -> BTreeMap<u32, Histogram> {
+    let of_group = |number: u32| {
+        let mut sum = Histogram::new();
+        for of_worker in of_workers {
+            if let Some(histogram) = of_worker.get(number as usize) {
+                sum.merge(histogram);
+            }
+        }
+        let rows = whole.iter().filter_map(|&row| latencies.get(row as usize));
+        for row in rows.filter(|row| row.key.group == number) {
+            sum.merge(&row.latency);
+        }
+        (number, sum)
+    };
+    groups.iter().map(|group| of_group(group.number)).collect()
+}
+
 /// Where each strand has a thread, all send from the same bytes: thousands of copies would cost
 /// time to make and leave no cache. Other workers are few, and make theirs where they run.
 fn shared_patterns(
@@ -648,7 +697,8 @@ fn start_worker(
         broker_end = Some(broker);
         worker_end = Some(worker);
     }
-    let (allowed, waits) = (common.allowed.clone(), wake.iter().chain(&worker_end).count());
+    let (allowed, waits) =
+        (common.permissions.files.clone(), wake.iter().chain(&worker_end).count());
     let thread = move |kept: io::Result<Vec<OwnedFd>>| {
         let set_up = move || -> io::Result<_> {
             if let Some(cpu) = cpu {
@@ -658,7 +708,7 @@ fn start_worker(
             let mut kept = kept?;
             let wakers = match engine.shares_threads() {
                 true => {
-                    common.allowed = common.allowed.with(kept.split_off(waits));
+                    common.permissions.files = common.permissions.files.with(kept.split_off(waits));
                     let mut kept = kept.into_iter();
                     kept.next().zip(kept.next()).map(|(wake, inbox)| Wakers { wake, inbox })
                 }
@@ -677,7 +727,11 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
             })?;
-            sockets.data.open_sinks((&sinks, &common.allowed), common.host, (number, workers))?;
+            sockets.data.open_sinks(
+                (&sinks, &common.permissions.files),
+                common.host,
+                (number, workers),
+            )?;
             let listens = services::listen(&mut sockets, &wanted)?;
             let started = Started { worker: number, clock: ThreadClock::own(), listens };
             Ok((run, sockets, patterns, wakers, started))

@@ -175,6 +175,7 @@ mod tests {
             program: Program { side, groups: vec![group], services: Vec::new() },
             data_address: None,
             tcp_samples: 0,
+            details: false,
         };
         Placement::new(&plan, crate::engines::ALL[0], 20_000).expect("a plan that fits")
     }

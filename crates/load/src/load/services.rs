@@ -1,6 +1,6 @@
 //! What a host accepts on: addresses of each strand's own, or shared ones that the broker keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,11 +16,13 @@ use wirecost_profile::protocols::{self, Family};
 use wirecost_program::hello;
 use wirecost_program::net::Owner;
 use wirecost_program::socket_setup::SocketSetup;
+use wirecost_program::step;
 
 use super::LoadError;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
 use crate::consent::{Consent, ConsentResponder, Question};
 use crate::engines::Engine;
+use crate::permissions::Partners;
 use crate::sockets::{Sockets, transport};
 
 /// Up to so many strands have addresses of their own; more would take ports from the connections.
@@ -367,6 +369,25 @@ pub(super) fn listen(sockets: &mut Sockets, wanted: &[Wanted]) -> io::Result<Ann
         announced.push((want.service, want.group, want.strand, bound));
     }
     Ok(announced)
+}
+
+/// Makes sure that this host sends nothing to others than its partners.
+pub(super) fn check_partners(
+    plan: &Plan,
+    partners: Partners,
+    endpoints: &Endpoints,
+) -> Result<(), LoadError> {
+    let services = step::acts(&plan.program).filter_map(|act| act.service);
+    let hosts: BTreeSet<u32> = services.map(|service| service.host).collect();
+    let others = hosts.into_iter().filter(|host| *host != plan.host);
+    let peers = others.filter_map(|host| endpoints.hosts.get(host as usize));
+    let mut addresses = peers.flat_map(|peer| {
+        peer.services.iter().flat_map(|service| &service.addresses).chain(&peer.consent)
+    });
+    match addresses.find(|address| !partners.reaches(address)) {
+        Some(address) => Err(LoadError::NotAPartner { address: address.to_string() }),
+        None => Ok(()),
+    }
 }
 
 /// Makes sure that every host this one connects to has agreed to receive, where it will connect.

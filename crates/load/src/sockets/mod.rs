@@ -33,7 +33,7 @@ use self::files::OpenFiles;
 use self::io_state::IoState;
 use self::opening::{Opener, State};
 use self::settings::SettingsLog;
-use crate::files::Files;
+use crate::permissions::Permissions;
 use crate::tls::{Credentials, Session};
 use crate::transports::Transport;
 
@@ -116,8 +116,7 @@ pub(crate) struct Common {
     pub(crate) services: Arc<[OwnService]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) files: Arc<[SourceFiles]>,
-    /// Which files the plan may name.
-    pub(crate) allowed: Files,
+    pub(crate) permissions: Permissions,
     /// Of the host, where it has TLS services.
     pub(crate) credentials: Option<Arc<Credentials>>,
 }
@@ -128,7 +127,7 @@ impl Sockets {
         Self {
             opener: Opener::new(common),
             data: DataPath::new(common.blocking, common.run, buffer),
-            files: OpenFiles::new(common.files.clone(), common.allowed.clone()),
+            files: OpenFiles::new(common.files.clone(), common.permissions.files.clone()),
             settings: SettingsLog::default(),
         }
     }

@@ -27,6 +27,7 @@ use super::mailbox::{self, Arrival, Mailbox};
 use super::settings::SettingsLog;
 use super::token::{Token, register};
 use super::{Common, Socket};
+use crate::permissions::Partners;
 use crate::tls::Security;
 use crate::transports::{self, Transport};
 use crate::worker::SegmentCounts;
@@ -77,6 +78,7 @@ pub(crate) struct Opener {
     host: u32,
     services: Arc<[OwnService]>,
     endpoints: Arc<Endpoints>,
+    partners: Partners,
     /// Where the clients of each service connect from; none where they have not said.
     allowed: Vec<Option<Vec<IpAddr>>>,
     /// By which transport each step connects or accepts.
@@ -131,6 +133,7 @@ impl Opener {
             host: common.host,
             services: common.services.clone(),
             endpoints: Arc::default(),
+            partners: common.permissions.partners,
             allowed: Vec::new(),
             transports: ByStep::default(),
             listeners: Vec::new(),
@@ -285,11 +288,12 @@ impl Opener {
     /// Whether a connection that a strand's own listener has accepted may be one of the run's. One
     /// that may not is counted.
     pub(crate) fn check_peer(&mut self, service: u32, fd: &OwnedFd) -> bool {
-        let Some(allowed) = self.allowed.get(service as usize).and_then(Option::as_deref) else {
+        let allowed = self.allowed.get(service as usize).and_then(Option::as_deref);
+        if self.partners == Partners::OfRun && allowed.is_none() {
             return true;
-        };
+        }
         let from = socket2::SockRef::from(fd).peer_addr().ok().and_then(|from| from.as_socket());
-        let expected = is_expected(from, Some(allowed));
+        let expected = self.partners.accepts(from) && is_expected(from, allowed);
         self.rejected_connections += u64::from(!expected);
         expected
     }
@@ -319,7 +323,7 @@ impl Opener {
                 match rustix::net::acceptfrom_with(&listener.fd, flags) {
                     Ok((fd, from)) => {
                         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-                        if is_expected(from, allowed) {
+                        if self.partners.accepts(from) && is_expected(from, allowed) {
                             return Ok(fd);
                         }
                         self.rejected_connections += 1;

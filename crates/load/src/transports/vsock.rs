@@ -1,6 +1,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 use wirecost_linux::vsock;
 use wirecost_model::plan::Address;
@@ -37,8 +38,25 @@ impl Transport for Vsock {
     }
 
     fn missing(&self, _: &Options) -> Option<String> {
-        let error = Socket::new(Domain::VSOCK, Type::STREAM, None).err()?;
-        Some(format!("no vsock socket: {error}; it takes the kernel module vsock (modprobe vsock)"))
+        let socket = match Socket::new(Domain::VSOCK, Type::STREAM.nonblocking(), None) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let takes = "it takes the kernel module vsock (modprobe vsock)";
+                return Some(format!("no vsock socket: {error}; {takes}"));
+            }
+        };
+        // Other machines are reached by other transports; without any of theirs there is loopback only.
+        if vsock::local_cid() != vsock::LOCAL {
+            return None;
+        }
+        // Nobody listens at port 0, and without a transport the kernel does not even ask:
+        // https://elixir.bootlin.com/linux/v6.12/source/net/vmw_vsock/af_vsock.c#L466
+        let error = socket.connect(&SockAddr::vsock(vsock::LOCAL, 0)).err()?;
+        (Errno::from_io_error(&error) == Some(Errno::NODEV)).then(|| {
+            "no vsock within this machine: it takes the kernel module vsock_loopback (modprobe \
+             vsock_loopback)"
+                .to_owned()
+        })
     }
 
     fn listen(&self, address: &Address, setup: &SocketSetup) -> io::Result<(OwnedFd, Address)> {

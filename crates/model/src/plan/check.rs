@@ -108,8 +108,9 @@ impl Plan {
         )
     }
 
-    /// Bytes that carrying it out takes at least.
-    fn memory(&self, threads: bool, io: &dyn IoLimits) -> u64 {
+    /// Bytes that carrying it out takes at least; parameters as those of [`Plan::check`].
+    #[must_use]
+    pub fn memory(&self, threads: bool, io: &dyn IoLimits) -> u64 {
         let program = &self.program;
         let strands = program.strands();
         let workers = match threads {
@@ -124,7 +125,8 @@ impl Plan {
         let payloads = 1 + program.payloads().len() as u64;
         // Threads share their patterns.
         let patterns = message.saturating_mul(payloads);
-        let rows = program.acts().count() as u64 + 1;
+        let groups = if self.details { program.groups.len() as u64 } else { 0 };
+        let rows = program.acts().count() as u64 + 1 + groups;
         let sinks = program.sinks(io).len() as u64 * SINK_BLOCK;
         let of_worker = message.min(FILLED_AT_ONCE)
             + rows * ROW_BYTES
@@ -502,6 +504,7 @@ mod tests {
             program: Program { side: Side::Master, groups: vec![group], services: vec![service] },
             data_address: None,
             tcp_samples: 16,
+            details: false,
         }
     }
 

@@ -120,6 +120,9 @@ pub struct Plan {
     /// Connections that a worker samples with TCP_INFO; where each has a thread of its own, those that
     /// a host samples.
     pub tcp_samples: u32,
+    /// Whether each strand and each group is reported by itself too.
+    #[serde(default)]
+    pub details: bool,
 }
 
 /// An address of a data socket.

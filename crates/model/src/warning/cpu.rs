@@ -26,11 +26,17 @@ impl Problem for SaturatedWorker {
         let Self { host, worker, cpu, busy } = self;
         let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
         format!(
-            "worker {worker} of {host}{on} was busy {:.0}% of the window: one CPU of the load \
-             generator is the bottleneck, not the path; use more strands and workers \
-             (--connections, --workers)",
+            "worker {worker} of {host}{on} was busy {:.0}% of the window: the load generator may be \
+             the bottleneck instead of the path; try more strands and workers (--connections, \
+             --workers)",
             busy * 100.0
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, worker, cpu, busy } = self;
+        let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
+        format!("worker {worker} of {host}{on} was busy {:.0}% of the window", busy * 100.0)
     }
 }
 
@@ -56,6 +62,11 @@ impl Problem for Steal {
             "the hypervisor took {percent:.1}% of {host}'s CPU time: other guests affect this result; \
              repeat it on an idle machine"
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, percent } = self;
+        format!("the hypervisor took {percent:.1}% of {host}'s CPU time")
     }
 }
 
@@ -85,6 +96,14 @@ impl Problem for UnaccountedCpu {
             format!("/proc/stat does not account for {percent:.1}% of {host}'s CPU time: {coarse}")
         }
     }
+
+    fn brief(&self) -> String {
+        let Self { host, percent } = self;
+        match *percent < 0.0 {
+            true => format!("/proc/stat shows {:.1}% too much CPU time of {host}", -percent),
+            false => format!("/proc/stat lacks {percent:.1}% of the CPU time of {host}"),
+        }
+    }
 }
 
 /// Programs that are not part of the run used CPU time, which is in its cost.
@@ -112,6 +131,12 @@ impl Problem for ForeignCpu {
             programs.join(", ")
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { host, percent, programs } = self;
+        let first = programs.first().map_or_else(String::new, |name| format!(" ({name})"));
+        format!("other programs used {percent:.1}% of the busy CPU time of {host}{first}")
+    }
 }
 
 /// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
@@ -132,6 +157,13 @@ impl Problem for SharedCpus {
         format!(
             "{hosts} hosts share the {cpus} CPUs of {machine}: the cost is known for the machine, not \
              for each host"
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { machine, hosts, cpus } = self;
+        format!(
+            "{hosts} hosts share the {cpus} CPUs of {machine}: the cost of each host is unknown"
         )
     }
 }
@@ -160,6 +192,11 @@ impl Problem for MoreWorkersThanCpus {
              (ulimit -n)"
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { host, workers, cpus } = self;
+        format!("{host} runs {workers} workers on {cpus} CPUs")
+    }
 }
 
 /// Other measuring runs used the same CPUs at the same time.
@@ -185,5 +222,10 @@ impl Problem for SharedMachine {
              their effect: {}; run one at a time, or give each CPUs of its own",
             others.join("; ")
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, .. } = self;
+        format!("other measuring runs used CPUs of {host} at the same time")
     }
 }

@@ -1,6 +1,7 @@
 //! What can invalidate a run, said on the result itself: each with data, a stable code and what to do next.
 //! A new one is a type that is a `Problem`, and its name in the list below.
 
+mod access;
 mod cpu;
 mod settings;
 mod time;
@@ -11,6 +12,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use access::*;
 pub use cpu::*;
 pub use settings::*;
 pub use time::*;
@@ -28,6 +30,11 @@ trait Problem {
 
     /// What happened, where, and what to do.
     fn message(&self) -> String;
+
+    /// What happened and where, on one line.
+    fn brief(&self) -> String {
+        self.message()
+    }
 }
 
 /// An enum of types that are problems.
@@ -75,6 +82,7 @@ warnings! {
     MoreWorkersThanCpus,
     NoEffect,
     NothingMoved,
+    OfferedLoadNotReached,
     Profile,
     SaturatedWorker,
     SegmentsRetransmitted,
@@ -83,6 +91,7 @@ warnings! {
     Steal,
     ConnectionsRejected,
     UnaccountedCpu,
+    UnauthenticatedPeer,
     UnfinishedStrands,
     WindowSkew,
     ZeroCopyCopied,
@@ -117,11 +126,18 @@ impl fmt::Display for Warning {
 pub struct Entry {
     pub code: String,
     pub message: String,
+    /// What happened and where, on one line; null in older records.
+    #[serde(default)]
+    pub brief: Option<String>,
 }
 
 impl From<&Warning> for Entry {
     fn from(warning: &Warning) -> Self {
-        Self { code: warning.code().to_owned(), message: warning.to_string() }
+        Self {
+            code: warning.code().to_owned(),
+            message: warning.to_string(),
+            brief: Some(warning.problem().brief()),
+        }
     }
 }
 
@@ -140,11 +156,28 @@ mod tests {
         }
         let told = Warning::from(ConnectionsRejected { host: String::new(), connections: 3 });
         let told = told.of_host("server");
-        assert_eq!(told.code(), "strangers-refused");
+        assert_eq!(told.code(), "connections-rejected");
         assert!(told.to_string().starts_with("server rejected 3 connections"), "{told}");
         // One that is of no host stays as it is.
         let lost = Warning::from(FailedOperations { failed: 3, timeouts: 1 });
         assert_eq!(lost.clone().of_host("server"), lost);
+    }
+
+    #[test]
+    fn a_brief_is_the_message_without_reasons_and_advice() {
+        let warning = Warning::from(SaturatedWorker {
+            host: "h1".to_owned(),
+            worker: 1,
+            cpu: Some(3),
+            busy: 0.98,
+        });
+        let entry = Entry::from(&warning);
+        let brief = "worker 1 of h1 (CPU 3) was busy 98% of the window";
+        assert_eq!(entry.brief.as_deref(), Some(brief));
+        assert!(entry.message.starts_with(&format!("{brief}: ")), "{}", entry.message);
+        // Records of earlier versions have none.
+        let old: Entry = serde_json::from_str(r#"{"code": "steal", "message": "m"}"#).unwrap();
+        assert_eq!(old.brief, None);
     }
 
     #[test]

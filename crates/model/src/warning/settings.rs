@@ -20,6 +20,12 @@ impl Problem for Profile {
     fn message(&self) -> String {
         format!("{}:{}: {}", self.line, self.column, self.text)
     }
+
+    fn brief(&self) -> String {
+        let Self { line, column, text } = self;
+        let first = text.split("; ").next().unwrap_or_default();
+        format!("{line}:{column}: {first}")
+    }
 }
 
 /// The kernel granted another value than the profile asked for.
@@ -45,6 +51,11 @@ impl Problem for ClippedSetting {
         let Self { host, name, requested, effective, remedy } = self;
         format!("{host} set {name}={effective} instead of the requested {requested}; {remedy}")
     }
+
+    fn brief(&self) -> String {
+        let Self { host, name, requested, effective, .. } = self;
+        format!("{host} set {name}={effective} instead of {requested}")
+    }
 }
 
 /// An engine or option could not be used and another was.
@@ -69,6 +80,11 @@ impl Problem for Fallback {
         let Self { host, wanted, used, reason } = self;
         format!("{host} used {used} instead of {wanted}: {reason}")
     }
+
+    fn brief(&self) -> String {
+        let Self { host, wanted, used, .. } = self;
+        format!("{host} used {used} instead of {wanted}")
+    }
 }
 
 /// An option that was set changed nothing.
@@ -92,6 +108,11 @@ impl Problem for NoEffect {
         let Self { host, option, reason } = self;
         format!("{option} had no effect on {host}: {reason}")
     }
+
+    fn brief(&self) -> String {
+        let Self { host, option, .. } = self;
+        format!("{option} had no effect on {host}")
+    }
 }
 
 /// Zero-copy that the kernel made copies for all the same.
@@ -111,6 +132,10 @@ impl Problem for ZeroCopyCopied {
              devices without scatter-gather",
             self.percent
         )
+    }
+
+    fn brief(&self) -> String {
+        format!("the kernel still copied {:.0}% of the zero-copy sends", self.percent)
     }
 }
 
@@ -139,6 +164,11 @@ impl Problem for ZeroCopyRefused {
              memory (ulimit -l)"
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { host, refused, of } = self;
+        format!("the kernel of {host} refused {refused} of {of} zero-copy sends")
+    }
 }
 
 /// Received bytes never came to the program.
@@ -154,5 +184,9 @@ impl Problem for Discarded {
         "discard: the kernel dropped received bytes without copying them to the receiver, which a \
          program that uses its data cannot do"
             .to_owned()
+    }
+
+    fn brief(&self) -> String {
+        "discard: received bytes were not copied to the receiver".to_owned()
     }
 }

@@ -28,6 +28,11 @@ impl Problem for LostIntervals {
              free CPU"
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { host, lost, of } = self;
+        format!("{lost} of {of} snapshots of {host} were late")
+    }
 }
 
 /// The window of a host began or ended at another instant than planned.
@@ -53,6 +58,11 @@ impl Problem for WindowSkew {
              snapshots of its counters on time"
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { host, milliseconds } = self;
+        format!("the window of {host} was off by {milliseconds:.1} ms")
+    }
 }
 
 /// Clocks of two machines could only be matched this well.
@@ -76,6 +86,11 @@ impl Problem for ClockOffset {
         format!(
             "the clock offset of {host} is uncertain by {error_us:.0} us, and so are its window edges"
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, error_us } = self;
+        format!("the clock offset of {host} is uncertain by {error_us:.0} us")
     }
 }
 
@@ -108,5 +123,11 @@ impl Problem for DeadTime {
              were pending on {}: a link was down, a host was stopped, or all packets were lost",
             hosts.join(" and ")
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { seconds, window, .. } = self;
+        let share = seconds * 100.0 / window;
+        format!("no byte moved for {seconds:.1} s of the window ({share:.0}%)")
     }
 }

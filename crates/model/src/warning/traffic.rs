@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use crate::units::bit_rate;
 
 /// Datagrams were lost; where, as far as the hosts can tell. Where datagrams came `joined`, a drop may
 /// be of several.
@@ -31,6 +32,12 @@ impl Problem for DatagramsLost {
         };
         format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}")
     }
+
+    fn brief(&self) -> String {
+        let Self { lost, sent, .. } = self;
+        let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
+        format!("{lost} of {sent} datagrams were lost ({share:.2}%)")
+    }
 }
 
 /// Segments of TCP were sent again on a path that should lose none.
@@ -54,6 +61,12 @@ impl Problem for SegmentsRetransmitted {
              and for reordering"
         )
     }
+
+    fn brief(&self) -> String {
+        let Self { retransmits, sent } = self;
+        let share = *retransmits as f64 * 100.0 / (*sent).max(1) as f64;
+        format!("{share:.2}% of the TCP segments were retransmissions")
+    }
 }
 
 /// Operations failed and `canfail` let the strand go on.
@@ -73,6 +86,11 @@ impl Problem for FailedOperations {
         format!(
             "{failed} operations failed ({timeouts} of them timed out) and do not count as completed"
         )
+    }
+
+    fn brief(&self) -> String {
+        let Self { failed, timeouts } = self;
+        format!("{failed} operations failed ({timeouts} timed out)")
     }
 }
 
@@ -97,6 +115,11 @@ impl Problem for UnfinishedStrands {
         let Self { host, phase, strands } = self;
         let phase = phase + 1;
         format!("{strands} strands of {host} did not finish phase {phase} in time and were aborted")
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, phase, strands } = self;
+        format!("{strands} strands of {host} did not finish phase {}", phase + 1)
     }
 }
 
@@ -123,7 +146,7 @@ pub struct ConnectionsRejected {
 
 impl Problem for ConnectionsRejected {
     fn code(&self) -> &'static str {
-        "strangers-refused"
+        "connections-rejected"
     }
 
     fn host(&mut self) -> Option<&mut String> {
@@ -133,5 +156,30 @@ impl Problem for ConnectionsRejected {
     fn message(&self) -> String {
         let Self { host, connections } = self;
         format!("{host} rejected {connections} connections that are not part of this run")
+    }
+}
+
+/// The load was open loop, and the hosts or the network did not keep up with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OfferedLoadNotReached {
+    /// Bits per second of payload.
+    pub offered: f64,
+    pub delivered: f64,
+}
+
+impl Problem for OfferedLoadNotReached {
+    fn code(&self) -> &'static str {
+        "offered-load-not-reached"
+    }
+
+    fn message(&self) -> String {
+        let Self { offered, delivered } = self;
+        format!(
+            "the run delivered {} of the offered {} ({:.0}%), so latency counts time in a backlog: lower \
+             the load, or look for what is saturated",
+            bit_rate(*delivered),
+            bit_rate(*offered),
+            100.0 * delivered / offered
+        )
     }
 }

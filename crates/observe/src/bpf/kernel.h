@@ -40,11 +40,21 @@ enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 
 #define KERNEL __attribute__((preserve_access_index))
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+} KERNEL;
+
+struct signal_struct {
+	unsigned long long sum_sched_runtime;
+} KERNEL;
+
 struct task_struct {
 	int pid;
 	int tgid;
 	char comm[16];
 	unsigned int flags;
+	struct sched_entity se;
+	struct signal_struct *signal;
 } KERNEL;
 
 struct pt_regs {

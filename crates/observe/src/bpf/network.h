@@ -37,6 +37,7 @@ struct skb_shared_info {
 } KERNEL;
 
 struct sk_buff {
+	struct sk_buff *next;
 	struct net_device *dev;
 	unsigned int len;
 	unsigned char *head;

@@ -46,6 +46,8 @@ fn known(entry: &str) -> bool {
 /// What `--observe` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
+    /// As it was asked for.
+    pub text: String,
     /// Probes of each pass; the first gives the headline.
     pub passes: Vec<Vec<String>>,
 }
@@ -92,7 +94,7 @@ impl Set {
                 vec![names().filter_map(most).collect()]
             }
         };
-        Ok(Self { passes })
+        Ok(Self { text: text.to_owned(), passes })
     }
 }
 

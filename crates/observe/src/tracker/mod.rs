@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use libbpf_rs::MapHandle;
+use wirecost_linux::process_time;
+use wirecost_model::clock::Nanos;
 use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -124,6 +126,25 @@ pub(crate) struct Spent {
     pub(crate) result: u64,
     /// By powers of two of nanoseconds on a CPU.
     pub(crate) histogram: [u64; 32],
+}
+
+/// `struct ended` of tracker.bpf.c: a process that ended while time was counted.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Ended {
+    ns: u64,
+    kernel: u32,
+    unused: u32,
+    comm: [u8; 16],
+}
+
+/// A process that ended in the window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndedProcess {
+    pub(crate) name: String,
+    pub(crate) kernel_thread: bool,
+    /// CPU time of all its threads since it began.
+    pub(crate) time: Nanos,
 }
 
 /// Key of the map `calls_of`.
@@ -300,6 +321,7 @@ impl Tracker {
             self.loaded.clear::<Source>("sources")?;
             self.loaded.clear::<Source>("irqs")?;
         }
+        self.loaded.clear::<Ended>("ended")?;
         if self.calls == Ok(true) {
             if self.by_process {
                 self.loaded.clear::<Spent>("calls_of")?;
@@ -358,6 +380,21 @@ impl Tracker {
         });
         let devices = of_devices.into_iter().map(|(irq, v)| (SourceKind::Device(irq), v));
         Ok(named.chain(devices).filter(|(_, v)| v.iter().any(|v| v.count > 0)).collect())
+    }
+
+    /// Processes that ended in the window, by number; `None` where that is not known.
+    pub(crate) fn ended(&self) -> Option<BTreeMap<u32, EndedProcess>> {
+        // Numbers are of the first PID namespace, and mean other processes elsewhere.
+        if !process_time::in_first_pid_namespace() {
+            return None;
+        }
+        let all = self.loaded.values::<u32, Ended>("ended").ok()?;
+        let named = |ended: &Ended| EndedProcess {
+            name: c_text(&ended.comm),
+            kernel_thread: ended.kernel != 0,
+            time: ended.ns,
+        };
+        Some(all.into_iter().filter_map(|(id, ended)| Some((id, named(ended.first()?)))).collect())
     }
 
     /// Whether system calls are followed.
@@ -439,6 +476,12 @@ fn difference(before: &Cpu, after: &Cpu) -> Cpu {
     cpu.switches = after.switches.saturating_sub(before.switches);
     cpu.unmatched = after.unmatched.saturating_sub(before.unmatched);
     cpu
+}
+
+/// What comes before the first NUL.
+fn c_text(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
 }
 
 pub(crate) fn online_cpus() -> Vec<u32> {

@@ -33,6 +33,22 @@ struct {
 	__type(value, struct source);
 } irqs SEC(".maps");
 
+/* A process, all threads of which have ended, or a thread of the kernel. */
+struct ended {
+	u64 ns;     /* CPU time of all its threads since it began */
+	u32 kernel; /* whether it is a thread of the kernel */
+	u32 unused;
+	char comm[16];
+};
+
+/* Those that ended while time was counted, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct ended);
+} ended SEC(".maps");
+
 struct settings {
 	u32 tables; /* whether to fill `sources` and `irqs` */
 	u32 halts;  /* whether cpu_idle tells when a CPU halts */
@@ -237,6 +253,43 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 		base = KSOFTIRQD;
 	go_to(c, base);
 	c->switches += !!c->count;
+	return 0;
+}
+
+/* What it has used so far, which is not all: it still has to leave its CPU, and other threads may go
+ * on. What it runs now was last added to its time at a tick or when it came to the CPU. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct cpu *c = this_cpu();
+	struct ended e = {};
+	u32 tgid = task->tgid;
+
+	if (!c || !c->count || (u32)task->pid != tgid)
+		return 0;
+	e.ns = task->se.sum_exec_runtime + task->signal->sum_sched_runtime;
+	e.kernel = !!(task->flags & PF_KTHREAD);
+	/* Byte by byte, as lockdown can forbid bpf_probe_read_kernel (kernel_lockdown(7)). */
+#pragma unroll
+	for (int i = 0; i < (int)sizeof(e.comm); i++)
+		e.comm[i] = task->comm[i];
+	bpf_map_update_elem(&ended, &tgid, &e, BPF_ANY);
+	return 0;
+}
+
+/* Nothing runs for it any more, and each thread's time has been added to that of all:
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/exit.c#L185 */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	struct ended *e;
+
+	if ((u32)task->pid != tgid)
+		return 0;
+	e = bpf_map_lookup_elem(&ended, &tgid);
+	if (e)
+		e->ns = task->signal->sum_sched_runtime;
 	return 0;
 }
 

@@ -31,7 +31,7 @@ pub use convert::unrepresentable;
 pub use error::{LanguageError, LanguageErrorKind};
 pub use flowop::code_point;
 pub use note::{Note, NoteKind};
-pub use number::{Nonsense, NumberError};
+pub use number::{Nonsense, NumberError, duration, number};
 pub use options::{
     Form, OptionDef, ValueKind, all as options, find as find_option, requested, time,
 };

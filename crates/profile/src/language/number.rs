@@ -161,6 +161,27 @@ pub(super) fn time(text: &str) -> Result<Time, NumberError> {
     })
 }
 
+/// A time as uperf reads it: in seconds, or with a unit (`500m` is half a second).
+///
+/// # Errors
+/// A text that is no time, or 0.
+pub fn duration(text: &str) -> Result<Duration, NumberError> {
+    let Time { duration, nonsense, .. } = time(text)?;
+    match nonsense {
+        None => Ok(duration),
+        Some(Nonsense::Unit(unit)) => Err(NumberError::BadSuffix(unit)),
+        Some(Nonsense::TooLong) => Err(NumberError::TooLarge),
+    }
+}
+
+/// A number as uperf reads it, with a suffix (`20k` is 20,480).
+///
+/// # Errors
+/// A text that is no number, or one beyond 31 bits.
+pub fn number(text: &str) -> Result<u64, NumberError> {
+    integer(text).map(|integer| integer.value)
+}
+
 fn split_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)

@@ -261,6 +261,7 @@ impl<'a> Reader<'a> {
         Group {
             name: name.map_or_else(|| format!("Group{index}"), |name| name.text),
             strands: u32::try_from(strands).unwrap_or(u32::MAX),
+            processes: typed.strands.as_ref().is_some_and(|(key, _)| *key == "nprocs"),
             transactions: typed
                 .transactions
                 .iter()

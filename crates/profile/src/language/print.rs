@@ -13,8 +13,9 @@ pub fn print(profile: &Profile) -> String {
     line(&mut out, 0, &format!("<profile name=\"{}\">", encode(&profile.name)));
     for group in &profile.groups {
         let name = encode(&group.name);
+        let kind = if group.processes { "nprocs" } else { "nthreads" };
         let strands = group.strands;
-        line(&mut out, 1, &format!("<group name=\"{name}\" nthreads=\"{strands}\">"));
+        line(&mut out, 1, &format!("<group name=\"{name}\" {kind}=\"{strands}\">"));
         for transaction in &group.transactions {
             line(&mut out, 2, &opening(transaction));
             for flowop in &transaction.flowops {

@@ -9,6 +9,7 @@ mod mirror;
 mod native;
 mod net;
 mod pacing;
+mod plain;
 mod stacks;
 
 use std::ops::Range;
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) ramp: Nanos,
     /// A host that does nothing for a time, counted from the run's beginning.
     pub(crate) stall: Option<(usize, Range<Nanos>)>,
+    /// Whether all steps are taken the general way, see [`step::Phase::plain`].
+    pub(crate) general: bool,
 }
 
 /// What one host counted in one phase.
@@ -103,7 +106,7 @@ struct Host {
 pub(crate) fn run(profile: &Profile, settings: &Settings) -> Outcome {
     let programs = program::compile(profile).unwrap();
     let files: Vec<FileSizes> = files_of(profile, &settings.weather.files);
-    let hosts = programs.iter().map(|program| host(program, &files)).collect();
+    let hosts = programs.iter().map(|program| host(program, &files, settings)).collect();
     let net = SimNet::new(settings.weather.clone());
     let outcome = Outcome { programs, ..Outcome::default() };
     let mut sim = Sim { net, hosts, settings, outcome };
@@ -139,8 +142,12 @@ fn files_of(profile: &Profile, sizes: &[u64]) -> Vec<FileSizes> {
     files
 }
 
-fn host(program: &Program, files: &[FileSizes]) -> Host {
-    let groups = step::compile(program, 7, files).unwrap();
+fn host(program: &Program, files: &[FileSizes], settings: &Settings) -> Host {
+    let mut groups = step::compile(program, 7, files).unwrap();
+    if settings.general {
+        let phases = groups.iter_mut().flat_map(|group| group.phases.iter_mut().flatten());
+        phases.for_each(|phase| Arc::get_mut(phase).unwrap().plain.clear());
+    }
     let (mut strands, mut group_of) = (Vec::new(), Vec::new());
     for (index, group) in groups.iter().enumerate() {
         for number in 0..group.strands {
@@ -194,7 +201,7 @@ impl Host {
         }
         let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
         let whole = step::whole_rows(&self.groups, phase);
-        let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window);
+        let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window, 1);
         self.running = Some(Running { timings, record, held: None, ended: false });
     }
 

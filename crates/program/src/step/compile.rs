@@ -14,8 +14,8 @@ use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
-    Action, Distribution, Group, Messages, Open, Pace, Phase, QUIET_PERIOD, REPLY_TIMEOUT, Receive,
-    SeededDistribution, Send, SendFile, Step, Think,
+    Action, Distribution, Group, Messages, Open, Pace, Phase, PlainCall, PlainStep, QUIET_PERIOD,
+    REPLY_TIMEOUT, Receive, SeededDistribution, Send, SendCall, SendFile, Step, Think,
 };
 use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
@@ -364,6 +364,7 @@ fn finish(
     Ok(Phase {
         whole: whole(&steps).filter(|_| simple),
         receive_only: side == Side::Peer && simple && receive_only(&steps),
+        plain: if simple && pace.is_none() { plain(&steps) } else { Vec::new() },
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         mixed: route.as_ref().is_some_and(StepSequence::is_mixed),
@@ -376,6 +377,34 @@ fn finish(
         datagrams,
         steps,
     })
+}
+
+/// The steps where all are plain, see [`Phase::plain`]; else none.
+fn plain(steps: &[Step]) -> Vec<PlainStep> {
+    let all: Option<Vec<PlainStep>> = steps.iter().map(plain_step).collect();
+    all.unwrap_or_default()
+}
+
+fn plain_step(step: &Step) -> Option<PlainStep> {
+    let call = match &step.action {
+        Action::Send(send) => match send.call {
+            SendCall::Plain(_) => PlainCall::Send(send.call),
+            _ => return None,
+        },
+        Action::Receive(receive) if receive.call.is_plain() && !receive.polls => {
+            PlainCall::Receive(receive.call)
+        }
+        _ => return None,
+    };
+    let messages = step.messages()?;
+    let length = messages.length.fixed().filter(|length| *length > 0)?;
+    let is_plain = step.count == 1
+        && step.first == step.last
+        && step.timeout.is_none()
+        && messages.unit.is_none()
+        && !(step.datagram || step.can_fail || messages.verify);
+    let Step { row, first: place, .. } = *step;
+    is_plain.then_some(PlainStep { call, row, place, length, payload: messages.payload })
 }
 
 fn whole(steps: &[Step]) -> Option<u32> {

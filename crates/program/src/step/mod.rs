@@ -132,6 +132,27 @@ pub struct Think {
     pub busy: bool,
 }
 
+/// A step that is one message of fixed length on one stream, see [`Phase::plain`].
+#[derive(Debug, Clone, Copy)]
+pub struct PlainStep {
+    pub call: PlainCall,
+    /// Row of counters.
+    pub row: u32,
+    /// Place of its connection's id.
+    pub place: u32,
+    /// Bytes, never 0.
+    pub length: u64,
+    /// Which of [`payloads`] it is made of.
+    pub payload: u32,
+}
+
+/// Moves the bytes of a message by a call for each piece.
+#[derive(Debug, Clone, Copy)]
+pub enum PlainCall {
+    Send(SendCall),
+    Receive(ReceiveCall),
+}
+
 /// How bytes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendCall {
@@ -200,6 +221,8 @@ impl Step {
 #[derive(Debug)]
 pub struct Phase {
     pub steps: Vec<Step>,
+    /// The same steps, where all of them are plain and follow one another without a pause; else empty.
+    pub plain: Vec<PlainStep>,
     pub until: Until,
     /// The order of the steps; none where it is simply their own.
     pub route: Option<StepSequence>,

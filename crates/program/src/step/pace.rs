@@ -12,8 +12,8 @@ use crate::quantiles::Quantiles;
 /// phase.
 #[derive(Debug, Clone)]
 pub enum Pace {
-    /// At equal distances; strands start at different points of the first.
-    Even(Nanos),
+    /// At equal distances; the strands spread their starts evenly over the first.
+    Even { period: Nanos, strands: u32 },
     /// At random distances.
     SeededDistribution { between: Arc<Quantiles>, key: u64 },
     /// At recorded instants, which the strands take in turn.
@@ -24,7 +24,7 @@ impl Pace {
     pub(super) fn new(arrivals: &Arrivals, key: u64, strands: u32) -> Self {
         let period = |rate: f64| (SECOND as f64 / rate) as Nanos;
         match arrivals {
-            Arrivals::Even(rate) => Pace::Even(period(*rate)),
+            Arrivals::Even(rate) => Pace::Even { period: period(*rate), strands },
             Arrivals::Poisson(rate) => Pace::SeededDistribution {
                 between: Arc::new(Quantiles::exponential(period(*rate), 0, Nanos::MAX)),
                 key,
@@ -43,8 +43,10 @@ impl Pace {
     #[inline]
     pub fn intended(&self, strand: u32, number: u64, before: Nanos) -> Nanos {
         match self {
-            Pace::Even(period) => (period / 64 * u64::from(strand % 64))
-                .saturating_add(number.saturating_mul(*period)),
+            Pace::Even { period, strands } => {
+                let first = u128::from(*period) * u128::from(strand) / u128::from(*strands).max(1);
+                (first as Nanos).saturating_add(number.saturating_mul(*period))
+            }
             Pace::SeededDistribution { between, key } => {
                 let word = draw::mix(draw::key(&[*key, u64::from(strand), number]));
                 before.saturating_add(between.draw(word))

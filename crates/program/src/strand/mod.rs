@@ -7,6 +7,7 @@ mod low_water;
 mod open;
 mod operation;
 mod pacing;
+mod plain;
 mod sends;
 mod transaction;
 mod transfer;
@@ -267,6 +268,26 @@ impl<S> Strand<S> {
     pub fn run<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) -> Turn {
         let mut budget = context.turn;
         self.received.last_sent_slot = None;
+        if self.is_plain(phase, context) {
+            match self.run_plain(phase, context, &mut budget) {
+                Ok(Some(turn)) => return turn,
+                Ok(None) => {}
+                Err(error) => {
+                    if let Some(turn) = self.fail_plain(phase, error, context) {
+                        return turn;
+                    }
+                }
+            }
+        }
+        self.run_general(phase, context, budget)
+    }
+
+    fn run_general<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+        mut budget: i64,
+    ) -> Turn {
         loop {
             if !self.transaction.running
                 && let Some(turn) = self.begin_transaction(phase, context)
@@ -385,7 +406,7 @@ impl<S> Strand<S> {
         if let Some(latency) = latency
             && phase.whole.is_none()
         {
-            context.record.transaction(latency, end);
+            context.record.transaction(self.group, latency, end);
         }
     }
 
@@ -485,6 +506,20 @@ impl<S> Strand<S> {
             self.pacing.pause(now + FAILURE_PAUSE);
         }
         None
+    }
+
+    #[cold]
+    fn fail_plain<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        error: io::Error,
+        context: &mut Context<'_, N>,
+    ) -> Option<Turn> {
+        let step = &phase.steps[self.transaction.step()];
+        if error.kind() == io::ErrorKind::Interrupted {
+            return None;
+        }
+        self.fail(step, error, context)
     }
 
     /// One attempt at the operation under way. `Ok(None)`: something happened, go on.

@@ -2,6 +2,7 @@
 
 use wirecost_model::clock::Nanos;
 
+use super::PhaseTiming;
 use crate::draw;
 use crate::route::Cursor;
 use crate::step::Phase;
@@ -47,6 +48,7 @@ impl Transaction {
         self.iteration >= self.limit && !(self.running && self.engaged)
     }
 
+    #[inline]
     pub(super) fn begin(&mut self, start: Nanos) {
         self.running = true;
         self.engaged = false;
@@ -56,6 +58,7 @@ impl Transaction {
     }
 
     /// The transaction is over. Returns its latency where it was completed.
+    #[inline]
     pub(super) fn end(&mut self, phase: &Phase, end: Nanos) -> Option<Nanos> {
         if self.engaged {
             self.reached = self.iteration + 1;
@@ -90,6 +93,47 @@ impl Transaction {
     #[inline]
     pub(super) fn step(&self) -> usize {
         self.step as usize
+    }
+
+    /// Goes to the first step of this iteration, where steps follow one another.
+    #[inline]
+    pub(super) fn begin_steps(&mut self) {
+        self.round = self.iteration;
+        self.step = 0;
+    }
+
+    /// Goes to the next step, where steps follow one another.
+    #[inline]
+    pub(super) fn pass_step(&mut self) {
+        self.step += 1;
+    }
+
+    /// Transactions that may begin whatever the time.
+    pub(super) fn within_limit(&self) -> u64 {
+        self.limit.saturating_sub(self.iteration)
+    }
+
+    /// Transactions that may begin before the end of the phase.
+    pub(super) fn may_begin(&self, timing: &PhaseTiming) -> u64 {
+        if timing.closed { self.within_limit() } else { u64::MAX }
+    }
+
+    /// Of transactions of one operation each, which have begun one after the other, so many are over.
+    /// `start`: when the last one of them ended; the next one began then, if it is under way.
+    pub(super) fn complete_first(&mut self, transactions: u64, start: Nanos, is_under_way: bool) {
+        if transactions > 0 {
+            self.complete_at_once(transactions);
+            self.begin(start);
+            self.running = is_under_way;
+            self.round = self.iteration;
+        }
+    }
+
+    /// So many more transactions are over as soon as they have begun.
+    pub(super) fn complete_at_once(&mut self, transactions: u64) {
+        self.iteration += transactions;
+        self.completed += transactions;
+        self.reached = self.iteration;
     }
 
     /// Goes to the first step of this iteration.

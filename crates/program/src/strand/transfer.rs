@@ -284,7 +284,7 @@ impl<S> Strand<S> {
     }
 
     /// Waits for something to be received; a strand that only receives waits for much.
-    fn await_bytes<N: Net<Socket = S>>(
+    pub(super) fn await_bytes<N: Net<Socket = S>>(
         &mut self,
         step: &Step,
         phase: &Phase,

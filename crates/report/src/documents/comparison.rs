@@ -25,7 +25,7 @@ pub fn report(comparison: &Comparison) -> Document {
 fn surroundings(comparison: &Comparison) -> Section {
     let mut section = Section::new("Other differences");
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
-        section.text(format!("{letter} is {}.", described(side)));
+        section.text(format!("{letter}: {}.", described(side)));
     }
     let common: Vec<String> =
         common(comparison).iter().map(|axis| format!("{}={}", axis.name, axis.value)).collect();
@@ -44,12 +44,13 @@ fn surroundings(comparison: &Comparison) -> Section {
     section
 }
 
+/// The name stands in the title.
 fn described(side: &Side) -> String {
     let runs = units::counted(side.runs, "run", "runs");
     let points = units::counted(side.points, "point", "points");
     let mut text = match &side.study {
-        Some(study) if !study.is_empty() => format!("{}: {study}, {runs} of {points}", side.name),
-        _ => format!("{}: {runs} of {points}", side.name),
+        Some(study) if !study.is_empty() => format!("{study}, {runs} of {points}"),
+        _ => format!("{runs} of {points}"),
     };
     if side.failed > 0 {
         text += &format!("; {} excluded", units::counted(side.failed, "failed run", "failed runs"));
@@ -183,8 +184,13 @@ fn shown_ratio(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.3}") } else { units::three_digits(ratio) }
 }
 
+/// Ends so far away say no more than that nothing is known.
+const FAR: f64 = 1000.0;
+
 fn shown_interval((low, high): (f64, f64)) -> String {
-    format!("{} to {}", shown_ratio(low), shown_ratio(high))
+    let low = if low < 1.0 / FAR { format!("< {}", 1.0 / FAR) } else { shown_ratio(low) };
+    let high = if high > FAR { format!("> {FAR}") } else { shown_ratio(high) };
+    format!("{low} to {high}")
 }
 
 /// A relative change that would be detected.
@@ -348,4 +354,17 @@ fn verdict(comparison: &Comparison) -> Section {
 /// How far the figure went, up or down alike.
 fn change(figure: &ComparedFigure) -> f64 {
     figure.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_far_away_are_bounds() {
+        assert_eq!(shown_interval((0.5, 20.0)), "0.500 to 20.0");
+        assert_eq!(shown_interval((0.001, 1000.0)), "0.001 to 1000");
+        assert_eq!(shown_interval((0.000_9, 1000.1)), "< 0.001 to > 1000");
+        assert_eq!(shown_interval((0.0, f64::INFINITY)), "< 0.001 to > 1000");
+    }
 }

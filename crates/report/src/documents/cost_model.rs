@@ -1,6 +1,6 @@
 //! The report of a cost model, and of a prediction.
 
-use wirecost_model::cost::{CostModel, Errors, Input, ModelledPoint, Prediction, Term};
+use wirecost_model::cost::{CostAtRate, CostModel, Errors, Input, ModelledPoint, Prediction, Term};
 use wirecost_model::document::{Cell, Column, Document, Number, Section, Table};
 use wirecost_model::metric::Unit;
 use wirecost_model::units::{self, decimal, three_digits};
@@ -18,7 +18,9 @@ pub fn explanation(model: &CostModel) -> Document {
 pub fn prediction(model: &CostModel) -> Document {
     let mut report =
         Document::new(&format!("Predicted cost, from the cost model of {}", titled(model)));
-    report.sections.extend(model.prediction.as_ref().map(|prediction| load(model, prediction)));
+    if let Some(prediction) = &model.prediction {
+        report.sections.extend([load(model, prediction), along_rate(model, prediction)]);
+    }
     report.sections.extend([costs(model), check(model)]);
     report
 }
@@ -258,5 +260,54 @@ fn load(model: &CostModel, prediction: &Prediction) -> Section {
         ]
     });
     section.table(Table { rows: rows.collect(), columns, ..Table::default() });
+    section
+}
+
+/// The cost of the same connections and size along the rate.
+fn along_rate(model: &CostModel, prediction: &Prediction) -> Section {
+    let mut section = Section::new("Cost along the rate");
+    section.name = "rates".to_owned();
+    let columns = ["rate", "cycles/KByte", "cycles/operation", "CPUs"].map(Column::number);
+    let here = CostAtRate {
+        bits_per_second: prediction.bits_per_second,
+        cycles_per_second: prediction.cycles_per_second,
+        cycles_per_kbyte: prediction.cycles_per_kbyte,
+        cycles_per_operation: prediction.cycles_per_operation,
+        cpus: prediction.cpus,
+    };
+    let mut rates = prediction.along_rate.clone();
+    rates.push(here);
+    rates.sort_by(|a, b| a.bits_per_second.total_cmp(&b.bits_per_second));
+    let plain = |unit: Unit, value: f64, text: String| {
+        Cell::Number(Number { value, interval: None, text, unit })
+    };
+    let rows = rates.iter().map(|at| {
+        let operation = at.cycles_per_operation.map_or_else(
+            || Cell::Missing("operations were not counted".to_owned()),
+            |value| plain(Unit::Count, value, cycles(value)),
+        );
+        let cpus = at.cpus.map_or_else(
+            || Cell::Missing("the study did not measure CPU time".to_owned()),
+            |value| plain(Unit::Count, value, three_digits(value)),
+        );
+        vec![
+            Cell::number(Unit::BitsPerSecond, at.bits_per_second),
+            plain(Unit::CyclesPerKByte, at.cycles_per_kbyte, cycles(at.cycles_per_kbyte)),
+            operation,
+            cpus,
+        ]
+    });
+    section.table(Table { rows: rows.collect(), columns: columns.into(), ..Table::default() });
+    section.text(match (prediction.idle_cycles_per_second, model.cycles_per_cpu_second) {
+        (None, _) => {
+            "The cost of being idle is unknown: no load of the study was light.".to_owned()
+        }
+        (Some(idle), None) => format!("Idle: {}.", decimal(idle, "cycles/s")),
+        (Some(idle), Some(rate)) => format!(
+            "Idle: {}, {} CPUs, which are part of every row.",
+            decimal(idle, "cycles/s"),
+            three_digits(idle / rate)
+        ),
+    });
     section
 }

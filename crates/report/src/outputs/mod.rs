@@ -12,8 +12,8 @@ use std::io::{self, Write};
 
 use wirecost_model::document::Document;
 
-pub(crate) use terminal::understands_escapes;
 pub use terminal::{Lines, Terminal, TerminalStyle};
+pub(crate) use terminal::{cut, understands_escapes, width};
 
 /// One way to write a document.
 pub trait Output: Debug + Sync {

@@ -1,5 +1,5 @@
 //! Functions of the kernel at two points, and how much more CPU time each takes for the same bandwidth at
-//! the first: the tables of "CPU Utilization in networking - the TCP transmit path" (Sun, 2008).
+//! the second: the tables of "CPU Utilization in networking - the TCP transmit path" (Sun, 2008).
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::function_counts::{Found, FunctionCounts};
@@ -145,7 +145,7 @@ impl Side {
     }
 }
 
-/// CPU time for the same bandwidth, the first case over the second.
+/// CPU time for the same bandwidth, the second case over the first, as findings have it.
 struct Growth {
     ratio: f64,
     /// 95%; open where no sample of one case found the function.
@@ -159,14 +159,14 @@ impl Growth {
     /// `None` where too few samples tell.
     fn of(sides: [&Side; 2], first: u64, second: u64) -> Option<Self> {
         let [a, b] = sides;
-        let scale = (a.busy / a.bits_per_second) / (b.busy / b.bits_per_second);
+        let scale = (b.busy / b.bits_per_second) / (a.busy / a.bits_per_second);
         let of = |side: &Side, found| Proportion::of(found, side.counts.samples);
         let (in_a, in_b) = (of(a, first), of(b, second));
         match (first, second) {
             (0, 0) => None,
             // How far at least: from what is known of both.
-            (SEEN.., 0) => {
-                let low = scale * in_a.interval.0 / in_b.interval.1;
+            (0, SEEN..) => {
+                let low = scale * in_b.interval.0 / in_a.interval.1;
                 Some(Self {
                     ratio: low,
                     low: Some(low),
@@ -174,8 +174,8 @@ impl Growth {
                     evidence: Z_95 * low.ln().signum(),
                 })
             }
-            (0, SEEN..) => {
-                let high = scale * in_a.interval.1 / in_b.interval.0;
+            (SEEN.., 0) => {
+                let high = scale * in_b.interval.1 / in_a.interval.0;
                 Some(Self {
                     ratio: high,
                     low: None,
@@ -190,7 +190,7 @@ impl Growth {
                 let part = |share: f64, found: u64| (1.0 - share) / found as f64;
                 let variance = part(in_a.share, first) + part(in_b.share, second);
                 let reach = (Z_95 * variance.sqrt()).exp();
-                let ratio = scale * in_a.share / in_b.share;
+                let ratio = scale * in_b.share / in_a.share;
                 let (low, high) = (ratio / reach, ratio * reach);
                 let known = high <= WIDEST * low;
                 let evidence = ratio.ln() / variance.sqrt();
@@ -278,9 +278,10 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     };
     let note = format!(
         "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \
-         inclusive CPU time at the same bandwidth, the first case over the second, with its 95% \
+         inclusive CPU time at the same bandwidth, case 2 over case 1, with its 95% \
          interval from {} and {} busy samples; > and < if one case has no sample of the function. \
-         Rows are in order of evidence: what costs more in the first case, what did not change, what costs more in the second. Left out: \
+         Rows are in order of evidence: what costs more in case 2, \
+         what did not change, what costs less. Left out: \
          {rare} functions with too few samples{smaller}.",
         a.counts.samples, b.counts.samples
     );
@@ -312,8 +313,8 @@ mod tests {
         let section = section("function-cost", &fixture("function-cost"));
         near(value(&section, SENDER, "do_syscall_64()", "incl 1"), 100.0 * 261.0 / 990.0);
         near(value(&section, SENDER, "_copy_from_iter()", "excl 1"), 100.0 * 9.0 / 990.0);
-        near(value(&section, SENDER, "do_syscall_64()", "ratio"), 5.618_364_691_1);
-        near(value(&section, SENDER, "_copy_from_iter()", "ratio"), 0.857_976_874_0);
+        near(value(&section, SENDER, "do_syscall_64()", "ratio"), 1.0 / 5.618_364_691_1);
+        near(value(&section, SENDER, "_copy_from_iter()", "ratio"), 1.0 / 0.857_976_874_0);
         // Seen in none of the samples: less than their interval, and not nothing.
         let Cell::Number(none) = cell(&section, SENDER, "tcp_sendmsg()", "excl 1") else {
             panic!("it was measured");
@@ -325,6 +326,8 @@ mod tests {
     #[test]
     fn what_surely_grew_comes_first_and_the_other_way_round_last() {
         let mut measured = fixture("function-cost");
+        // Of more connections over few.
+        measured.points.reverse();
         let there = ratios(&section("function-cost", &measured));
         let grown = there.iter().take_while(|(_, ratio)| *ratio > 1.0).count();
         assert!(grown > 5 && grown < there.len());
@@ -357,12 +360,12 @@ mod tests {
         let growth = |first, second| Growth::of([&a, &b], first, second);
         assert!(growth(1, 1).is_none() && growth(0, 0).is_none() && growth(9, 0).is_none());
         let same = growth(200, 200).unwrap();
-        assert!((same.ratio - 0.5).abs() < 1e-12);
-        assert!(same.low.unwrap() < 0.5 && same.high.unwrap() > 0.5 && same.high.unwrap() < 0.6);
-        // At least 14.9% of 0.5 over at most 0.38%.
-        let only = growth(180, 0).unwrap();
-        assert!(only.high.is_none() && (18.0..22.0).contains(&only.ratio), "{}", only.ratio);
-        assert!(growth(0, 180).unwrap().low.is_none());
+        assert!((same.ratio - 2.0).abs() < 1e-12);
+        assert!(same.low.unwrap() < 2.0 && same.high.unwrap() > 2.0 && same.high.unwrap() < 2.5);
+        // At least 14.9% of 1.0 over at most 0.38% of 0.5.
+        let only = growth(0, 180).unwrap();
+        assert!(only.high.is_none() && (70.0..90.0).contains(&only.ratio), "{}", only.ratio);
+        assert!(growth(180, 0).unwrap().low.is_none());
     }
 
     #[test]

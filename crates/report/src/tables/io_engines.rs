@@ -2,8 +2,8 @@
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
-use wirecost_analyze::metrics;
-use wirecost_analyze::statistics::bootstrap;
+use wirecost_analyze::metrics::{self, Selector};
+use wirecost_analyze::statistics::moderated;
 use wirecost_model::document::{Cell, Column, Section};
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
@@ -58,8 +58,9 @@ fn build(measured: &Measurements) -> Section {
         rows.columns.extend(figures());
         let mut table = rows.table(&title.join(", "), points.iter().copied());
         table.columns.push(Column::number("cost/first"));
-        for (row, point) in table.rows.iter_mut().zip(&points) {
-            row.push(ratio(point, points[0]));
+        let ratios = ratios(&points);
+        for (row, ratio) in table.rows.iter_mut().zip(ratios) {
+            row.push(ratio);
         }
         table.common = common;
         section.table(table);
@@ -90,24 +91,91 @@ fn figures() -> [ColumnOf; 5] {
     ]
 }
 
-/// The cost at a point over that at the first.
-fn ratio(point: &MeasuredPoint, first: &MeasuredPoint) -> Cell {
-    let Ok(cost) = metrics::find(COST) else { return Cell::Missing(format!("no metric {COST}")) };
-    if std::ptr::eq(point, first) && first.estimate(&cost).is_ok() {
+/// The cost at each point over that at the first. How much runs differ is learned from all points, so that
+/// a few runs of each suffice for an interval.
+fn ratios(points: &[&MeasuredPoint]) -> Vec<Cell> {
+    let Ok(cost) = metrics::find(COST) else {
+        return vec![Cell::Missing(format!("no metric {COST}")); points.len()];
+    };
+    let costs: Vec<Vec<f64>> = points.iter().map(|point| point.figures(&cost)).collect();
+    let logs = |place: usize| costs[place].iter().map(|cost| cost.ln()).collect::<Vec<f64>>();
+    let tested = |place: &usize| {
+        [0, *place]
+            .iter()
+            .all(|&at| costs[at].len() > 1 && costs[at].iter().all(|cost| *cost > 0.0))
+    };
+    let places: Vec<usize> = (1..points.len()).filter(tested).collect();
+    let of = |&place: &usize| moderated::Cell { metric: 0, a: logs(0), b: logs(place) };
+    let effects = moderated::effects(&places.iter().map(of).collect::<Vec<_>>());
+    let effect = |place: usize| places.iter().zip(&effects).find(|(at, _)| **at == place);
+    let cell = |place: usize| match effect(place) {
+        Some((_, effect)) => {
+            let (mean, interval) = (effect.ratio(), Some(effect.interval(0.05)));
+            let times = costs[place].len();
+            cells::mean(Unit::Ratio, Ok(Estimate { mean, interval, times }))
+        }
+        None => ratio(points[place], points[0], &cost, place == 0),
+    };
+    (0..points.len()).map(cell).collect()
+}
+
+/// Without an interval: of points that were run once.
+fn ratio(point: &MeasuredPoint, first: &MeasuredPoint, cost: &Selector, is_first: bool) -> Cell {
+    let (here, there) = match (point.estimate(cost), first.estimate(cost)) {
+        (Ok(here), Ok(there)) => (here, there),
+        (Err(reason), _) => return Cell::Missing(reason),
+        (_, Err(reason)) => return Cell::Missing(format!("of the first row: {reason}")),
+    };
+    if is_first {
         return Cell::number(Unit::Ratio, 1.0);
     }
-    let means = (point.estimate(&cost), first.estimate(&cost));
-    let (Ok(here), Ok(there)) = &means else {
-        return Cell::Missing(match means {
-            (Err(reason), _) => reason,
-            (_, Err(reason)) => format!("of the first row: {reason}"),
-            _ => String::new(),
-        });
-    };
     if there.mean <= 0.0 {
         return Cell::Missing("the first row costs nothing".to_owned());
     }
-    let interval = bootstrap::ratio_of_means(&point.figures(&cost), &first.figures(&cost));
-    let ratio = Estimate { mean: here.mean / there.mean, interval, times: here.times };
-    cells::mean(Unit::Ratio, Ok(ratio))
+    Cell::number(Unit::Ratio, here.mean / there.mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::fixture;
+    use super::*;
+
+    /// A point of these costs, in cycles/KByte.
+    fn point(costs: &[f64]) -> MeasuredPoint {
+        let mut point = fixture("interrupt-cost").points.remove(0);
+        let run = point.runs.remove(0);
+        point.runs = costs
+            .iter()
+            .map(|cost| {
+                let mut run = run.clone();
+                run.machines[0].cycles_per_kbyte = Some(*cost);
+                run
+            })
+            .collect();
+        point
+    }
+
+    #[test]
+    fn every_ratio_of_repeated_points_has_an_interval() {
+        let points = [
+            point(&[1000.0, 1010.0]),
+            point(&[500.0, 505.0]),
+            point(&[2000.0, 1980.0]),
+            point(&[700.0]),
+        ];
+        let points: Vec<&MeasuredPoint> = points.iter().collect();
+        let cells = ratios(&points);
+        let number = |place: usize| match &cells[place] {
+            Cell::Number(number) => number,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((number(0).value, number(0).interval), (1.0, None));
+        for (place, ratio) in [(1, 0.5), (2, 1.98)] {
+            let (low, high) = number(place).interval.unwrap();
+            assert!((number(place).value / ratio - 1.0).abs() < 0.02, "{:?}", cells[place]);
+            assert!(low < number(place).value && number(place).value < high);
+            assert!(high / low < 1.2, "{low} {high}: the points together have little noise");
+        }
+        assert_eq!(number(3).interval, None);
+    }
 }

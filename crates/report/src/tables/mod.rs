@@ -12,6 +12,7 @@ mod interrupt_cost;
 mod io_engines;
 mod lso;
 mod patterns;
+mod repeats;
 mod rows;
 mod runs;
 mod tcp_transmit;
@@ -66,6 +67,7 @@ pub static ALL: &[&dyn Table] = &[
     &function_cost::FunctionCost,
     &interrupt_cost::InterruptCost,
     &patterns::Patterns,
+    &repeats::Repeats,
 ];
 
 /// The table of this name.

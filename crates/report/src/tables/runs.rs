@@ -81,10 +81,11 @@ struct Said<'a> {
 impl Said<'_> {
     fn at(&self, points: usize) -> String {
         let runs = units::counted(self.runs as u64, "run", "runs");
-        if points > 1 && self.points.len() == points {
-            return format!("{runs}, at every point");
+        match points {
+            1 => runs,
+            _ if self.points.len() == points => format!("{runs}, at every point"),
+            _ => format!("{runs} at {}", named(&self.points)),
         }
-        format!("{runs} at {}", named(&self.points))
     }
 }
 
@@ -144,4 +145,37 @@ fn sources(measured: &Measurements) -> Vec<&str> {
         })
         .collect();
     names.into_iter().map(explain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wirecost_model::run::Run;
+    use wirecost_model::warning::Entry;
+
+    use super::*;
+
+    fn point(connections: &str, runs: usize) -> MeasuredPoint {
+        let axes = vec![Value::new("connections", connections)];
+        let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
+        let stolen = |percent| Entry {
+            code: "steal".to_owned(),
+            message: format!("{percent}% of the CPUs' time was stolen"),
+            brief: None,
+        };
+        run.warnings = vec![stolen(connections), stolen("a second of the same run: 9")];
+        let point = Point { settings: axes.clone(), axes };
+        MeasuredPoint { point, runs: vec![run; runs], failed: Vec::new() }
+    }
+
+    #[test]
+    fn a_kind_of_warning_is_told_once_with_where_it_was() {
+        let told = |points| warnings(&Measurements { points });
+        let text = "3% of the CPUs' time was stolen";
+        assert_eq!(told(vec![point("3", 1)]), [format!("Warning (1 run): {text}")]);
+        assert_eq!(told(vec![point("3", 3)]), [format!("Warning (3 runs): for example, {text}")]);
+        let everywhere = [format!("Warning (3 runs, at every point): for example, {text}")];
+        assert_eq!(told(vec![point("3", 1), point("5", 2)]), everywhere);
+        let at_one = [format!("Warning (2 runs at connections=3): for example, {text}")];
+        assert_eq!(told(vec![point("3", 2), point("5", 0)]), at_one);
+    }
 }

@@ -6,7 +6,7 @@ use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Selector};
 use wirecost_model::document::{Block, Cell, Column, Part, Parts, Section};
 use wirecost_model::metric::Unit;
-use wirecost_model::study::Value;
+use wirecost_model::study::{LOAD, Value};
 use wirecost_model::{study, units};
 
 use super::Table;
@@ -37,6 +37,7 @@ impl Table for TcpTransmit {
 const SIZE: &str = "size";
 const CONNECTIONS: &str = "connections";
 pub(super) const WINDOW: &str = "option.wndsz";
+const PACED: &str = "TCP Transmit tests at a part of the throughput that saturates";
 
 fn build(measured: &Measurements) -> Section {
     let mut section = Section::new("TCP transmit");
@@ -45,7 +46,8 @@ fn build(measured: &Measurements) -> Section {
         false => vec![CpuScope::All],
     };
     for size in sizes(measured) {
-        let points = || measured.points.iter().filter(|point| point.point.get(SIZE) == size);
+        let of_size = |point: &&MeasuredPoint| point.point.get(SIZE) == size;
+        let points = || saturated(measured).filter(of_size);
         for whose in &whose {
             let mut title = "TCP Transmit tests using wirecost".to_owned();
             if let Some(size) = size {
@@ -60,15 +62,32 @@ fn build(measured: &Measurements) -> Section {
             section.table(table);
         }
     }
+    if measured.points.iter().any(|point| point.point.is_paced()) {
+        for whose in &whose {
+            let title = match whose {
+                CpuScope::Host(host) => format!("{PACED}: {host}"),
+                CpuScope::All => PACED.to_owned(),
+            };
+            let paced = measured.points.iter().filter(|point| point.point.is_paced());
+            let mut table = rows_of_all(measured, whose).table(&title, paced);
+            table.common.push(whose.value());
+            section.table(table);
+        }
+    }
     let notes = whose::note(measured).map(str::to_owned).into_iter().chain(effective(measured));
     section.blocks.extend(notes.map(Block::Text));
     section
 }
 
-/// In the order in which they come; one that is `None` for points that set none.
+/// Points whose load is as fast as it can be.
+fn saturated(measured: &Measurements) -> impl Iterator<Item = &MeasuredPoint> {
+    measured.points.iter().filter(|point| !point.point.is_paced())
+}
+
+/// Of these, in the order in which they come; one that is `None` for points that set none.
 fn sizes(measured: &Measurements) -> Vec<Option<&str>> {
     let mut sizes = Vec::new();
-    for size in measured.points.iter().map(|point| point.point.get(SIZE)) {
+    for size in saturated(measured).map(|point| point.point.get(SIZE)) {
         if !sizes.contains(&size) {
             sizes.push(size);
         }
@@ -77,7 +96,7 @@ fn sizes(measured: &Measurements) -> Vec<Option<&str>> {
 }
 
 fn rows(measured: &Measurements, whose: &CpuScope) -> Rows {
-    let mut columns = other_axes(measured, &[SIZE, CONNECTIONS, WINDOW]);
+    let mut columns = other_axes(measured, &[SIZE, CONNECTIONS, WINDOW, LOAD]);
     columns.push(connections("#conn"));
     columns.push(window("Wnd"));
     columns.push(split(whose));
@@ -86,19 +105,34 @@ fn rows(measured: &Measurements, whose: &CpuScope) -> Rows {
     Rows { columns }
 }
 
+/// With the size and the load in each row.
+fn rows_of_all(measured: &Measurements, whose: &CpuScope) -> Rows {
+    let mut rows = rows(measured, whose);
+    rows.columns.insert(0, size_column());
+    if measured.points.iter().any(|point| point.point.is_paced()) {
+        rows.columns.insert(1, load_column());
+    }
+    rows
+}
+
+fn size_column() -> ColumnOf {
+    ColumnOf::new(Column::number(SIZE), |point| match point.point.get(SIZE) {
+        Some(size) => Cell::set(&written(size)),
+        None => Cell::set("-"),
+    })
+}
+
+fn load_column() -> ColumnOf {
+    ColumnOf::new(Column::number(LOAD), |point| Cell::set(point.point.get(LOAD).unwrap_or("max")))
+}
+
 /// As points come in any order, each row has its write size; of the sender, where that can be told.
 fn live(measured: &Measurements) -> Rows {
     let whose = match whose::own_cpus(measured) {
         true => CpuScope::Host("sender".to_owned()),
         false => CpuScope::All,
     };
-    let size = ColumnOf::new(Column::number(SIZE), |point| match point.point.get(SIZE) {
-        Some(size) => Cell::set(&written(size)),
-        None => Cell::set("-"),
-    });
-    let mut rows = rows(measured, &whose);
-    rows.columns.insert(0, size);
-    rows
+    rows_of_all(measured, &whose)
 }
 
 /// Connections as they were asked for, or else as they were open.

@@ -4,8 +4,6 @@ use wirecost_analyze::measured::Measurements;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
-use crate::documents::run::shares_cpus;
-
 /// Whose CPUs are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CpuScope {
@@ -38,7 +36,7 @@ pub(super) fn own_cpus(measured: &Measurements) -> bool {
     let mut any = false;
     for run in runs(measured) {
         any = true;
-        if run.hosts.iter().any(|host| shares_cpus(run, host)) {
+        if run.hosts.iter().any(|host| run.shares_cpus(host)) {
             return false;
         }
     }

@@ -1,11 +1,11 @@
-//! uperf's output, for the programs that parse it (k8s-netperf, benchmark-wrapper, crucible): the raw
-//! lines of `-R`, then Run Statistics and Difference(%).
+//! uperf's output, for the programs that parse it (k8s-netperf, benchmark-wrapper, crucible, arcaflow,
+//! clusterbuster): progress, tables, then Run Statistics and Difference(%).
 //!
 //! The numbers mean what they mean to uperf: bytes are what the master read plus what it wrote; every
-//! completed flowop is an operation; the first transaction is Txn1. Where uperf prints a defect, this
-//! does not: a peer that sent nothing differs by 100% (uperf: 0%), no operations are 0.00% errors
-//! (uperf: nan), failures are counted as errors (uperf: never) and connect and idle gaps between
-//! phases are not in the time.
+//! flowop is an operation, also one that was allowed to fail; the first transaction is Txn1. Where uperf
+//! prints a defect, this does not: a peer that sent nothing differs by 100% (uperf: 0%), no operations are
+//! 0.00% errors (uperf: nan), failures are counted as errors too (uperf: never) and connect and idle gaps
+//! between phases are not in the time.
 //!
 //! Parsers take each raw line as one interval after the line before, whatever its time stamp says.
 //! So raw lines are those of module `lines`, and what they leave out (the ramp, an interval that the end
@@ -14,16 +14,20 @@
 
 mod lines;
 mod numbers;
+mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::event::{Event, HostCounters, Listener, Reading};
 use wirecost_model::program::Side;
+use wirecost_model::visible::visible;
 
 use lines::{Intervals, Line};
 use numbers::{bits_per_second, bytes, time};
+use tables::Sum;
+pub use tables::{Details, DeviceRates};
 
 /// Length of uperf's rules where it does not write to a terminal.
 const RULE: usize = 79;
@@ -33,12 +37,57 @@ const RULE: usize = 79;
 pub struct Header {
     /// The profile's own name, which some programs take apart.
     pub profile: String,
-    /// Of all groups.
-    pub strands: u64,
+    /// Strands of all groups with `nthreads`.
+    pub threads: u64,
+    /// Strands of all groups with `nprocs`.
+    pub processes: u64,
     /// Time from one raw line to the next.
     pub interval: Nanos,
     /// Names of the peers, as uperf is told them: those of the profile.
     pub peers: Vec<String>,
+    /// For each group and each peer that it connects to: indices of both.
+    pub connected: Vec<(u32, u32)>,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Progress {
+    /// Raw lines; timed transactions and the totals also have the line that they have without `-R`.
+    #[default]
+    RawAndSummaries,
+    /// Raw lines (`-R`).
+    Raw,
+    /// A line for each transaction, which is overwritten as it goes on.
+    Overwritten,
+}
+
+/// A part of the output after the progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Total,
+    Groups,
+    Threads,
+    Transactions,
+    Flowops,
+    Devices,
+    RunStatistics,
+}
+
+/// What is printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Style {
+    /// None with `-n`.
+    pub progress: Option<Progress>,
+    pub parts: BTreeSet<Part>,
+    /// Whether the hosts are named, and how many workers each has.
+    pub verbose: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        let parts = BTreeSet::from([Part::Total, Part::RunStatistics]);
+        Self { progress: Some(Progress::default()), parts, verbose: false }
+    }
 }
 
 /// Writes uperf's lines as the run goes on. [`Printer::finish`] ends it.
@@ -46,6 +95,7 @@ pub struct Header {
 pub struct Printer<W: Write> {
     out: W,
     header: Header,
+    style: Style,
     /// Raw lines of the phase under way.
     intervals: Option<Intervals>,
     /// Newest counters of the phase under way, by host.
@@ -53,6 +103,8 @@ pub struct Printer<W: Write> {
     /// All phases that have ended.
     whole: BTreeMap<u32, Tally>,
     last_unix_ms: f64,
+    /// A line that can be overwritten is not ended yet.
+    line_is_open: bool,
     /// The first error of the writer; after it nothing more is written.
     error: Option<io::Error>,
 }
@@ -73,7 +125,7 @@ impl Tally {
             master: host.side == Side::Master,
             elapsed: host.elapsed,
             bytes: host.counters.bytes.total(),
-            operations: flowops.clone().map(|flowop| flowop.done).sum(),
+            operations: flowops.clone().map(|flowop| flowop.done + flowop.failed).sum(),
             errors: flowops.map(|flowop| flowop.failed).sum(),
         }
     }
@@ -110,23 +162,26 @@ impl Tally {
 }
 
 impl<W: Write> Printer<W> {
-    pub fn new(out: W, header: Header) -> Self {
+    pub fn new(out: W, header: Header, style: Style) -> Self {
         Self {
             out,
             header,
+            style,
             intervals: None,
             phase: BTreeMap::new(),
             whole: BTreeMap::new(),
             last_unix_ms: 0.0,
+            line_is_open: false,
             error: None,
         }
     }
 
-    /// Writes the totals and the statistics of all phases; of a run that failed, also the error.
+    /// Writes the totals and the statistics of all phases; of a run that failed, also the error. Tables
+    /// need `details`.
     ///
     /// # Errors
     /// The first failure to write any of the output.
-    pub fn finish(mut self, failure: Option<&str>) -> io::Result<()> {
+    pub fn finish(mut self, failure: Option<&str>, details: Option<Details<'_>>) -> io::Result<()> {
         // Counters of a phase that broke off are not of one instant.
         let comparable = self.phase.is_empty();
         // It has moved bytes too.
@@ -134,10 +189,17 @@ impl<W: Write> Printer<W> {
         let nothing = self.whole.values().all(|tally| tally.operations == 0);
         // Zeros after a failure would read as a measurement.
         if failure.is_none() || !nothing {
-            self.try_write(|printer| {
-                printer.totals()?;
-                printer.statistics(failure.is_some(), comparable)
-            });
+            for part in std::mem::take(&mut self.style.parts) {
+                self.try_write(|printer| match part {
+                    Part::RunStatistics => {
+                        printer.statistics(failure.is_some(), comparable, details)
+                    }
+                    _ => printer.part(part, details),
+                });
+            }
+        }
+        for warning in details.map_or(&[][..], |details| details.warnings) {
+            self.try_write(|printer| writeln!(printer.out, "** Warning: {}", visible(warning)));
         }
         if let Some(message) = failure {
             self.try_write(|printer| write_failure(&mut printer.out, message));
@@ -160,13 +222,13 @@ impl<W: Write> Printer<W> {
         )
     }
 
-    /// The line of uperf without `-R`.
+    /// The line of uperf without `-R`, without its end.
     fn summary_line(&mut self, name: &str, tally: Tally) -> io::Result<()> {
-        if tally.elapsed == 0 {
-            return Ok(());
-        }
-        let per_second = tally.operations as f64 / seconds(tally.elapsed);
-        writeln!(
+        let per_second = match tally.elapsed {
+            0 => 0.0,
+            elapsed => tally.operations as f64 / seconds(elapsed),
+        };
+        write!(
             self.out,
             "{name:<8.8} {:>8.7} /{:7.2}(s) = {:>12.11}  {per_second:>10.0}op/s ",
             bytes(tally.bytes as f64),
@@ -188,17 +250,79 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    fn totals(&mut self) -> io::Result<()> {
+    /// One of the parts that are made of what the master has done.
+    fn part(&mut self, part: Part, details: Option<Details<'_>>) -> io::Result<()> {
         let masters = sum(&self.whole, |tally| tally.master);
-        let (bytes, operations) = (masters.bytes, masters.operations);
-        writeln!(self.out, "{}", "-".repeat(RULE))?;
-        self.raw_line("Total", Line { unix_ms: self.last_unix_ms, bytes, operations })?;
-        self.summary_line("Total", masters)
+        let Some(details) = details else {
+            return if part == Part::Total { self.totals(masters) } else { Ok(()) };
+        };
+        let lines = match part {
+            Part::Total => return self.totals(masters),
+            Part::Groups => tables::groups(&mut self.out, details)?,
+            Part::Threads => tables::threads(&mut self.out, details)?,
+            Part::Transactions => return tables::transactions(&mut self.out, details),
+            Part::Flowops => return tables::flowops(&mut self.out, details),
+            Part::Devices => return tables::devices(&mut self.out, details.devices),
+            Part::RunStatistics => return Ok(()),
+        };
+        for (name, Sum { bytes, operations, failed }) in lines {
+            self.summary(&name, Tally { bytes, operations, errors: failed, ..masters })?;
+        }
+        writeln!(self.out)
     }
 
-    /// Where the run failed, no host is shown with zeros. Hosts are compared only where their counters
-    /// are complete.
-    fn statistics(&mut self, failed: bool, comparable: bool) -> io::Result<()> {
+    fn totals(&mut self, masters: Tally) -> io::Result<()> {
+        if self.line_is_open {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{}", "-".repeat(RULE))?;
+        self.summary("Total", masters)
+    }
+
+    /// The line of something that has a name, in the form of the progress.
+    fn summary(&mut self, name: &str, tally: Tally) -> io::Result<()> {
+        let Tally { bytes, operations, .. } = tally;
+        let progress = self.style.progress.unwrap_or(Progress::Overwritten);
+        if progress != Progress::Overwritten {
+            self.raw_line(name, Line { unix_ms: self.last_unix_ms, bytes, operations })?;
+        }
+        if progress != Progress::Raw {
+            self.summary_line(name, tally)?;
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites the line of the transaction under way.
+    fn overwrite(&mut self, name: &str, tally: Tally) -> io::Result<()> {
+        self.line_is_open = true;
+        write!(self.out, "\r{:RULE$}\r", "")?;
+        self.summary_line(name, tally)
+    }
+
+    /// What a peer has done for one of its groups; for all where it has one only, or no details are known.
+    fn of_connection(&self, group: u32, peer: u32, details: Option<Details<'_>>) -> Tally {
+        let all = self.whole.get(&(peer + 1)).copied().unwrap_or_default();
+        let groups = self.header.connected.iter().filter(|(_, of)| *of == peer).count();
+        let host = details.and_then(|details| details.outcome.hosts.get(peer as usize + 1));
+        match host {
+            Some(host) if groups > 1 => {
+                let Sum { bytes, operations, failed } = tables::of_group(host, group);
+                Tally { bytes, operations, errors: failed, ..all }
+            }
+            _ => all,
+        }
+    }
+
+    /// A row for each peer, and where details are known for each group of it, as uperf has a process for
+    /// each. Where the run failed, no host is shown with zeros. Hosts are compared only where their
+    /// counters are complete.
+    fn statistics(
+        &mut self,
+        failed: bool,
+        comparable: bool,
+        details: Option<Details<'_>>,
+    ) -> io::Result<()> {
         let masters = sum(&self.whole, |tally| tally.master);
         let peers = sum(&self.whole, |tally| !tally.master);
         let rule = "-".repeat(RULE);
@@ -208,8 +332,14 @@ impl<W: Write> Printer<W> {
              Errors\n{rule}"
         )?;
         let (mut rows, mut missing) = (0, 0);
-        for (number, name) in (1..).zip(self.header.peers.clone()) {
-            let tally = self.whole.get(&number).copied().unwrap_or_default();
+        let connected = match details {
+            Some(_) => self.header.connected.clone(),
+            None => (0..self.header.peers.len() as u32).map(|peer| (0, peer)).collect(),
+        };
+        for (group, peer) in connected {
+            let Some(name) = self.header.peers.get(peer as usize) else { continue };
+            let name = visible(name).into_owned();
+            let tally = self.of_connection(group, peer, details);
             if failed && tally.operations == 0 {
                 missing += 1;
                 writeln!(self.out, "\nError saying goodbye with {name}")?;
@@ -281,8 +411,7 @@ pub fn write_failure(out: &mut impl Write, message: &str) -> io::Result<()> {
     let lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).collect();
     for line in &lines {
         // Messages can repeat what a host or a file says.
-        let shown: String = line.chars().filter(|c| !c.is_control()).collect();
-        writeln!(out, "** Error: {shown}")?;
+        writeln!(out, "** Error: {}", visible(line))?;
     }
     writeln!(out, "\nWARNING: {} Errors detected during run", lines.len())?;
     out.flush()
@@ -291,11 +420,22 @@ pub fn write_failure(out: &mut impl Write, message: &str) -> io::Result<()> {
 impl<W: Write> Listener for Printer<W> {
     fn event(&mut self, event: &Event) {
         match event {
-            Event::Ready { .. } => self.try_write(|printer| {
-                let Header { profile, strands, .. } = &printer.header;
+            Event::Ready { hosts, .. } => self.try_write(|printer| {
+                if printer.style.verbose {
+                    for host in hosts {
+                        let (name, workers) = (visible(&host.name), host.workers);
+                        writeln!(printer.out, "{name}: {} with {workers} workers", host.side)?;
+                    }
+                }
+                let Header { profile, threads, processes, .. } = &printer.header;
+                let strands = match (threads, processes) {
+                    (threads, 0) => format!("{threads} threads"),
+                    (0, processes) => format!("{processes} processes"),
+                    _ => format!("{threads} threads, {processes} processes"),
+                };
                 writeln!(
                     printer.out,
-                    "Starting {strands} threads running profile:{profile} ...  {:5.2} seconds",
+                    "Starting {strands} running profile:{profile} ...  {:5.2} seconds",
                     0.0
                 )
             }),
@@ -319,11 +459,18 @@ impl<W: Write> Listener for Printer<W> {
                 self.last_unix_ms = *unix_ms;
                 let timed = self.intervals.take().is_some_and(|intervals| intervals.is_timed());
                 let masters = sum(&self.phase, |tally| tally.master);
-                self.try_write(|printer| {
-                    if timed {
+                self.try_write(|printer| match printer.style.progress {
+                    Some(Progress::RawAndSummaries) if timed && masters.elapsed > 0 => {
                         printer.summary_line(&name(*phase), masters)?;
+                        writeln!(printer.out, "\n")
                     }
-                    writeln!(printer.out)
+                    Some(Progress::Overwritten) => {
+                        printer.overwrite(&name(*phase), masters)?;
+                        printer.line_is_open = false;
+                        writeln!(printer.out)
+                    }
+                    Some(Progress::Raw | Progress::RawAndSummaries) => writeln!(printer.out),
+                    None => Ok(()),
                 });
                 self.close_phase();
             }
@@ -339,7 +486,16 @@ impl<W: Write> Printer<W> {
         for reading in readings {
             if let Some(line) = intervals.line(reading) {
                 self.last_unix_ms = line.unix_ms;
-                self.try_write(|printer| printer.raw_line(&name(intervals.phase()), line));
+                let name = name(intervals.phase());
+                let (bytes, operations, elapsed) = (line.bytes, line.operations, reading.elapsed);
+                let tally = Tally { bytes, operations, elapsed, ..Tally::default() };
+                self.try_write(|printer| match printer.style.progress {
+                    Some(Progress::Overwritten) => printer.overwrite(&name, tally),
+                    Some(Progress::Raw | Progress::RawAndSummaries) => {
+                        printer.raw_line(&name, line)
+                    }
+                    None => Ok(()),
+                });
             }
         }
         self.intervals = Some(intervals);

@@ -1,5 +1,5 @@
 //! neper, where it is installed (Debian does not package it): an epoll loop on each CPU, a program
-//! for each test. Its lines are as its documentation has them, and have not been run.
+//! for each test.
 
 use super::number;
 use crate::peers::contender::{Contender, Line, Plan, PlanError, Port, RunRequest, ToolFigures};
@@ -20,7 +20,7 @@ impl Contender for Neper {
     }
 
     fn version(&self) -> Line {
-        Line::of("tcp_stream --version")
+        Line::of("tcp_stream --nolog --version")
     }
 
     fn plan(&self, ask: &RunRequest) -> Result<Plan, PlanError> {
@@ -49,7 +49,7 @@ pub(crate) fn plan(port: u16, test: &str, flows: u32, seconds: u32, options: &st
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let threads = flows.min(cpus);
     let common =
-        format!("-F {flows} -T {threads} -C {port} -P {} -l {seconds} {options}", port + 1);
+        format!("--nolog -F {flows} -T {threads} -C {port} -P {} -l {seconds} {options}", port + 1);
     Plan {
         server: Some((Line::of(&format!("{test} {common}")), Port::Tcp(port))),
         client: Line::of(&format!("{test} -c -H 127.0.0.1 {common}")),

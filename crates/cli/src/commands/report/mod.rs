@@ -54,6 +54,10 @@ pub(crate) struct Report {
     #[arg(long = "table", value_name = "NAME")]
     tables: Vec<String>,
 
+    /// Print everything of a single run, in place of a summary of one screen.
+    #[arg(long)]
+    details: bool,
+
     /// List tables, metrics and formats.
     #[arg(long)]
     list: bool,
@@ -107,7 +111,10 @@ impl Report {
             && let [RunSet { definition: None, runs, .. }] = kept.as_slice()
             && let [(_, run)] = runs.as_slice()
         {
-            documents::run::document(run)
+            match self.details {
+                true => documents::run::document(run),
+                false => documents::run::summary(run),
+            }
         } else {
             self.report(kept)?
         };

@@ -1,6 +1,7 @@
 //! Where a run happens: on loopback, in a lab, or on hosts that have agents.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -128,8 +129,10 @@ impl Place {
     ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
         if host_options.rate.is_some() && host_options.lab.is_none() {
-            return Err(Failure::usage("--rate is the rate of a lab's links, and no lab is used")
-                .help("add --lab"));
+            return Err(Failure::usage(
+                "--rate limits the links of a lab, and this run has no lab",
+            )
+            .help("add --lab to run in a lab"));
         }
         match host_options.lab.as_deref() {
             Some(name) => Self::in_lab(&names, name, host_options.rate, kept),
@@ -296,6 +299,19 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
+    /// Each host where the profile says, at this port; this machine drives them.
+    pub(crate) fn at_remote_hosts(profile: &Profile, port: u16) -> Result<Self, Failure> {
+        let mut sites =
+            vec![Site { name: MASTER.to_owned(), data: None, location: Location::Local }];
+        for name in program::remote_hosts(profile) {
+            let data = resolve(&name)?;
+            let location = Location::Remote(SocketAddr::new(data, port).to_string());
+            sites.push(Site { name, data: Some(data), location });
+        }
+        sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
+        Ok(Self { sites, lab: None })
+    }
+
     /// The peers by the names that uperf would have been given: as in the profile, and the address of
     /// a host that stands for one of its variables (`assigned`).
     pub(super) fn remote_hosts(
@@ -386,6 +402,8 @@ fn agent() -> Result<Command, Failure> {
         Failure::new(Status::Peer, format!("cannot find this program: {error}"))
     })?;
     let mut command = Command::new(program);
+    // The program may have another name.
+    command.arg0("wirecost");
     // The user names the files of a run, and these agents take orders from this process alone.
     command.args(["agent", "--session", "--all-files"]);
     Ok(command)

@@ -23,13 +23,21 @@ use crate::terminal;
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ConflictOptions {
     /// Wait up to this long for other measuring runs on the same CPUs to end [default: exit with 3
-    /// at once, and say who runs what].
+    /// at once, and name the other runs].
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     wait: Option<Duration>,
 
-    /// Run beside other measuring runs on the same CPUs; the results of all of them say so.
+    /// Run beside other measuring runs on the same CPUs; the results of all of them have the
+    /// warning `shared-machine`.
     #[arg(long, conflicts_with = "wait")]
     share: bool,
+}
+
+impl ConflictOptions {
+    /// Run beside others.
+    pub(crate) fn share() -> Self {
+        Self { wait: None, share: true }
+    }
 }
 
 /// The claims of one run or study. Dropping it releases them.

@@ -14,18 +14,22 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use serde_json::{Map, Value};
 use wirecost_linux::clock::unix_ms;
+use wirecost_model::document::Document as Report;
 use wirecost_model::event::Listener;
 use wirecost_model::outcome::{HostOutcome, Outcome};
+use wirecost_model::profile::Profile;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
+use wirecost_program::program;
 use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
-use wirecost_report::progress::{Progress, Style};
-use wirecost_report::uperf::{Header, Printer, write_failure};
+use wirecost_report::progress::{self, Progress};
+use wirecost_report::uperf::{Header, Printer, Style, write_failure};
 use wirecost_store::Recorder;
 
 use super::output;
+use super::study::Repeated;
 use crate::Failure;
 use crate::profile::Loaded;
 use crate::terminal::{self, StandardOutput};
@@ -44,17 +48,27 @@ pub(crate) struct Run {
     #[command(flatten)]
     options: RunOptions,
 
-    /// Write the result as JSON (wirecost.run/1) to a file, or `-` for standard output.
+    /// Run N times, and report the mean of each figure, its 95% interval, lowest and highest.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+
+    /// Write the result as JSON to a file, or `-` for standard output: wirecost.run/1, or
+    /// wirecost.report/1 of several runs.
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// Save the run as a record to this new directory: run.json, hosts.json, samples.parquet.
+    /// Save the run as a record to this new directory: run.json, hosts.json, samples.parquet. With
+    /// --repeat the directory is a study.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
     /// Format of the standard output.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Terminal)]
     format: Format,
+
+    /// Print everything that was measured, in place of a summary of one screen.
+    #[arg(long)]
+    details: bool,
 
     #[command(flatten)]
     hosts: HostOptions,
@@ -87,6 +101,9 @@ struct Ready {
 
 impl Run {
     pub(crate) fn run(self) -> Result<Status, Failure> {
+        if let Some(times) = self.repeat {
+            return self.run_repeatedly(times);
+        }
         let started = unix_ms() as u64;
         let stop = interruptible();
         match self.get_ready(&stop) {
@@ -101,6 +118,51 @@ impl Run {
                 Err(failure)
             }
         }
+    }
+
+    /// Makes several runs, and reports what they have in common.
+    fn run_repeatedly(&self, times: u32) -> Result<Status, Failure> {
+        let finished = self.repeats(times);
+        let document = match &finished {
+            Ok(document) => document.clone(),
+            Err(failure) => Report {
+                status: failure.status,
+                error: Some(failure.message.clone()),
+                ..Report::new(&self.options.profile)
+            },
+        };
+        if let Some(target) = &self.json {
+            let written =
+                json::write(&document, &Target::from(target.as_str()), &mut terminal::stdout());
+            // If the document cannot be written either, the first failure is reported.
+            if finished.is_ok() {
+                written.map_err(|error| Failure::new(Status::Failed, error))?;
+            }
+        }
+        let document = finished?;
+        if !self.json_on_stdout() {
+            output::show(&document);
+        }
+        Ok(document.status)
+    }
+
+    fn repeats(&self, times: u32) -> Result<Report, Failure> {
+        if let Some(target) = &self.json {
+            json::check(&Target::from(target.as_str())).map_err(Failure::usage)?;
+        }
+        if self.format == Format::Uperf {
+            return Err(Failure::usage("--format uperf shows one run, and --repeat makes several")
+                .help("remove one of them"));
+        }
+        Repeated {
+            options: &self.options,
+            hosts: &self.hosts,
+            conflict: self.conflict,
+            times,
+            out: self.out.as_deref(),
+            quiet: self.quiet,
+        }
+        .run()
     }
 
     /// Makes all checks that can refuse the run, before creating anything.
@@ -128,9 +190,11 @@ impl Run {
         let Ready { loaded, place, machines, recorder } = ready;
         let mut printer = self.printer(&loaded, &place);
         let mut progress =
-            (!self.quiet).then(|| Progress::new(io::stderr(), Style::of(&io::stderr())));
+            (!self.quiet).then(|| Progress::new(io::stderr(), progress::Style::of(&io::stderr())));
+        let passes = self.options.passes();
         let measured = self.options.run(&loaded, &place, &machines, 1, stop, &mut |pass, event| {
             if let Some(progress) = &mut progress {
+                progress.pass(pass + 1, passes);
                 progress.event(event);
             }
             // Further passes belong to the same run.
@@ -167,13 +231,8 @@ impl Run {
     /// The printer of uperf's lines, if that format was requested.
     fn printer(&self, loaded: &Loaded, place: &Place) -> Option<Printer<StandardOutput>> {
         self.prints_uperf().then(|| {
-            let header = Header {
-                profile: visible(&loaded.profile.name).into_owned(),
-                strands: loaded.profile.groups.iter().map(|g| u64::from(g.strands)).sum(),
-                interval: self.options.settings().interval,
-                peers: place.remote_hosts(&loaded.profile, &loaded.assigned),
-            };
-            Printer::new(terminal::stdout(), header)
+            let header = uperf_header(loaded, place, &self.options);
+            Printer::new(terminal::stdout(), header, Style::default())
         })
     }
 
@@ -199,10 +258,11 @@ impl Run {
             Some(printer) => {
                 let failed = document.status != Status::Ok;
                 let reason = document.error.as_deref().unwrap_or("the result is invalid");
-                drop(printer.finish(failed.then_some(reason)));
+                drop(printer.finish(failed.then_some(reason), None));
             }
             None if self.json_on_stdout() => {}
-            None => output::show(&documents::run::document(document)),
+            None if self.details => output::show(&documents::run::document(document)),
+            None => output::show(&documents::run::summary(document)),
         }
         if (self.format == Format::Uperf || self.json_on_stdout())
             && let Some(error) = &document.error
@@ -222,13 +282,46 @@ impl Run {
     }
 }
 
+/// What uperf's output says of a profile.
+pub(crate) fn uperf_header(loaded: &Loaded, place: &Place, options: &RunOptions) -> Header {
+    let profile = &loaded.profile;
+    let strands = |processes: bool| {
+        let groups = profile.groups.iter().filter(|group| group.processes == processes);
+        groups.map(|group| u64::from(group.strands)).sum()
+    };
+    Header {
+        profile: visible(&profile.name).into_owned(),
+        threads: strands(false),
+        processes: strands(true),
+        interval: options.settings().interval,
+        peers: place.remote_hosts(profile, &loaded.assigned),
+        connected: connected(profile),
+    }
+}
+
+/// For each group and each host that it names: indices of both.
+fn connected(profile: &Profile) -> Vec<(u32, u32)> {
+    let hosts = program::remote_hosts(profile);
+    let mut connected = Vec::new();
+    for (number, group) in (0..).zip(&profile.groups) {
+        let flowops = group.transactions.iter().flat_map(|transaction| &transaction.flowops);
+        for name in flowops.filter_map(|flowop| flowop.options.remotehost.as_ref()) {
+            let host = (0..).zip(&hosts).find_map(|(host, known)| (known == name).then_some(host));
+            if let Some(pair) = host.map(|host| (number, host)).filter(|p| !connected.contains(p)) {
+                connected.push(pair);
+            }
+        }
+    }
+    connected
+}
+
 /// The environment of each host, by host name.
 pub(crate) fn environments(outcome: &Outcome) -> Map<String, Value> {
     let of = |host: &HostOutcome| (host.name.clone(), host.environment.clone());
     outcome.hosts.iter().map(of).collect()
 }
 
-fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
+pub(crate) fn write_json(document: &Document, target: &str) -> Result<(), Failure> {
     json::write(document, &Target::from(target), &mut terminal::stdout())
         .map_err(|error| Failure::new(Status::Failed, error))
 }
@@ -253,6 +346,11 @@ pub(crate) fn interruptible() -> Arc<AtomicBool> {
         let _ = flag::register(signal, stop.clone());
     }
     stop
+}
+
+/// A seed that every JSON reader preserves.
+pub(crate) fn new_seed() -> u64 {
+    random() & run_options::EXACT
 }
 
 /// A random number for seeds and tokens.

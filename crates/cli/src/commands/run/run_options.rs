@@ -13,8 +13,10 @@ use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
+use wirecost_model::study::Value;
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
+use wirecost_program::offered;
 
 use super::hosts::{HostOptions, Place};
 use super::machines::Machines;
@@ -26,7 +28,8 @@ use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable;
 
 /// Bits of a number that every JSON reader preserves.
-const EXACT: u64 = (1 << 53) - 1;
+pub(super) const EXACT: u64 = (1 << 53) - 1;
+const DEFAULT_PROBES: &str = "standard";
 /// Sampled connections per worker.
 const TCP_SAMPLES: u32 = 16;
 
@@ -43,19 +46,23 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     changes: Changes,
 
-    /// Number of peers; each group of the profile connects to each peer.
+    /// Number of peers; each group opens its connections to every peer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     peers: Option<u32>,
 
     /// Probes that observe the kernel of every machine: `standard`, `none`, `full` (all probes,
     /// hot-path hooks enabled part of the time), `deep` (standard, then one run per additional
     /// probe), or a comma-separated list of probes.
-    #[arg(long, value_name = "SET", default_value = "standard", value_parser = Set::parse)]
+    #[arg(long, value_name = "SET", default_value = DEFAULT_PROBES, value_parser = Set::parse)]
     pub(crate) observe: Set,
 
     /// Seed to reproduce a run's random choices; the JSON of a run contains its seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+
+    /// Whether hosts report each strand and each group by itself too.
+    #[arg(skip)]
+    pub(crate) details: bool,
 }
 
 impl RunOptions {
@@ -68,11 +75,12 @@ impl RunOptions {
         if let Some(refusal) = runnable::refused_by_language(&loaded) {
             return Err(refusal);
         }
-        self.changes.apply(&mut loaded.profile)?;
+        // First: an offered load is that of all groups.
         if let Some(peers) = self.peers {
             connect_to_each(&mut loaded, peers as usize, hosts)?;
         }
-        match runnable::check(&loaded).refusal {
+        self.changes.apply(&mut loaded.profile)?;
+        match runnable::check(&loaded, &self.settings().engine).refusal {
             Some(refusal) => Err(refusal),
             None => Ok(loaded),
         }
@@ -81,6 +89,37 @@ impl RunOptions {
     /// What options set.
     pub(crate) fn settings(&self) -> Settings {
         self.changes.settings()
+    }
+
+    /// What was set, by name: options, and variables of the profile.
+    pub(crate) fn given(&self) -> Vec<Value> {
+        let mut given = self.given_options();
+        given.extend(self.variables.iter().map(|(name, value)| Value::new(name, value)));
+        given
+    }
+
+    /// The options that were set, but the seed: each run has one, in a key of its own.
+    pub(crate) fn given_options(&self) -> Vec<Value> {
+        let mut given = self.changes.given().to_vec();
+        given.extend(self.peers.map(|peers| Value::new("peers", &peers.to_string())));
+        if self.observe.text != DEFAULT_PROBES {
+            given.push(Value::new("observe", &self.observe.text));
+        }
+        given
+    }
+
+    /// How many times the profile is run, each time under other probes.
+    pub(crate) fn passes(&self) -> usize {
+        self.observe.passes.len().max(1)
+    }
+
+    /// Variables of the profile that were set.
+    pub(crate) fn variables(&self) -> &[(String, String)] {
+        &self.variables
+    }
+
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// Finds a place for every host; see [`Place::find`].
@@ -109,7 +148,7 @@ impl RunOptions {
         listen: &mut dyn FnMut(usize, &Event),
     ) -> Result<(Document, Outcome), Failure> {
         // One seed for all passes, so that they differ only in their probes.
-        let seed = self.seed.unwrap_or_else(|| random() & EXACT);
+        let seed = self.seed.unwrap_or_else(super::new_seed);
         let seed = seed.wrapping_add(u64::from(repeat.saturating_sub(1)) << 32);
         let (first, further) = match self.observe.passes.split_first() {
             Some((first, further)) => (first.clone(), further),
@@ -133,7 +172,8 @@ impl RunOptions {
     /// A document of a run that has not measured anything.
     pub(crate) fn document(&self, started_unix_ms: u64) -> Document {
         let (engine, version) = (self.settings().engine, env!("CARGO_PKG_VERSION"));
-        Document::empty(&self.profile, engine.as_str(), version, started_unix_ms)
+        let document = Document::empty(&self.profile, engine.as_str(), version, started_unix_ms);
+        Document { options: Some(self.given()), ..document }
     }
 
     /// Runs the profile once, with these probes.
@@ -153,6 +193,7 @@ impl RunOptions {
             seed,
             token: format!("{:016x}{:016x}", random(), random()),
             tcp_samples: TCP_SAMPLES,
+            details: self.details,
             probes: probes.clone(),
             ..self.settings()
         };
@@ -174,9 +215,11 @@ impl RunOptions {
             started_unix_ms: started,
             probes,
             dead_time: settings.dead_time,
+            offered_bits_per_second: offered::bits_per_second(&loaded.profile),
         };
         let mut document = wirecost_analyze::run(&outcome, &meta);
         document.seed = Some(seed);
+        document.options = Some(self.given());
         Ok((document, outcome))
     }
 }

@@ -1,15 +1,16 @@
 //! `wirecost study`: a matrix of points, each run, kept and shown.
 
+mod derived;
 mod plan;
 mod point_runner;
 mod settings;
 mod show;
 mod source;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,6 +34,9 @@ use plan::Step;
 use point_runner::Hosts;
 use show::{Show, show_time};
 use source::{Loaded, Source, draw, failure};
+
+pub(crate) use derived::{Compared, Repeated, compare_runs};
+pub(crate) use source::parse_axis;
 
 /// Run a profile at every point of a matrix, save each run, and make tables of the runs.
 ///
@@ -96,7 +100,7 @@ struct Check {
     source: Source,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct Output {
     /// Do not show progress.
     #[arg(long, short)]
@@ -105,13 +109,38 @@ struct Output {
     /// Write each event as one line of JSON to standard output, in place of the tables.
     #[arg(long)]
     json_lines: bool,
+
+    /// Whether the last event was written.
+    #[arg(skip)]
+    ended: Cell<bool>,
+}
+
+impl Output {
+    /// A failure, as an event too if nothing has ended the events yet.
+    fn tell<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &result
+            && self.json_lines
+            && !self.ended.get()
+        {
+            // A reader that stops early (`| head`) is not a failure.
+            let _ = show::refuse(failure.status, &failure.message);
+        }
+        result
+    }
+}
+
+/// Writes the event of a study with an invalid command line.
+pub(super) fn refuse(message: &str) -> Result<(), Failure> {
+    // A reader that stops early (`| head`) is not a failure.
+    let _ = show::refuse(Status::Usage, message);
+    Ok(())
 }
 
 impl Study {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         match self.command {
-            Command::Run(command) => command.run(),
-            Command::Resume(command) => command.run(),
+            Command::Run(command) => command.output.tell(command.run()),
+            Command::Resume(command) => command.output.tell(command.run()),
             Command::Check(command) => command.run(),
             Command::List { show } => list(show.as_deref()),
         }
@@ -133,27 +162,54 @@ impl Claimed {
 }
 
 impl RunStudy {
-    fn run(self) -> Result<Status, Failure> {
+    fn run(&self) -> Result<Status, Failure> {
         let loaded = self.source.load()?;
-        let beside = |name: &str| beside(&loaded, name);
-        let steps = plan::steps(&loaded, &beside)?;
-        let profiles = loaded.profiles()?;
-        let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
-        let lab = lab(&loaded, &steps)?;
-        let path = match self.out {
-            Some(path) => path,
-            None => own_directory(&default_name(&loaded.definition))?,
-        };
-        let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let writer = Writer::create(&path, &loaded.definition.to_text(), profiles)
-            .map_err(Failure::usage)?;
-        let driven = drive(&loaded, &steps, &writer, Vec::new(), hosts, lab, &self.output);
-        if driven.is_err() && writer.study().ids().is_ok_and(|ids| ids.is_empty()) {
-            // It has not begun: nothing is there to continue.
-            let _ = writer.discard();
-        }
-        driven
+        let path = self.out.as_deref();
+        let finished = make_runs(&loaded, path, self.conflict, &self.output)?;
+        conclude(&loaded, &finished, &self.output)
     }
+}
+
+/// A study whose runs were made, or broken off.
+struct Finished {
+    writer: Writer,
+    summary: Summary,
+}
+
+/// Makes the runs of a study, and saves them in a new directory. A study that could not begin leaves
+/// none.
+fn make_runs(
+    loaded: &Loaded,
+    path: Option<&Path>,
+    conflict: ConflictOptions,
+    output: &Output,
+) -> Result<Finished, Failure> {
+    let beside = |name: &str| beside(loaded, name);
+    let steps = plan::steps(loaded, &beside)?;
+    let profiles = loaded.profiles()?;
+    let hosts = Claimed::of(loaded, conflict, output)?;
+    let lab = lab(loaded, &steps)?;
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => own_directory(&default_name(&loaded.definition))?,
+    };
+    let profiles = profiles.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let writer =
+        Writer::create(&path, &loaded.definition.to_text(), profiles).map_err(Failure::usage)?;
+    let driven = drive(loaded, &steps, &writer, Vec::new(), hosts, lab, output);
+    let refused = match &driven {
+        Ok(summary) => matches!(summary.ended, StopReason::Refused(_)),
+        Err(_) => true,
+    };
+    if refused && writer.study().ids().is_ok_and(|ids| ids.is_empty()) {
+        // It has not begun: nothing is there to continue.
+        let _ = writer.discard();
+        return match driven?.ended {
+            StopReason::Refused(refusal) => Err(Failure::new(refusal.status, refusal.message)),
+            _ => Err(Failure::new(Status::Failed, "the study could not begin")),
+        };
+    }
+    Ok(Finished { writer, summary: driven? })
 }
 
 /// A lab for the first run, where the study needs one.
@@ -184,7 +240,7 @@ fn own_directory(name: &str) -> Result<PathBuf, Failure> {
 }
 
 impl Resume {
-    fn run(self) -> Result<Status, Failure> {
+    fn run(&self) -> Result<Status, Failure> {
         let writer = Writer::open(&self.directory).map_err(Failure::usage)?;
         let text = writer.study().definition().map_err(Failure::usage)?;
         let name = self.directory.join("study.toml").display().to_string();
@@ -203,7 +259,8 @@ impl Resume {
         let done =
             runs.into_iter().map(|(_, run)| run).filter(|run| run.status == Status::Ok).collect();
         let hosts = Claimed::of(&loaded, self.conflict, &self.output)?;
-        drive(&loaded, &steps, &writer, done, hosts, None, &self.output)
+        let summary = drive(&loaded, &steps, &writer, done, hosts, None, &self.output)?;
+        conclude(&loaded, &Finished { writer, summary }, &self.output)
     }
 }
 
@@ -288,7 +345,7 @@ fn drive(
     claimed: Claimed,
     lab: Option<Rc<Lab>>,
     output: &Output,
-) -> Result<Status, Failure> {
+) -> Result<Summary, Failure> {
     let started = Instant::now();
     let there: Duration = done
         .iter()
@@ -315,42 +372,17 @@ fn drive(
     let summary =
         wirecost_study::run(&loaded.definition, &loaded.matrix, done, &mut runner, &mut listener)
             .map_err(failure)?;
-    drop(runner);
-    conclude(loaded, writer.study(), &summary, &tables, output)
+    output.ended.set(true);
+    Ok(summary)
 }
 
 /// Prints how the study ended: its tables, its expectations, and where it is saved.
-fn conclude(
-    loaded: &Loaded,
-    study: &RecordedStudy,
-    summary: &Summary,
-    tables: &[TableRequest],
-    output: &Output,
-) -> Result<Status, Failure> {
+fn conclude(loaded: &Loaded, finished: &Finished, output: &Output) -> Result<Status, Failure> {
+    let (study, summary) = (finished.writer.study(), &finished.summary);
     let path = study.directory().display();
     let mut status = summary.status();
-    match &summary.ended {
-        StopReason::Complete => {}
-        StopReason::BudgetSpent => {
-            terminal::warn(format_args!(
-                "wirecost: time budget exhausted; some intervals are wider than requested"
-            ));
-        }
-        StopReason::Interrupted => {
-            terminal::warn(format_args!(
-                "wirecost: interrupted; continue with: wirecost study resume {path}"
-            ));
-        }
-        StopReason::Refused(refusal) => {
-            let failure = Failure::new(refusal.status, &refusal.message);
-            if study.ids().is_ok_and(|ids| ids.is_empty()) {
-                return Err(failure);
-            }
-            return Err(failure.help(format!(
-                "finished runs are saved; continue with: wirecost study resume {path}"
-            )));
-        }
-    }
+    say_end(summary, Some(study))?;
+    let tables = report::wanted(Some(&loaded.definition))?;
     let runs = match tables.iter().any(TableRequest::needs_stacks) {
         true => study.runs_with_stacks(),
         false => study.runs(),
@@ -358,7 +390,7 @@ fn conclude(
     let measured = Measurements::of(runs.map_err(Failure::usage)?);
     if !output.json_lines {
         let mut document = Document::new(&loaded.definition.title);
-        document.sections = report::sections(Some(&loaded.definition), tables, &measured)?;
+        document.sections = report::sections(Some(&loaded.definition), &tables, &measured)?;
         output::show(&document);
     }
     let verdicts = judge(loaded, &measured)?;
@@ -379,6 +411,36 @@ fn conclude(
         terminal::warn(format_args!("saved to {path}"));
     }
     Ok(status)
+}
+
+/// Says why a study ended before all its runs were made; `saved` is where it can be continued.
+fn say_end(summary: &Summary, saved: Option<&RecordedStudy>) -> Result<(), Failure> {
+    let resume =
+        |study: &RecordedStudy| format!("wirecost study resume {}", study.directory().display());
+    match &summary.ended {
+        StopReason::Complete => {}
+        StopReason::BudgetSpent => {
+            terminal::warn(format_args!(
+                "wirecost: time budget exhausted; some intervals are wider than requested"
+            ));
+        }
+        StopReason::Interrupted => match saved {
+            Some(study) => terminal::warn(format_args!(
+                "wirecost: interrupted; continue with: {}",
+                resume(study)
+            )),
+            None => terminal::warn(format_args!("wirecost: interrupted")),
+        },
+        StopReason::Refused(refusal) => {
+            let failure = Failure::new(refusal.status, &refusal.message);
+            return Err(match saved {
+                Some(study) if study.ids().is_ok_and(|ids| !ids.is_empty()) => failure
+                    .help(format!("finished runs are saved; continue with: {}", resume(study))),
+                _ => failure,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn judge(loaded: &Loaded, measured: &Measurements) -> Result<Vec<Verdict>, Failure> {

@@ -8,7 +8,7 @@ use wirecost_fleet::ask;
 use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::status::Status;
-use wirecost_model::study::Point;
+use wirecost_model::study::{OfferedLoad, Point};
 use wirecost_observe::Observer;
 
 use super::settings;
@@ -16,6 +16,7 @@ use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
 use crate::commands::run::RunOptions;
+use crate::commands::run::options::load::offer;
 use crate::profile::Loaded as Ready;
 
 /// Preparing hosts, connecting, draining, and the time without observers beside the window.
@@ -47,6 +48,11 @@ fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result
     let options = settings::run_options(point, loaded.definition.seed, find)?;
     let mut names = loaded.hosts.names();
     let ready = options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
+    if let OfferedLoad::Share(_) = point.load() {
+        // Whether it can be offered does not depend on the rate.
+        let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
+        offered.map_err(|failure| failure.at(point))?;
+    }
     let time = time(&options, &ready.profile);
     Ok(Step { options, ready, time })
 }

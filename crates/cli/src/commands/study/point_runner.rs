@@ -16,6 +16,7 @@ use wirecost_study::{PointError, PointRunner, Task};
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
+use crate::commands::run::options::load::offer;
 use crate::commands::run::{HostOptions, Machines, environments};
 
 /// Runs points on hosts.
@@ -57,12 +58,18 @@ type Made = (Run, serde_json::Map<String, serde_json::Value>);
 impl Hosts<'_> {
     fn make(&mut self, task: &Task) -> Result<Made, Failure> {
         let step = &self.steps[task.place as usize - 1];
-        let place = step.options.place(&step.ready, &self.hosts, self.lab.take())?;
+        let mut ready = step.ready.clone();
+        if let Some(load) = task.load {
+            offer(&mut ready.profile, load)?;
+        }
+        let place = step.options.place(&ready, &self.hosts, self.lab.take())?;
         self.lab = place.lab();
         let show = self.show;
-        let mut listen = |_: usize, event: &_| show.borrow_mut().under_way(event);
+        let passes = step.options.passes();
+        let mut listen =
+            |pass: usize, event: &_| show.borrow_mut().under_way((pass + 1, passes), event);
         let (machines, repeat) = (self.machines, task.repeat);
-        let made = step.options.run(&step.ready, &place, machines, repeat, &self.stop, &mut listen);
+        let made = step.options.run(&ready, &place, machines, repeat, &self.stop, &mut listen);
         let (mut run, outcome) = made?;
         // As the study calls it, not where it is kept.
         run.profile = task.point.get("profile").unwrap_or_default().to_owned();

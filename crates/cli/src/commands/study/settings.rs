@@ -1,7 +1,7 @@
 //! What a point sets, as the command line of a run: each setting has its meaning in one place.
 
 use clap::Parser;
-use wirecost_model::study::Point;
+use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
 
 use crate::Failure;
 use crate::commands::run::{RunOptions, options};
@@ -18,8 +18,53 @@ struct Line {
 
 /// Settings that are arguments of `wirecost run` and take a value.
 const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", "observe"];
+/// Before the name of an option of `wirecost run`, where the profile has a variable of that name.
+const OF_RUN: &str = "run.";
+/// Before the name of a variable, where `wirecost run` has an argument of that name.
+const OF_PROFILE: &str = "var.";
 /// Options of flowops are words of this variable of a profile.
 const WORDS: &str = "options";
+
+fn is_of_run(name: &str) -> bool {
+    ARGUMENTS.contains(&name) || options::find(name).is_some()
+}
+
+/// The settings of a point at which `wirecost run` is called with these options.
+///
+/// # Errors
+/// The profile is none.
+pub(super) fn of_run(options: &RunOptions) -> Result<Vec<Value>, Failure> {
+    let variables = profile::variables(&options.profile)?;
+    let is_variable = |name: &str| variables.iter().any(|variable| variable == name);
+    let of_options = options.given_options().into_iter().map(|Value { name, value }| {
+        let plain = ARGUMENTS.contains(&name.as_str()) || !is_variable(&name);
+        Value { name: if plain { name } else { format!("{OF_RUN}{name}") }, value }
+    });
+    let of_variables = options.variables().iter().map(|(name, value)| {
+        let taken = name == "profile" || ARGUMENTS.contains(&name.as_str());
+        let name = if taken { format!("{OF_PROFILE}{name}") } else { name.clone() };
+        Value { name, value: value.clone() }
+    });
+    Ok(std::iter::once(Value::new("profile", &options.profile))
+        .chain(of_options)
+        .chain(of_variables)
+        .collect())
+}
+
+/// Reads the arguments of a run that a person wrote as one text, such as `@stream --engine io_uring`.
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn parse(text: &str) -> Result<RunOptions, String> {
+    let words = shlex::split(text).ok_or("a quotation mark is not closed")?;
+    Line::try_parse_from(words).map(|line| line.options).map_err(|error| first_line(&error))
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).to_owned()
+}
 
 /// How a point is run. `find` locates a profile.
 pub(super) fn run_options(
@@ -38,9 +83,15 @@ pub(super) fn run_options(
     let mut words = Vec::new();
     for setting in &point.settings {
         let (name, value) = (setting.name.as_str(), setting.value.as_str());
-        let is_variable = variables.iter().any(|variable| variable == name);
-        if name == "profile" {
+        let of_run = name.strip_prefix(OF_RUN).filter(|name| is_of_run(name));
+        let is_variable = of_run.is_none() && variables.iter().any(|variable| variable == name);
+        let name = of_run.unwrap_or(name);
+        // A share is a rate once the point that it is a share of was measured.
+        let is_share = name == LOAD && matches!(point.load(), OfferedLoad::Share(_));
+        if name == "profile" || is_share {
             continue;
+        } else if let Some(variable) = name.strip_prefix(OF_PROFILE) {
+            arguments.push(format!("--var={variable}={value}"));
         } else if name == WORDS {
             words.push(value.to_owned());
         } else if let Some(option) = name.strip_prefix("option.") {
@@ -79,12 +130,9 @@ pub(super) fn run_options(
     }
     arguments.push("--".to_owned());
     arguments.push(path);
-    Line::try_parse_from(arguments).map(|line| line.options).map_err(|error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        let first = first.strip_prefix("error: ").unwrap_or(first);
-        Failure::usage(format!("at {point}: {first}"))
-    })
+    Line::try_parse_from(arguments)
+        .map(|line| line.options)
+        .map_err(|error| Failure::usage(format!("at {point}: {}", first_line(&error))))
 }
 
 /// `NAME=VALUE`; for a flag, `NAME` or nothing.

@@ -5,19 +5,18 @@ use std::io::{self, Stderr, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics;
 use wirecost_linux::proc_stat;
-use wirecost_model::document::{Cell, Column};
 use wirecost_model::event::{Event as RunEvent, Listener as RunListener};
 use wirecost_model::host::CpuSnapshot;
 use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
-use wirecost_report::outputs::{Lines, TerminalStyle};
+use wirecost_report::outputs::TerminalStyle;
 use wirecost_report::progress::{Labels, Progress, Style};
+use wirecost_report::run_lines::RunLines;
 use wirecost_report::tables::TableRequest;
-use wirecost_study::{Event, Listener, Matrix, StopReason, Summary, Task};
+use wirecost_study::{Event, Listener, Matrix, StopReason, Summary};
 
 use crate::terminal;
 
@@ -39,9 +38,7 @@ pub(super) struct Output {
 pub(super) struct Show<'a> {
     output: Output,
     steps: &'a [Step],
-    table: &'a TableRequest,
-    /// All points, none of which is measured.
-    measured: Measurements,
+    finished: RunLines<'a>,
     progress: Progress<Stderr>,
     least: usize,
     /// Estimated and actual time of the finished runs.
@@ -50,8 +47,9 @@ pub(super) struct Show<'a> {
     /// Estimated time of the remaining runs.
     left: Duration,
     run_started: Instant,
-    before: String,
-    lines: Option<Lines>,
+    /// Number and point of the current run.
+    number: String,
+    point: Point,
     cpu: Option<(Instant, CpuSnapshot)>,
     busy: Option<f64>,
 }
@@ -67,35 +65,34 @@ impl<'a> Show<'a> {
         Self {
             output,
             steps,
-            table,
-            measured: Measurements {
-                points: matrix.points.iter().map(MeasuredPoint::not_measured).collect(),
-            },
+            finished: RunLines::new(table, &matrix.points, TerminalStyle::of(&io::stderr())),
             progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
             least: 0,
             thought: Duration::ZERO,
             took: Duration::ZERO,
             left,
             run_started: Instant::now(),
-            before: String::new(),
-            lines: None,
+            number: String::new(),
+            point: Point::default(),
             cpu: None,
             busy: None,
         }
     }
 
-    /// An event of the current run.
-    pub(super) fn under_way(&mut self, event: &RunEvent) {
+    /// An event of the current run, in this pass of so many.
+    pub(super) fn under_way(&mut self, (pass, of): (usize, usize), event: &RunEvent) {
         if !self.output.progress {
             return;
         }
         self.look_at_cpus();
-        let mut after = match self.busy {
-            Some(busy) => format!("CPU {:.0}%  ", busy * 100.0),
-            None => String::new(),
-        };
-        after += &format!("{} left", show_time(self.remaining()));
-        self.progress.label(Labels { before: self.before.clone(), after });
+        self.progress.label(Labels {
+            number: self.number.clone(),
+            point: self.point.to_string(),
+            point_values: values(&self.point),
+            busy: self.busy,
+            left: show_time(self.remaining()),
+        });
+        self.progress.pass(pass, of);
         self.progress.event(event);
     }
 
@@ -108,6 +105,11 @@ impl<'a> Show<'a> {
         };
         let of_this = self.run_started.elapsed();
         self.left.mul_f64(pace).saturating_sub(of_this)
+    }
+
+    /// `3/12`; repeats that the study adds are beyond its least number of runs.
+    fn number(&self, number: usize) -> String {
+        format!("{number}/{}", self.least.max(number))
     }
 
     /// CPU use of this machine from /proc/stat, precise enough to show activity.
@@ -142,37 +144,6 @@ impl<'a> Show<'a> {
             let _ = writeln!(terminal::stdout(), "{text}");
         }
     }
-
-    /// A finished run in the columns of the study's first table; the first run adds the header.
-    fn lines_of(&mut self, number: usize, task: &Task, run: &Run) -> Vec<String> {
-        let place = task.place as usize - 1;
-        let point = &mut self.measured.points[place];
-        match run.status {
-            Status::Ok => point.runs.push(run.clone()),
-            _ => point.failed.push(run.clone()),
-        }
-        let rows = self.table.rows(&self.measured).unwrap_or_default();
-        let mut cells = vec![Cell::text(format!("{number}/{}", self.least.max(number)))];
-        cells.extend(rows.row(&self.measured.points[place]));
-        // A study may have more runs than memory.
-        self.measured.points[place] = MeasuredPoint::not_measured(&task.point);
-        let mut shown = Vec::new();
-        let lines = self.lines.get_or_insert_with(|| {
-            let mut head = vec![Column::text("run")];
-            head.extend(rows.head());
-            let lines =
-                Lines::new(&head, 1 + task.point.axes.len(), &TerminalStyle::of(&io::stderr()));
-            shown.push(lines.head());
-            lines
-        });
-        let after = match (&run.error, task.repeat) {
-            (Some(error), _) => format!("  {error}"),
-            (None, 0) => "  (warm-up)".to_owned(),
-            (None, _) => String::new(),
-        };
-        shown.push(lines.row(&cells) + &after);
-        shown
-    }
 }
 
 impl Listener for Show<'_> {
@@ -197,7 +168,8 @@ impl Listener for Show<'_> {
             }
             Event::RunStarted { task, number } => {
                 self.run_started = Instant::now();
-                self.before = format!("{number}/{} {}", self.least.max(*number), task.point);
+                self.number = self.number(*number);
+                self.point = task.point.clone();
             }
             Event::RunEnded { task, number, run } => {
                 let thought = self.steps[task.place as usize - 1].time;
@@ -205,9 +177,17 @@ impl Listener for Show<'_> {
                 self.thought += thought;
                 self.left = self.left.saturating_sub(thought);
                 if self.output.progress {
-                    for line in self.lines_of(*number, task, run) {
+                    let remark = if task.repeat == 0 { "  (warm-up)" } else { "" };
+                    let number = self.number(*number);
+                    for line in self.finished.of(&number, task.place as usize - 1, run, remark) {
                         self.progress.stay(&line);
                     }
+                }
+            }
+            Event::NotMeasured { task, reason, .. } => {
+                self.left = self.left.saturating_sub(self.steps[task.place as usize - 1].time);
+                if self.output.progress {
+                    self.progress.stay(&format!("not measured: {}: {reason}", task.point));
                 }
             }
             Event::Wants { points, repeat } => {
@@ -221,6 +201,12 @@ impl Listener for Show<'_> {
             Event::Ended(_) => self.progress.clear(),
         }
     }
+}
+
+/// `8 64k` for `connections=8 size=64k`.
+fn values(point: &Point) -> String {
+    let values: Vec<&str> = point.axes.iter().map(|axis| axis.value.as_str()).collect();
+    values.join(" ")
 }
 
 /// Hours and minutes, or minutes and seconds.
@@ -237,11 +223,39 @@ pub(super) fn show_time(time: Duration) -> String {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Line<'a> {
-    Started { points: usize, least: usize, most: usize, done: usize },
-    RunStarted { number: usize, id: String, point: &'a Point },
-    RunEnded { number: usize, id: String, run: Box<Brief<'a>> },
-    Wants { points: usize, repeat: u32 },
-    Ended { status: Status, error: Option<&'a str>, made: usize, invalid: usize },
+    Started {
+        points: usize,
+        least: usize,
+        most: usize,
+        done: usize,
+    },
+    RunStarted {
+        number: usize,
+        id: String,
+        point: &'a Point,
+    },
+    RunEnded {
+        number: usize,
+        id: String,
+        run: Box<Brief<'a>>,
+    },
+    NotMeasured {
+        number: usize,
+        id: String,
+        point: &'a Point,
+        reason: &'a str,
+    },
+    Wants {
+        points: usize,
+        repeat: u32,
+    },
+    Ended {
+        status: Status,
+        error: Option<&'a str>,
+        made: usize,
+        invalid: usize,
+        not_measured: usize,
+    },
 }
 
 /// The figures of a run for one line; the record has all.
@@ -267,6 +281,13 @@ impl<'a> Brief<'a> {
     }
 }
 
+/// Writes the last event of a study that could not begin, or that broke off without one.
+pub(super) fn refuse(status: Status, message: &str) -> io::Result<()> {
+    let line = Line::Ended { status, error: Some(message), made: 0, invalid: 0, not_measured: 0 };
+    let text = serde_json::to_string(&line)?;
+    writeln!(terminal::stdout(), "{text}")
+}
+
 impl<'a> Line<'a> {
     fn of(event: &Event<'a>) -> Self {
         match event {
@@ -279,6 +300,9 @@ impl<'a> Line<'a> {
             Event::RunEnded { task, number, run } => {
                 Line::RunEnded { number: *number, id: task.id(), run: Box::new(Brief::of(run)) }
             }
+            Event::NotMeasured { task, number, reason } => {
+                Line::NotMeasured { number: *number, id: task.id(), point: &task.point, reason }
+            }
             Event::Wants { points, repeat } => Line::Wants { points: *points, repeat: *repeat },
             Event::Ended(summary) => {
                 let error = match &summary.ended {
@@ -287,8 +311,8 @@ impl<'a> Line<'a> {
                         None
                     }
                 };
-                let Summary { made, invalid, .. } = **summary;
-                Line::Ended { status: summary.status(), error, made, invalid }
+                let Summary { made, invalid, not_measured, .. } = **summary;
+                Line::Ended { status: summary.status(), error, made, invalid, not_measured }
             }
         }
     }

@@ -33,6 +33,10 @@ pub(super) struct Source {
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = crate::profile::parse_variable)]
     set: Vec<(String, String)>,
 
+    /// Run each point N times; overrides the study.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+
     /// Run on loopback, even if the study uses a lab.
     #[arg(long, conflicts_with_all = ["lab", "hosts"])]
     loopback: bool,
@@ -45,7 +49,7 @@ pub(super) struct Source {
     seed: Option<u64>,
 }
 
-fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
+pub(crate) fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
     match text.split_once('=') {
         Some((name, values)) if !name.is_empty() => {
             Ok((name.to_owned(), values.split(',').map(str::to_owned).collect()))
@@ -120,29 +124,51 @@ impl Source {
             }
             definition.set_axis(name, &values).map_err(failure)?;
         }
+        if !self.axes.is_empty() {
+            let axes: Vec<&str> = self.axes.iter().map(|(name, _)| name.as_str()).collect();
+            definition.drop_rules_of(&axes).map_err(failure)?;
+        }
         for (name, value) in &self.set {
             check_value("--set", name, value)?;
             definition.set(name, value);
+        }
+        if let Some(times) = self.repeat {
+            definition.set_repeats(times);
         }
         if let Some(seed) = self.seed {
             definition.seed = seed;
         }
         if self.loopback {
             definition.place = Place::Loopback;
-        } else if self.hosts.lab.is_some() {
-            definition.place = Place::Lab;
-        } else if !self.hosts.hosts.is_empty() {
-            definition.hosts = self.hosts.hosts.iter().map(HostArgument::parts).collect();
         }
-        if let Some(rate) = self.hosts.rate {
-            definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
-        }
-        let lab = self.hosts.lab.clone().filter(|name| !name.is_empty());
-        Loaded::of(definition, beside, lab)
+        Loaded::from(definition, beside, &self.hosts)
     }
 }
 
 impl Loaded {
+    /// A study on these hosts, with profiles as the command line names them.
+    pub(super) fn on(definition: Definition, hosts: &HostOptions) -> Result<Self, Failure> {
+        Self::from(definition, PathBuf::new(), hosts)
+    }
+
+    /// A study, on other hosts if the command line names some.
+    fn from(
+        mut definition: Definition,
+        beside: PathBuf,
+        hosts: &HostOptions,
+    ) -> Result<Self, Failure> {
+        if hosts.lab.is_some() {
+            definition.place = Place::Lab;
+        } else if !hosts.hosts.is_empty() {
+            definition.hosts = hosts.hosts.iter().map(HostArgument::parts).collect();
+        }
+        if let Some(rate) = hosts.rate {
+            definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
+        }
+        let lab = hosts.lab.clone().filter(|name| !name.is_empty());
+        Self::of(definition, beside, lab)
+    }
+
     pub(super) fn of(
         definition: Definition,
         beside: PathBuf,

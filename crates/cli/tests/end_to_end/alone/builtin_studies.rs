@@ -143,7 +143,18 @@ fn tcp_transmit() {
         let begins = format!("TCP Transmit tests using wirecost with write size = {size}");
         assert!(titles.iter().any(|title| title.starts_with(&begins)), "{titles:?}");
     }
-    for table in &tables {
+    let (paced, saturated): (Vec<&Table>, Vec<&Table>) =
+        tables.iter().partition(|table| table.title.contains("at a part of the throughput"));
+    assert!(!paced.is_empty(), "{titles:?}");
+    for table in paced {
+        // Sizes of 64k and 1k, 8 to 1000 connections, two loads.
+        assert_eq!(table.texts("load"), ["25%", "75%"].repeat(6));
+        assert_eq!(table.numbers("cycles/Kbyte").len(), 12);
+        // Three quarters are three times a quarter, as far as the machine lets them.
+        let throughput = table.numbers("Throughput");
+        assert!(throughput.chunks(2).all(|loads| loads[1] > 1.5 * loads[0]), "{throughput:?}");
+    }
+    for table in saturated {
         assert_eq!(
             table.columns,
             ["#conn", "Wnd", "(usr/sys/intr/idle)", "cycles/Kbyte", "Throughput"]

@@ -2,7 +2,7 @@
 
 use crate::document::{Cell, Column, Section, Table};
 use crate::metric::Unit;
-use crate::observe::{CpuSection, CpuTime, ProcessTime};
+use crate::observe::{CpuSection, CpuTime, CpuUser};
 
 /// Processes that used less than this share of a CPU are left out, percent.
 const LEAST: f64 = 0.1;
@@ -76,22 +76,23 @@ fn row(name: String, time: &CpuTime) -> Vec<Cell> {
 /// Those that used most, of the whole machine; none where none used much.
 pub(super) fn processes(of: &CpuSection) -> Option<Section> {
     let wall = of.total.wall / of.per_cpu.len().max(1) as f64;
-    let share = |process: &ProcessTime| process.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
+    let share = |user: &CpuUser<'_>| user.seconds * 100.0 / wall.max(f64::MIN_POSITIVE);
     let mut table = Table::new([
         Column::text("process"),
         Column::number("pid").drop_order(1),
         Column::number("% of a CPU"),
         Column::text("").drop_order(2),
     ]);
-    let most = of.processes.iter().filter(|process| share(process) >= LEAST).take(PROCESSES);
-    for process in most {
+    let users = of.users();
+    for user in users.iter().filter(|user| share(user) >= LEAST).take(PROCESSES) {
+        let pid = |pid: u32| Cell::written(Unit::Count, pid.into(), pid.to_string());
         table.row(vec![
-            Cell::text(process.name.as_str()),
-            Cell::written(Unit::Count, process.pid.into(), process.pid.to_string()),
-            Cell::percent(share(process)),
-            Cell::text(match &process.role {
-                Some(role) => role.as_str(),
-                None if process.kernel_thread => "kernel thread",
+            Cell::text(user.name),
+            user.pid.map_or_else(Cell::empty, pid),
+            Cell::percent(share(user)),
+            Cell::text(match &user.remark {
+                Some(remark) => remark,
+                None if user.kernel_thread => "kernel thread",
                 None => "",
             }),
         ]);

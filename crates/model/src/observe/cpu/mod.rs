@@ -2,11 +2,14 @@
 
 mod document;
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Observation;
 use crate::document::Section;
+use crate::units::count;
 
 /// Names of the kernel's softirq vectors, in their order:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/interrupt.h#L547>.
@@ -69,10 +72,41 @@ pub struct ProcessTime {
     pub pid: u32,
     pub name: String,
     pub kernel_thread: bool,
-    /// What a process of wirecost does: its command (`run`, `agent`, `observe`), or `agent of HOST`.
-    /// Null for others, and in older records.
+    /// What a process of wirecost does: its command (`run`, `agent`, `observe`), `agent of HOST`, or
+    /// `controller` of this run, where that started the agent. Null for others, and in older records.
     #[serde(default)]
     pub role: Option<String>,
+    pub seconds: f64,
+}
+
+/// CPU time of programs that ended in the window.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EndedPrograms {
+    /// Of all, also of those not listed.
+    pub seconds: f64,
+    /// Those that used most, most first.
+    pub programs: Vec<EndedProgram>,
+}
+
+/// CPU time of the processes of one name, or threads of the kernel, that ended in the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EndedProgram {
+    pub name: String,
+    pub kernel_thread: bool,
+    /// How many of them ended.
+    pub processes: u64,
+    pub seconds: f64,
+}
+
+/// Who used CPU time: a process, or the programs of one name that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuUser<'a> {
+    pub name: &'a str,
+    /// `None` of programs that ended.
+    pub pid: Option<u32>,
+    pub kernel_thread: bool,
+    /// What a process of wirecost does, or how many ended: `agent of h1`, `12 ended`.
+    pub remark: Option<Cow<'a, str>>,
     pub seconds: f64,
 }
 
@@ -104,15 +138,40 @@ pub struct CpuSection {
     pub processes: Vec<ProcessTime>,
     /// Seconds of all processes together, also of those not listed.
     pub processes_total: f64,
-    /// Seconds of tasks that are none of these processes': of programs that ended in the window, and
-    /// of those in other PID namespaces. Null where tasks were not traced, or only one process was
-    /// observed, and in older records.
+    /// Programs that ended in the window. Null where tasks were not traced, in another PID namespace
+    /// than the first, where only one process was observed, and in older records.
+    #[serde(default)]
+    pub ended: Option<EndedPrograms>,
+    /// Seconds of tasks that are none of these: of processes in other PID namespaces, and of programs
+    /// that ended without a trace (in older records, all that ended). Null where tasks were not traced,
+    /// or only one process was observed, and in older records.
     #[serde(default)]
     pub unseen_processes: Option<f64>,
     /// Counts a second of the time-stamp counter, measured over the window.
     pub tsc_hz: Option<f64>,
     /// /proc/stat minus what was traced; null where nothing was traced.
     pub tick_error: Option<TickError>,
+}
+
+/// The role of the controller that started the agent which tells of it.
+pub const CONTROLLER: &str = "controller";
+
+impl CpuUser<'_> {
+    /// Whether it is the controller of the run, which is part of it.
+    #[must_use]
+    pub fn is_controller(&self) -> bool {
+        self.pid.is_some() && self.remark.as_deref() == Some(CONTROLLER)
+    }
+
+    /// `wirecost agent of h1`, `rustc (12 ended)`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match (&self.remark, self.pid) {
+            (None, _) => self.name.to_owned(),
+            (Some(remark), Some(_)) => format!("{} {remark}", self.name),
+            (Some(remark), None) => format!("{} ({remark})", self.name),
+        }
+    }
 }
 
 impl Observation for CpuSection {
@@ -122,6 +181,29 @@ impl Observation for CpuSection {
 }
 
 impl CpuSection {
+    /// All that are listed, those that used most first.
+    #[must_use]
+    pub fn users(&self) -> Vec<CpuUser<'_>> {
+        let alive = self.processes.iter().map(|process| CpuUser {
+            name: &process.name,
+            pid: Some(process.pid),
+            kernel_thread: process.kernel_thread,
+            remark: process.role.as_deref().map(Cow::Borrowed),
+            seconds: process.seconds,
+        });
+        let ended = self.ended.iter().flat_map(|ended| &ended.programs);
+        let ended = ended.map(|program| CpuUser {
+            name: &program.name,
+            pid: None,
+            kernel_thread: program.kernel_thread,
+            remark: Some(Cow::Owned(format!("{} ended", count(program.processes)))),
+            seconds: program.seconds,
+        });
+        let mut users: Vec<_> = alive.chain(ended).collect();
+        users.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        users
+    }
+
     /// Those that used most, of the whole machine; none where none used much.
     #[must_use]
     pub fn processes_document(&self) -> Option<Section> {

@@ -9,6 +9,10 @@ use crate::units::{count, counted, percent, three_digits};
 const FUNCTIONS: usize = 15;
 /// Fewer hidden samples than one of so many are not worth a reader's time.
 const HIDDEN: u64 = 50;
+/// Samples are missing if they are more than this share of those expected,
+const MISSING: f64 = 0.05;
+/// and more than this many standard deviations of a random number of them.
+const CHANCE: f64 = 3.0;
 
 pub(super) fn sections(of: &FunctionsSection) -> Vec<Section> {
     let mut section = Section::named("functions", "Functions");
@@ -80,14 +84,8 @@ fn about(of: &FunctionsSection) -> String {
             count(hidden)
         );
     }
-    // Some virtual machines give no sample of a CPU that was idle just before.
-    if let Some(expected) = of.expected_samples.filter(|all| of.samples * 2 < *all) {
-        about += &format!(
-            "; {} samples were expected from its busy time: this machine does not sample evenly, and \
-             code that runs after idle time is underrepresented",
-            count(expected)
-        );
-    }
+    about +=
+        &of.expected_samples.map_or_else(String::new, |expected| missing(of.samples, expected));
     if of.lost > 0 {
         about += &format!("; {} lost", count(of.lost));
     }
@@ -97,6 +95,27 @@ fn about(of: &FunctionsSection) -> String {
         about += &format!("; without a layer: {}", names.join(", "));
     }
     about + "; time with interrupts disabled appears where they are enabled again"
+}
+
+/// Samples that the busy time asks for and that are not there, if they are more than chance.
+fn missing(samples: u64, expected: u64) -> String {
+    let missing = expected.saturating_sub(samples);
+    let (shown, expected) = (count(expected), expected as f64);
+    if missing as f64 > expected / 2.0 {
+        // Some virtual machines give no sample of a CPU that was idle just before.
+        return format!(
+            "; {shown} samples were expected from its busy time: this machine does not sample evenly, and code \
+             that runs after idle time is underrepresented"
+        );
+    }
+    if missing as f64 > (CHANCE * expected.sqrt()).max(MISSING * expected) {
+        return format!(
+            "; {shown} samples were expected from its busy time: a timer interrupt that comes late, as in \
+             virtual machines, finds the CPU idle again, and code that runs before idle time is \
+             underrepresented"
+        );
+    }
+    String::new()
 }
 
 fn share(share: f64) -> Cell {
@@ -118,4 +137,19 @@ fn cost(cycles_per_kbyte: Option<f64>) -> Cell {
 /// Names come from files of others.
 fn ascii(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_are_missing_beyond_chance_are_told() {
+        for (samples, expected) in [(0, 0), (1_040, 990), (960, 990), (80, 100), (9_600, 10_000)] {
+            assert_eq!(missing(samples, expected), "", "{samples} of {expected}");
+        }
+        assert!(missing(483, 580).contains("; 580 samples were expected"));
+        assert!(missing(483, 580).contains("before idle time"));
+        assert!(missing(200, 580).contains("after idle time"));
+    }
 }

@@ -7,14 +7,14 @@ use wirecost_linux::{proc_stat, process_time};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, HostObservation, Part, ProcessTime, SOFTIRQS, SoftirqTime, TickError,
-    UsrSys,
+    CONTROLLER, CpuSection, CpuTime, EndedProgram, EndedPrograms, HostObservation, Part,
+    ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
 };
 use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
-use crate::tracker::{Cpu as Counted, Times, slot};
+use crate::tracker::{Cpu as Counted, EndedProcess, Times, slot};
 
 /// Source of a split of which every system call was timed.
 const SPANS: &str = "spans";
@@ -22,6 +22,9 @@ const SPANS: &str = "spans";
 const LISTED: usize = 20;
 /// A host runs several of these at once, which do different things.
 const PROGRAM: &str = "wirecost";
+
+/// Name of a process that ended before it could be read.
+const ENDED: &str = "[ended]";
 
 #[derive(Debug)]
 pub(crate) struct Cpu;
@@ -62,6 +65,8 @@ impl Probe for Cpu {
 struct Watch {
     begin: Reading,
     end: Reading,
+    /// All that used time in the window and had not ended with it, those that used most first.
+    processes: Vec<ProcessTime>,
     /// Of the window, where it was traced.
     times: Option<Times>,
     missing: Vec<String>,
@@ -94,15 +99,26 @@ impl Session for Watch {
     fn end(&mut self, shared: &Shared, at: Nanos) {
         self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
         self.end = Reading::now(at);
+        // Now, because the next may end at any time.
+        self.processes = used_by(&self.begin, &self.end);
         self.tsc_hz = tsc::read().zip(self.tsc).and_then(|(now, first)| now.rate_since(&first));
         self.missing = missing(shared);
     }
 
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         let read = (&self.begin, &self.end);
-        let Some(mut section) = section(read, self.times.as_ref(), part, self.tsc_hz) else {
-            return;
+        let of_part = |process: &&ProcessTime| part.pid.is_none_or(|only| only == process.pid);
+        let users = Users {
+            processes: self.processes.iter().filter(of_part).cloned().collect(),
+            // As late as can be: the kernel adds up the time of a process some milliseconds after its
+            // end.
+            ended: match part.pid {
+                None => shared.ended().map(|processes| ended(read, processes)),
+                Some(_) => None,
+            },
         };
+        let traced = self.times.as_ref();
+        let Some(mut section) = section(read, traced, users, part, self.tsc_hz) else { return };
         // Where system calls were timed, the split is exact already. Without names of kernel
         // functions a task is not told from what interrupts it.
         let exact = section.usr_sys.as_ref().is_some_and(|split| split.source == SPANS);
@@ -141,10 +157,17 @@ fn missing(shared: &Shared) -> Vec<String> {
     missing
 }
 
+/// Who used time, those that used most first.
+struct Users {
+    processes: Vec<ProcessTime>,
+    ended: Option<EndedPrograms>,
+}
+
 /// The section of a part of the machine, between two readings.
 fn section(
     (begin, end): (&Reading, &Reading),
     times: Option<&Times>,
+    users: Users,
     part: &Part,
     tsc_hz: Option<f64>,
 ) -> Option<CpuSection> {
@@ -178,8 +201,10 @@ fn section(
         return None;
     }
     let total = sum(&per_cpu);
-    let used = used_by(begin, end, part.pid);
-    let processes_total: f64 = used.iter().map(|process| process.seconds).sum();
+    let Users { mut processes, ended } = users;
+    let processes_total: f64 = processes.iter().map(|process| process.seconds).sum();
+    processes.truncate(LISTED);
+    let of_ended = ended.as_ref().map_or(0.0, |ended| ended.seconds);
     // The clock of a process has in it what interrupted it, so it is the larger where all are seen.
     let all_tasks = times.filter(|_| part.pid.is_none()).map(|times| {
         let whole = |spent: &Counted| {
@@ -196,8 +221,9 @@ fn section(
         usr_sys: usr_sys_of_all,
         usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
         processes_total,
-        unseen_processes: all_tasks.map(|tasks| (tasks - processes_total).max(0.0)),
-        processes: used.into_iter().take(LISTED).collect(),
+        unseen_processes: all_tasks.map(|tasks| (tasks - processes_total - of_ended).max(0.0)),
+        processes,
+        ended,
         tsc_hz,
         total,
         per_cpu,
@@ -374,12 +400,40 @@ fn usr_sys(ticks: &[Ticks]) -> Option<UsrSys> {
     })
 }
 
+/// Programs that ended in between, by name, those that used most first.
+fn ended(
+    (begin, end): (&Reading, &Reading),
+    processes: BTreeMap<u32, EndedProcess>,
+) -> EndedPrograms {
+    let mut programs: BTreeMap<(String, bool), EndedProgram> = BTreeMap::new();
+    for (pid, process) in processes {
+        // Its threads went on, or nobody has waited for it: it is among the others.
+        if end.processes.contains_key(&pid) {
+            continue;
+        }
+        let before = *begin.processes.get(&pid).unwrap_or(&0);
+        let key = (process.name.clone(), process.kernel_thread);
+        let program = programs.entry(key).or_insert(EndedProgram {
+            name: process.name,
+            kernel_thread: process.kernel_thread,
+            processes: 0,
+            seconds: 0.0,
+        });
+        program.processes += 1;
+        program.seconds += seconds(process.time.saturating_sub(before));
+    }
+    let mut programs: Vec<_> = programs.into_values().collect();
+    let seconds = programs.iter().map(|program| program.seconds).sum();
+    programs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    programs.truncate(LISTED);
+    EndedPrograms { seconds, programs }
+}
+
 /// Processes by the time they used, most first. One that ended in between is not among them.
-fn used_by(begin: &Reading, end: &Reading, only: Option<u32>) -> Vec<ProcessTime> {
+fn used_by(begin: &Reading, end: &Reading) -> Vec<ProcessTime> {
     let mut used: Vec<(u32, Nanos)> = end
         .processes
         .iter()
-        .filter(|(pid, _)| only.is_none_or(|only| only == **pid))
         // One that has begun since has used all of its time since.
         .map(|(pid, after)| (*pid, after - begin.processes.get(pid).unwrap_or(&0).min(after)))
         .filter(|(_, used)| *used > 0)
@@ -388,12 +442,20 @@ fn used_by(begin: &Reading, end: &Reading, only: Option<u32>) -> Vec<ProcessTime
     used.into_iter()
         .map(|(pid, used)| ProcessTime {
             pid,
-            name: process_time::name(pid).unwrap_or_default(),
+            name: process_time::name(pid).unwrap_or_else(|| ENDED.to_owned()),
             kernel_thread: process_time::is_kernel_thread(pid).unwrap_or(false),
-            role: process_time::subcommand_of(pid, PROGRAM),
+            role: role(pid),
             seconds: seconds(used),
         })
         .collect()
+}
+
+/// What a process of this program does.
+fn role(pid: u32) -> Option<String> {
+    let command = process_time::subcommand_of(pid, PROGRAM)?;
+    // An agent starts another for each run.
+    let started_this = pid == std::os::unix::process::parent_id() && command != "agent";
+    Some(if started_this { CONTROLLER.to_owned() } else { command })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{AggregatedStack, Context, FrameId, Profile};
+use crate::tracker::EndedProcess;
 use layers::Verdict;
 
 /// Functions that are listed; all are in the stacks.
@@ -90,7 +91,8 @@ impl Session for Watch {
                 profile.lost
             ));
         }
-        let mut section = section(profile, sampler.per_second(), part);
+        let mut section =
+            section(profile, &shared.ended().unwrap_or_default(), sampler.per_second(), part);
         // Of one process the busy time of the CPUs says nothing.
         let traced = into.cpu.as_ref().filter(|cpu| cpu.source == "bpf" && part.pid.is_none());
         let samples = |seconds: f64| (seconds * f64::from(section.hz)).round() as u64;
@@ -124,6 +126,9 @@ struct Found {
     /// Samples in which it was the innermost, by block.
     blocks: ByBlock,
 }
+
+/// Processes that ended in the window, by number.
+type Ended = BTreeMap<u32, EndedProcess>;
 
 /// Samples by block of the window.
 type ByBlock = BTreeMap<u32, u64>;
@@ -169,7 +174,7 @@ impl Blocks {
 }
 
 /// The section of a part of the machine.
-fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection {
+fn section(profile: &Profile, ended: &Ended, per_second: u32, part: &Part) -> FunctionsSection {
     let verdicts: Vec<(Verdict, bool)> = profile.frames.iter().map(layers::classify).collect();
     let mut found: HashMap<FrameId, Found> = HashMap::new();
     let mut by_layer = vec![ByBlock::new(); layers::ALL.len()];
@@ -194,7 +199,7 @@ fn section(profile: &Profile, per_second: u32, part: &Part) -> FunctionsSection 
         for id in taken.frames.iter().collect::<HashSet<_>>() {
             found.entry(*id).or_default().inclusive += taken.count;
         }
-        *folded.entry(fold(profile, taken)).or_default() += taken.count;
+        *folded.entry(fold(profile, ended, taken)).or_default() += taken.count;
     }
     let blocks = Blocks::of(&by_block);
     let mut layers: Vec<LayerShare> = layers::ALL
@@ -299,10 +304,12 @@ fn rows(
 }
 
 /// The stack from the process inwards, as tools for flame graphs take it.
-fn fold(profile: &Profile, taken: &AggregatedStack) -> String {
+fn fold(profile: &Profile, ended: &Ended, taken: &AggregatedStack) -> String {
+    let alive = |process| profile.processes.get(&process).map(String::as_str);
+    let ended = |process| ended.get(&process).map(|process| process.name.as_str());
     let process = match taken.process {
         0 => "[idle task]",
-        process => profile.processes.get(&process).map_or("[ended]", String::as_str),
+        process => alive(process).or_else(|| ended(process)).unwrap_or("[ended]"),
     };
     // What separates frames and counts may not be in their names.
     let clean = |name: &str| name.replace(';', ":").replace(['\n', '\r'], " ");
@@ -369,7 +376,7 @@ mod tests {
 
     #[test]
     fn shares_are_of_busy_samples_and_add_up() {
-        let section = section(&sampled(), 99, &Part::default());
+        let section = section(&sampled(), &Ended::new(), 99, &Part::default());
         assert_eq!((section.samples, section.kernel_samples, section.user_samples), (100, 90, 10));
         let layer = |name: &str| section.layers.iter().find(|l| l.layer == name).unwrap().share;
         assert_eq!((layer("copy"), layer("TCP/UDP"), layer("application")), (0.3, 0.5, 0.1));
@@ -393,14 +400,14 @@ mod tests {
             Verdict::Caller
         );
         let profile = profile(&[(0, 7, 1, &[helper, "user_main"]), (0, 7, 3, &["user_main"])]);
-        let section = section(&profile, 99, &Part::default());
+        let section = section(&profile, &Ended::new(), 99, &Part::default());
         let application = section.layers.iter().find(|l| l.layer == "application").unwrap();
         assert_eq!((application.share, section.unmapped), (0.75, Some(0.25)));
     }
 
     #[test]
     fn what_a_function_calls_is_inclusive() {
-        let section = section(&sampled(), 99, &Part::default());
+        let section = section(&sampled(), &Ended::new(), 99, &Part::default());
         let row = |name: &str| section.functions.iter().find(|f| f.name == name).unwrap();
         assert_eq!((row("tcp_sendmsg").exclusive, row("tcp_sendmsg").inclusive), (0.5, 0.8));
         assert_eq!((row("do_syscall_64").exclusive, row("do_syscall_64").inclusive), (0.0, 0.9));
@@ -412,16 +419,17 @@ mod tests {
 
     #[test]
     fn a_part_has_its_cpus_or_its_process() {
-        let of = |part: Part| section(&sampled(), 99, &part).samples;
+        let of = |part: Part| section(&sampled(), &Ended::new(), 99, &part).samples;
         assert_eq!(of(Part { cpus: Some(vec![1]), ..Part::default() }), 20);
         assert_eq!(of(Part { pid: Some(7), ..Part::default() }), 90);
-        let nothing = section(&sampled(), 99, &Part { pid: Some(9), ..Part::default() });
+        let nothing =
+            section(&sampled(), &Ended::new(), 99, &Part { pid: Some(9), ..Part::default() });
         assert_eq!((nothing.samples, nothing.unmapped), (0, None));
     }
 
     #[test]
     fn stacks_are_folded_from_the_process_inwards() {
-        let section = section(&sampled(), 99, &Part::default());
+        let section = section(&sampled(), &Ended::new(), 99, &Part::default());
         let text = section.stacks.to_text();
         assert!(
             text.contains(
@@ -431,5 +439,9 @@ mod tests {
         );
         assert!(text.contains("[ended];user_x;"));
         assert_eq!(FoldedStacks::parse(&text), Ok(section.stacks));
+        let process = EndedProcess { name: "date".to_owned(), kernel_thread: false, time: 1 };
+        let ended = Ended::from([(8, process)]);
+        let named = super::section(&sampled(), &ended, 99, &Part::default()).stacks.to_text();
+        assert!(named.contains("date;user_x;"), "{named}");
     }
 }

@@ -19,6 +19,9 @@ struct sk_buff_head {
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_write_queue;
+	struct {
+		struct sk_buff *head;
+	} sk_backlog;
 	u16 sk_protocol;
 	int sk_err;
 } KERNEL;
@@ -307,6 +310,31 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
+/* Packets that wait for a socket are few. */
+enum { WAITING = 32 };
+
+/* What waits until a task leaves the socket has been counted by the socket, but is worked on later, when
+ * it is not established any more:
+ * https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c#L2278 */
+static __always_inline void leave_out_waiting(struct closing *now, struct sock *sk)
+{
+	struct sk_buff *skb = READ_AT(struct sock, sk, sk_backlog.head);
+
+	for (int i = 0; i < WAITING && skb; i++) {
+		unsigned char *head = READ_AT(struct sk_buff, skb, head);
+		unsigned char *shared = head + READ_AT(struct sk_buff, skb, end);
+		unsigned char *transport = head + READ_AT(struct sk_buff, skb, transport_header);
+		u32 segments = at_least(READ_AT(struct skb_shared_info, shared, gso_segs), 1);
+		void *cb = (void *)((u64)skb + bpf_core_field_offset(struct sk_buff, cb));
+		u8 fin = OCTET_AT(struct tcphdr, transport, TCP_FLAGS) & TCP_FIN;
+
+		now->segments -= segments;
+		if (READ_AT(struct tcp_skb_cb, cb, end_seq) - READ_AT(struct tcp_skb_cb, cb, seq) > fin)
+			now->data_segments -= segments;
+		skb = READ_AT(struct sk_buff, skb, next);
+	}
+}
+
 /* What tcp_probe does not see: the acknowledgement that ends a handshake, and everything that comes
  * when one side has closed. The socket itself counts what it receives, and this is called where it
  * begins and ceases to be established, and at its end. */
@@ -323,8 +351,10 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
 	now.segments = READ_AT(struct tcp_sock, sk, segs_in);
 	now.data_segments = READ_AT(struct tcp_sock, sk, data_segs_in);
 	now.fin = sk->__sk_common.skc_flags >> SOCK_DONE & 1;
-	if (before == STATE_ESTABLISHED && after != STATE_CLOSE)
+	if (before == STATE_ESTABLISHED && after != STATE_CLOSE) {
+		leave_out_waiting(&now, sk);
 		bpf_map_update_elem(&closings, &key, &now, BPF_ANY);
+	}
 	if (!counts())
 		return 0;
 	f = counters(sk->__sk_common.skc_net.net->ns.inum);

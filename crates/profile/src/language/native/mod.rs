@@ -356,6 +356,7 @@ impl Native<'_> {
         Group {
             name: name.unwrap_or_else(|| format!("Group{index}")),
             strands: u32::try_from(strands).unwrap_or(u32::MAX),
+            processes: false,
             transactions: transactions.into_iter().map(|(t, at)| self.transaction(t, at)).collect(),
             at: self.reader.position(at),
         }

@@ -177,9 +177,11 @@ fn transaction() -> impl Strategy<Value = Transaction> {
 
 pub(super) fn profile() -> impl Strategy<Value = Profile> {
     let transactions = proptest::collection::vec(transaction(), 0..4);
-    let group = (text(), int(0), transactions).prop_map(|(name, strands, transactions)| Group {
+    let group = (text(), int(0), any::<bool>(), transactions);
+    let group = group.prop_map(|(name, strands, processes, transactions)| Group {
         name,
         strands: u32::try_from(strands).unwrap(),
+        processes,
         transactions,
         at: Position::default(),
     });
@@ -201,7 +203,7 @@ proptest! {
         options in proptest::collection::vec(
             "(size|count|port|conn|timeout|wndsz|dir|rsize)=(rand\\()?[0-9.,kmg)&;#-]{1,9}", 0..4,
         ),
-        attributes in "( (iterations|duration|rate|name|nthreads)=\"?[0-9.a-z$ ]{1,5}\"?){0,3}",
+        attributes in "( (iterations|duration|rate|name|nthreads|nprocs)=\"?[0-9.a-z$ ]{1,5}\"?){0,3}",
     ) {
         let source = around(&format!(
             "<flowop type=write options=\"{}\" /> {attributes} ",

@@ -11,12 +11,35 @@ use wirecost_model::units::{
 };
 
 pub(super) fn sections(run: &Run) -> Vec<Section> {
+    section(run, |_| true)
+}
+
+/// Strands that are served less alike than this are worth a line.
+const UNFAIR: f64 = 0.95;
+
+/// Those of a summary.
+pub(super) fn summary(run: &Run) -> Vec<Section> {
+    section(run, |label| match label {
+        // They say what transactions say.
+        "operations" => {
+            run.transactions.is_none() || run.operations.as_ref().is_some_and(|of| of.failed > 0)
+        }
+        "fairness" => run.fairness.as_ref().is_some_and(|fairness| fairness.jain < UNFAIR),
+        _ => true,
+    })
+}
+
+fn section(run: &Run, shown: impl Fn(&str) -> bool) -> Vec<Section> {
     let mut section = Section::named("figures", "");
     let mut figure = |label: &str, value: Option<Cell>| {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| shown(label)) {
             section.figure(label, value);
         }
     };
+    figure(
+        "offered load",
+        run.offered_bits_per_second.map(|of| Cell::number(Unit::BitsPerSecond, of)),
+    );
     figure("throughput", run.throughput.as_ref().map(throughput));
     figure("transactions", run.transactions.as_ref().map(transactions));
     figure("operations", run.operations.as_ref().map(operations));

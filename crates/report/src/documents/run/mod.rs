@@ -6,6 +6,8 @@
 
 mod cost;
 mod figures;
+mod host_rows;
+mod summary;
 
 use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
 use wirecost_model::metric::Unit;
@@ -17,7 +19,8 @@ use wirecost_model::units::seconds;
 use wirecost_model::warning::Entry;
 
 use super::observed;
-pub(crate) use cost::{explain, shares_cpus};
+pub(crate) use cost::explain;
+pub use summary::summary;
 
 /// The parts of the document, in their order.
 const PARTS: &[fn(&Run) -> Vec<Section>] = &[
@@ -32,7 +35,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     error,
 ];
 
-/// The document of a run.
+/// Everything about a run.
 #[must_use]
 pub fn document(run: &Run) -> Document {
     let mut document = Document::new(&title(run));
@@ -43,7 +46,11 @@ pub fn document(run: &Run) -> Document {
 }
 
 fn title(run: &Run) -> String {
-    let window = match &run.window {
+    format!("{}: {}, {}", run.profile, run.engine, window(run))
+}
+
+fn window(run: &Run) -> String {
+    match &run.window {
         Some(window) => {
             let length = seconds(window.seconds);
             match window.kind {
@@ -56,8 +63,7 @@ fn title(run: &Run) -> String {
             }
         }
         None => "no window".to_owned(),
-    };
-    format!("{}: {}, {window}", run.profile, run.engine)
+    }
 }
 
 /// One phase is the headline itself. Where none was measured, the error says why.

@@ -269,8 +269,18 @@ fn total(shown: &[Shown]) -> usize {
     shown.iter().map(|column| column.width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
+/// The text, or as much of its beginning as the room holds, with a mark that there is more.
+pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
+    if width(text) <= room {
+        return Cow::Borrowed(text);
+    }
+    let mut line = text.to_owned();
+    shorten(&mut line, room);
+    Cow::Owned(line)
+}
+
 /// As many columns of a terminal as a text takes.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     match text.is_ascii() {
         true => text.len(),
         false => unicode_width::UnicodeWidthStr::width(text),

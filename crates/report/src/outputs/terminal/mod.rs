@@ -14,6 +14,7 @@ use wirecost_model::visible::{visible, visible_lines};
 use super::notes::Notes;
 use super::{Output, summary};
 use layout::{Field, Head, Layout};
+pub(crate) use layout::{cut, width};
 pub use lines::Lines;
 pub use style::TerminalStyle;
 pub(crate) use style::understands_escapes;
@@ -41,9 +42,12 @@ impl Output for Terminal {
     ) -> io::Result<()> {
         heading(out, &document.title, style)?;
         for (place, section) in document.sections.iter().enumerate() {
-            // The headline figures stand right below the title that they are of.
-            let figures = matches!(section.blocks.first(), Some(Block::Figures(_)));
-            if place > 0 || !section.title.is_empty() || !figures {
+            // The headline figures, and why they are so, stand right below the title that they are of.
+            let of_title = matches!(
+                section.blocks.first(),
+                Some(Block::Figures(_) | Block::Text(_) | Block::Message(_) | Block::Note(_))
+            );
+            if place > 0 || !section.title.is_empty() || !of_title {
                 writeln!(out)?;
             }
             heading(out, &section.title, style)?;
@@ -161,17 +165,17 @@ fn figures(
     notes: &mut Notes,
     style: &TerminalStyle,
 ) -> io::Result<()> {
-    let longest = figures.iter().map(|figure| layout::width(&figure.label)).max().unwrap_or(0);
+    let longest = figures.iter().map(|figure| width(&figure.label)).max().unwrap_or(0);
     let beside = LABEL.max(longest + 2) + 2;
     for figure in figures {
         let text = notes.cell(&figure.value, |text| visible(text).into());
         let mut label = format!("  {}", visible(&figure.label));
-        let lines = match beside + layout::width(&text) <= style.width {
+        let lines = match beside + width(&text) <= style.width {
             true => vec![text],
             false => style.wrap(beside, &text),
         };
         for line in lines {
-            let blank = beside.saturating_sub(layout::width(&label));
+            let blank = beside.saturating_sub(width(&label));
             writeln!(out, "{label}{:blank$}{line}", "")?;
             label.clear();
         }
@@ -217,7 +221,7 @@ fn labelled(
     indent: usize,
     style: &TerminalStyle,
 ) -> io::Result<()> {
-    let beside = indent + layout::width(label) + 1;
+    let beside = indent + width(label) + 1;
     let mut lines = style.wrap(beside, text).into_iter();
     let first = lines.next().unwrap_or_default();
     writeln!(out, "{:indent$}{} {first}", "", style.emphasize(emphasis, label))?;

@@ -38,6 +38,7 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
         {
             blocks.push(sentence(rate.explain(hz(run, end).ok())));
         }
+        blocks.extend(conclusion(&name(measured, point), point, end).map(sentence));
     }
     blocks.push(sentence(
         "(2) divides all busy cycles of the CPUs by the interrupts; (3) uses only the cycles traced in \
@@ -45,6 +46,40 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
          measured number of interrupts per byte also at the line rate, all of which is payload.",
     ));
     blocks
+}
+
+/// The line of which the conclusion speaks.
+const LINE: f64 = 10e9;
+
+/// How many CPUs a line takes at this cost, and how many of them handle its packets.
+fn conclusion(name: &str, point: &MeasuredPoint, end: Option<&str>) -> Option<String> {
+    let cpus = |cycles: fn(&Run, Option<&str>) -> Result<f64, String>| {
+        estimate(point, |run| {
+            let throughput = of(run, "throughput")?;
+            if throughput <= 0.0 {
+                return Err("nothing was transferred".to_owned());
+            }
+            Ok(cycles(run, end)? * LINE / throughput / hz(run, end)?)
+        })
+        .ok()
+    };
+    let show = |cpus: wirecost_analyze::Estimate| match cpus.interval {
+        Some((low, high)) => {
+            format!("{} ({} to {})", three_digits(cpus.mean), three_digits(low), three_digits(high))
+        }
+        None => three_digits(cpus.mean),
+    };
+    let clock = hz(point.runs.first()?, end).ok()?;
+    let handlers = match cpus(traced) {
+        Some(handlers) => format!(", {} of them for interrupts and NET_RX", show(handlers)),
+        None => String::new(),
+    };
+    Some(format!(
+        "{name}: a line of {} at this cost takes {} CPUs of {}{handlers}.",
+        decimal(LINE, "b/s"),
+        show(cpus(busy)?),
+        decimal(clock, "Hz"),
+    ))
 }
 
 const COLUMNS: [(&str, wirecost_model::document::Align); 6] = [

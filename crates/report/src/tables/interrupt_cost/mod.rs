@@ -4,6 +4,8 @@
 
 mod equations;
 
+use std::collections::BTreeSet;
+
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
 use wirecost_model::document::{
@@ -11,14 +13,17 @@ use wirecost_model::document::{
     Block, Cell, Section, Table,
 };
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::{HostObservation, InterruptRow, InterruptsSection};
+use wirecost_model::observe::{CpuTime, HostObservation, InterruptRow, InterruptsSection};
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
 use super::cells::{
-    at, count, ends, first, grouped, known, label, name, number, scaled, sentence, table, text,
+    at, count, ends, estimate, estimated, first, grouped, known, label, name, number, of, scaled,
+    sentence, table, text,
 };
 
+/// A smaller part of the wall has no row of its own.
+const LEAST: f64 = 0.000_5;
 /// Rows of the table of processes.
 const PROCESSES: usize = 12;
 
@@ -86,15 +91,49 @@ fn lines(measured: &Measurements, end: Option<&str>, whose: &str) -> Table {
         ("Interrupts/sec", at(end, "interrupts"), 1.0, grouped),
         ("  of devices", at(end, "interrupts.device"), 1.0, grouped),
         ("  by other CPUs (IPI)", at(end, "interrupts.ipi"), 1.0, grouped),
-        ("  of timers", at(end, "interrupts.timer"), 1.0, grouped),
+        (INTERRUPTS_BY_TIMERS, at(end, "interrupts.timer"), 1.0, grouped),
         ("Cycles/Byte", at(end, "cycles_per_kbyte"), 1.0 / 1024.0, two),
     ];
     for (line, metric, factor, show) in lines {
         let mut row = vec![text(line)];
         row.extend(measured.points.iter().map(|point| scaled(point, &metric, factor, show)));
         table.rows.push(row);
+        if line == INTERRUPTS_BY_TIMERS {
+            let mut row = vec![text("Interrupts/softirq")];
+            let ratio = |run: &Run| per_softirq(run, end);
+            let of = |point| estimated(estimate(point, ratio), Unit::Ratio, two);
+            row.extend(measured.points.iter().map(of));
+            table.rows.push(row);
+        }
     }
     table
+}
+
+const INTERRUPTS_BY_TIMERS: &str = "  of timers";
+
+/// Interrupts over softirqs: below 1, work is put off that no interrupt announced.
+fn per_softirq(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    let (interrupts, softirqs) = (of(run, &at(end, "interrupts"))?, of(run, &at(end, "softirqs"))?);
+    match softirqs > 0.0 {
+        true => Ok(interrupts / softirqs),
+        false => Err("there was no softirq".to_owned()),
+    }
+}
+
+/// The devices behind a softirq: those whose packets NET_RX fetched.
+fn devices_behind(section: &InterruptsSection, row: &InterruptRow) -> Option<String> {
+    if row.source != "net_rx" {
+        return None;
+    }
+    let polled = section.napi.iter().flatten().filter(|napi| napi.polls > 0);
+    let with_napi: BTreeSet<&str> = polled.filter_map(|napi| napi.device.as_deref()).collect();
+    // The others hand their packets to the backlog of a CPU.
+    let received = section.devices.iter().filter(|device| device.rx_packets > 0);
+    let without = received.map(|device| device.device.as_str());
+    let without: Vec<&str> = without.filter(|device| !with_napi.contains(device)).collect();
+    let backlog = (!without.is_empty()).then(|| format!("backlog: {}", without.join(", ")));
+    let all: Vec<String> = with_napi.into_iter().map(str::to_owned).chain(backlog).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Of the first run. Most time first, as the section has them.
@@ -104,7 +143,7 @@ fn handlers(
     rows: fn(&InterruptsSection) -> &[InterruptRow],
 ) -> Table {
     let columns = [
-        ("Module", Left),
+        ("Driver or device", Left),
         ("Function", Left),
         ("Count", Right),
         ("Max [ms]", Right),
@@ -132,8 +171,9 @@ fn handlers(
             true => row.name.clone(),
             false => format!("{} ({})", row.name, row.source),
         };
+        let module = row.module.clone().or_else(|| devices_behind(section, row));
         table.rows.push(vec![
-            text(row.module.as_deref().unwrap_or("kernel")),
+            text(module.as_deref().unwrap_or("kernel")),
             text(function),
             count(row.total.count),
             ms(row.total.max_us, 1e-3),
@@ -179,11 +219,42 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
     let seconds = run.observe.iter().flat_map(|observe| &observe.hosts).map(|h| h.seconds).next();
     let wall = seconds.unwrap_or_default() * f64::from(machine.cpus);
     let mut rows = Vec::new();
-    if parts.iter().map(|cpu| cpu.per_cpu.len()).sum::<usize>() == machine.cpus as usize {
-        rows.push(("Idle (0)".to_owned(), parts.iter().map(|cpu| cpu.total.idle).sum(), wall));
+    let users = section.users();
+    let ended = section.ended.as_ref().map_or(0.0, |ended| ended.seconds);
+    let (named, others) = users.split_at(users.len().min(PROCESSES));
+    let listed: f64 = named.iter().map(|user| user.seconds).sum();
+    let knows_all =
+        parts.iter().map(|cpu| cpu.per_cpu.len()).sum::<usize>() == machine.cpus as usize;
+    let sum = |of: fn(&CpuTime) -> f64| parts.iter().map(|cpu| of(&cpu.total)).sum::<f64>();
+    if knows_all {
+        rows.push(("Idle (0)".to_owned(), sum(|time| time.idle), wall));
+        // What ksoftirqd ran is in the time of that process.
+        let apart = |time: &CpuTime| time.irq + time.softirq - time.in_ksoftirqd.unwrap_or(0.0);
+        rows.push(("Interrupts and softirqs".to_owned(), sum(apart), wall));
     }
-    let named = section.processes.iter().take(PROCESSES);
-    rows.extend(named.map(|p| (format!("{} ({})", p.name, p.pid), p.seconds, wall)));
+    rows.extend(named.iter().map(|user| {
+        let pid = user.pid.map(|pid| format!(" ({pid})")).unwrap_or_default();
+        (format!("{}{pid}", user.title()), user.seconds, wall)
+    }));
+    let further = section.processes_total + ended - listed;
+    if further > LEAST * wall {
+        let title = match others.len() {
+            0 => "Other processes".to_owned(),
+            _ => format!("{} other processes and more", others.len()),
+        };
+        rows.push((title, further, wall));
+    }
+    if knows_all {
+        let idle_loop = sum(|time| time.idle_loop.unwrap_or(0.0));
+        let listed: f64 = rows.iter().map(|(_, seconds, _)| seconds).sum();
+        // Programs in other PID namespaces; in older records those that ended, too.
+        let rest = wall - listed - idle_loop;
+        for (title, seconds) in [("Idle loop", idle_loop), ("Programs without a name", rest)] {
+            if seconds > LEAST * wall {
+                rows.push((title.to_owned(), seconds, wall));
+            }
+        }
+    }
     Ok(rows)
 }
 
@@ -206,6 +277,43 @@ mod tests {
         near(of("Cycles/Byte", "64k"), 1.142_988_377_9);
         let why = at(&section, "Receiving, receiver", "Packets received/Int", "512");
         assert!(matches!(why, Cell::Missing(why) if why.contains("virtual device")));
+    }
+
+    /// Whose packets a softirq fetched, and what its time is compared with.
+    #[test]
+    fn softirqs_have_devices_and_processes_add_up_to_the_wall() {
+        let measured = fixture("interrupt-cost");
+        let section = section("interrupt-cost", &measured);
+        let run = &measured.points[0].runs[0];
+        let interrupts = Scope::find(run, Some("receiver")).unwrap().interrupts().unwrap();
+        let ratio = value(&section, "Receiving, receiver", "Interrupts/softirq", "512");
+        near(ratio, interrupts.interrupts_per_second / interrupts.softirqs_per_second);
+        let tables = section.blocks.iter().filter_map(|block| match block {
+            Block::Table(table) => Some(table),
+            _ => None,
+        });
+        let tables: Vec<&Table> = tables.collect();
+        let softirqs = tables.iter().find(|table| table.title.starts_with("Softirqs (DPC)"));
+        let rows = &softirqs.unwrap().rows;
+        let net_rx = rows.iter().find(|row| row[1] == text("net_rx")).unwrap();
+        let device = &interrupts.devices.iter().max_by_key(|d| d.rx_packets).unwrap().device;
+        assert!(matches!(&net_rx[0], Cell::Text(text) if text.contains(device)), "{:?}", net_rx[0]);
+        let processes = tables.iter().find(|table| table.title.starts_with("CPU by process"));
+        let percent = processes.unwrap().rows.iter().map(|row| match &row[2] {
+            Cell::Number(number) => number.value,
+            other => panic!("{other:?}"),
+        });
+        let all: f64 = percent.sum();
+        assert!((99.9..=102.0).contains(&all), "{all}");
+        let sentences = section.blocks.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text),
+            _ => None,
+        });
+        let conclusion = "a line of 10.0 Gb/s at this cost takes";
+        assert_eq!(
+            sentences.filter(|text| text.contains(conclusion)).count(),
+            measured.points.len()
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ impl RunOption for Connections {
     }
 
     fn help(&self) -> &'static str {
-        "Number of strands of each group [default: the profile's]"
+        "Number of strands (threads or processes of uperf) in each group [default: the profile's]"
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {

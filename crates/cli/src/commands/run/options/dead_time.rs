@@ -18,8 +18,8 @@ impl RunOption for DeadTime {
     }
 
     fn help(&self) -> &'static str {
-        "What to do if dead time exceeds a tenth of the window: make the result invalid, or only report \
-         it (for tests of loss and outages)"
+        "What to do if no byte moved for more than a tenth of the measurement time although operations \
+         waited: make the result invalid, or only report it (for tests of loss and outages)"
     }
 
     fn default(&self) -> Option<&'static str> {

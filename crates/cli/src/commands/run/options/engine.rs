@@ -5,6 +5,13 @@ use super::{Change, RunOption};
 
 pub(super) struct Engine;
 
+/// The name of an engine that this program has.
+pub(crate) fn parse_engine(value: &str) -> Result<EngineName, String> {
+    let engine = engines::find(value);
+    let engine = engine.ok_or_else(|| format!("must be one of {}", engines::names()))?;
+    Ok(EngineName::from(engine.name()))
+}
+
 impl RunOption for Engine {
     fn name(&self) -> &'static str {
         "engine"
@@ -23,9 +30,7 @@ impl RunOption for Engine {
     }
 
     fn read(&self, value: &str) -> Result<Change, String> {
-        let engine =
-            engines::find(value).ok_or_else(|| format!("must be one of {}", engines::names()))?;
-        let name = EngineName::from(engine.name());
+        let name = parse_engine(value)?;
         Ok(Change::to_settings(move |settings| settings.engine = name.clone()))
     }
 }

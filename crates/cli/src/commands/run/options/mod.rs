@@ -6,6 +6,7 @@ mod dead_time;
 mod duration;
 mod engine;
 mod interval;
+pub(crate) mod load;
 mod ramp;
 mod reverse;
 mod timeout;
@@ -14,11 +15,14 @@ mod workers;
 
 use std::sync::Arc;
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use wirecost_fleet::controller::Settings;
 use wirecost_model::profile::Profile;
+use wirecost_model::study::Value;
 
 use crate::Failure;
+pub(crate) use engine::parse_engine;
 
 /// One option. It carries itself to where it acts by what it changes: the profile, or the settings of
 /// the run.
@@ -53,6 +57,7 @@ pub(crate) trait RunOption: Sync {
 pub(crate) static ALL: &[&dyn RunOption] = &[
     &engine::Engine,
     &connections::Connections,
+    &load::Load,
     &duration::Duration,
     &ramp::Ramp,
     &reverse::Reverse,
@@ -98,13 +103,17 @@ impl std::fmt::Debug for Change {
 
 /// The changes that a command line asks for.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(Vec<Change>);
+pub(crate) struct Changes {
+    /// With those that options make by default.
+    all: Vec<Change>,
+    given: Vec<Value>,
+}
 
 impl Changes {
     /// # Errors
     /// A change that the profile has no place for.
     pub(crate) fn apply(&self, profile: &mut Profile) -> Result<(), Failure> {
-        self.0.iter().try_for_each(|change| match change {
+        self.all.iter().try_for_each(|change| match change {
             Change::Profile(change) => change(profile),
             Change::Settings(_) => Ok(()),
         })
@@ -113,12 +122,17 @@ impl Changes {
     /// The settings that options make; the others are as by default.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings::default();
-        for change in &self.0 {
+        for change in &self.all {
             if let Change::Settings(change) = change {
                 change(&mut settings);
             }
         }
         settings
+    }
+
+    /// Options that were given, by name, with their values as they were written.
+    pub(crate) fn given(&self) -> &[Value] {
+        &self.given
     }
 }
 
@@ -145,11 +159,23 @@ impl Args for Changes {
 
 impl FromArgMatches for Changes {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |option: &&dyn RunOption| match option.value_name() {
+        let change = |option: &&dyn RunOption| match option.value_name() {
             Some(_) => matches.get_one::<Change>(option.name()).cloned(),
             None => matches.get_flag(option.name()).then(|| option.read("").ok()).flatten(),
         };
-        Ok(Self(ALL.iter().filter_map(given).collect()))
+        let given = |option: &&dyn RunOption| {
+            let name = option.name();
+            let is_given = matches.value_source(name) == Some(ValueSource::CommandLine);
+            let text = match option.value_name() {
+                Some(_) => matches.get_raw(name)?.next_back()?.to_str()?,
+                None => "true",
+            };
+            is_given.then(|| Value::new(name, text))
+        };
+        Ok(Self {
+            all: ALL.iter().filter_map(change).collect(),
+            given: ALL.iter().filter_map(given).collect(),
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -188,12 +214,15 @@ mod tests {
             matches.map(|matches| Changes::from_arg_matches(&matches).unwrap())
         };
         let none = changes(&[]).unwrap();
-        assert!(none.0.iter().all(|change| matches!(change, Change::Settings(_))));
+        assert!(none.all.iter().all(|change| matches!(change, Change::Settings(_))));
+        assert_eq!(none.given(), []);
         let settings = none.settings();
         assert_eq!((settings.engine.as_str(), settings.timeout), ("epoll", None));
         assert_eq!((settings.ramp, settings.interval), (SECOND, SECOND));
         let given = changes(&["--reverse", "--connections=2", "--ramp=20ms"]).unwrap();
-        assert_eq!(given.0.len(), none.0.len() + 2);
+        assert_eq!(given.all.len(), none.all.len() + 2);
+        let of_line = [("connections", "2"), ("ramp", "20ms"), ("reverse", "true")];
+        assert_eq!(given.given(), of_line.map(|(name, value)| Value::new(name, value)));
         assert_eq!(given.settings().ramp, 20 * MILLISECOND);
         assert!(changes(&["--connections=0"]).is_err());
         assert!(changes(&["--interval=1ms"]).is_err());

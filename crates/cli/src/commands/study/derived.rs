@@ -1,0 +1,203 @@
+//! Studies that a command makes of runs that a person describes: `run --repeat` and `compare --run`.
+
+use std::path::{Path, PathBuf};
+
+use wirecost_analyze::measured::Measurements;
+use wirecost_model::document::Document;
+use wirecost_model::status::Status;
+use wirecost_model::study::Value;
+use wirecost_report::tables::TableRequest;
+use wirecost_study::{Definition, Repeat, TableChoice};
+
+use super::source::{Loaded, failure};
+use super::{Finished, Output, counted, make_runs, say_end, settings};
+use crate::Failure;
+use crate::commands::report;
+use crate::commands::run::{ConflictOptions, HostOptions, RunOptions, new_seed};
+use crate::records::{self, Records};
+use crate::terminal;
+
+/// The axis of the two sides of `compare --run`.
+const SIDE: &str = "side";
+/// Its values.
+const SIDES: [&str; 2] = ["A", "B"];
+
+/// A study, saved where the user wants it or for as long as the command needs it.
+struct Saved {
+    finished: Finished,
+    /// Removed with what is in it.
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Saved {
+    fn run(
+        loaded: &Loaded,
+        out: Option<&Path>,
+        conflict: ConflictOptions,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        let temporary = match out {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(|error| {
+                let message = format!("cannot create a temporary directory: {error}");
+                Failure::new(Status::Failed, message).help("save the runs with --out DIR")
+            })?),
+        };
+        let path = match (out, &temporary) {
+            (None, Some(temporary)) => temporary.path().join("study"),
+            (out, _) => out.unwrap_or(Path::new("")).to_owned(),
+        };
+        let output = Output { quiet, ..Output::default() };
+        let finished = make_runs(loaded, Some(&path), conflict, &output)?;
+        Ok(Self { finished, temporary })
+    }
+
+    fn directory(&self) -> &Path {
+        self.finished.writer.study().directory()
+    }
+
+    /// Why not all runs count.
+    fn incomplete(&self) -> Option<String> {
+        let summary = &self.finished.summary;
+        match summary.status() {
+            Status::Ok => None,
+            Status::Interrupted => Some("interrupted before all runs were made".to_owned()),
+            _ => {
+                let without = counted(summary.invalid + summary.not_measured, "run");
+                Some(format!("{without} without a valid result"))
+            }
+        }
+    }
+
+    /// Says how the runs ended and where they are.
+    ///
+    /// # Errors
+    /// A run could not be made.
+    fn say_end(&self, quiet: bool) -> Result<(), Failure> {
+        let Self { finished: Finished { writer, summary }, temporary } = self;
+        let kept = temporary.is_none().then(|| writer.study());
+        say_end(summary, kept)?;
+        if let (Status::Invalid, Some(reason)) = (summary.status(), self.incomplete()) {
+            terminal::warn(format_args!("wirecost: {reason}"));
+        }
+        if temporary.is_none() && !quiet {
+            terminal::warn(format_args!("saved to {}", self.directory().display()));
+        }
+        Ok(())
+    }
+}
+
+/// `wirecost run --repeat N`.
+pub(crate) struct Repeated<'a> {
+    pub(crate) options: &'a RunOptions,
+    pub(crate) hosts: &'a HostOptions,
+    pub(crate) conflict: ConflictOptions,
+    pub(crate) times: u32,
+    /// Where the study is saved; nowhere without.
+    pub(crate) out: Option<&'a Path>,
+    pub(crate) quiet: bool,
+}
+
+impl Repeated<'_> {
+    /// Makes the runs: what they measured as a document.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub(crate) fn run(&self) -> Result<Document, Failure> {
+        let mut definition = definition(&self.options.profile, self.options.seed(), self.times);
+        definition.tables = vec![TableChoice::Named("repeats".to_owned())];
+        for Value { name, value } in settings::of_run(self.options)? {
+            definition.set(&name, &value);
+        }
+        let loaded = Loaded::on(definition, self.hosts)?;
+        let saved = Saved::run(&loaded, self.out, self.conflict, self.quiet)?;
+        saved.say_end(self.quiet)?;
+        let runs = saved.finished.writer.study().runs().map_err(Failure::usage)?;
+        let measured = Measurements::of(runs);
+        let mut document = Document::new(&loaded.definition.title);
+        let tables: Vec<TableRequest> = report::wanted(Some(&loaded.definition))?;
+        document.sections = report::sections(Some(&loaded.definition), &tables, &measured)?;
+        document.status = saved.finished.summary.status();
+        document.error = saved.incomplete();
+        Ok(document)
+    }
+}
+
+/// `wirecost compare --run A B`.
+pub(crate) struct Compared<'a> {
+    /// The arguments of `wirecost run` of each side.
+    pub(crate) sides: [&'a str; 2],
+    pub(crate) axes: &'a [(String, Vec<String>)],
+    pub(crate) times: u32,
+    pub(crate) hosts: &'a HostOptions,
+    pub(crate) conflict: ConflictOptions,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) quiet: bool,
+}
+
+/// Makes the runs of both sides by turns, as one study, and reads them: A's and B's, with the status of
+/// all.
+///
+/// # Errors
+/// The runs cannot be made, or are not runs of one profile.
+pub(crate) fn compare_runs(compared: &Compared<'_>) -> Result<([Records; 2], Status), Failure> {
+    let mut sides = Vec::new();
+    for (side, text) in SIDES.iter().zip(compared.sides) {
+        let options = settings::parse(text).map_err(|message| {
+            Failure::usage(format!("--run: {side} ({text:?}): {message}"))
+                .help("give the arguments of `wirecost run`, such as '@stream --engine io_uring'")
+        })?;
+        sides.push(options);
+    }
+    if sides[0].profile != sides[1].profile {
+        let message = format!(
+            "--run compares settings of one profile, and A is of {}, B of {}",
+            sides[0].profile, sides[1].profile
+        );
+        return Err(Failure::usage(message)
+            .help("put what differs into a variable of one profile, and set it with --var"));
+    }
+    let seed = sides.iter().find_map(RunOptions::seed);
+    let mut definition = definition(&sides[0].profile, seed, compared.times);
+    // The first run of a command finds the machine colder than the others do.
+    definition.warm_up = 1;
+    let mut tables = Vec::new();
+    for (side, options) in SIDES.iter().zip(&sides) {
+        let settings = settings::of_run(options)?;
+        tables.push((
+            *side,
+            settings.into_iter().map(|Value { name, value }| (name, value)).collect(),
+        ));
+    }
+    definition.set_tables(SIDE, tables);
+    for (name, values) in compared.axes {
+        if name == SIDE {
+            return Err(Failure::usage(format!("--axis {SIDE}: the two sides are that axis")));
+        }
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        definition.set_axis(name, &values).map_err(failure)?;
+    }
+    let loaded = Loaded::on(definition, compared.hosts)?;
+    let out = compared.out.as_deref();
+    let saved = Saved::run(&loaded, out, compared.conflict, compared.quiet)?;
+    saved.say_end(compared.quiet)?;
+    let status = saved.finished.summary.status();
+    if let (Status::Interrupted, Some(reason)) = (status, saved.incomplete()) {
+        // Half of the runs may be of one side.
+        return Err(Failure::new(status, reason));
+    }
+    let records = records::read(saved.directory())?;
+    let [a, b] = SIDES.map(|side| records.at(SIDE, side));
+    let [name_a, name_b] = compared.sides.map(str::to_owned);
+    Ok(([Records { name: name_a, ..a? }, Records { name: name_b, ..b? }], status))
+}
+
+/// A study of these many repeats, of no point yet.
+fn definition(title: &str, seed: Option<u64>, times: u32) -> Definition {
+    Definition {
+        title: title.to_owned(),
+        seed: seed.unwrap_or_else(new_seed),
+        repeat: Repeat { times, ..Repeat::default() },
+        ..Definition::default()
+    }
+}

@@ -1,0 +1,180 @@
+//! What a session refuses whose controller may be anyone: it generates load, and nothing else.
+//!
+//! The limits of every plan hold too, and traffic goes to and comes from the controller's address only
+//! (`wirecost_load::permissions`).
+
+use wirecost_model::order::Order;
+use wirecost_model::plan::Plan;
+use wirecost_model::profile::{IoValue, Options, Payload};
+use wirecost_profile::protocols::{self, Family};
+use wirecost_program::step;
+
+/// I/O options whose value is a text that names no file.
+const HARMLESS_TEXTS: [&str; 1] = ["cc"];
+
+/// Why an order is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("it observes nothing for controllers that it does not know")]
+    Observation,
+    #[error(
+        "{at}: {option} names a file, and it uses no files for controllers that it does not know"
+    )]
+    File { at: String, option: String },
+    #[error("protocol {protocol} does not lead to the controller's address")]
+    Protocol { protocol: String },
+}
+
+/// # Errors
+/// What the order asks for that only a known controller may have.
+pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
+    match order {
+        Order::Observe(_) => Err(Refusal::Observation),
+        Order::Claim(request) if request.observes => Err(Refusal::Observation),
+        Order::Prepare(plan) => check_plan(plan),
+        Order::Hello { .. }
+        | Order::Ping { .. }
+        | Order::Claim(_)
+        | Order::Connect(_)
+        | Order::Start(_)
+        | Order::Finish { .. }
+        | Order::CutOff
+        | Order::Environment
+        | Order::Summarize => Ok(()),
+    }
+}
+
+fn check_plan(plan: &Plan) -> Result<(), Refusal> {
+    for act in step::acts(&plan.program) {
+        // The peer of a host that sends files has the option too, and opens none.
+        let sends_file = act.kind == "sendfile" && act.options.dir.is_some();
+        let option = if sends_file { Some("dir") } else { file_option(&act.options) };
+        if let Some(option) = option {
+            return Err(Refusal::File { at: act.at.to_string(), option: option.to_owned() });
+        }
+    }
+    let of_services = plan.program.services.iter().map(|service| &service.protocol);
+    let of_acts = step::acts(&plan.program).filter_map(|act| act.options.protocol.as_ref());
+    for protocol in of_services.chain(of_acts) {
+        let family = protocols::find(protocol).map(|protocol| protocol.family());
+        if family != Some(Family::Inet) {
+            return Err(Refusal::Protocol { protocol: protocol.clone() });
+        }
+    }
+    for service in &plan.program.services {
+        if let Some(option) = file_option(&service.options) {
+            let at = "a service".to_owned();
+            return Err(Refusal::File { at, option: option.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The option that names a file, if there is one.
+fn file_option(options: &Options) -> Option<&str> {
+    if matches!(options.payload, Payload::File(_)) {
+        return Some("payload");
+    }
+    let mut texts = options.io.iter().filter(|(_, value)| matches!(value, IoValue::Text(_)));
+    texts.find(|(name, _)| !HARMLESS_TEXTS.contains(name)).map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wirecost_model::holder::RunIdentity;
+    use wirecost_model::observe::ObserveRequest;
+    use wirecost_model::order::ClaimRequest;
+    use wirecost_model::plan::EngineName;
+    use wirecost_model::profile::{Flowop, Group, Position, Profile, Size, Transaction, Until};
+    use wirecost_program::program;
+
+    use super::*;
+
+    /// What the peer of a profile with these flowops is ordered to do.
+    fn prepare(protocol: &str, change: impl Fn(&mut Options)) -> Order {
+        let flowop = |kind: &str, options: Options| Flowop {
+            kind: kind.to_owned(),
+            options,
+            at: Position { line: 3, column: 5 },
+        };
+        let mut write = Options { size: Some(Size::Fixed(64)), ..Options::default() };
+        change(&mut write);
+        let open = Options {
+            remotehost: Some("h".to_owned()),
+            protocol: Some(protocol.to_owned()),
+            ..Options::default()
+        };
+        let transaction = Transaction {
+            until: Until::Iterations(1),
+            arrivals: None,
+            flowops: vec![flowop("connect", open), flowop("write", write)],
+            order: Vec::new(),
+            at: Position::default(),
+        };
+        let group = Group { strands: 1, transactions: vec![transaction], ..Group::default() };
+        let profile = Profile { groups: vec![group], ..Profile::default() };
+        let program = program::compile(&profile).unwrap().pop().unwrap();
+        Order::Prepare(Box::new(Plan {
+            token: "token".to_owned(),
+            seed: 1,
+            host: 1,
+            engine: EngineName::default(),
+            workers: None,
+            cpus: Vec::new(),
+            interval: 1 << 30,
+            program,
+            data_address: None,
+            tcp_samples: 0,
+            details: false,
+        }))
+    }
+
+    fn refusal(order: &Order) -> String {
+        check(order).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_plan_names_no_file() {
+        assert_eq!(check(&prepare("tcp", |_| {})), Ok(()));
+        let mut dir = prepare("tcp", |o| o.dir = Some("/etc".to_owned()));
+        assert_eq!(check(&dir), Ok(()), "the peer only reads");
+        let Order::Prepare(plan) = &mut dir else { panic!("it is a plan") };
+        let acts = plan.program.groups.iter_mut().flat_map(|group| &mut group.phases).flatten();
+        acts.flat_map(|phase| &mut phase.acts).for_each(|act| act.kind = "sendfile".to_owned());
+        assert!(refusal(&dir).starts_with("3:5: dir names a file"), "{}", refusal(&dir));
+        let payload = prepare("tcp", |o| o.payload = Payload::File("/etc/passwd".to_owned()));
+        assert!(refusal(&payload).starts_with("3:5: payload names a file"));
+        let sink = |o: &mut Options| o.io.set("sink", IoValue::Text("/tmp".to_owned()));
+        assert!(refusal(&prepare("tcp", sink)).starts_with("3:5: sink names a file"));
+        // One that this version does not know.
+        let other = |o: &mut Options| o.io.set("other", IoValue::Text("/tmp".to_owned()));
+        assert!(refusal(&prepare("tcp", other)).starts_with("3:5: other names a file"));
+        let cc = |o: &mut Options| o.io.set("cc", IoValue::Text("cubic".to_owned()));
+        assert_eq!(check(&prepare("tcp", cc)), Ok(()));
+    }
+
+    #[test]
+    fn only_protocols_with_internet_addresses_are_used() {
+        for protocol in ["tcp", "udp", "tls", "sctp"] {
+            assert_eq!(check(&prepare(protocol, |_| {})), Ok(()), "{protocol}");
+        }
+        for protocol in ["unix", "unix-seqpacket", "vsock", "other"] {
+            assert!(refusal(&prepare(protocol, |_| {})).starts_with("protocol "), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_observed() {
+        let request = ObserveRequest { probes: Vec::new(), parts: Vec::new() };
+        assert_eq!(check(&Order::Observe(request)), Err(Refusal::Observation));
+        let claim = |observes| {
+            let (id, user, host) = ("1".to_owned(), "u".to_owned(), "h".to_owned());
+            let run = RunIdentity { id, user, host, pid: 1, command: "c".to_owned() };
+            Order::Claim(ClaimRequest { run, wait: Duration::ZERO, share: false, observes })
+        };
+        assert_eq!(check(&claim(true)), Err(Refusal::Observation));
+        assert_eq!(check(&claim(false)), Ok(()));
+    }
+}

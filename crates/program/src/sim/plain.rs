@@ -1,0 +1,86 @@
+//! Plain phases come to the same whether or not their steps are taken the plain way.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a host counted, but for times.
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    transactions: u64,
+    /// Operations and latencies of each row.
+    rows: Vec<(u64, u64)>,
+    /// Of all rows: what is received ahead counts for the operation that received it.
+    bytes: u64,
+    /// Latencies of transactions of several operations.
+    timed: u64,
+}
+
+fn counts(outcome: &Outcome) -> Vec<Counts> {
+    let of_host = |counted: &Counted| {
+        let rows = counted.counters.flowops.iter().zip(&counted.latencies);
+        Counts {
+            transactions: counted.counters.transactions,
+            rows: rows.map(|(row, latency)| (row.done, latency.count())).collect(),
+            bytes: counted.counters.flowops.iter().map(|row| row.bytes).sum(),
+            timed: counted.transactions.count(),
+        }
+    };
+    outcome.phases.iter().flatten().map(of_host).collect()
+}
+
+fn flowops() -> impl Strategy<Value = Vec<Flowop>> {
+    let message = (any::<bool>(), 0u32..2, prop_oneof![1u64..200, 1u64..20_000]);
+    let flowop = message.prop_map(|(writes, conn, size)| {
+        op(if writes { "write" } else { "read" }, |o| {
+            o.conn = Conns::one(conn);
+            o.size = Some(Size::Fixed(size));
+        })
+    });
+    prop::collection::vec(flowop, 1..4)
+}
+
+fn weather() -> impl Strategy<Value = Weather> {
+    (1usize..30_000, 1u64..20_000, any::<u64>()).prop_map(|(buffer, piece, seed)| Weather {
+        buffer,
+        piece,
+        seed,
+        ..Weather::default()
+    })
+}
+
+fn after_connect(strands: u32, transaction: Transaction) -> Profile {
+    let open = vec![connect("tcp", "a", 0), connect("tcp", "a", 1)];
+    profile(strands, vec![times(1, open), transaction])
+}
+
+proptest! {
+    #[test]
+    fn the_plain_way_comes_to_the_same(
+        flowops in flowops(), strands in 1u32..3, iterations in 1u64..60, weather in weather(),
+    ) {
+        let profile = after_connect(strands, times(iterations, flowops));
+        let run = |general| run(&profile, &Settings { weather: weather.clone(), general, ..Settings::default() });
+        let (plain, general) = (run(false), run(true));
+        prop_assert_eq!(&plain.errors, &general.errors);
+        prop_assert_eq!(&plain.unread, &general.unread);
+        prop_assert_eq!(counts(&plain), counts(&general));
+    }
+
+    #[test]
+    fn the_plain_way_ends_in_time(flowops in flowops(), strands in 1u32..3, weather in weather()) {
+        let profile = after_connect(strands, lasting(5 * MILLISECOND, flowops));
+        let settings = Settings { weather, ramp: MILLISECOND, ..Settings::default() };
+        let outcome = run(&profile, &settings);
+        check_conserved(&outcome);
+        let [master, peer] = [0, 1].map(|host| &outcome.phases[1][host].counters);
+        prop_assert_eq!(master.transactions, peer.transactions);
+        // Both count all of a phase, and time what ends in its window.
+        let timed = |host: usize| {
+            let counted = &outcome.phases[1][host];
+            let rows = counted.latencies.iter().map(Histogram::count).sum::<u64>();
+            rows <= counted.counters.flowops.iter().map(|row| row.done).sum()
+        };
+        prop_assert!(timed(0) && timed(1));
+    }
+}

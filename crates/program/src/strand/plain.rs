@@ -1,0 +1,341 @@
+//! The common case: each transaction is the same few messages of fixed length, on streams that are open,
+//! with nothing that could time out or be compared. What the general way asks of each operation is known
+//! here when the program is compiled. Both do the same; a simulation compares them.
+
+use std::io;
+
+use wirecost_model::clock::Nanos;
+
+use super::{Context, OPERATION_BYTES, Strand, Turn};
+use crate::net::{Interest, Net};
+use crate::step::{Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
+
+/// Why the plain way does not go on.
+enum Stop {
+    NotPlain,
+    /// Others have their turn.
+    TurnOver,
+    NoBytes,
+    NoRoom,
+    Failed(io::Error),
+}
+
+impl<S> Strand<S> {
+    /// Whether the plain way can go on from here.
+    #[inline]
+    pub(super) fn is_plain<N: Net<Socket = S>>(
+        &self,
+        phase: &Phase,
+        context: &Context<'_, N>,
+    ) -> bool {
+        let is_given_up = context.timing.closed
+            && self.transaction.running
+            && !self.transaction.engaged
+            && self.transaction.iteration >= self.transaction.limit;
+        !phase.plain.is_empty() && self.connections.abandoned() == 0 && !is_given_up
+    }
+
+    /// Runs for as long as everything is plain. `None` where it is not: the general way goes on.
+    #[inline]
+    pub(super) fn run_plain<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+        budget: &mut i64,
+    ) -> io::Result<Option<Turn>> {
+        match self.stop_of_plain(phase, context, budget) {
+            Stop::NotPlain => Ok(None),
+            Stop::TurnOver => Ok(Some(Turn::Again)),
+            Stop::NoBytes => self.await_plain(phase, context).map(Some),
+            Stop::NoRoom => {
+                let step = &phase.steps[self.transaction.step()];
+                self.no_room(step, context).map(Some)
+            }
+            Stop::Failed(error) => Err(error),
+        }
+    }
+
+    fn stop_of_plain<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+        budget: &mut i64,
+    ) -> Stop {
+        loop {
+            if !self.transaction.running && !self.begin_plain(phase, context) {
+                return Stop::NotPlain;
+            }
+            let Some(step) = phase.plain.get(self.transaction.step()) else {
+                return Stop::NotPlain;
+            };
+            if *budget <= 0 {
+                return Stop::TurnOver;
+            }
+            if !self.operation.begun {
+                self.operation.begin(step.length);
+            }
+            let before = self.bytes;
+            let stop = match step.call {
+                PlainCall::Send(call) if phase.whole.is_some() && self.operation.moved == 0 => {
+                    match self.send_alike(step, call, context, budget) {
+                        None => continue,
+                        stop => stop,
+                    }
+                }
+                PlainCall::Send(call) => self.send_plain(step, call, phase, context),
+                PlainCall::Receive(call) if phase.receive_only => {
+                    self.receive_ahead(step, call, phase, context)
+                }
+                PlainCall::Receive(call) => self.receive_plain(step, call, phase, context),
+            };
+            if let Some(stop) = stop {
+                return stop;
+            }
+            *budget -= OPERATION_BYTES.max((self.bytes - before) as i64);
+        }
+    }
+
+    #[inline]
+    fn begin_plain<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &Context<'_, N>) -> bool {
+        let timing = context.timing;
+        let start = self.operation.start.max(timing.start);
+        let within_limit = self.transaction.iteration < self.transaction.limit;
+        if !within_limit && (timing.closed || start >= timing.end) {
+            return false;
+        }
+        self.transaction.begin(start);
+        self.transaction.begin_steps();
+        self.operation.start = start;
+        self.enter_place(phase.plain[0].place);
+        true
+    }
+
+    #[inline]
+    fn send_plain<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        call: SendCall,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> Option<Stop> {
+        let slot = self.operation.slot;
+        let left = self.operation.left();
+        let Some(conn) = self.connections.get(slot) else { return Some(Stop::NotPlain) };
+        let piece = context.patterns.piece(step.payload, self.operation.moved, left, None);
+        let sent = match context.net.send(&conn.socket, piece, call) {
+            Ok(sent) => sent as u64,
+            Err(error) => {
+                let begun = context.net.has_begun_to_send(&conn.socket);
+                return Some(self.not_sent(error, begun));
+            }
+        };
+        context.record.sent(step.row, conn.connector, sent);
+        if sent == left {
+            self.received.last_sent_slot = Some(slot);
+        }
+        self.moved_plain(step, (sent, left), phase, context);
+        None
+    }
+
+    /// Transactions of one message each, one after the other, of which the first has begun: what stays
+    /// the same is looked up once.
+    #[inline(never)]
+    fn send_alike<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        call: SendCall,
+        context: &mut Context<'_, N>,
+        budget: &mut i64,
+    ) -> Option<Stop> {
+        let Context { net, record, patterns, timing, .. } = context;
+        let slot = self.operation.slot;
+        let Some(conn) = self.connections.get(slot) else { return Some(Stop::NotPlain) };
+        let piece = patterns.piece(step.payload, 0, step.length, None);
+        let may_begin = self.transaction.may_begin(timing);
+        let end = if timing.closed { Nanos::MAX } else { timing.end };
+        let each = OPERATION_BYTES.max(piece.len() as i64);
+        let (mut start, mut complete) = (self.operation.start, 0);
+        let stop = loop {
+            let sent = match net.send(&conn.socket, piece, call) {
+                Ok(sent) => sent,
+                Err(error) => break Some(error),
+            };
+            record.sent(step.row, conn.connector, sent as u64);
+            *budget -= each;
+            if sent as u64 != step.length {
+                self.operation.moved = sent as u64;
+                break None;
+            }
+            let now = net.now();
+            record.done(step.row, start, now);
+            start = now;
+            complete += 1;
+            if *budget <= 0 || now >= end || complete >= may_begin {
+                break None;
+            }
+        };
+        let begun = stop.is_some() && net.has_begun_to_send(&conn.socket);
+        self.bytes += complete * step.length + self.operation.moved;
+        if complete > 0 {
+            self.received.last_sent_slot = Some(slot);
+        }
+        // The last one is complete, or under way.
+        let is_under_way = stop.is_some() || self.operation.moved > 0;
+        self.transaction.complete_first(complete, start, is_under_way);
+        self.transaction.engaged |= self.operation.moved > 0;
+        self.operation.begun = is_under_way;
+        self.operation.start = start;
+        stop.map(|error| self.not_sent(error, begun))
+    }
+
+    #[cold]
+    fn not_sent(&mut self, error: io::Error, begun: bool) -> Stop {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Stop::Failed(error);
+        }
+        self.transaction.engaged |= begun;
+        Stop::NoRoom
+    }
+
+    #[inline]
+    fn receive_plain<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        call: ReceiveCall,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> Option<Stop> {
+        let slot = self.operation.slot;
+        let left = self.operation.left();
+        let Some(conn) = self.connections.get(slot) else { return Some(Stop::NotPlain) };
+        // See `expects_an_answer`.
+        let asked = self.received.last_sent_slot.take() == Some(slot);
+        if asked && context.net.notifies_on_new_data(&conn.socket) {
+            return Some(Stop::NoBytes);
+        }
+        let got = match context.net.receive(&conn.socket, left as usize, call, false) {
+            Ok([]) => return Some(Stop::Failed(closed())),
+            Ok(received) => received.len() as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Some(Stop::NoBytes);
+            }
+            Err(error) => return Some(Stop::Failed(error)),
+        };
+        context.record.received(step.row, conn.connector, got);
+        self.moved_plain(step, (got, left), phase, context);
+        None
+    }
+
+    /// So many bytes of the operation under way have been sent or received, of those that were left.
+    // A call of its own would take 40 instructions for each pair of request-response.
+    #[inline(always)]
+    fn moved_plain<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        (bytes, left): (u64, u64),
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) {
+        self.transaction.engaged = true;
+        self.bytes += bytes;
+        self.operation.moved += bytes;
+        if bytes == left {
+            let now = context.net.now();
+            context.record.done(step.row, self.operation.start, now);
+            self.operation.start = now;
+            self.advance_plain(phase, context);
+        }
+    }
+
+    /// Receives what there is, and completes all operations that have their bytes then: at once, as that
+    /// is when they were received.
+    fn receive_ahead<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        call: ReceiveCall,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> Option<Stop> {
+        if self.received.ahead == 0 {
+            let slot = self.operation.slot;
+            let Some(conn) = self.connections.get_mut(slot) else { return Some(Stop::NotPlain) };
+            let got = match context.net.receive(&conn.socket, usize::MAX, call, false) {
+                Ok([]) => return Some(Stop::Failed(closed())),
+                Ok(received) => received.len() as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Some(Stop::NoBytes);
+                }
+                Err(error) => return Some(Stop::Failed(error)),
+            };
+            context.record.received(step.row, conn.connector, got);
+            conn.low_water.received(got);
+            self.bytes += got;
+            self.received.ahead = got;
+            self.received.at = context.net.now();
+        }
+        let taken = self.operation.left().min(self.received.ahead);
+        self.received.ahead -= taken;
+        self.operation.moved += taken;
+        self.transaction.engaged = true;
+        if self.operation.left() > 0 {
+            return None;
+        }
+        let at = self.received.at;
+        context.record.done(step.row, self.operation.start, at);
+        self.operation.start = at;
+        self.advance_plain(phase, context);
+        if phase.whole.is_some() {
+            self.complete_ahead(step, context);
+        }
+        None
+    }
+
+    /// Completes whole transactions of one operation each that have been received already.
+    fn complete_ahead<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        context: &mut Context<'_, N>,
+    ) {
+        let at = self.received.at;
+        let may_begin = match at >= context.timing.end {
+            false => self.transaction.may_begin(context.timing),
+            true => self.transaction.within_limit(),
+        };
+        let complete = (self.received.ahead / step.length).min(may_begin);
+        self.received.ahead -= complete * step.length;
+        self.transaction.complete_at_once(complete);
+        context.record.done_at_once(step.row, at, complete);
+    }
+
+    /// Waits for something to be received.
+    #[inline]
+    fn await_plain<N: Net<Socket = S>>(
+        &mut self,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Turn> {
+        if !phase.receive_only
+            && self.connections.require(self.operation.slot)?.low_water.mark() == 1
+        {
+            return Ok(self.wait(Interest::Readable, None));
+        }
+        let step = &phase.steps[self.transaction.step()];
+        self.await_bytes(step, phase, context)
+    }
+
+    /// Goes on to the next operation, or ends the transaction.
+    #[inline]
+    fn advance_plain<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) {
+        self.operation.begun = false;
+        self.transaction.pass_step();
+        match phase.plain.get(self.transaction.step()) {
+            Some(next) => self.enter_place(next.place),
+            None => self.end_transaction(phase, context),
+        }
+    }
+}
+
+#[cold]
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the other end closed the connection")
+}
