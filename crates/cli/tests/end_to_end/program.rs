@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -23,7 +23,8 @@ use crate::document::Document;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wirecost");
 
-/// What runs longer is killed. No test depends on how long anything takes otherwise.
+/// What neither ends nor changes a file for so long hangs, and is killed. No test depends on how long
+/// anything takes otherwise.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A variable that the program's own processes inherit, by which they are found.
 const MARK: &str = "WIRECOST_TEST_MARK";
@@ -341,15 +342,22 @@ impl Running {
     /// Waits for its end, whatever it leaves.
     pub(crate) fn wait_only(mut self) -> Finished {
         let mut hung = false;
-        let start = Instant::now();
+        let begin = SystemTime::now();
+        let mut patience = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is a child") {
                 break status;
             }
-            if start.elapsed() > PATIENCE && !hung {
-                hung = true;
-                for pid in processes(&self.mark) {
-                    signal_to(pid, Signal::KILL);
+            if Instant::now() > patience && !hung {
+                // A study is many runs: each of them writes its files.
+                let change = last_change(self.home.path()).max(begin);
+                let idle = change.elapsed().unwrap_or_default();
+                hung = idle > PATIENCE;
+                patience = Instant::now() + PATIENCE.saturating_sub(idle);
+                if hung {
+                    for pid in processes(&self.mark) {
+                        signal_to(pid, Signal::KILL);
+                    }
                 }
             }
             std::thread::sleep(Duration::from_millis(3));
@@ -409,6 +417,17 @@ impl std::fmt::Display for Finished {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "exit {}\n--- out\n{}\n--- err\n{}", self.code, self.stdout, self.stderr)
     }
+}
+
+/// When a file in a directory, or in one below it, was written last.
+fn last_change(directory: &Path) -> SystemTime {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let change_of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => last_change(&entry.path()),
+        // A file may go meanwhile.
+        data => data.and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH),
+    };
+    entries.map(change_of).max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// `None` when there will be no other.
