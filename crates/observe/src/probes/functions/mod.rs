@@ -73,8 +73,6 @@ impl Session for Watch {
         self.missing.clear();
     }
 
-    fn end(&mut self, _shared: &Shared, _at: Nanos) {}
-
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         self.missing.clear();
         if let Some(error) = shared.sampler_error() {

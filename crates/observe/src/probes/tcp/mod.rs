@@ -4,7 +4,6 @@
 mod flows;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_model::clock::{Nanos, seconds};
@@ -15,7 +14,9 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled};
-use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{
+    Description, Edge, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable,
+};
 use flows::{Flows, Totals};
 
 const NAME: &str = "tcp";
@@ -253,10 +254,19 @@ impl Session for Watch {
         Ok(())
     }
 
+    fn edge(&mut self, _shared: &Shared, _at: Nanos, edge: Edge) {
+        for watched in self.parts.values_mut() {
+            let counters = NetCounters::of(&watched.namespace.process).ok();
+            match edge {
+                Edge::Begin => watched.before = counters,
+                Edge::End => watched.after = counters,
+            }
+        }
+    }
+
     fn begin(&mut self, _shared: &Shared, at: Nanos) {
         self.begin = at;
         for watched in self.parts.values_mut() {
-            watched.before = counters(&watched.namespace.process);
             watched.flows.sample(at);
         }
     }
@@ -269,7 +279,6 @@ impl Session for Watch {
 
     fn end(&mut self, _shared: &Shared, at: Nanos) {
         for watched in self.parts.values_mut() {
-            watched.after = counters(&watched.namespace.process);
             watched.flows.sample_last(at);
             if watched.before.is_none() || watched.after.is_none() {
                 self.missing.push("the counters of the network namespace".to_owned());
@@ -314,10 +323,6 @@ impl Session for Watch {
             _ => ProbeCost::default(),
         }
     }
-}
-
-fn counters(process: &Path) -> Option<NetCounters> {
-    NetCounters::of(process).ok()
 }
 
 fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSection {
