@@ -40,8 +40,9 @@ impl Probe for Tcp {
             costs: "`tcp:basic`, which is in `standard`: two files at the edges of the window, one \
                     list of connections, and a query for each of at most 32 flows per interval. \
                     `tcp`: also a program at each packet of an established connection",
-            limitations: "flows between two samples; the kernel's counters of received packets count \
-                    packets joined by GRO once; duplicate acknowledgements that were coalesced in a backlog; the zero \
+            limitations: "flows between two samples: `tcp:basic` has no ACK ratio of short \
+                    connections; the kernel's counters of received packets count packets joined by \
+                    GRO once; duplicate acknowledgements that were coalesced in a backlog; the zero \
                     window of a connection that closes lasts until the end of the window",
         }
     }
@@ -339,11 +340,19 @@ fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSecti
     let resent = tcp("RetransSegs");
     let sent = tcp("OutSegs");
     let syn = ext("TCPSynRetrans");
+    let explained = |ratio: AckRatio| {
+        let measured = ratio.data_segments.is_some() && ratio.pure_acks.is_some();
+        let reason = || match traced.is_some() || totals.is_some() {
+            true => "the namespace has no counters of segments sent".to_owned(),
+            false => unknown(&watched.flows),
+        };
+        AckRatio { reason: (!measured).then(reason), ..ratio }
+    };
     TcpSection {
         segments_sent: sent,
         packets_received: tcp("InSegs"),
-        acks_received: acks_received(traced, totals.as_ref(), &tcp, &ext),
-        acks_sent: acks_sent(traced, totals.as_ref(), &tcp, &ext),
+        acks_received: explained(acks_received(traced, totals.as_ref(), &tcp, &ext)),
+        acks_sent: explained(acks_sent(traced, totals.as_ref(), &tcp, &ext)),
         acks_compressed: ext("TCPAckCompressed"),
         duplicate_acks_received: traced.map(|traced| traced.duplicate_acks),
         out_of_order_packets: ext("TCPOFOQueue").or(traced.map(|traced| traced.out_of_order)),
@@ -419,7 +428,20 @@ fn ratio(source: &str, data_segments: Option<u64>, pure_acks: Option<u64>) -> Ac
             .zip(pure_acks)
             .filter(|(_, acks)| *acks > 0)
             .map(|(data, acks)| data as f64 / acks as f64),
+        reason: None,
     }
+}
+
+/// Why there is no ratio where nothing was traced and no flow was looked at twice. The kernel's counters do
+/// not tell: they count a FIN as data sent (TCPOrigDataSent), and acknowledgements that came with data among
+/// those that came without (TCPHPAcks; <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_input.c>,
+/// `tcp_ack`). Of short connections these are as many as the others.
+fn unknown(flows: &Flows) -> String {
+    let no_flows = flows.refused().unwrap_or("no connection was open for two samples");
+    format!(
+        "{no_flows}; the kernel's counters do not distinguish ACKs with and without data: use \
+         `--observe tcp` (BPF)"
+    )
 }
 
 type Grown<'a> = &'a dyn Fn(&str) -> Option<u64>;
@@ -439,10 +461,7 @@ fn acks_received(
             ratio("bpf", data, Some(traced.pure_acks))
         }
         (None, Some(totals)) => ratio("tcp-info", Some(totals.data_out), Some(totals.acks_in)),
-        (None, None) => {
-            let acks = ext("TCPPureAcks").zip(ext("TCPHPAcks")).map(|(pure, hp)| pure + hp);
-            ratio("netstat", sent, acks)
-        }
+        (None, None) => AckRatio::default(),
     }
 }
 
