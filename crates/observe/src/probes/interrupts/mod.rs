@@ -15,8 +15,8 @@ use wirecost_linux::process_time;
 use wirecost_linux::softnet::{self, Softnet};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    DeviceInterrupts, HostObservation, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow,
-    Part, ProbeCost, Slices, SoftnetRow,
+    DEVICES_UNREADABLE, DeviceInterrupts, HostObservation, InterruptRow, InterruptsSection,
+    KsoftirqdUse, NapiRow, Part, ProbeCost, Slices, SoftnetRow,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -301,8 +301,7 @@ impl Watch {
         }
         let devices = device_rows(begin, end, part, window);
         if end.namespaces.get(&part.netns_of).is_none_or(BTreeMap::is_empty) {
-            missing
-                .push("network devices: /proc/net/dev of the namespace cannot be read".to_owned());
+            missing.push(DEVICES_UNREADABLE.to_owned());
         }
         InterruptsSection {
             source: if traced.is_some() { "bpf" } else { "proc" }.to_owned(),
@@ -490,6 +489,24 @@ fn ksoftirqd(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_cannot_be_read_are_told_from_those_that_moved_nothing() {
+        let why = |names: &[&str]| {
+            let devices = || names.iter().map(|name| ((*name).to_owned(), Device::default()));
+            let reading = || Reading {
+                namespaces: BTreeMap::from([(None, devices().collect())]),
+                ..Reading::default()
+            };
+            let watch = Watch { begin: reading(), end: reading(), ..Watch::default() };
+            let section = watch.section(&Part::default());
+            assert_eq!(section.devices, []);
+            let told = section.missing.iter().any(|missing| missing == DEVICES_UNREADABLE);
+            (told, section.packets(|device| device.rx_packets).unwrap_err())
+        };
+        assert_eq!(why(&[]), (true, DEVICES_UNREADABLE.to_owned()));
+        assert_eq!(why(&["lo"]), (false, "no device of the namespace moved a packet".to_owned()));
+    }
 
     #[test]
     fn counters_of_32_bits_wrap() {
