@@ -42,6 +42,13 @@ pub(super) struct Totals {
     pub(super) send_buffer_limited: f64,
 }
 
+impl Totals {
+    /// All that were sent and received.
+    pub(super) fn segments(&self) -> u64 {
+        self.data_out + self.data_in + self.acks_out + self.acks_in
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Flows {
     diag: Result<SockDiag, String>,

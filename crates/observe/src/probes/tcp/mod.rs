@@ -20,6 +20,9 @@ use crate::probe::{
 use flows::{Flows, Totals};
 
 const NAME: &str = "tcp";
+/// Sampled flows stand for the others, unless more connections came in the window than are open, and those
+/// that were sampled have less than one of so many of all segments.
+const LEAST_SHARE: u64 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Tcp;
@@ -340,19 +343,29 @@ fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSecti
     let resent = tcp("RetransSegs");
     let sent = tcp("OutSegs");
     let syn = ext("TCPSynRetrans");
+    let opened =
+        tcp("ActiveOpens").zip(tcp("PassiveOpens")).map(|(active, passive)| active + passive);
+    let all = sent.zip(tcp("InSegs")).map(|(sent, received)| sent + received);
+    let telling = totals.as_ref().filter(|totals| {
+        let short = opened > watched.flows.open_connections();
+        !short || all.is_none_or(|all| totals.segments() * LEAST_SHARE >= all)
+    });
     let explained = |ratio: AckRatio| {
         let measured = ratio.data_segments.is_some() && ratio.pure_acks.is_some();
-        let reason = || match traced.is_some() || totals.is_some() {
-            true => "the namespace has no counters of segments sent".to_owned(),
-            false => unknown(&watched.flows),
+        let reason = || match (traced.is_some() || telling.is_some(), totals.is_some()) {
+            (true, _) => "the namespace has no counters of segments sent".to_owned(),
+            (false, true) => unknown("most connections were too short to be sampled"),
+            (false, false) => {
+                unknown(watched.flows.refused().unwrap_or("no connection was open for two samples"))
+            }
         };
         AckRatio { reason: (!measured).then(reason), ..ratio }
     };
     TcpSection {
         segments_sent: sent,
         packets_received: tcp("InSegs"),
-        acks_received: explained(acks_received(traced, totals.as_ref(), &tcp, &ext)),
-        acks_sent: explained(acks_sent(traced, totals.as_ref(), &tcp, &ext)),
+        acks_received: explained(acks_received(traced, telling, &tcp, &ext)),
+        acks_sent: explained(acks_sent(traced, telling, &tcp, &ext)),
         acks_compressed: ext("TCPAckCompressed"),
         duplicate_acks_received: traced.map(|traced| traced.duplicate_acks),
         out_of_order_packets: ext("TCPOFOQueue").or(traced.map(|traced| traced.out_of_order)),
@@ -432,14 +445,13 @@ fn ratio(source: &str, data_segments: Option<u64>, pure_acks: Option<u64>) -> Ac
     }
 }
 
-/// Why there is no ratio where nothing was traced and no flow was looked at twice. The kernel's counters do
-/// not tell: they count a FIN as data sent (TCPOrigDataSent), and acknowledgements that came with data among
+/// Why there is no ratio where nothing was traced and flows do not tell. The kernel's counters do not
+/// either: they count a FIN as data sent (TCPOrigDataSent), and acknowledgements that came with data among
 /// those that came without (TCPHPAcks; <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_input.c>,
 /// `tcp_ack`). Of short connections these are as many as the others.
-fn unknown(flows: &Flows) -> String {
-    let no_flows = flows.refused().unwrap_or("no connection was open for two samples");
+fn unknown(flows: &str) -> String {
     format!(
-        "{no_flows}; the kernel's counters do not distinguish ACKs with and without data: use \
+        "{flows}; the kernel's counters do not distinguish ACKs with and without data: use \
          `--observe tcp` (BPF)"
     )
 }
