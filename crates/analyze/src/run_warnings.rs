@@ -1,6 +1,8 @@
 //! Warnings and errors of a run, other than the check of sent against received.
 
+use serde::Deserialize;
 use wirecost_model::clock::Nanos;
+use wirecost_model::environment::Environment;
 use wirecost_model::measure::{Edge, Setting};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
@@ -65,7 +67,7 @@ pub(crate) fn of(
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, warnings);
-    warnings.extend(retransmitted(run));
+    warnings.extend(retransmitted(outcome, run));
     warnings.extend(not_reached(run));
     io_options(run, windows, warnings);
     failed(outcome, warnings);
@@ -297,11 +299,31 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
     }
 }
 
-fn retransmitted(run: &Run) -> Option<Warning> {
+fn retransmitted(outcome: &Outcome, run: &Run) -> Option<Warning> {
     let tcp = run.tcp.as_ref()?;
     let (retransmits, sent) = (tcp.retransmits?, tcp.segments_sent?);
     let many = retransmits >= FEW_RETRANSMITS && retransmits as f64 > RETRANSMITTED * sent as f64;
-    many.then(|| Warning::from(warning::SegmentsRetransmitted { retransmits, sent }))
+    many.then(|| {
+        let netem = netem(outcome);
+        Warning::from(warning::SegmentsRetransmitted { retransmits, sent, netem })
+    })
+}
+
+/// Devices of hosts with a queueing discipline that loses packets on purpose. What a router between
+/// them has is not known, nor what the kernel did not list.
+fn netem(outcome: &Outcome) -> Vec<String> {
+    const NETEM: &str = "netem";
+    let mut found = Vec::new();
+    for host in &outcome.hosts {
+        let Ok(environment) = Environment::deserialize(&host.environment) else { continue };
+        for device in environment.devices.iter().flatten() {
+            let below = device.qdiscs.as_ref().is_some_and(|qdiscs| qdiscs.contains_key(NETEM));
+            if below || device.qdisc.as_deref() == Some(NETEM) {
+                found.push(format!("{} of {}", device.name, host.name));
+            }
+        }
+    }
+    found
 }
 
 /// Open-loop load that came late. How many transactions fall into a window varies by about the root of

@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, analyze_offered, key};
 use wirecost_model::clock::SECOND;
+use wirecost_model::environment::{Device, Environment};
 use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
@@ -202,10 +203,38 @@ fn retransmissions_are_told_where_there_are_too_many_for_a_path_without_loss() {
     };
     let message = of(175_283, 20_000_000).unwrap_or_default();
     assert!(message.contains("175283 of 20000000 TCP segments") && message.contains("(0.88%)"));
+    assert!(message.contains("look for drops"), "{message}");
     assert_eq!(of(100, 100_000), None);
     // Tail loss probes of a short window.
     assert_eq!(of(9, 100), None);
     assert!(of(10, 100).is_some());
+}
+
+/// The root of a device, or a queue or class below it.
+#[test]
+fn retransmissions_where_netem_is_configured_are_told_as_such() {
+    let message_of = |device: Device| {
+        let mut outcome = honest();
+        for host in &mut outcome.hosts {
+            let phase = &mut host.phases[0];
+            (phase.retransmits, phase.segments_sent) = (Some(500), Some(50_000));
+        }
+        let devices = Some(vec![Device { name: "eth0".to_owned(), ..device }]);
+        let environment = Environment { devices, ..Environment::default() };
+        outcome.hosts[1].environment = serde_json::to_value(environment).unwrap();
+        let run = analyze(&outcome);
+        message(&run, "segments-retransmitted").to_owned()
+    };
+    let kinds = |kinds: &[&str]| Some(kinds.iter().map(|&kind| (kind.to_owned(), 1)).collect());
+    let below = Device { qdiscs: kinds(&["mq", "netem"]), ..Device::default() };
+    let root = Device { qdisc: Some("netem".to_owned()), ..Device::default() };
+    for device in [below, root] {
+        let message = message_of(device);
+        assert!(message.contains("configured by netem on eth0 of "), "{message}");
+        assert!(!message.contains("look for drops"), "{message}");
+    }
+    let message = message_of(Device { qdiscs: kinds(&["fq_codel"]), ..Device::default() });
+    assert!(message.contains("look for drops") && !message.contains("netem"), "{message}");
 }
 
 #[test]

@@ -41,7 +41,12 @@ pub struct TcpDetail {
     pub delivery_rate: Option<u64>,
     pub segments_out: Option<u32>,
     pub segments_in: Option<u32>,
+    /// A packet whose number of segments is not given with it counts as one.
     pub data_segments_in: Option<u32>,
+    /// Segment size as the other end sends it, by what was received, bytes.
+    pub receive_mss: u32,
+    /// Largest segment that this end takes, bytes.
+    pub advertised_mss: u32,
     pub min_rtt_us: Option<u32>,
     /// Time with data in flight; the parts of it limited by the receiver's window, and by the send
     /// buffer. Microseconds.
@@ -58,9 +63,11 @@ pub struct TcpDetail {
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/tcp.h#L229>.
 mod offset {
     pub(super) const SND_MSS: usize = 16;
+    pub(super) const RCV_MSS: usize = 20;
     pub(super) const RTT: usize = 68;
     pub(super) const RTTVAR: usize = 72;
     pub(super) const SND_CWND: usize = 80;
+    pub(super) const ADVMSS: usize = 84;
     pub(super) const TOTAL_RETRANS: usize = 100;
     pub(super) const BYTES_ACKED: usize = 120;
     pub(super) const BYTES_RECEIVED: usize = 128;
@@ -112,6 +119,8 @@ pub(crate) fn detail(bytes: &[u8]) -> TcpDetail {
         segments_out: u32_at(offset::SEGS_OUT),
         segments_in: u32_at(offset::SEGS_IN),
         data_segments_in: u32_at(offset::DATA_SEGS_IN),
+        receive_mss: u32_at(offset::RCV_MSS).unwrap_or(0),
+        advertised_mss: u32_at(offset::ADVMSS).unwrap_or(0),
         min_rtt_us: u32_at(offset::MIN_RTT).filter(|&rtt| rtt != u32::MAX),
         busy_us: u64_at(offset::BUSY_TIME),
         receive_window_limited_us: u64_at(offset::RWND_LIMITED),

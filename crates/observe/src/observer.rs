@@ -10,7 +10,7 @@ use wirecost_model::observe::{
     ProbeStatus,
 };
 
-use crate::probe::{Extent, Probe, Session, Shared, parse_entry};
+use crate::probe::{Edge, Extent, Probe, Session, Shared, parse_entry};
 use crate::probes;
 use crate::sampler::PER_SECOND;
 use crate::slices::Slices;
@@ -89,8 +89,8 @@ impl Observer {
     /// The window begins now.
     pub fn begin(&mut self) {
         let at = self.shared.begin();
-        // Before the probes read theirs: that takes milliseconds on a host of many processes.
-        self.devices = [self.device_counters(), DeviceCounters::new()];
+        self.devices = Default::default();
+        self.edge(at, Edge::Begin);
         self.window = Some((at, at));
         for session in attached(&mut self.probes) {
             session.begin(&self.shared, at);
@@ -150,13 +150,23 @@ impl Observer {
         if self.shared.slices.under_way() {
             self.slice();
         }
-        self.devices[1] = self.device_counters();
         let at = self.shared.end();
+        self.edge(at, Edge::End);
         if let Some((_, end)) = &mut self.window {
             *end = at;
         }
         for session in attached(&mut self.probes) {
             session.end(&self.shared, at);
+        }
+        self.shared.collect();
+    }
+
+    /// Reads all that is quick to read, before anything that is not: the times of a thousand processes
+    /// take milliseconds.
+    fn edge(&mut self, at: Nanos, edge: Edge) {
+        self.devices[edge as usize] = self.device_counters();
+        for session in attached(&mut self.probes) {
+            session.edge(&self.shared, at, edge);
         }
     }
 
@@ -270,5 +280,126 @@ fn sum(a: ProbeCost, b: ProbeCost) -> ProbeCost {
         attach_ms: a.attach_ms + b.attach_ms,
         recursion_misses: a.recursion_misses + b.recursion_misses,
         lost: a.lost + b.lost,
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use wirecost_linux::link::Links;
+    use wirecost_linux::netns::{NetNs, NetNsGuard};
+    use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+    use wirecost_model::observe::Part;
+
+    use super::attempts::undisturbed_machine;
+    use super::*;
+
+    const LONG: Duration = Duration::from_millis(100);
+
+    /// Takes long to read, as the times of many processes do.
+    struct Slow;
+
+    impl Session for Slow {
+        fn begin(&mut self, _shared: &Shared, _at: Nanos) {
+            thread::sleep(LONG);
+        }
+
+        fn end(&mut self, _shared: &Shared, _at: Nanos) {
+            thread::sleep(LONG);
+        }
+
+        fn fill(&mut self, _shared: &Shared, _part: &Part, _into: &mut HostObservation) {}
+    }
+
+    /// Moves data over loopback until told to stop.
+    fn traffic(over: &AtomicBool) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut buffer = [7; 1_000];
+        while !over.load(Ordering::Relaxed) {
+            client.write_all(&buffer).unwrap();
+            server.read_exact(&mut buffer).unwrap();
+        }
+    }
+
+    /// Runs while there is traffic.
+    fn during_traffic(work: impl FnOnce()) {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| traffic(&over));
+            work();
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// A window with traffic at one of its edges, beyond it.
+    fn window_with_traffic_across(edge: Edge) {
+        let probes = ["interrupts:basic", "segments", "tcp"].map(str::to_owned).to_vec();
+        let parts = vec![Part { host: "here".to_owned(), ..Part::default() }];
+        let mut observer = Observer::open(ObserveRequest { probes, parts });
+        let slow = ActiveProbe {
+            probe: probes::ALL[0],
+            extent: Extent::Whole,
+            session: Some(Box::new(Slow)),
+            refused: None,
+            attached: false,
+        };
+        observer.probes.insert(0, slow);
+        observer.attach();
+        match edge {
+            Edge::Begin => {
+                during_traffic(|| {
+                    thread::sleep(LONG);
+                    observer.begin();
+                });
+                observer.end();
+            }
+            Edge::End => {
+                observer.begin();
+                during_traffic(|| {
+                    thread::sleep(LONG);
+                    observer.end();
+                });
+            }
+        }
+        observer.detach();
+        let seen = observer.take().parts.remove(0);
+        let exact = &seen.segments.as_ref().unwrap().devices[0].sent;
+        let interrupts = seen.interrupts.unwrap();
+        let lo = interrupts.devices.iter().find(|device| device.device == "lo").unwrap();
+        let near = |counted: u64, exact: u64| {
+            assert!(exact > 100 && counted.abs_diff(exact) < exact / 5, "{counted} of {exact}");
+        };
+        near(lo.tx_packets, exact.packets);
+        near(seen.tcp.unwrap().segments_sent.unwrap(), exact.segments);
+        let devices = observer.devices();
+        near(devices.iter().find(|d| d.device == "lo").unwrap().tx_packets, exact.packets);
+    }
+
+    #[test]
+    fn counters_are_those_of_the_exact_window_whatever_else_is_read() {
+        const NAME: &str = "counters_are_those_of_the_exact_window_whatever_else_is_read";
+        if skip_without_namespaces(NAME) || skip_without_tracing(NAME) {
+            return;
+        }
+        let name = format!("wirecost-test-{}-edges", std::process::id());
+        let _guard = NetNsGuard::new(NetNs::create(&name).unwrap());
+        let namespace = NetNs::open(&name).unwrap();
+        Links::of(&namespace).unwrap().up("lo").unwrap();
+        for edge in [Edge::Begin, Edge::End] {
+            undisturbed_machine(|| {
+                namespace.run(|| window_with_traffic_across(edge)).unwrap();
+            });
+        }
     }
 }

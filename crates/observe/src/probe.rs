@@ -50,9 +50,16 @@ pub struct Description {
     pub limitations: &'static str,
 }
 
-/// A probe at work. The observer calls, for each window: `attach`, `begin`, `interval` now and
-/// then,
-/// `end`, `detach`; then `fill` for each part. Slices begin after `begin` and end before `end`.
+/// Which end of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Begin,
+    End,
+}
+
+/// A probe at work. The observer calls, for each window: `attach`, `edge`, `begin`, `interval` now and
+/// then, `edge`, `end`, `detach`; then `fill` for each part. Slices begin after `begin` and end before
+/// the second `edge`.
 pub(crate) trait Session {
     /// Puts hooks in place.
     ///
@@ -62,14 +69,19 @@ pub(crate) trait Session {
         Ok(())
     }
 
-    /// The window begins.
-    fn begin(&mut self, shared: &Shared, at: Nanos);
+    /// The window begins or ends. Reads the counters that figures relate to each other, to the exact
+    /// times and counts of BPF, or to bytes. All sessions do this before any of them reads more, so that
+    /// these are of the same window: nothing that takes long may be read here.
+    fn edge(&mut self, _shared: &Shared, _at: Nanos, _edge: Edge) {}
+
+    /// The window has begun: reads what may take long.
+    fn begin(&mut self, _shared: &Shared, _at: Nanos) {}
 
     /// An interval of the window has passed.
     fn interval(&mut self, _shared: &Shared, _at: Nanos) {}
 
-    /// The window is over; what is shared has stopped counting.
-    fn end(&mut self, shared: &Shared, at: Nanos);
+    /// The window is over, and what is shared has stopped counting: reads what may take long.
+    fn end(&mut self, _shared: &Shared, _at: Nanos) {}
 
     /// In a window of a probe that is [`Extent::Sliced`]: a slice begins, or ends.
     fn slice(&mut self, _begins: bool) {}
@@ -320,8 +332,15 @@ impl Shared {
     pub(crate) fn end(&mut self) -> Nanos {
         let at = Monotonic.now();
         self.on_tracker(|tracker| tracker.stop());
-        self.on_sampler(Sampler::end);
+        self.on_sampler(|sampler| sampler.stop());
         at
+    }
+
+    /// After the end: takes over what was sampled.
+    pub(crate) fn collect(&mut self) {
+        if let Some(Ok(sampler)) = &mut self.sampler {
+            sampler.collect();
+        }
     }
 
     fn on_sampler(&mut self, act: impl Fn(&mut Sampler) -> Result<(), String>) {

@@ -14,7 +14,7 @@ use two_hosts::World;
 use wirecost_linux::link::Links;
 use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
 use wirecost_linux::tun::{PREFIX, Tun};
-use wirecost_model::observe::{ObserveRequest, Part};
+use wirecost_model::observe::{HostObservation, ObserveRequest, Part};
 use wirecost_observe::Observer;
 
 const DEVICE: &str = "tun0";
@@ -99,6 +99,39 @@ impl Peer {
     }
 }
 
+/// What a host sees that receives packets of several segments, by these probes.
+fn observe(probes: &[&str]) -> HostObservation {
+    let world = World::new();
+    let (tun, listener) = world.b.run(|| {
+        let tun = Tun::create(DEVICE).unwrap();
+        let links = Links::here().unwrap();
+        links.add_address(DEVICE, KERNEL.into(), 24).unwrap();
+        links.up(DEVICE).unwrap();
+        (tun, TcpListener::bind((KERNEL, 0)).unwrap())
+    });
+    let port = listener.local_addr().unwrap().port();
+    let mut peer = Peer { tun, port, sequence: 1, acknowledged: 0 };
+    peer.send(SYN, &[]);
+    peer.is_acknowledged();
+    peer.send(ACK, &[]);
+    let (mut server, _) = listener.accept().unwrap();
+    let part = Part { device: Some(DEVICE.to_owned()), ..world.b.part("b") };
+    let probes = probes.iter().map(|&name| name.to_owned()).collect();
+    let mut observer = Observer::open(ObserveRequest { probes, parts: vec![part] });
+    observer.attach();
+    observer.begin();
+    let mut buffer = [0; SEGMENT * SEGMENTS];
+    for _ in 0..PACKETS {
+        peer.send(ACK, &[7; SEGMENT * SEGMENTS]);
+        server.read_exact(&mut buffer).unwrap();
+        peer.is_acknowledged();
+    }
+    observer.end();
+    observer.detach();
+    peer.send(RST, &[]);
+    observer.take().parts.remove(0)
+}
+
 #[test]
 fn segments_are_counted_by_their_size_where_their_number_is_unknown() {
     const NAME: &str = "segments_are_counted_by_their_size_where_their_number_is_unknown";
@@ -106,40 +139,26 @@ fn segments_are_counted_by_their_size_where_their_number_is_unknown() {
         return;
     }
     undisturbed_machine(|| {
-        let world = World::new();
-        let (tun, listener) = world.b.run(|| {
-            let tun = Tun::create(DEVICE).unwrap();
-            let links = Links::here().unwrap();
-            links.add_address(DEVICE, KERNEL.into(), 24).unwrap();
-            links.up(DEVICE).unwrap();
-            (tun, TcpListener::bind((KERNEL, 0)).unwrap())
-        });
-        let port = listener.local_addr().unwrap().port();
-        let mut peer = Peer { tun, port, sequence: 1, acknowledged: 0 };
-        peer.send(SYN, &[]);
-        peer.is_acknowledged();
-        peer.send(ACK, &[]);
-        let (mut server, _) = listener.accept().unwrap();
-        let part = Part { device: Some(DEVICE.to_owned()), ..world.b.part("b") };
-        let probes = vec!["segments".to_owned(), "tcp".to_owned()];
-        let mut observer = Observer::open(ObserveRequest { probes, parts: vec![part] });
-        observer.attach();
-        observer.begin();
-        let mut buffer = [0; SEGMENT * SEGMENTS];
-        for _ in 0..PACKETS {
-            peer.send(ACK, &[7; SEGMENT * SEGMENTS]);
-            server.read_exact(&mut buffer).unwrap();
-            peer.is_acknowledged();
-        }
-        observer.end();
-        observer.detach();
-        peer.send(RST, &[]);
-        let observation = observer.take();
-        let seen = &observation.parts[0];
+        let seen = observe(&["segments", "tcp"]);
         let received = seen.segments.as_ref().unwrap().devices[0].received.as_ref().unwrap();
         assert_eq!(received.packets, PACKETS as u64, "{received:?}");
         assert_eq!(received.segments, (PACKETS * SEGMENTS) as u64, "{received:?}");
         let data = seen.tcp.as_ref().unwrap().acks_sent.data_segments;
         assert_eq!(data, Some((PACKETS * SEGMENTS) as u64));
+    });
+}
+
+/// TCP_INFO counts such a packet as one segment.
+#[test]
+fn segments_are_counted_by_their_size_without_bpf_too() {
+    const NAME: &str = "segments_are_counted_by_their_size_without_bpf_too";
+    if skip_without_namespaces(NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let acks = observe(&["tcp:basic"]).tcp.unwrap().acks_sent;
+        assert_eq!(acks.source.as_deref(), Some("tcp-info"));
+        assert_eq!(acks.data_segments, Some((PACKETS * SEGMENTS) as u64), "{acks:?}");
+        assert!(acks.pure_acks.is_some_and(|acks| acks > 0), "{acks:?}");
     });
 }

@@ -180,6 +180,37 @@ fn acknowledgements_of_short_connections_are_those_of_a_capture() {
     });
 }
 
+/// The kernel's counters make it twice as many data segments for each acknowledgement.
+#[test]
+fn the_basic_level_has_no_ratio_of_short_connections_and_says_why() {
+    if skip_without_namespaces("the_basic_level_has_no_ratio_of_short_connections_and_says_why") {
+        return;
+    }
+    let world = World::new();
+    let short = world.observe(&["tcp:basic"], || short_connections(&world, 20));
+    has_no_ratio(&short);
+    // Nor does one that is open all the time, and idle, stand for them.
+    let (client, server) = world.connect(|_| (), |_| ());
+    let beside = world.observe(&["tcp:basic"], || short_connections(&world, 20));
+    assert_eq!(section(beside.of_a()).flows_open, Some(1));
+    has_no_ratio(&beside);
+    pump(client, server, 0);
+}
+
+fn has_no_ratio(watched: &Watched) {
+    check(watched);
+    for observed in [watched.of_a(), watched.of_b()] {
+        let tcp = section(observed);
+        for ratio in [&tcp.acks_received, &tcp.acks_sent] {
+            assert_eq!(ratio.segments_per_ack, None, "{ratio:?}");
+            let reason = ratio.reason.as_deref().unwrap_or_default();
+            assert!(reason.contains("`--observe tcp`"), "{ratio:?}");
+        }
+        // How many were sent is known all the same.
+        assert!(tcp.acks_sent.pure_acks.unwrap() >= 20, "{:?}", tcp.acks_sent);
+    }
+}
+
 #[test]
 fn loss_is_found_with_its_kinds() {
     if skip("loss_is_found_with_its_kinds") {

@@ -45,6 +45,8 @@ impl Problem for DatagramsLost {
 pub struct SegmentsRetransmitted {
     pub retransmits: u64,
     pub sent: u64,
+    /// Devices of hosts that may lose packets because they were told to (netem), as `eth0 of h1`.
+    pub netem: Vec<String>,
 }
 
 impl Problem for SegmentsRetransmitted {
@@ -53,17 +55,22 @@ impl Problem for SegmentsRetransmitted {
     }
 
     fn message(&self) -> String {
-        let Self { retransmits, sent } = self;
+        let Self { retransmits, sent, netem } = self;
         let share = *retransmits as f64 * 100.0 / (*sent).max(1) as f64;
-        format!(
-            "{retransmits} of {sent} TCP segments were retransmissions ({share:.2}%), without any \
-             loss configured: look for drops (ethtool -S DEVICE, ip -s link, /proc/net/softnet_stat) \
-             and for reordering"
-        )
+        let look = match netem.as_slice() {
+            [] => "look for drops (ethtool -S DEVICE, ip -s link, /proc/net/softnet_stat) and for \
+                   reordering"
+                .to_owned(),
+            devices => format!(
+                "loss or reordering may be configured by netem on {} (tc -s qdisc)",
+                devices.join(", ")
+            ),
+        };
+        format!("{retransmits} of {sent} TCP segments were retransmissions ({share:.2}%): {look}")
     }
 
     fn brief(&self) -> String {
-        let Self { retransmits, sent } = self;
+        let Self { retransmits, sent, .. } = self;
         let share = *retransmits as f64 * 100.0 / (*sent).max(1) as f64;
         format!("{share:.2}% of the TCP segments were retransmissions")
     }

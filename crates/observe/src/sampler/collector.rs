@@ -114,10 +114,14 @@ impl Collector {
         store.samplers.iter().try_for_each(CpuSampler::start)
     }
 
-    pub(super) fn end(&self) -> io::Result<Collected> {
+    /// All are stopped before any is emptied, so that emptying one is not in the samples of another.
+    pub(super) fn stop(&self) -> io::Result<()> {
+        lock(&self.store).samplers.iter().try_for_each(CpuSampler::stop)
+    }
+
+    /// What was taken until they were stopped, and where programs are in memory, which takes long to read.
+    pub(super) fn collect(&self) -> Collected {
         let mut store = lock(&self.store);
-        // All are stopped first, so that emptying one is not in the samples of the other.
-        store.samplers.iter().try_for_each(CpuSampler::stop)?;
         store.drain();
         let lost = store.lost().saturating_sub(store.lost_before);
         let stacks: Vec<(Stack, u64)> = std::mem::take(&mut store.stacks).into_iter().collect();
@@ -129,7 +133,7 @@ impl Collector {
                 mappings: Mappings::of(stack.process),
             });
         }
-        Ok(Collected { stacks, lost, processes })
+        Collected { stacks, lost, processes }
     }
 }
 

@@ -93,17 +93,24 @@ impl Sampler {
         }
     }
 
-    /// The window ends: what it took is kept, and where the programs that it met are in memory.
+    /// The window ends.
     ///
     /// # Errors
     /// What the kernel said.
-    pub(crate) fn end(&mut self) -> Result<(), String> {
+    pub(crate) fn stop(&self) -> Result<(), String> {
+        match &self.collector {
+            Some(collector) => collector.stop().map_err(|error| refused(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// After the window: keeps what it took, and where the programs that it met are in memory.
+    pub(crate) fn collect(&mut self) {
         if let Some(collector) = &self.collector {
-            let collected = collector.end().map_err(|error| refused(&error))?;
+            let collected = collector.collect();
             self.lost = collected.lost;
             self.last = Some(collected);
         }
-        Ok(())
     }
 
     pub(crate) fn detach(&mut self) {

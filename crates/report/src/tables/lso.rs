@@ -315,6 +315,22 @@ mod tests {
         assert!(matches!(missing, Cell::Missing(why) if why.contains("h2 shares its CPUs")));
     }
 
+    /// Older records have no count of the run's own connections.
+    #[test]
+    fn packets_out_of_order_are_those_of_the_run_where_it_counted_them() {
+        let measured = fixture("lso");
+        let point = |example: &str| measured.points.iter().find(|p| label(p) == example).unwrap();
+        let mut run = point("3").runs[0].clone();
+        assert_eq!(out_of_order(&run), Ok(0.0), "that of the hosts that receive");
+        run.tcp.as_mut().unwrap().out_of_order = Some(17);
+        assert_eq!(out_of_order(&run), Ok(17.0));
+        // Whatever probes could watch.
+        let mut run = point("1").runs[0].clone();
+        assert!(out_of_order(&run).unwrap_err().contains("h2 shares its CPUs"));
+        run.tcp.as_mut().unwrap().out_of_order = Some(0);
+        assert_eq!(out_of_order(&run), Ok(0.0));
+    }
+
     #[test]
     fn percentages_are_of_all_that_was_sent() {
         let measured = fixture("lso");

@@ -54,9 +54,9 @@ pub struct FunctionsSection {
     pub samples: u64,
     pub kernel_samples: u64,
     pub user_samples: u64,
-    /// Busy samples that the busy time of the CPUs asks for, where that was traced. Virtual machines give
-    /// fewer of CPUs that are idle now and then: a timer interrupt that comes late finds the CPU idle
-    /// again, and on some of them it does not come after idle time.
+    /// Busy samples that the busy time of the CPUs asks for, without steal, where that time was traced.
+    /// Virtual machines give fewer of CPUs that are idle now and then: a timer interrupt that comes late
+    /// finds the CPU idle again, and on some of them it does not come after idle time.
     pub expected_samples: Option<u64>,
     /// Samples that the busy time of interrupt handlers on idle CPUs asks for, beyond these. A handler
     /// runs with interrupts off: the sampler's timer waits for its end, and then finds the CPU idle.

@@ -160,6 +160,11 @@ pub struct InterruptsSection {
     pub missing: Vec<String>,
 }
 
+/// Among what is missing where the devices of the namespace could not be read. Without it, an empty list
+/// of devices says that none of them moved a packet.
+pub const DEVICES_UNREADABLE: &str =
+    "network devices: /proc/net/dev of the namespace cannot be read";
+
 /// What raised an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterruptKind {
@@ -213,9 +218,16 @@ impl InterruptsSection {
     /// There is no device to count them.
     pub fn packets(&self, of: fn(&DeviceInterrupts) -> u64) -> Result<f64, String> {
         if self.devices.is_empty() {
-            return Err("no device of the namespace moved a packet".to_owned());
+            return Err(self.why_no_device().to_owned());
         }
         Ok(self.devices.iter().map(of).sum::<u64>() as f64)
+    }
+
+    fn why_no_device(&self) -> &str {
+        match self.missing.iter().any(|missing| missing == DEVICES_UNREADABLE) {
+            true => DEVICES_UNREADABLE,
+            false => "no device of the namespace moved a packet",
+        }
     }
 
     fn packets_per_poll(&self) -> Result<f64, String> {
@@ -236,7 +248,7 @@ impl InterruptsSection {
             Some(device) => Ok(device.rx_packets_per_interrupt.unwrap_or_default()),
             None => Err(busiest
                 .and_then(|device| Some(format!("{}: {}", device.device, device.reason.as_ref()?)))
-                .unwrap_or_else(|| "no device received".to_owned())),
+                .unwrap_or_else(|| self.why_no_device().to_owned())),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What TCP did on one host.
 
+use std::collections::BTreeSet;
+
 use crate::document::{Cell, Column, Parts, Section, Table};
 use crate::metric::Unit;
 use crate::observe::{AckRatio, Spread, TcpFlow, TcpSample, TcpSection};
@@ -11,6 +13,10 @@ const SHOWN: usize = 8;
 pub(super) fn sections(of: &TcpSection) -> Vec<Section> {
     let mut section = Section::named("tcp", "TCP");
     section.figure("ACK ratio", ratios(of));
+    let reasons = [&of.acks_received, &of.acks_sent].map(|ratio| ratio.reason.as_deref());
+    for reason in reasons.into_iter().flatten().collect::<BTreeSet<_>>() {
+        section.note(format!("ACK ratio: {reason}"));
+    }
     section.figure("order", order(of));
     section.figure("retransmits", retransmits(of));
     if let Some(troubles) = troubles(of) {

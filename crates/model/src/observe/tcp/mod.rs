@@ -46,13 +46,17 @@ pub struct TcpSection {
 /// How many segments with data there are for each acknowledgement without.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AckRatio {
-    /// `bpf` (all connections), `tcp-info` (the sampled flows) or `netstat` (all, by counters that
-    /// were made for other ends: what begins and ends connections is in them).
+    /// `bpf` (all connections), `tcp-info` (the sampled flows) or `netstat` (all, by the kernel's
+    /// counters, which tell only how many acknowledgements were sent).
     pub source: Option<String>,
     pub data_segments: Option<u64>,
     pub pure_acks: Option<u64>,
-    /// Null where there is no such acknowledgement.
+    /// Null where there is no such acknowledgement, and where `reason` says why it is unknown.
     pub segments_per_ack: Option<f64>,
+    /// Why the ratio is unknown; null where it is known or there is no such acknowledgement, and in older
+    /// records.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// Segments sent again.
@@ -197,8 +201,9 @@ impl Observation for TcpSection {
             MetricScope::Namespace,
             "data segments sent for each acknowledgement received",
             Value::One(|tcp| {
-                let ratio = tcp.acks_received.segments_per_ack;
-                ratio.ok_or_else(|| "no acknowledgement without data came".to_owned())
+                let AckRatio { segments_per_ack, reason, .. } = &tcp.acks_received;
+                let reason = reason.as_deref().unwrap_or("no acknowledgement without data came");
+                segments_per_ack.ok_or_else(|| reason.to_owned())
             }),
         ),
         reading(

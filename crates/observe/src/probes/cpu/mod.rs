@@ -12,7 +12,7 @@ use wirecost_model::observe::{
 };
 use wirecost_model::proportion::Proportion;
 
-use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::sampler::{Context, Profile, Sampler};
 use crate::tracker::{Cpu as Counted, EndedProcess, Times, slot};
 
@@ -84,21 +84,24 @@ struct Reading {
     processes: BTreeMap<u32, Nanos>,
 }
 
-impl Reading {
-    fn now(at: Nanos) -> Self {
-        Self { at, ticks: proc_stat::cpu_snapshot().ok(), processes: process_time::cpu_times() }
-    }
-}
-
 impl Session for Watch {
-    fn begin(&mut self, _shared: &Shared, at: Nanos) {
+    fn edge(&mut self, _shared: &Shared, at: Nanos, edge: Edge) {
         // An error shows as counts that are not there.
-        self.begin = Reading::now(at);
+        let ticks = proc_stat::cpu_snapshot().ok();
+        let reading = Reading { at, ticks, processes: BTreeMap::new() };
+        match edge {
+            Edge::Begin => self.begin = reading,
+            Edge::End => self.end = reading,
+        }
     }
 
-    fn end(&mut self, shared: &Shared, at: Nanos) {
+    fn begin(&mut self, _shared: &Shared, _at: Nanos) {
+        self.begin.processes = process_time::cpu_times();
+    }
+
+    fn end(&mut self, shared: &Shared, _at: Nanos) {
+        self.end.processes = process_time::cpu_times();
         self.times = shared.tracker().and_then(|tracker| tracker.times().ok());
-        self.end = Reading::now(at);
         // Now, because the next may end at any time.
         self.processes = used_by(&self.begin, &self.end);
         self.tsc_hz = tsc::read().zip(self.tsc).and_then(|(now, first)| now.rate_since(&first));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{
-    CpuSection, FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, HostObservation,
+    CpuTime, FoldedStack, FoldedStacks, FunctionShare, FunctionsSection, HostObservation,
     LayerShare, Part,
 };
 use wirecost_model::proportion::Proportion;
@@ -73,8 +73,6 @@ impl Session for Watch {
         self.missing.clear();
     }
 
-    fn end(&mut self, _shared: &Shared, _at: Nanos) {}
-
     fn fill(&mut self, shared: &Shared, part: &Part, into: &mut HostObservation) {
         self.missing.clear();
         if let Some(error) = shared.sampler_error() {
@@ -95,20 +93,26 @@ impl Session for Watch {
             section(profile, &shared.ended().unwrap_or_default(), sampler.per_second(), part);
         // Of one process the busy time of the CPUs says nothing.
         let traced = into.cpu.as_ref().filter(|cpu| cpu.source == "bpf" && part.pid.is_none());
-        let samples = |seconds: f64| (seconds * f64::from(section.hz)).round() as u64;
-        // Of a handler on an idle CPU the sampler finds the idle CPU, when the handler has returned.
-        let hidden = |cpu: &CpuSection| cpu.total.irq_in_idle.unwrap_or(0.0);
-        section.expected_samples = traced.map(|cpu| {
-            let busy = cpu.total.task + cpu.total.irq + cpu.total.softirq;
-            samples(busy - hidden(cpu))
-        });
-        section.hidden_samples = traced.map(|cpu| samples(hidden(cpu)));
+        let samples = |seconds: f64| (seconds.max(0.0) * f64::from(section.hz)).round() as u64;
+        section.expected_samples = traced.map(|cpu| samples(seen(&cpu.total)));
+        section.hidden_samples = traced.map(|cpu| samples(hidden(&cpu.total)));
         into.functions = Some(section);
     }
 
     fn missing(&self) -> Vec<String> {
         self.missing.clone()
     }
+}
+
+/// Busy time in which the sampler's timer can find a CPU: while the hypervisor runs others on it, which
+/// counts as busy time of the task that was on it, no timer expires.
+fn seen(of: &CpuTime) -> f64 {
+    of.task + of.irq + of.softirq - hidden(of) - of.steal.unwrap_or(0.0)
+}
+
+/// Of a handler on an idle CPU the sampler finds the idle CPU, when the handler has returned.
+fn hidden(of: &CpuTime) -> f64 {
+    of.irq_in_idle.unwrap_or(0.0)
 }
 
 /// Every layer of the section, and what is in it.
@@ -372,6 +376,14 @@ mod tests {
             (1, 8, 10, &["odd_function", "odd_function", "do_syscall_64", "user_x"]),
             (1, 0, 500, &["default_idle", "do_idle"]),
         ])
+    }
+
+    #[test]
+    fn no_samples_are_expected_of_time_that_the_hypervisor_took() {
+        let busy = CpuTime { task: 5.0, irq: 1.0, softirq: 2.0, ..CpuTime::default() };
+        assert_eq!(seen(&busy), 8.0);
+        let busy = CpuTime { irq_in_idle: Some(0.5), steal: Some(3.0), ..busy };
+        assert_eq!((seen(&busy), hidden(&busy)), (4.5, 0.5));
     }
 
     #[test]

@@ -9,19 +9,19 @@ use std::os::unix::fs::MetadataExt;
 
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::interrupts::{self, Line};
-use wirecost_linux::net_dev::{self, Counters};
+use wirecost_linux::net_dev;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::process_time;
 use wirecost_linux::softnet::{self, Softnet};
 use wirecost_model::clock::{Nanos, seconds};
 use wirecost_model::observe::{
-    DeviceInterrupts, HostObservation, InterruptRow, InterruptsSection, KsoftirqdUse, NapiRow,
-    Part, ProbeCost, Slices, SoftnetRow,
+    DEVICES_UNREADABLE, DeviceInterrupts, HostObservation, InterruptRow, InterruptsSection,
+    KsoftirqdUse, NapiRow, Part, ProbeCost, Slices, SoftnetRow,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled};
-use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::{self, Source, SourceKind, Times, TrackerNeeds, slot};
 use tables::Counted;
 use vectors::Device;
@@ -160,11 +160,11 @@ struct Poll {
 
 impl Watch {
     fn read(&self, shared: &Shared, at: Nanos) -> Reading {
-        let napi = self.napi.as_ref().and_then(|napi| polls(napi.as_ref().ok()?).ok());
         let wanted: BTreeSet<Namespace> = shared.parts().iter().map(|part| part.netns_of).collect();
         Reading {
             at,
             interrupts: interrupts::interrupts().unwrap_or_default(),
+            namespaces: wanted.iter().map(|of| (*of, devices(*of))).collect(),
             softirqs: interrupts::softirqs().unwrap_or_default(),
             softnet: softnet::read().unwrap_or_default(),
             ksoftirqd: self
@@ -172,9 +172,17 @@ impl Watch {
                 .iter()
                 .filter_map(|&(cpu, pid)| Some((cpu, process_time::cpu_time(pid)?)))
                 .collect(),
-            napi,
+            napi: self.napi.as_ref().and_then(|napi| polls(napi.as_ref().ok()?).ok()),
             numbers: wanted.iter().filter_map(|of| Some((*of, number(*of)?))).collect(),
-            namespaces: wanted.into_iter().map(|of| (of, devices(of))).collect(),
+        }
+    }
+}
+
+impl Reading {
+    /// What drivers say, of which some ask their device.
+    fn ask_drivers(&mut self) {
+        for (of, devices) in &mut self.namespaces {
+            ask_drivers(*of, devices);
         }
     }
 }
@@ -195,12 +203,20 @@ impl Session for Watch {
         }
     }
 
-    fn begin(&mut self, shared: &Shared, at: Nanos) {
-        self.begin = self.read(shared, at);
+    fn edge(&mut self, shared: &Shared, at: Nanos, edge: Edge) {
+        let reading = self.read(shared, at);
+        match edge {
+            Edge::Begin => self.begin = reading,
+            Edge::End => self.end = reading,
+        }
+    }
+
+    fn begin(&mut self, _shared: &Shared, _at: Nanos) {
+        self.begin.ask_drivers();
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end = self.read(shared, at);
+        self.end.ask_drivers();
         self.missing.clear();
         self.sources = None;
         self.coverage = self.sliced.then(|| shared.slices.coverage(at));
@@ -285,8 +301,7 @@ impl Watch {
         }
         let devices = device_rows(begin, end, part, window);
         if end.namespaces.get(&part.netns_of).is_none_or(BTreeMap::is_empty) {
-            missing
-                .push("network devices: /proc/net/dev of the namespace cannot be read".to_owned());
+            missing.push(DEVICES_UNREADABLE.to_owned());
         }
         InterruptsSection {
             source: if traced.is_some() { "bpf" } else { "proc" }.to_owned(),
@@ -310,26 +325,27 @@ impl Watch {
 
 /// Devices of a namespace and what they count. What cannot be read is not there.
 fn devices(of: Namespace) -> BTreeMap<String, Device> {
-    let packets = || net_dev::read(of).unwrap_or_default();
-    let read = || {
-        let ethtool = Ethtool::open();
-        let of_device = |(name, packets): (String, Counters)| {
-            let driver = ethtool.as_ref().ok().and_then(|ethtool| ethtool.driver(&name).ok());
-            let irqs = driver.and_then(|driver| interrupts::of_device(&driver.bus?));
-            let statistics = match (&ethtool, &irqs) {
-                (Ok(ethtool), Some(_)) => ethtool.statistics(&name).unwrap_or_default(),
-                _ => BTreeMap::new(),
-            };
-            (name, Device { packets, irqs, statistics })
-        };
-        packets().into_iter().map(of_device).collect::<BTreeMap<_, _>>()
+    let counted = net_dev::read(of).unwrap_or_default().into_iter();
+    counted.map(|(name, packets)| (name, Device { packets, ..Device::default() })).collect()
+}
+
+/// The interrupts of devices of a namespace, and what their drivers count.
+fn ask_drivers(of: Namespace, devices: &mut BTreeMap<String, Device>) {
+    let mut ask = || {
+        let Ok(ethtool) = Ethtool::open() else { return };
+        for (name, device) in devices.iter_mut() {
+            let driver = ethtool.driver(name).ok();
+            device.irqs = driver.and_then(|driver| interrupts::of_device(&driver.bus?));
+            if device.irqs.is_some() {
+                device.statistics = ethtool.statistics(name).unwrap_or_default();
+            }
+        }
     };
-    let Some(pid) = of.filter(|_| number(of) != number(None)) else { return read() };
-    NetNs::of_process(pid).and_then(|namespace| namespace.run(read)).unwrap_or_else(|_| {
+    let Some(pid) = of.filter(|_| number(of) != number(None)) else { return ask() };
+    if NetNs::of_process(pid).and_then(|namespace| namespace.run(ask)).is_err() {
         // Who may not enter may still read what its devices count.
-        let unknown = |packets| Device { packets, irqs: Some(Vec::new()), ..Device::default() };
-        packets().into_iter().map(|(name, packets)| (name, unknown(packets))).collect()
-    })
+        devices.values_mut().for_each(|device| device.irqs = Some(Vec::new()));
+    }
 }
 
 /// The device that is meant, or all that did or could do anything.
@@ -473,6 +489,24 @@ fn ksoftirqd(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_cannot_be_read_are_told_from_those_that_moved_nothing() {
+        let why = |names: &[&str]| {
+            let devices = || names.iter().map(|name| ((*name).to_owned(), Device::default()));
+            let reading = || Reading {
+                namespaces: BTreeMap::from([(None, devices().collect())]),
+                ..Reading::default()
+            };
+            let watch = Watch { begin: reading(), end: reading(), ..Watch::default() };
+            let section = watch.section(&Part::default());
+            assert_eq!(section.devices, []);
+            let told = section.missing.iter().any(|missing| missing == DEVICES_UNREADABLE);
+            (told, section.packets(|device| device.rx_packets).unwrap_err())
+        };
+        assert_eq!(why(&[]), (true, DEVICES_UNREADABLE.to_owned()));
+        assert_eq!(why(&["lo"]), (false, "no device of the namespace moved a packet".to_owned()));
+    }
 
     #[test]
     fn counters_of_32_bits_wrap() {

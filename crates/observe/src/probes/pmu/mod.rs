@@ -10,7 +10,7 @@ use wirecost_linux::environment;
 use wirecost_model::clock::Nanos;
 use wirecost_model::observe::{HostObservation, Part};
 
-use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::online_cpus;
 use counters::{Counters, Reading};
 
@@ -70,19 +70,22 @@ struct Watch {
 }
 
 impl Session for Watch {
-    fn begin(&mut self, _shared: &Shared, _at: Nanos) {
-        self.missing.clear();
-        if let Err(error) = self.counters.start() {
-            self.missing.push(format!("the counters were not started: {error}"));
+    fn edge(&mut self, _shared: &Shared, _at: Nanos, edge: Edge) {
+        match edge {
+            Edge::Begin => {
+                self.missing.clear();
+                if let Err(error) = self.counters.start() {
+                    self.missing.push(format!("the counters were not started: {error}"));
+                }
+                self.begin = self.counters.read();
+            }
+            Edge::End => {
+                if let Err(error) = self.counters.stop() {
+                    self.missing.push(format!("the counters were not stopped: {error}"));
+                }
+                self.end = self.counters.read();
+            }
         }
-        self.begin = self.counters.read();
-    }
-
-    fn end(&mut self, _shared: &Shared, _at: Nanos) {
-        if let Err(error) = self.counters.stop() {
-            self.missing.push(format!("the counters were not stopped: {error}"));
-        }
-        self.end = self.counters.read();
     }
 
     fn fill(&mut self, _shared: &Shared, part: &Part, into: &mut HostObservation) {

@@ -42,6 +42,13 @@ pub(super) struct Totals {
     pub(super) send_buffer_limited: f64,
 }
 
+impl Totals {
+    /// All that were sent and received.
+    pub(super) fn segments(&self) -> u64 {
+        self.data_out + self.data_in + self.acks_out + self.acks_in
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Flows {
     diag: Result<SockDiag, String>,
@@ -169,7 +176,7 @@ impl Flows {
             };
             any = true;
             totals.data_out += data_out;
-            totals.data_in += data_in;
+            totals.data_in += data_in.max(segments_of_bytes(&first, &last, data_in));
             totals.acks_out += all_out.saturating_sub(data_out);
             totals.acks_in += all_in.saturating_sub(data_in);
             let time = |of: fn(&TcpDetail) -> Option<u64>| {
@@ -203,6 +210,23 @@ impl Flows {
     pub(super) fn described(&self, begin: Nanos) -> Vec<TcpFlow> {
         self.flows.iter().filter_map(|flow| described(flow, begin)).collect()
     }
+}
+
+/// How many segments the bytes received between two looks at a flow make, where they do not fit into as
+/// many as the kernel counted. It counts a packet of several segments as one where whoever made the packet
+/// did not say how many they are, as the host of a virtual machine does not
+/// (<https://elixir.bootlin.com/linux/v6.12/source/include/net/tcp.h>, `tcp_segs_in`;
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/virtio_net.h>,
+/// `virtio_net_hdr_to_skb`).
+fn segments_of_bytes(first: &TcpDetail, last: &TcpDetail, counted: u64) -> u64 {
+    let received = |detail: &TcpDetail| detail.basic.bytes_received.unwrap_or(0);
+    let bytes = received(last).saturating_sub(received(first));
+    // The kernel's estimate: small segments lower it, and it never is above what this end takes.
+    let segment = u64::from(first.receive_mss.max(last.receive_mss));
+    if bytes <= counted * u64::from(last.advertised_mss) || segment == 0 {
+        return 0;
+    }
+    bytes.div_ceil(segment)
 }
 
 /// An address of IPv4 that an IPv6 socket has is one of IPv4.

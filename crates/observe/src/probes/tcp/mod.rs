@@ -4,7 +4,6 @@
 mod flows;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use wirecost_linux::net_counters::NetCounters;
 use wirecost_model::clock::{Nanos, seconds};
@@ -15,10 +14,15 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled};
-use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{
+    Description, Edge, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable,
+};
 use flows::{Flows, Totals};
 
 const NAME: &str = "tcp";
+/// Sampled flows stand for the others, unless more connections came in the window than are open, and those
+/// that were sampled have less than one of so many of all segments.
+const LEAST_SHARE: u64 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Tcp;
@@ -39,8 +43,9 @@ impl Probe for Tcp {
             costs: "`tcp:basic`, which is in `standard`: two files at the edges of the window, one \
                     list of connections, and a query for each of at most 32 flows per interval. \
                     `tcp`: also a program at each packet of an established connection",
-            limitations: "flows between two samples; the kernel's counters of received packets count \
-                    packets joined by GRO once; duplicate acknowledgements that were coalesced in a backlog; the zero \
+            limitations: "flows between two samples: `tcp:basic` has no ACK ratio of short \
+                    connections; the kernel's counters of received packets count packets joined by \
+                    GRO once; duplicate acknowledgements that were coalesced in a backlog; the zero \
                     window of a connection that closes lasts until the end of the window",
         }
     }
@@ -253,10 +258,19 @@ impl Session for Watch {
         Ok(())
     }
 
+    fn edge(&mut self, _shared: &Shared, _at: Nanos, edge: Edge) {
+        for watched in self.parts.values_mut() {
+            let counters = NetCounters::of(&watched.namespace.process).ok();
+            match edge {
+                Edge::Begin => watched.before = counters,
+                Edge::End => watched.after = counters,
+            }
+        }
+    }
+
     fn begin(&mut self, _shared: &Shared, at: Nanos) {
         self.begin = at;
         for watched in self.parts.values_mut() {
-            watched.before = counters(&watched.namespace.process);
             watched.flows.sample(at);
         }
     }
@@ -269,7 +283,6 @@ impl Session for Watch {
 
     fn end(&mut self, _shared: &Shared, at: Nanos) {
         for watched in self.parts.values_mut() {
-            watched.after = counters(&watched.namespace.process);
             watched.flows.sample_last(at);
             if watched.before.is_none() || watched.after.is_none() {
                 self.missing.push("the counters of the network namespace".to_owned());
@@ -316,10 +329,6 @@ impl Session for Watch {
     }
 }
 
-fn counters(process: &Path) -> Option<NetCounters> {
-    NetCounters::of(process).ok()
-}
-
 fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSection {
     let grown = |name: &str| watched.after.as_ref()?.since(watched.before.as_ref()?, name);
     let tcp = |name: &str| grown(&format!("Tcp.{name}"));
@@ -334,11 +343,29 @@ fn section(watched: &Watched, traced: Option<&Traced>, begin: Nanos) -> TcpSecti
     let resent = tcp("RetransSegs");
     let sent = tcp("OutSegs");
     let syn = ext("TCPSynRetrans");
+    let opened =
+        tcp("ActiveOpens").zip(tcp("PassiveOpens")).map(|(active, passive)| active + passive);
+    let all = sent.zip(tcp("InSegs")).map(|(sent, received)| sent + received);
+    let telling = totals.as_ref().filter(|totals| {
+        let short = opened > watched.flows.open_connections();
+        !short || all.is_none_or(|all| totals.segments() * LEAST_SHARE >= all)
+    });
+    let explained = |ratio: AckRatio| {
+        let measured = ratio.data_segments.is_some() && ratio.pure_acks.is_some();
+        let reason = || match (traced.is_some() || telling.is_some(), totals.is_some()) {
+            (true, _) => "the namespace has no counters of segments sent".to_owned(),
+            (false, true) => unknown("most connections were too short to be sampled"),
+            (false, false) => {
+                unknown(watched.flows.refused().unwrap_or("no connection was open for two samples"))
+            }
+        };
+        AckRatio { reason: (!measured).then(reason), ..ratio }
+    };
     TcpSection {
         segments_sent: sent,
         packets_received: tcp("InSegs"),
-        acks_received: acks_received(traced, totals.as_ref(), &tcp, &ext),
-        acks_sent: acks_sent(traced, totals.as_ref(), &tcp, &ext),
+        acks_received: explained(acks_received(traced, telling, &tcp, &ext)),
+        acks_sent: explained(acks_sent(traced, telling, &tcp, &ext)),
         acks_compressed: ext("TCPAckCompressed"),
         duplicate_acks_received: traced.map(|traced| traced.duplicate_acks),
         out_of_order_packets: ext("TCPOFOQueue").or(traced.map(|traced| traced.out_of_order)),
@@ -414,7 +441,19 @@ fn ratio(source: &str, data_segments: Option<u64>, pure_acks: Option<u64>) -> Ac
             .zip(pure_acks)
             .filter(|(_, acks)| *acks > 0)
             .map(|(data, acks)| data as f64 / acks as f64),
+        reason: None,
     }
+}
+
+/// Why there is no ratio where nothing was traced and flows do not tell. The kernel's counters do not
+/// either: they count a FIN as data sent (TCPOrigDataSent), and acknowledgements that came with data among
+/// those that came without (TCPHPAcks; <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_input.c>,
+/// `tcp_ack`). Of short connections these are as many as the others.
+fn unknown(flows: &str) -> String {
+    format!(
+        "{flows}; the kernel's counters do not distinguish ACKs with and without data: use \
+         `--observe tcp` (BPF)"
+    )
 }
 
 type Grown<'a> = &'a dyn Fn(&str) -> Option<u64>;
@@ -434,10 +473,7 @@ fn acks_received(
             ratio("bpf", data, Some(traced.pure_acks))
         }
         (None, Some(totals)) => ratio("tcp-info", Some(totals.data_out), Some(totals.acks_in)),
-        (None, None) => {
-            let acks = ext("TCPPureAcks").zip(ext("TCPHPAcks")).map(|(pure, hp)| pure + hp);
-            ratio("netstat", sent, acks)
-        }
+        (None, None) => AckRatio::default(),
     }
 }
 

@@ -11,6 +11,7 @@ mod tests {
             data_segments: Some(data),
             pure_acks: Some(acks),
             segments_per_ack: (acks > 0).then(|| data as f64 / acks as f64),
+            reason: None,
         };
         TcpSection {
             segments_sent: Some(16_000),
@@ -57,6 +58,19 @@ mod tests {
     #[test]
     fn a_host_has_its_figures_and_its_busiest_flows() {
         insta::assert_snapshot!(super::super::shown(example().document(), 100));
+    }
+
+    #[test]
+    fn a_ratio_that_is_unknown_has_its_reason() {
+        let unknown = AckRatio { reason: Some("no flows".to_owned()), ..AckRatio::default() };
+        let both = TcpSection {
+            acks_received: unknown.clone(),
+            acks_sent: unknown,
+            ..TcpSection::default()
+        };
+        let text = super::super::shown(both.document(), 80);
+        assert!(text.contains("ACK ratio     sent -, received -"), "{text}");
+        assert_eq!(text.matches("ACK ratio: no flows").count(), 1, "{text}");
     }
 
     #[test]
