@@ -307,6 +307,45 @@ fn the_end_whose_cpus_are_full_is_told() {
     assert!(low < 39.0 && 39.0 < high, "{end:?}");
 }
 
+/// The warning of a run beside which other programs used CPU time.
+fn beside_other_programs(measured: &mut Measurements) {
+    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
+        let entry = wirecost_model::warning::Entry {
+            code: "foreign-cpu".to_owned(),
+            message: "other programs used half of the CPU time".to_owned(),
+            brief: None,
+        };
+        run.warnings.push(entry);
+    }
+}
+
+#[test]
+fn cpus_that_other_programs_filled_are_no_bottleneck() {
+    let mut measured = full_receiver(&mut Rng::with_seed(4));
+    beside_other_programs(&mut measured);
+    assert!(of_kind(&findings(&measured), "ends").is_empty());
+}
+
+#[test]
+fn intervals_of_percentages_end_at_100() {
+    let sizes = ["1k", "2k", "4k", "8k"];
+    let mut runs = 0;
+    let measured = study(&[("size", &sizes)], 4, |_| {
+        runs += 1;
+        let (share, busy) = if runs == 1 { (0.95, [96.0, 8.0]) } else { (1.0, [100.0, 0.0]) };
+        Figures {
+            bits_per_second: 1e9 * share,
+            link: Some(1_000_000_000),
+            busy,
+            ..Figures::default()
+        }
+    });
+    let found = findings(&measured);
+    assert_eq!(interval(only(&found, "ends")).1, 100.0);
+    let links = of_kind(&found, "links");
+    assert!(links.len() == 2 && links.iter().all(|link| interval(link).1 == 100.0), "{links:?}");
+}
+
 fn grown_functions(random: &mut Rng) -> Measurements {
     study(&[("connections", &["100", "4000"])], 5, |point| {
         let (cycles, send, lock) =
@@ -489,14 +528,7 @@ fn segments_and_acks_stand_beside_the_cost() {
 #[test]
 fn runs_with_other_programs_do_not_tell_where_cpu_time_goes() {
     let mut measured = small_segments(&mut Rng::with_seed(14));
-    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
-        let entry = wirecost_model::warning::Entry {
-            code: "foreign-cpu".to_owned(),
-            message: "other programs used half of the CPU time".to_owned(),
-            brief: None,
-        };
-        run.warnings.push(entry);
-    }
+    beside_other_programs(&mut measured);
     assert!(of_kind(&findings(&measured), "cpu").is_empty());
 }
 
