@@ -91,11 +91,11 @@ fn find(measured: &Measurements) -> Vec<Finding> {
     findings
 }
 
-/// Whether the values of an axis are compared in pairs. More than two values of numbers are a line, which
+/// Whether the values of an axis are compared in pairs. Three measured numbers in a row are a line, which
 /// other kinds look at; and a lower load moves less, which is no worse.
 pub(super) fn compares(measured: &Measurements, axis: &str) -> bool {
-    let values = measured.values(axis).len();
-    axis != LOAD && (values == 2 || values > 2 && !line::is_numeric(measured, axis))
+    let is_line = || line::lines(measured).iter().any(|line| line.axis == axis);
+    axis != LOAD && measured.values(axis).len() > 1 && !is_line()
 }
 
 /// Two values by all metrics that both were measured in. Variances of a metric are shared between places.

@@ -648,6 +648,14 @@ fn an_absence_of_effects_is_of_what_was_tested() {
     // Which of these is the larger load differs from run to run.
     assert_eq!(sentence(("load", &["25%", "1gbit", "max"]), &mut random), None);
     assert_eq!(sentence(("load", &["25%", "50%"]), &mut random), None);
+    // Of a study that has not come to its third value the two others are compared.
+    let mut measured = study(&[("connections", &["1", "8", "64"])], 3, |point| {
+        let p99 = if point[0] == "8" { 200.0 } else { 100.0 };
+        Figures { p99, ..Figures::default() }.noisy(0.02, &mut random)
+    });
+    measured.points[2].runs.clear();
+    let found = findings(&measured);
+    assert!(only(&found, "choices").sentence.starts_with("With connections 1, p99 "), "{found:#?}");
     // A fall of 6% is too small for a sentence of its own, and is none of no effect.
     let measured = study(&[("connections", &["1", "8", "64"])], 5, |point| {
         let p99 = if point[0] == "64" { 106.0 } else { 100.0 };
