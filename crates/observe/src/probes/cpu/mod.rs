@@ -201,9 +201,9 @@ fn section(
         return None;
     }
     let total = sum(&per_cpu);
-    let Users { mut processes, ended } = users;
-    let processes_total: f64 = processes.iter().map(|process| process.seconds).sum();
-    processes.truncate(LISTED);
+    let Users { mut processes, mut ended } = users;
+    let processes_total = processes.iter().fold(0.0, |sum, process| sum + process.seconds);
+    let unlisted_programs = Some(unlisted(&mut processes, ended.as_mut()));
     let of_ended = ended.as_ref().map_or(0.0, |ended| ended.seconds);
     // The clock of a process has in it what interrupted it, so it is the larger where all are seen.
     let all_tasks = times.filter(|_| part.pid.is_none()).map(|times| {
@@ -221,6 +221,7 @@ fn section(
         usr_sys: usr_sys_of_all,
         usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
         processes_total,
+        unlisted_programs,
         unseen_processes: all_tasks.map(|tasks| (tasks - processes_total - of_ended).max(0.0)),
         processes,
         ended,
@@ -228,6 +229,18 @@ fn section(
         total,
         per_cpu,
     })
+}
+
+/// Shortens both lists, and returns the seconds of programs that are in none of them then. What the run
+/// and the kernel used is not of other programs, however little it was.
+fn unlisted(processes: &mut Vec<ProcessTime>, ended: Option<&mut EndedPrograms>) -> f64 {
+    let rest = processes.split_off(processes.len().min(LISTED));
+    let others = rest.iter().filter(|process| !process.kernel_thread && process.role.is_none());
+    let alive = others.fold(0.0, |sum, process| sum + process.seconds);
+    let Some(ended) = ended else { return alive };
+    let rest = ended.programs.split_off(ended.programs.len().min(LISTED));
+    let others = rest.iter().filter(|program| !program.kernel_thread && program.name != PROGRAM);
+    others.fold(alive, |sum, program| sum + program.seconds)
 }
 
 fn traced_times<'a>(
@@ -423,9 +436,8 @@ fn ended(
         program.seconds += seconds(process.time.saturating_sub(before));
     }
     let mut programs: Vec<_> = programs.into_values().collect();
-    let seconds = programs.iter().map(|program| program.seconds).sum();
+    let seconds = programs.iter().fold(0.0, |sum, program| sum + program.seconds);
     programs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    programs.truncate(LISTED);
     EndedPrograms { seconds, programs }
 }
 
@@ -462,6 +474,32 @@ fn role(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
     use crate::sampler::AggregatedStack;
+
+    /// Of 60 compilers all count, though 20 are named.
+    #[test]
+    fn programs_beyond_the_list_are_in_the_remainder() {
+        let process = |pid: u32, kernel_thread, role: Option<&str>| ProcessTime {
+            pid,
+            name: "cc1".to_owned(),
+            kernel_thread,
+            role: role.map(str::to_owned),
+            seconds: 1.0,
+        };
+        let mut processes: Vec<ProcessTime> =
+            (0..60).map(|pid| process(pid, false, None)).collect();
+        processes.push(process(61, true, None));
+        processes.push(process(62, false, Some("agent of h2")));
+        let program = |number: u32| EndedProgram {
+            name: if number == 24 { PROGRAM.to_owned() } else { number.to_string() },
+            kernel_thread: number == 23,
+            processes: 1,
+            seconds: 0.5,
+        };
+        let mut ended = EndedPrograms { seconds: 12.5, programs: (0..25).map(program).collect() };
+        assert_eq!(unlisted(&mut processes, Some(&mut ended)), 40.0 + 3.0 * 0.5);
+        assert_eq!((processes.len(), ended.programs.len()), (LISTED, LISTED));
+        assert_eq!(unlisted(&mut processes, None), 0.0);
+    }
 
     #[test]
     fn task_time_is_divided_by_samples_of_tasks() {
