@@ -10,10 +10,9 @@ use wirecost_model::observe::{
     CONTROLLER, CpuSection, CpuTime, EndedProgram, EndedPrograms, HostObservation, Part,
     ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
 };
-use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
-use crate::sampler::{Context, Profile, Sampler};
+use crate::sampler::{Blocks, ByBlock, Context, Profile, Sampler, add_blocks};
 use crate::tracker::{Cpu as Counted, EndedProcess, Times, slot};
 
 /// Source of a split of which every system call was timed.
@@ -387,17 +386,20 @@ fn ticks_of_each(per_cpu: &[CpuTime], ticks: &[Ticks]) -> Vec<Option<UsrSys>> {
 fn sampled(profile: &Profile, wanted: impl Fn(u32) -> bool) -> Option<UsrSys> {
     let tasks =
         profile.taken.iter().filter(|taken| taken.context == Context::Task && wanted(taken.cpu));
-    let (mut user, mut all) = (0, 0);
+    let (mut user, mut all) = (ByBlock::new(), ByBlock::new());
     for taken in tasks {
-        all += taken.count;
-        user += if taken.in_kernel { 0 } else { taken.count };
+        add_blocks(&mut all, &taken.blocks);
+        if !taken.in_kernel {
+            add_blocks(&mut user, &taken.blocks);
+        }
     }
-    let share = Proportion::of(user, all);
-    (all > 0).then(|| UsrSys {
+    let samples = all.values().sum();
+    let share = Blocks::of(&all).proportion(&user);
+    (samples > 0).then(|| UsrSys {
         source: "sampled".to_owned(),
         usr: share.share,
         interval: Some(share.interval),
-        samples: all,
+        samples,
     })
 }
 
@@ -509,7 +511,7 @@ mod tests {
             context,
             in_kernel,
             own: false,
-            blocks: BTreeMap::new(),
+            blocks: BTreeMap::from([(0, count)]),
             count,
             frames: Vec::new(),
         };
@@ -529,5 +531,31 @@ mod tests {
         assert!(low < 0.3 && 0.3 < high);
         assert_eq!(sampled(&profile, |cpu| cpu == 1).unwrap().usr, 0.0);
         assert_eq!(sampled(&profile, |cpu| cpu == 2), None);
+    }
+
+    /// A thread that computes for a while is in user space in all samples of that time.
+    #[test]
+    fn bursts_of_user_time_widen_the_interval() {
+        let split = |user: fn(u32) -> u64| {
+            let taken = |in_kernel: bool, of: &dyn Fn(u32) -> u64| {
+                let blocks: ByBlock = (0..20).map(|block| (block, of(block))).collect();
+                AggregatedStack {
+                    cpu: 0,
+                    process: 7,
+                    context: Context::Task,
+                    in_kernel,
+                    own: false,
+                    count: blocks.values().sum(),
+                    blocks,
+                    frames: Vec::new(),
+                }
+            };
+            let taken = vec![taken(false, &user), taken(true, &|block| 20 - user(block))];
+            sampled(&Profile { taken, ..Profile::default() }, |_| true).unwrap()
+        };
+        let (steady, bursts) = (split(|_| 5), split(|block| if block % 4 == 0 { 20 } else { 0 }));
+        assert_eq!((steady.usr, bursts.usr, bursts.samples), (0.25, 0.25, 400));
+        let width = |split: &UsrSys| split.interval.map(|(low, high)| high - low).unwrap();
+        assert!(width(&bursts) > 4.0 * width(&steady), "{bursts:?} {steady:?}");
     }
 }
