@@ -120,11 +120,21 @@ fn per_softirq(run: &Run, end: Option<&str>) -> Result<f64, String> {
     }
 }
 
-/// The devices behind a softirq: those whose packets NET_RX fetched.
+/// The devices behind a softirq: those whose packets NET_RX fetched, and those that NET_TX may have sent
+/// for. Others are of the kernel, or of devices that nothing here knows.
 fn devices_behind(section: &InterruptsSection, row: &InterruptRow) -> Option<String> {
-    if row.source != "net_rx" {
-        return None;
+    match row.source.as_str() {
+        "net_rx" => devices_received(section),
+        "net_tx" => {
+            let sent = section.devices.iter().filter(|device| device.tx_packets > 0);
+            let names: Vec<&str> = sent.map(|device| device.device.as_str()).collect();
+            (!names.is_empty()).then(|| names.join(", "))
+        }
+        _ => None,
     }
+}
+
+fn devices_received(section: &InterruptsSection) -> Option<String> {
     let polled = section.napi.iter().flatten().filter(|napi| napi.polls > 0);
     let with_napi: BTreeSet<&str> = polled.filter_map(|napi| napi.device.as_deref()).collect();
     // The others hand their packets to the backlog of a CPU.
@@ -314,6 +324,26 @@ mod tests {
             sentences.filter(|text| text.contains(conclusion)).count(),
             measured.points.len()
         );
+    }
+
+    #[test]
+    fn softirqs_that_send_have_the_devices_that_sent() {
+        use wirecost_model::observe::DeviceInterrupts;
+        let device = |name: &str, tx_packets| DeviceInterrupts {
+            device: name.to_owned(),
+            tx_packets,
+            ..DeviceInterrupts::default()
+        };
+        let section = InterruptsSection {
+            devices: vec![device("eth0", 7), device("eth1", 0), device("eth2", 1)],
+            ..InterruptsSection::default()
+        };
+        let behind = |source: &str| {
+            let row = InterruptRow { source: source.to_owned(), ..InterruptRow::default() };
+            devices_behind(&section, &row)
+        };
+        assert_eq!(behind("net_tx").as_deref(), Some("eth0, eth2"));
+        assert_eq!((behind("tasklet"), behind("net_rx")), (None, None));
     }
 
     #[test]
