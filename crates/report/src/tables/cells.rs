@@ -108,6 +108,9 @@ pub(super) fn estimate(
 /// alike, so its interval is of the spread between runs, and never narrower than that of independent samples.
 pub(super) fn share_of_runs(runs: &[(f64, u64)]) -> Proportion {
     let samples: u64 = runs.iter().map(|(_, samples)| samples).sum();
+    if samples == 0 {
+        return Proportion::of(0, 0);
+    }
     let weight = |of: u64| of as f64 / samples as f64;
     let share = runs.iter().fold(0.0, |sum, (share, of)| sum + weight(*of) * share);
     let least = Proportion::worth(share, samples as f64);

@@ -125,8 +125,9 @@ impl Side {
             counts.add(section);
             let mut own = FunctionCounts::default();
             own.add(section);
-            let (busy, rate) = (of(run, &at(end, "cpu.busy"))?, of(run, "throughput")?);
-            runs.push(OfRun { counts: own, cost: busy / rate });
+            let figures = of(run, &at(end, "cpu.busy")).ok().zip(of(run, "throughput").ok());
+            let cost = figures.map(|(busy, rate)| busy / rate);
+            runs.push(OfRun { counts: own, cost: cost.filter(|cost| cost.is_normal()) });
         }
         let busy = estimate(point, |run| of(run, &at(end, "cpu.busy")))?.mean / 100.0;
         let bits_per_second = estimate(point, |run| of(run, "throughput"))?.mean;
@@ -145,9 +146,9 @@ impl Side {
         let log = |run: &OfRun| {
             let found = run.counts.functions.get(function).map_or(0, |found| found.inclusive);
             // A half more, as a run may have no sample of it.
-            (run.cost * (found as f64 + 0.5) / (run.counts.samples as f64 + 1.0)).ln()
+            Some((run.cost? * (found as f64 + 0.5) / (run.counts.samples as f64 + 1.0)).ln())
         };
-        self.runs.iter().map(log).collect()
+        self.runs.iter().filter_map(log).collect()
     }
 
     /// Percent of the time of the CPUs, of what has so many samples in the counts of a run.
@@ -177,7 +178,7 @@ impl Side {
 struct OfRun {
     counts: FunctionCounts,
     /// Busy time for a bit.
-    cost: f64,
+    cost: Option<f64>,
 }
 
 /// CPU time for the same bandwidth, the second case over the first, as findings have it.
@@ -278,7 +279,8 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     let names = a.counts.functions.iter().chain(&b.counts.functions).map(|(name, _)| name);
     let names: BTreeSet<&String> = names.collect();
     let in_both = |name: &&&String| a.found(name).inclusive.min(b.found(name).inclusive) > 0;
-    let several = a.runs.len().min(b.runs.len()) > 1;
+    let is_repeated = |side: &&Side| side.runs.iter().filter(|run| run.cost.is_some()).count() > 1;
+    let several = sides.iter().all(is_repeated);
     let compared: Vec<&String> =
         names.iter().filter(in_both).copied().filter(|_| several).collect();
     let runs: Vec<moderated::Cell> = compared
@@ -440,7 +442,7 @@ mod tests {
                 functions: [("f".to_owned(), Found { inclusive: found, exclusive: found })].into(),
                 ..FunctionCounts::default()
             };
-            let run = |found: &u64| OfRun { counts: counts(*found, 1000), cost: 1e-9 };
+            let run = |found: &u64| OfRun { counts: counts(*found, 1000), cost: Some(1e-9) };
             Side {
                 runs: found.iter().map(run).collect(),
                 counts: counts(found.iter().sum(), 3000),
