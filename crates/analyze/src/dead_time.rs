@@ -75,7 +75,8 @@ pub(crate) fn of_phase(
     let mut seen = std::collections::BTreeSet::new();
     hosts.retain(|host| seen.insert(host.clone()));
     Some(DeadTime {
-        seconds: dead.iter().map(within).sum::<f64>() / second,
+        // A sum of nothing would be -0.
+        seconds: dead.iter().map(within).fold(0.0, |sum, time| sum + time) / second,
         longest: dead.iter().map(|(from, to)| to - from).fold(0.0, f64::max) / second,
         window: (end - start) / second,
         hosts,

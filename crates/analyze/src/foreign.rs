@@ -34,13 +34,18 @@ pub(crate) fn of(hosts: &[&HostOutcome], seen: &HostObservation) -> Option<Forei
     if unseen > 0.0 {
         used.push(("programs that ended unseen or are in other PID namespaces".to_owned(), unseen));
     }
+    let unlisted = cpu.unlisted_programs.unwrap_or(0.0);
+    if unlisted > 0.0 {
+        used.push(("programs that used less each".to_owned(), unlisted));
+    }
     used.sort_by(|a, b| b.1.total_cmp(&a.1));
     let programs = used
         .iter()
         .take(NAMED)
         .map(|(name, seconds)| format!("{name} {:.1}%", seconds * 100.0 / busy));
     Some(ForeignUse {
-        share: (used.iter().map(|(_, seconds)| seconds).sum::<f64>() / busy).min(1.0),
+        // A sum of nothing would be -0.
+        share: (used.iter().fold(0.0, |sum, (_, seconds)| sum + seconds) / busy).min(1.0),
         programs: programs.collect(),
     })
 }

@@ -30,9 +30,9 @@ const KERNEL: &str = "_[k]";
 const OWN: &str = "wirecost";
 
 /// Threads of the kernel by the begin of their names, among which what the network does is not of
-/// another program.
+/// another program. The sampler calls `swapper` the idle task.
 const KERNEL_THREADS: [&str; 8] =
-    ["swapper", "ksoftirqd", "kworker", "napi/", "irq/", "rcu", "migration", "kthread"];
+    ["[idle task]", "ksoftirqd", "kworker", "napi/", "irq/", "rcu", "migration", "kthread"];
 
 /// What a stack within an interrupt or softirq has among its frames.
 const INTERRUPTS: [&str; 6] = [
@@ -95,9 +95,10 @@ mod tests {
             "python3;main;tcp_[k]",
             "python3;main;asm_common_interrupt_[k];common_interrupt_[k];tcp_[k]",
             "ksoftirqd/0;tcp_[k]",
+            "[idle task];do_idle_[k];tcp_[k]",
         ];
         let mut section = FunctionsSection {
-            samples: 4,
+            samples: 5,
             stacks: FoldedStacks { stacks: stacks.map(folded).to_vec() },
             ..FunctionsSection::default()
         };
@@ -106,10 +107,10 @@ mod tests {
             counts.add(section);
             (counts.foreign, counts.functions["tcp"].inclusive)
         };
-        assert_eq!(of(&section), (1, 3));
+        assert_eq!(of(&section), (1, 4));
         // Of a program by another name nobody knows.
         section.stacks.stacks.remove(0);
-        assert_eq!(of(&section), (0, 3));
+        assert_eq!(of(&section), (0, 4));
     }
 
     #[test]

@@ -497,6 +497,7 @@ fn dead_time_is_what_all_ends_have_of_it_in_the_window() {
     let mut apart = quiet(&[0], 2.0, 3.5);
     apart.hosts[1].phases[0].quiet = quiet(&[1], 3.1, 4.8).hosts[1].phases[0].quiet.clone();
     assert!(close(dead_seconds(&apart), 0.0, 1e-6));
+    assert!(dead_seconds(&apart).is_sign_positive(), "JSON has 0.0");
     let message = message(&analyze(&quiet(&[0, 1], 5.5, 9.0)), "dead-time").to_owned();
     assert!(
         message.starts_with("no byte moved for 0.5 s of the window (10%), part of a gap of 3.5 s"),

@@ -287,6 +287,19 @@ fn programs_that_ended_are_foreign_by_name() {
     assert!(!warning.message.contains("kworker"), "{}", warning.message);
 }
 
+/// Of many compilers a section lists the first: the others count, too.
+#[test]
+fn programs_beyond_the_list_are_foreign() {
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    part.cpu.as_mut().unwrap().unlisted_programs = Some(2.6);
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let warning = run.warnings.iter().find(|warning| warning.code == "foreign-cpu").unwrap();
+    assert!(warning.message.contains("programs that used less each 37.1%"), "{}", warning.message);
+    let machine = &run.machines[0];
+    let foreign = machine.foreign_cycles_per_kbyte.unwrap() / machine.cycles_per_kbyte.unwrap();
+    assert!(close(foreign, 2.6 / (0.7 * 2.0 * SECONDS)), "{foreign}");
+}
+
 /// In a PID namespace nobody sees the processes outside of it, but the CPUs' time is gone.
 #[test]
 fn time_of_tasks_that_is_no_process_s_is_foreign() {

@@ -21,6 +21,20 @@ impl Proportion {
         Self { share, interval: wilson(found, all, Z_95) }
     }
 
+    /// Of samples that are worth so many independent ones.
+    #[must_use]
+    pub fn worth(share: f64, independent: f64) -> Self {
+        Self { share, interval: score(share, independent, Z_95) }
+    }
+
+    /// How many independent samples have an interval as wide.
+    #[must_use]
+    pub fn independent(&self) -> f64 {
+        // Of the end that is not cut off at 0 or 1.
+        let end = if self.share < 0.5 { self.interval.1 } else { self.interval.0 };
+        Z_95 * Z_95 * end * (1.0 - end) / (end - self.share).powi(2)
+    }
+
     /// Whether so many blocks say how much samples of one block are alike.
     #[must_use]
     pub fn widened_by(blocks: usize) -> bool {
@@ -47,7 +61,7 @@ impl Proportion {
             .sum();
         let between = squares * number / (number - 1.0) / (sum as f64).powi(2);
         let worth = (binomial / between).min(sum as f64);
-        Self { interval: score(plain.share, worth, Z_95), ..plain }
+        Self::worth(plain.share, worth)
     }
 }
 
@@ -89,6 +103,16 @@ mod tests {
             let (lower, upper) = wilson(found, all, Z_95);
             assert!((lower - low).abs() < 5e-5 && (upper - high).abs() < 5e-5, "{lower} {upper}");
         }
+    }
+
+    #[test]
+    fn an_interval_tells_how_many_samples_it_is_worth() {
+        for (share, number) in [(0.25, 40.0), (0.003, 500.0), (0.9, 12.5), (0.5, 3.0)] {
+            let independent = Proportion::worth(share, number).independent();
+            assert!((independent / number - 1.0).abs() < 1e-9, "{share} {independent}");
+        }
+        assert!((Proportion::of(0, 99).independent() - 99.0).abs() < 1e-9);
+        assert!((Proportion::of(99, 99).independent() - 99.0).abs() < 1e-9);
     }
 
     /// A function that runs for half a second at a time is in all samples of a block, or in none.

@@ -66,16 +66,8 @@ struct Pair<'a> {
 fn find(measured: &Measurements) -> Vec<Finding> {
     let metrics = line::rate_cost_latency(measured);
     let mut pairs = Vec::new();
-    for axis in measured.axes() {
-        // A lower load moves less: that is no worse.
-        if axis == LOAD {
-            continue;
-        }
+    for axis in measured.axes().into_iter().filter(|axis| compares(measured, axis)) {
         let values = measured.values(axis);
-        // More values of numbers are a line, which other kinds look at.
-        if values.len() < 2 || values.len() > 2 && line::is_numeric(measured, axis) {
-            continue;
-        }
         for (number, value) in values.iter().enumerate() {
             for other in &values[number + 1..] {
                 pairs.extend(beside(measured, axis, &metrics, value, other));
@@ -97,6 +89,13 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether the values of an axis are compared in pairs. Three measured numbers in a row are a line, which
+/// other kinds look at; and a lower load moves less, which is no worse.
+pub(super) fn compares(measured: &Measurements, axis: &str) -> bool {
+    let is_line = || line::lines(measured).iter().any(|line| line.axis == axis);
+    axis != LOAD && measured.values(axis).len() > 1 && !is_line()
 }
 
 /// Two values by all metrics that both were measured in. Variances of a metric are shared between places.
@@ -345,8 +344,10 @@ fn best(
     let first = beaten.first()?;
     let Ratio { ratio, interval, .. } = first.overall?;
     let name = words::metric(selector);
-    let mut evidence =
-        vec![format!("compared at {} points that differ only in {axis}", first.places.len())];
+    let mut evidence = vec![format!(
+        "compared in {} of points that differ only in {axis}",
+        words::number(first.places.len(), "pair")
+    )];
     for (fixed, points) in line::groups(measured, axis) {
         let shown: Vec<String> = points
             .iter()

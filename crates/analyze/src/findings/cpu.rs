@@ -1,7 +1,5 @@
 //! Where CPU time goes: mostly to the kernel or to programs, and where the part of programs changes.
 
-use std::borrow::Cow;
-
 use super::limits;
 use super::line::{self, mean};
 use super::trend::{Subject, trends};
@@ -10,7 +8,6 @@ use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::{student, two_sided_p};
 use wirecost_model::metric::Unit;
-use wirecost_model::run::Run;
 
 pub(super) const KIND: Kind = Kind {
     name: "cpu",
@@ -32,7 +29,8 @@ const USER_TIME: Subject = Subject {
 const MOST: f64 = 60.0;
 
 fn find(measured: &Measurements) -> Vec<Finding> {
-    let measured = &without_other_programs(measured);
+    // The user time of other programs says nothing of the network.
+    let measured = &limits::without_other_programs(measured);
     let whole: Vec<(f64, Majority<'_>)> = scopes(measured)
         .into_iter()
         .filter_map(|(whose, metric)| majority(measured, whose, &metric))
@@ -44,19 +42,6 @@ fn find(measured: &Measurements) -> Vec<Finding> {
     let changes = significant_of(trends(line::lines(measured), &USER_TIME), 0.5).into_iter();
     findings.extend(changes.filter_map(|(p_value, trend)| trend.finding(&KIND, p_value)));
     findings
-}
-
-/// The user time of other programs says nothing of the network, so runs beside them do not count.
-fn without_other_programs(measured: &Measurements) -> Cow<'_, Measurements> {
-    let is_alone = |run: &Run| !limits::has(run, "foreign-cpu");
-    if measured.points.iter().flat_map(|point| &point.runs).all(is_alone) {
-        return Cow::Borrowed(measured);
-    }
-    let mut measured = measured.clone();
-    for point in &mut measured.points {
-        point.runs.retain(is_alone);
-    }
-    Cow::Owned(measured)
 }
 
 /// Of each end where its CPUs are its own, else of the machine.

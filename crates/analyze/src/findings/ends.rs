@@ -1,6 +1,6 @@
 //! Which end limits: that whose CPUs are full where the other's are not.
 
-use super::limits::{busy, whose};
+use super::limits::{busy, whose, without_other_programs};
 use super::line::mean;
 use super::{Finding, Kind, Loads, effect, significant, words};
 use crate::measured::Measurements;
@@ -19,7 +19,12 @@ pub(super) const KIND: Kind = Kind {
 const FULL: f64 = 95.0;
 const NOT_FULL: f64 = 90.0;
 
+/// The range of a difference of percentages.
+const POSSIBLE: (f64, f64) = (-100.0, 100.0);
+
 fn find(measured: &Measurements) -> Vec<Finding> {
+    // CPUs that other programs filled are no bottleneck of the network.
+    let measured = &without_other_programs(measured);
     let known = |role: &str, runs: &[&Run]| busy(runs, role);
     let mut of_points = Vec::new();
     for point in &measured.points {
@@ -72,15 +77,16 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             false => (mean(&receivers), mean(&senders)),
         };
         let text = format!(
-            "the CPUs of {name} are the bottleneck at {} of {} points: they were {full:.0}% busy, and those \
+            "the CPUs of {name} are the bottleneck at {} of {}: they were {full:.0}% busy, and those \
              of the {other} {free:.0}%",
             here.len(),
-            of_points.len()
+            words::number(of_points.len(), "point")
         );
         let shown = here.iter().map(|(point, sender, receiver)| {
             format!("{}: sender {sender:.0}%, receiver {receiver:.0}% busy", point.point)
         });
-        let interval = Estimate::of(&differences)?.interval.map(|(low, high)| match sender_limits {
+        let estimate = Estimate::of(&differences)?.within(POSSIBLE);
+        let interval = estimate.interval.map(|(low, high)| match sender_limits {
             true => (low, high),
             false => (-high, -low),
         });

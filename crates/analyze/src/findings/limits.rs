@@ -1,5 +1,6 @@
 //! Which resource was saturated.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use wirecost_model::run::{HostRow, Run};
@@ -7,7 +8,7 @@ use wirecost_model::units::decimal;
 
 use super::line::mean;
 use super::words;
-use crate::measured::MeasuredPoint;
+use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 
 /// Kinds of resources; where several are full, the first is the one that nothing else explains.
@@ -172,8 +173,21 @@ fn limits_of(runs: &[&Run]) -> Limits {
     Limits { text, evidence }
 }
 
-pub(super) fn has(run: &Run, code: &str) -> bool {
+fn has(run: &Run, code: &str) -> bool {
     run.warnings.iter().any(|warning| warning.code == code)
+}
+
+/// Without the runs in which other programs used CPU time: what they did says nothing of the network.
+pub(super) fn without_other_programs(measured: &Measurements) -> Cow<'_, Measurements> {
+    let is_alone = |run: &Run| !has(run, "foreign-cpu");
+    if measured.points.iter().flat_map(|point| &point.runs).all(is_alone) {
+        return Cow::Borrowed(measured);
+    }
+    let mut measured = measured.clone();
+    for point in &mut measured.points {
+        point.runs.retain(is_alone);
+    }
+    Cow::Owned(measured)
 }
 
 fn of_run(run: &Run) -> Vec<Seen> {

@@ -55,10 +55,12 @@ pub(super) fn groups<'a>(measured: &'a Measurements, axis: &str) -> Vec<Group<'a
     groups
 }
 
-/// All lines of all axes whose values are numbers, of three points at least.
+/// All lines of all axes whose values are numbers, of three points at least. Those of the load are
+/// [`by_load`].
 pub(super) fn lines(measured: &Measurements) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
-    for axis in measured.axes().into_iter().filter(|axis| is_numeric(measured, axis)) {
+    let is_line = |axis: &&str| *axis != LOAD && is_numeric(measured, axis);
+    for axis in measured.axes().into_iter().filter(is_line) {
         for (fixed, points) in groups(measured, axis) {
             let stop = |(value, point)| Some(Stop { value, number: number(value)?, point });
             let mut stops: Vec<Stop<'_>> = points.into_iter().filter_map(stop).collect();

@@ -92,12 +92,12 @@ impl Link<'_> {
         let shares: Vec<f64> =
             full.iter().flat_map(|(_, at)| &self.points[*at].1).copied().collect();
         let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
-        let estimate = Estimate::of(&percent)?;
+        let estimate = Estimate::of(&percent)?.within(Unit::Percent.range());
         let text = format!(
-            "{} is the bottleneck at {} of {} points: payload uses {:.0}% {}",
+            "{} is the bottleneck at {} of {}: payload uses {:.0}% {}",
             self.name,
             full.len(),
-            self.points.len(),
+            words::number(self.points.len(), "point"),
             estimate.mean,
             self.rate
         );

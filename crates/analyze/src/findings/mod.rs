@@ -11,6 +11,7 @@ mod cost;
 mod cpu;
 mod ends;
 mod functions;
+mod latency;
 mod limits;
 mod line;
 mod links;
@@ -18,6 +19,7 @@ mod packets;
 mod proportion;
 mod saturation;
 mod scalability;
+mod throughput;
 mod trend;
 mod unchanged;
 mod words;
@@ -56,9 +58,11 @@ enum Loads {
 pub static ALL: &[Kind] = &[
     saturation::KIND,
     scalability::KIND,
+    throughput::KIND,
     ends::KIND,
     links::KIND,
     cost::KIND,
+    latency::KIND,
     proportion::KIND,
     packets::KIND,
     functions::KIND,
@@ -78,7 +82,9 @@ pub fn findings(measured: &Measurements) -> Vec<Finding> {
         Loads::Saturated => (kind.find)(&saturated),
         Loads::All => (kind.find)(measured),
     };
-    let mut found: Vec<Finding> = ALL.iter().flat_map(of_kind).collect();
+    let all: Vec<Finding> = ALL.iter().flat_map(of_kind).collect();
+    let more = all.iter().filter(|finding| !throughput::is_told(finding, &all));
+    let mut found: Vec<Finding> = more.cloned().collect();
     let unchanged = unchanged::find(measured, &found);
     found.extend(unchanged);
     found

@@ -1,7 +1,8 @@
 //! Figures that rise or fall along an axis, and may turn once on the way.
 
 use super::line::{self, Line, Stop};
-use super::{Finding, Kind, effect, words};
+use super::{Finding, Kind, effect, significant, words};
+use crate::measured::Measurements;
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
@@ -45,19 +46,25 @@ struct Leg {
     interval: (f64, f64),
 }
 
+/// Along the load itself among all points, along other axes among those that differ in nothing but it.
+pub(super) fn findings(measured: &Measurements, kind: &Kind, subject: &Subject) -> Vec<Finding> {
+    let saturated = measured.saturated();
+    let mut tests = trends(line::lines(&saturated), subject);
+    tests.extend(trends(line::by_load(measured), subject));
+    let told = significant(tests).into_iter();
+    told.filter_map(|(p_value, trend)| trend.finding(kind, p_value)).collect()
+}
+
+/// Whether a figure is known at enough points of a line to be tested.
+pub(super) fn is_tested(line: &Line<'_>, metric: &str) -> bool {
+    !known(line, metric).is_empty()
+}
+
 /// The lines on which the figure is known, each with the p-value of having no trend.
 pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, Trend<'a>)> {
     let mut tests = Vec::new();
     for line in lines {
-        let of_ends: Vec<_> = ENDS
-            .iter()
-            .filter_map(|(host, whose)| of(&line, &format!("{host}{}", subject.metric), whose))
-            .collect();
-        let known = match of_ends.is_empty() {
-            true => of(&line, subject.metric, "").into_iter().collect(),
-            false => of_ends,
-        };
-        for (whose, selector, stops, figures) in known {
+        for (whose, selector, stops, figures) in known(&line, subject.metric) {
             if let Some(turn) = umbrella(&figures, &[Shape::Hill, Shape::Valley]) {
                 let trend = Trend {
                     confounders: line.confounders(),
@@ -77,6 +84,17 @@ pub(super) fn trends<'a>(lines: Vec<Line<'a>>, subject: &Subject) -> Vec<(f64, T
 }
 
 type Known<'a> = (&'static str, Selector, Vec<Stop<'a>>, Vec<Vec<f64>>);
+
+fn known<'a>(line: &Line<'a>, metric: &str) -> Vec<Known<'a>> {
+    let of_ends: Vec<_> = ENDS
+        .iter()
+        .filter_map(|(host, whose)| of(line, &format!("{host}{metric}"), whose))
+        .collect();
+    match of_ends.is_empty() {
+        true => of(line, metric, "").into_iter().collect(),
+        false => of_ends,
+    }
+}
 
 fn of<'a>(line: &Line<'a>, name: &str, whose: &'static str) -> Option<Known<'a>> {
     let selector = metrics::find(name).ok()?;

@@ -1,6 +1,7 @@
 //! Axes of which nothing was found: that is an answer too, with how much it is worth.
 
-use super::{ALL, Finding, LEVEL, line, words};
+use super::line::Line;
+use super::{ALL, Finding, LEVEL, choices, line, trend, words};
 use crate::measured::{MeasuredPoint, Measurements, RUN};
 use crate::metrics::Selector;
 use crate::statistics::moderated::{self, Cell, Effect};
@@ -25,14 +26,28 @@ pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
     });
     let finding = |axis: &str| match axis {
         // It sets how much moves.
-        LOAD => finding(measured, axis, line::cost_latency().collect()),
-        _ => finding(&saturated, axis, line::rate_cost_latency(&saturated)),
+        LOAD => finding(measured, axis, line::cost_latency().collect(), line::by_load(measured)),
+        _ => {
+            let metrics = line::rate_cost_latency(&saturated);
+            finding(&saturated, axis, metrics, line::lines(&saturated))
+        }
     };
     open.filter_map(finding).collect()
 }
 
-fn finding(measured: &Measurements, axis: &str, metrics: Vec<Selector>) -> Option<Finding> {
-    let groups = line::groups(measured, axis);
+/// About the metrics that a kind tests along this axis: in pairs of values, or along lines.
+fn finding(
+    measured: &Measurements,
+    axis: &str,
+    mut metrics: Vec<Selector>,
+    mut lines: Vec<Line<'_>>,
+) -> Option<Finding> {
+    let mut groups = line::groups(measured, axis);
+    if !choices::compares(measured, axis) {
+        lines.retain(|line| line.axis == axis);
+        groups.retain(|(fixed, _)| lines.iter().any(|line| line.fixed == *fixed));
+        metrics.retain(|metric| lines.iter().any(|line| trend::is_tested(line, &metric.name)));
+    }
     let mut names = Vec::new();
     let mut evidence = Vec::new();
     let mut repeats = Some(0);
@@ -44,6 +59,12 @@ fn finding(measured: &Measurements, axis: &str, metrics: Vec<Selector>) -> Optio
             .filter(|(_, points)| points.len() > 1)
             .collect();
         if known.is_empty() {
+            continue;
+        }
+        let effects = extremes(metric, &known);
+        let level = level(&known, metrics.len());
+        // A difference that is too small for a sentence is one all the same.
+        if effects.iter().flatten().any(|effect| effect.p_value() < level) {
             continue;
         }
         names.push(words::metric(selector));
@@ -61,11 +82,10 @@ fn finding(measured: &Measurements, axis: &str, metrics: Vec<Selector>) -> Optio
             };
             evidence.push(format!("{}{at}: {}", words::metric(selector), shown.join(", ")));
         }
-        let effects = extremes(metric, &known);
         is_repeated &= effects.is_some();
         // What is least certain decides.
         for effect in effects.into_iter().flatten() {
-            let needed = effect.runs_to_find(SOUGHT, level(&known, metrics.len()));
+            let needed = effect.runs_to_find(SOUGHT, level);
             repeats = repeats.zip(needed).map(|(most, needed)| most.max(needed));
         }
     }

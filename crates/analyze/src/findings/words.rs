@@ -67,6 +67,12 @@ pub(super) fn fold(factor: f64) -> String {
     format!("{digits}x")
 }
 
+/// `1 point`, `2 points`.
+pub(super) fn number(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub(super) fn list(parts: &[String]) -> String {
     match parts {
@@ -92,6 +98,7 @@ mod tests {
         assert_eq!(sentence(&[], "it grows"), "It grows.");
         let value = Value::new("size", "64k");
         assert_eq!(sentence(&[&value], "it grows"), "At size=64k, it grows.");
+        assert_eq!((number(1, "point"), number(2, "point")), ("1 point".into(), "2 points".into()));
         assert_eq!((fold(2.345), fold(17.2)), ("2.3x".to_owned(), "17x".to_owned()));
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
     }

@@ -210,7 +210,8 @@ impl<'a> Scope<'a> {
     }
 
     /// The part of the cost that other programs had; `None` where it is unknown of any machine.
-    pub(crate) fn foreign_cycles_per_kbyte(&self) -> Option<f64> {
+    #[must_use]
+    pub fn foreign_cycles_per_kbyte(&self) -> Option<f64> {
         match self {
             Scope::Host { host, .. } => host.foreign_cycles_per_kbyte,
             Scope::Machine { machine, .. } => machine.foreign_cycles_per_kbyte,

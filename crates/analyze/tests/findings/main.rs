@@ -130,9 +130,19 @@ fn points_of_a_lower_load_change_no_finding_but_that_of_the_load() {
     let found = findings(&measured);
     let (of_load, others): (Vec<&Finding>, Vec<&Finding>) =
         found.iter().partition(|finding| finding.axis.as_deref() == Some("load"));
-    // Two ends at four numbers of connections.
-    assert_eq!(of_load.len(), 8, "{of_load:#?}");
-    for finding in of_load {
+    // Two ends at four numbers of connections, and the latency at each.
+    assert_eq!(of_load.len(), 12, "{of_load:#?}");
+    let (of_latency, of_cost): (Vec<&Finding>, Vec<&Finding>) =
+        of_load.into_iter().partition(|finding| finding.kind == "latency");
+    assert_eq!(of_latency.len(), 4, "{of_latency:#?}");
+    for finding in of_latency {
+        assert!(
+            finding.sentence.contains("p99 latency rises by a factor of 1")
+                && finding.sentence.ends_with("from load 25% to max."),
+            "{finding:?}"
+        );
+    }
+    for finding in of_cost {
         assert_eq!(finding.kind, "cost", "{finding:?}");
         assert!(
             finding.sentence.contains("cycles/KByte fall by a factor of 2.")
@@ -297,6 +307,45 @@ fn the_end_whose_cpus_are_full_is_told() {
     assert!(low < 39.0 && 39.0 < high, "{end:?}");
 }
 
+/// The warning of a run beside which other programs used CPU time.
+fn beside_other_programs(measured: &mut Measurements) {
+    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
+        let entry = wirecost_model::warning::Entry {
+            code: "foreign-cpu".to_owned(),
+            message: "other programs used half of the CPU time".to_owned(),
+            brief: None,
+        };
+        run.warnings.push(entry);
+    }
+}
+
+#[test]
+fn cpus_that_other_programs_filled_are_no_bottleneck() {
+    let mut measured = full_receiver(&mut Rng::with_seed(4));
+    beside_other_programs(&mut measured);
+    assert!(of_kind(&findings(&measured), "ends").is_empty());
+}
+
+#[test]
+fn intervals_of_percentages_end_at_100() {
+    let sizes = ["1k", "2k", "4k", "8k"];
+    let mut runs = 0;
+    let measured = study(&[("size", &sizes)], 4, |_| {
+        runs += 1;
+        let (share, busy) = if runs == 1 { (0.95, [96.0, 8.0]) } else { (1.0, [100.0, 0.0]) };
+        Figures {
+            bits_per_second: 1e9 * share,
+            link: Some(1_000_000_000),
+            busy,
+            ..Figures::default()
+        }
+    });
+    let found = findings(&measured);
+    assert_eq!(interval(only(&found, "ends")).1, 100.0);
+    let links = of_kind(&found, "links");
+    assert!(links.len() == 2 && links.iter().all(|link| interval(link).1 == 100.0), "{links:?}");
+}
+
 fn grown_functions(random: &mut Rng) -> Measurements {
     study(&[("connections", &["100", "4000"])], 5, |point| {
         let (cycles, send, lock) =
@@ -404,6 +453,18 @@ fn points_that_do_not_show_an_overall_choice_are_named() {
     );
 }
 
+#[test]
+fn a_single_pair_of_points_is_one() {
+    let mut random = Rng::with_seed(24);
+    let measured = study(&[("engine", &["epoll", "threads"])], 4, |point| {
+        let p99 = if point[0] == "epoll" { 50.0 } else { 100.0 };
+        Figures { p99, ..Figures::default() }.noisy(0.03, &mut random)
+    });
+    let found = findings(&measured);
+    let choice = only(&found, "choices");
+    assert_eq!(choice.evidence[0], "compared in 1 pair of points that differ only in engine");
+}
+
 fn full_link(random: &mut Rng) -> Measurements {
     study(&[("size", &["1k", "8k", "64k"])], 3, |point| {
         let share = if point[0] == "1k" { 0.70 } else { 0.97 };
@@ -467,14 +528,7 @@ fn segments_and_acks_stand_beside_the_cost() {
 #[test]
 fn runs_with_other_programs_do_not_tell_where_cpu_time_goes() {
     let mut measured = small_segments(&mut Rng::with_seed(14));
-    for run in measured.points.iter_mut().flat_map(|point| &mut point.runs) {
-        let entry = wirecost_model::warning::Entry {
-            code: "foreign-cpu".to_owned(),
-            message: "other programs used half of the CPU time".to_owned(),
-            brief: None,
-        };
-        run.warnings.push(entry);
-    }
+    beside_other_programs(&mut measured);
     assert!(of_kind(&findings(&measured), "cpu").is_empty());
 }
 
@@ -534,6 +588,83 @@ fn growth_to_the_largest_load_is_told_as_such() {
     let other = "Throughput still grows at 8 connections, the largest value measured, to 7.";
     assert!(growth.sentence.starts_with(begin) || growth.sentence.starts_with(other), "{growth:?}");
     assert!(of_kind(&findings(&measured(1)), "saturation").is_empty());
+}
+
+#[test]
+fn latency_that_rises_along_an_axis_is_told() {
+    let found = findings(&rising_latency(&mut Rng::with_seed(21)));
+    let latency = only(&found, "latency");
+    assert!(latency.sentence.starts_with("P99 latency rises by a factor of "), "{latency:?}");
+    assert!(latency.sentence.ends_with("from 1 to 64 connections."), "{latency:?}");
+    assert_eq!(latency.metric.as_deref(), Some("latency.p99"));
+    let (low, high) = interval(latency);
+    assert!(low < 64.0 && 64.0 < high, "{latency:?}");
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+fn rising_latency(random: &mut Rng) -> Measurements {
+    study(&[("connections", &["1", "4", "16", "64"])], 4, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        Figures { p99: 20.0 * n, ..Figures::default() }.noisy(0.03, random)
+    })
+}
+
+/// Saturation is where growth ends: of what never grows it has no sentence.
+#[test]
+fn throughput_that_only_falls_is_told() {
+    let found = findings(&falling_throughput(&mut Rng::with_seed(22)));
+    let fall = only(&found, "throughput");
+    assert!(fall.sentence.starts_with("Throughput falls by a factor of 1."), "{fall:?}");
+    assert!(fall.sentence.ends_with("from 1 to 64 connections."), "{fall:?}");
+    let (low, high) = interval(fall);
+    assert!(low < 0.57 && 0.57 < high, "{fall:?}");
+    assert_eq!(found.len(), 1, "{found:#?}");
+    // Where it does grow there is one sentence of it.
+    let found = findings(&http_get(&mut Rng::with_seed(1)));
+    assert!(of_kind(&found, "throughput").is_empty(), "{found:#?}");
+}
+
+fn falling_throughput(random: &mut Rng) -> Measurements {
+    study(&[("connections", &["1", "4", "16", "64"])], 4, |point| {
+        let n: f64 = point[0].parse().unwrap();
+        let bits_per_second = 1e9 / (1.0 + n / 84.0);
+        Figures { bits_per_second, ..Figures::default() }.noisy(0.02, random)
+    })
+}
+
+/// What no kind tests along an axis is not named as without an effect.
+#[test]
+fn an_absence_of_effects_is_of_what_was_tested() {
+    let mut random = Rng::with_seed(23);
+    let sentence = |axis: (&str, &[&str]), random: &mut Rng| {
+        let measured = study(&[axis], 3, |_| Figures::default().noisy(0.05, random));
+        let found = findings(&measured);
+        assert!(effects(&found).is_empty(), "{found:#?}");
+        found.first().map(|finding| finding.sentence.split(';').next().unwrap().to_owned())
+    };
+    let no_effect = |of: &str| Some(format!("No significant effect of {of}"));
+    let along = sentence(("connections", &["1", "8", "64"]), &mut random);
+    assert_eq!(along, no_effect("connections on throughput or p99 latency"));
+    // Which of these is the larger load differs from run to run.
+    assert_eq!(sentence(("load", &["25%", "1gbit", "max"]), &mut random), None);
+    assert_eq!(sentence(("load", &["25%", "50%"]), &mut random), None);
+    // Of a study that has not come to its third value the two others are compared.
+    let mut measured = study(&[("connections", &["1", "8", "64"])], 3, |point| {
+        let p99 = if point[0] == "8" { 200.0 } else { 100.0 };
+        Figures { p99, ..Figures::default() }.noisy(0.02, &mut random)
+    });
+    measured.points[2].runs.clear();
+    let found = findings(&measured);
+    assert!(only(&found, "choices").sentence.starts_with("With connections 1, p99 "), "{found:#?}");
+    // A fall of 6% is too small for a sentence of its own, and is none of no effect.
+    let measured = study(&[("connections", &["1", "8", "64"])], 5, |point| {
+        let p99 = if point[0] == "64" { 106.0 } else { 100.0 };
+        Figures { p99, ..Figures::default() }.noisy(0.003, &mut random)
+    });
+    let found = findings(&measured);
+    let answer = only(&found, UNCHANGED);
+    let begin = "No significant effect of connections on throughput; ";
+    assert!(answer.sentence.starts_with(begin), "{found:#?}");
 }
 
 #[test]

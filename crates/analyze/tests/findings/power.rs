@@ -8,7 +8,8 @@ use wirecost_analyze::measured::Measurements;
 
 use super::study::{Figures, study};
 use super::{
-    costs, engines, full_receiver, grown_functions, http_get, of_kind, scalability, tcp_transmit,
+    costs, engines, falling_throughput, full_receiver, grown_functions, http_get, of_kind,
+    rising_latency, scalability, tcp_transmit,
 };
 
 const STUDIES: u64 = 100;
@@ -55,6 +56,16 @@ fn a_law() {
 #[test]
 fn a_changing_cost() {
     is_found(costs, |found| says(found, "cost", "from size 1k to 64k"));
+}
+
+#[test]
+fn a_changing_latency() {
+    is_found(rising_latency, |found| says(found, "latency", "from 1 to 64 connections"));
+}
+
+#[test]
+fn a_falling_throughput() {
+    is_found(falling_throughput, |found| says(found, "throughput", "from 1 to 64 connections"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! It takes samples only in the window. A thread empties the rings when they are half full; names
 //! are looked up after the window, when nobody is measured any more.
 
+mod blocks;
 mod collector;
 mod mappings;
 mod profile;
@@ -17,6 +18,7 @@ use wirecost_linux::perf::{CpuSampler, paranoid};
 use wirecost_model::observe::ProbeCost;
 
 use crate::tracker::online_cpus;
+pub(crate) use blocks::{Blocks, ByBlock, add_blocks};
 use collector::{Collected, Collector};
 pub(crate) use profile::{AggregatedStack, Context, Frame, FrameId, Profile, UNKNOWN};
 use programs::Programs;

@@ -5,6 +5,7 @@ use std::io;
 
 use wirecost_linux::kallsyms::Kallsyms;
 
+use super::blocks::ByBlock;
 use super::collector::{Collected, Stack};
 use super::programs::Programs;
 
@@ -45,7 +46,7 @@ pub(crate) struct AggregatedStack {
     pub(crate) own: bool,
     pub(crate) count: u64,
     /// The same by block of the window.
-    pub(crate) blocks: BTreeMap<u32, u64>,
+    pub(crate) blocks: ByBlock,
     /// From the innermost function outwards. Never empty.
     pub(crate) frames: Vec<FrameId>,
 }

@@ -5,6 +5,7 @@ use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::{self, Scope, Selector};
 use wirecost_model::document::{Align, Block, Cell, Column, Number, Table};
 use wirecost_model::metric::Unit;
+use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
 
 pub(super) fn text(text: impl Into<String>) -> Cell {
@@ -101,6 +102,28 @@ pub(super) fn estimate(
     // No figure of a table is negative.
     let possible = |estimate: Estimate| estimate.within((0.0, f64::INFINITY));
     Estimate::of(&values).map(possible).ok_or_else(|| of(first).err().unwrap_or_default())
+}
+
+/// A share over several runs, of the share of each and the number of its samples. Samples of one run are
+/// alike, so its interval is of the spread between runs, and never narrower than that of independent samples.
+pub(super) fn share_of_runs(runs: &[(f64, u64)]) -> Proportion {
+    let samples: u64 = runs.iter().map(|(_, samples)| samples).sum();
+    if samples == 0 {
+        return Proportion::of(0, 0);
+    }
+    let weight = |of: u64| of as f64 / samples as f64;
+    let share = runs.iter().fold(0.0, |sum, (share, of)| sum + weight(*of) * share);
+    let least = Proportion::worth(share, samples as f64);
+    // What each run adds, as the ratio of two sums (W. G. Cochran, Sampling Techniques, 6.4).
+    let parts =
+        runs.iter().map(|(of_run, of)| share + runs.len() as f64 * weight(*of) * (of_run - share));
+    let spread = Estimate::of(&parts.collect::<Vec<f64>>());
+    let (low, high) = least.interval;
+    let interval = match spread.and_then(|spread| spread.within((0.0, 1.0)).interval) {
+        Some((lower, upper)) => (low.min(lower), high.max(upper)),
+        None => (low, high),
+    };
+    Proportion { share, interval }
 }
 
 /// The first run that counts.

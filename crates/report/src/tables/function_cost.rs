@@ -1,10 +1,13 @@
 //! Functions of the kernel at two points, and how much more CPU time each takes for the same bandwidth at
 //! the second: the tables of "CPU Utilization in networking - the TCP transmit path" (Sun, 2008).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use wirecost_analyze::Estimate;
 use wirecost_analyze::function_counts::{Found, FunctionCounts};
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
+use wirecost_analyze::statistics::moderated::{self, Effect};
 use wirecost_model::document::{
     Align::{Left, Right},
     Block, Cell, Number, Section, Table,
@@ -13,7 +16,9 @@ use wirecost_model::metric::Unit;
 use wirecost_model::proportion::{Proportion, Z_95};
 use wirecost_model::units::three_digits;
 
-use super::cells::{at, ends, estimate, figure, first, label, of, sentence, table, text};
+use super::cells::{
+    at, ends, estimate, figure, first, label, of, sentence, share_of_runs, table, text,
+};
 
 const TITLE: &str = "What functions cost";
 /// Rows of a table.
@@ -25,6 +30,8 @@ const PACKETS: [(&str, &str); 2] =
 const WIDEST: f64 = 4.0;
 /// and where one case has none, if the other has so many samples.
 const SEEN: u64 = 10;
+/// Of intervals.
+const LEVEL: f64 = 0.05;
 
 pub(super) struct FunctionCost;
 
@@ -99,6 +106,8 @@ fn points(measured: &Measurements) -> Table {
 
 /// One end at one point.
 struct Side {
+    runs: Vec<OfRun>,
+    /// Of all runs.
     counts: FunctionCounts,
     /// Of the time of its CPUs, 0 to 1.
     busy: f64,
@@ -111,25 +120,46 @@ impl Side {
         if section(first(point)?)?.stacks.stacks.is_empty() {
             return Err("the sampler has no samples".to_owned());
         }
-        let mut counts = FunctionCounts::default();
-        for section in point.runs.iter().filter_map(|run| section(run).ok()) {
+        let (mut counts, mut runs) = (FunctionCounts::default(), Vec::new());
+        for (run, section) in point.runs.iter().filter_map(|run| Some((run, section(run).ok()?))) {
             counts.add(section);
+            let mut own = FunctionCounts::default();
+            own.add(section);
+            let figures = of(run, &at(end, "cpu.busy")).ok().zip(of(run, "throughput").ok());
+            let cost = figures.map(|(busy, rate)| busy / rate);
+            runs.push(OfRun { counts: own, cost: cost.filter(|cost| cost.is_normal()) });
         }
         let busy = estimate(point, |run| of(run, &at(end, "cpu.busy")))?.mean / 100.0;
         let bits_per_second = estimate(point, |run| of(run, "throughput"))?.mean;
         if bits_per_second <= 0.0 {
             return Err("nothing was transferred".to_owned());
         }
-        Ok(Self { counts, busy, bits_per_second })
+        Ok(Self { runs, counts, busy, bits_per_second })
     }
 
     fn found(&self, function: &str) -> Found {
         self.counts.functions.get(function).copied().unwrap_or_default()
     }
 
-    /// Percent of the time of the CPUs.
-    fn percent(&self, found: u64) -> Cell {
-        let Proportion { share, interval } = Proportion::of(found, self.counts.samples);
+    /// Logarithms of the CPU time of a function for a bit, of each run.
+    fn logs(&self, function: &str) -> Vec<f64> {
+        let log = |run: &OfRun| {
+            let found = run.counts.functions.get(function).map_or(0, |found| found.inclusive);
+            // A half more, as a run may have no sample of it.
+            Some((run.cost? * (found as f64 + 0.5) / (run.counts.samples as f64 + 1.0)).ln())
+        };
+        self.runs.iter().filter_map(log).collect()
+    }
+
+    /// Percent of the time of the CPUs, of what has so many samples in the counts of a run.
+    fn percent(&self, of: impl Fn(&FunctionCounts) -> u64) -> Cell {
+        let share = |run: &OfRun| {
+            let samples = run.counts.samples;
+            (of(&run.counts) as f64 / samples.max(1) as f64, samples)
+        };
+        let Proportion { share, interval } =
+            share_of_runs(&self.runs.iter().map(share).collect::<Vec<_>>());
+        let found = of(&self.counts);
         let percent = |share: f64| 100.0 * self.busy * share;
         // Of what no sample found it is known that there is no more than that.
         let text = match found {
@@ -145,6 +175,12 @@ impl Side {
     }
 }
 
+struct OfRun {
+    counts: FunctionCounts,
+    /// Busy time for a bit.
+    cost: Option<f64>,
+}
+
 /// CPU time for the same bandwidth, the second case over the first, as findings have it.
 struct Growth {
     ratio: f64,
@@ -156,8 +192,9 @@ struct Growth {
 }
 
 impl Growth {
-    /// `None` where too few samples tell.
-    fn of(sides: [&Side; 2], first: u64, second: u64) -> Option<Self> {
+    /// `None` where too few samples tell. `runs` is the effect by the spread of runs, where there are
+    /// several of both cases: samples of one run are alike.
+    fn of(sides: [&Side; 2], first: u64, second: u64, runs: Option<Effect>) -> Option<Self> {
         let [a, b] = sides;
         let scale = (b.busy / b.bits_per_second) / (a.busy / a.bits_per_second);
         let of = |side: &Side, found| Proportion::of(found, side.counts.samples);
@@ -189,11 +226,20 @@ impl Growth {
                 // Pike, Biometrics 34 (1978), p. 469, <https://doi.org/10.2307/2530610>.
                 let part = |share: f64, found: u64| (1.0 - share) / found as f64;
                 let variance = part(in_a.share, first) + part(in_b.share, second);
-                let reach = (Z_95 * variance.sqrt()).exp();
-                let ratio = scale * in_b.share / in_a.share;
-                let (low, high) = (ratio / reach, ratio * reach);
+                let (ratio, (low, high), evidence) = match runs {
+                    Some(effect) => {
+                        // Runs may by chance be more alike than independent samples are.
+                        let error = effect.error.max(variance.sqrt());
+                        let effect = Effect { error, ..effect };
+                        (effect.ratio(), effect.interval(LEVEL), effect.log_ratio / error)
+                    }
+                    None => {
+                        let reach = (Z_95 * variance.sqrt()).exp();
+                        let ratio = scale * in_b.share / in_a.share;
+                        (ratio, (ratio / reach, ratio * reach), ratio.ln() / variance.sqrt())
+                    }
+                };
                 let known = high <= WIDEST * low;
-                let evidence = ratio.ln() / variance.sqrt();
                 known.then_some(Self { ratio, low: Some(low), high: Some(high), evidence })
             }
         }
@@ -231,12 +277,24 @@ fn empty(host: &str, points: [&MeasuredPoint; 2]) -> Table {
 fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<Block> {
     let [a, b] = sides;
     let names = a.counts.functions.iter().chain(&b.counts.functions).map(|(name, _)| name);
-    let names: std::collections::BTreeSet<&String> = names.collect();
+    let names: BTreeSet<&String> = names.collect();
+    let in_both = |name: &&&String| a.found(name).inclusive.min(b.found(name).inclusive) > 0;
+    let is_repeated = |side: &&Side| side.runs.iter().filter(|run| run.cost.is_some()).count() > 1;
+    let several = sides.iter().all(is_repeated);
+    let compared: Vec<&String> =
+        names.iter().filter(in_both).copied().filter(|_| several).collect();
+    let runs: Vec<moderated::Cell> = compared
+        .iter()
+        .map(|name| moderated::Cell { metric: 0, a: a.logs(name), b: b.logs(name) })
+        .collect();
+    let effects: BTreeMap<&String, Effect> =
+        compared.into_iter().zip(moderated::effects(&runs)).collect();
     let mut rows = Vec::new();
     let mut rare = 0;
     for name in names {
         let (in_a, in_b) = (a.found(name), b.found(name));
-        match Growth::of(sides, in_a.inclusive, in_b.inclusive) {
+        let effect = effects.get(name).copied();
+        match Growth::of(sides, in_a.inclusive, in_b.inclusive, effect) {
             Some(growth) => rows.push((name, in_a, in_b, growth)),
             None => rare += 1,
         }
@@ -251,18 +309,21 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
     rows.truncate(SHOWN);
     rows.sort_by(|(_, _, _, a), (_, _, _, b)| b.evidence.total_cmp(&a.evidence));
     let mut table = empty(host, points);
-    for (name, in_a, in_b, growth) in rows {
+    for (name, _, _, growth) in rows {
+        let of = |side: &Side, count: fn(&Found) -> u64| {
+            side.percent(|counts| counts.functions.get(name).map_or(0, count))
+        };
         table.rows.push(vec![
             text(format!("{name}()")),
-            a.percent(in_a.inclusive),
-            b.percent(in_b.inclusive),
-            a.percent(in_a.exclusive),
-            b.percent(in_b.exclusive),
+            of(a, |found| found.inclusive),
+            of(b, |found| found.inclusive),
+            of(a, |found| found.exclusive),
+            of(b, |found| found.exclusive),
             growth.cell(),
         ]);
     }
     if a.counts.foreign + b.counts.foreign > 0 {
-        let [in_a, in_b] = [a, b].map(|side| side.percent(side.counts.foreign));
+        let [in_a, in_b] = [a, b].map(|side| side.percent(|counts| counts.foreign));
         table.rows.push(vec![
             text("[other programs]"),
             in_a,
@@ -276,10 +337,14 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
         0 => String::new(),
         _ => format!(", and {hidden} that take less time"),
     };
+    let spread = match several {
+        true => ", as runs differ",
+        false => ", as if these were independent, because a case was run once",
+    };
     let note = format!(
         "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \
          inclusive CPU time at the same bandwidth, case 2 over case 1, with its 95% \
-         interval from {} and {} busy samples; > and < if one case has no sample of the function. \
+         interval from {} and {} busy samples{spread}; > and < if one case has no sample of the function. \
          Rows are in order of evidence: what costs more in case 2, \
          what did not change, what costs less. Left out: \
          {rare} functions with too few samples{smaller}.",
@@ -352,12 +417,13 @@ mod tests {
     #[test]
     fn a_ratio_of_few_samples_is_not_told() {
         let of = |samples, busy| Side {
+            runs: Vec::new(),
             counts: FunctionCounts { samples, ..FunctionCounts::default() },
             busy,
             bits_per_second: 1e9,
         };
         let (a, b) = (of(1000, 0.5), of(1000, 1.0));
-        let growth = |first, second| Growth::of([&a, &b], first, second);
+        let growth = |first, second| Growth::of([&a, &b], first, second, None);
         assert!(growth(1, 1).is_none() && growth(0, 0).is_none() && growth(9, 0).is_none());
         let same = growth(200, 200).unwrap();
         assert!((same.ratio - 2.0).abs() < 1e-12);
@@ -366,6 +432,44 @@ mod tests {
         let only = growth(0, 180).unwrap();
         assert!(only.high.is_none() && (70.0..90.0).contains(&only.ratio), "{}", only.ratio);
         assert!(growth(180, 0).unwrap().low.is_none());
+    }
+
+    /// Of each case three runs with so many samples of `f` among 1000 that are busy alike.
+    fn three_runs(found: [[u64; 3]; 2]) -> [Side; 2] {
+        found.map(|found| {
+            let counts = |found: u64, samples| FunctionCounts {
+                samples,
+                functions: [("f".to_owned(), Found { inclusive: found, exclusive: found })].into(),
+                ..FunctionCounts::default()
+            };
+            let run = |found: &u64| OfRun { counts: counts(*found, 1000), cost: Some(1e-9) };
+            Side {
+                runs: found.iter().map(run).collect(),
+                counts: counts(found.iter().sum(), 3000),
+                busy: 1.0,
+                bits_per_second: 1e9,
+            }
+        })
+    }
+
+    #[test]
+    fn runs_that_differ_widen_the_interval_of_a_ratio() {
+        let width = |found: [[u64; 3]; 2]| {
+            let [a, b] = three_runs(found);
+            let blocks =
+                functions("", [&MeasuredPoint::not_measured(&Default::default()); 2], [&a, &b]);
+            let Block::Table(table) = &blocks[0] else { panic!("{blocks:?}") };
+            let cell = |column: usize| match &table.rows[0][column] {
+                Cell::Number(number) => number.interval.unwrap(),
+                other => panic!("{other:?}"),
+            };
+            [cell(1), cell(5)].map(|(low, high)| high / low)
+        };
+        let alike = width([[200, 200, 200], [400, 400, 400]]);
+        let apart = width([[150, 200, 250], [300, 400, 500]]);
+        // Of 600 and 1200 independent samples.
+        assert!((1.0..1.3).contains(&alike[1]), "{alike:?}");
+        assert!(apart[0] > 2.0 * alike[0] && apart[1] > 1.5, "{apart:?}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! hands them over: the tables of "Examining Large Segment Offload (LSO) in the Solaris Networking
 //! Stack" (Sun, 2008), for TSO and GSO. All is of the host that sends.
 
-use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_analyze::metrics::Scope;
+use wirecost_analyze::statistics::holm;
+use wirecost_analyze::statistics::moderated::{self, Effect};
 use wirecost_model::document::{
     Align::{Left, Right},
     Block, Cell, Section, Table,
@@ -17,6 +18,9 @@ use super::cells::{
     count, estimate, estimated, figure, first, grouped, known, label, name, number, of, scaled,
     sentence, table, text,
 };
+
+/// Of tests, of all of a table together.
+const LEVEL: f64 = 0.05;
 
 /// Cells of the longest bar.
 const BAR: f64 = 30.0;
@@ -58,6 +62,11 @@ fn build(measured: &Measurements) -> Section {
     ));
     blocks.push(Block::Table(order(measured)));
     blocks.push(Block::Table(summary(measured)));
+    blocks.push(sentence(format!(
+        "Pairs are of examples in (1), and of runs in (2) to (4). `yes` and `no` are significant (adjusted p \
+         below 0.05), `unclear` is not; without repeats there is no test.{}",
+        significant_pairs(measured).unwrap_or_default()
+    )));
     Section { blocks, ..Section::new("Large segments") }
 }
 
@@ -217,6 +226,13 @@ fn out_of_order(run: &Run) -> Result<f64, String> {
     receivers.iter().map(|host| of(run, &format!("hosts.{}.out_of_order", host.name))).sum()
 }
 
+/// Two examples, and whether the segments of the first are larger.
+const CLAIMS: [(&str, &str, &str); 3] = [
+    ("(2) request and response: example 2 beside 1", "2", "1"),
+    ("(3) larger writes: example 1 beside 4", "1", "4"),
+    ("(4) fewer connections: example 1 beside 5", "1", "5"),
+];
+
 /// What the article sums up, and whether these runs say so.
 fn summary(measured: &Measurements) -> Table {
     let columns = [
@@ -227,23 +243,24 @@ fn summary(measured: &Measurements) -> Table {
     ];
     let mut table = table("Compared with the article's summary", &columns);
     table.rows.push(cheaper(measured));
-    for (what, larger, smaller) in [
-        ("(2) request and response: example 2 beside 1", "2", "1"),
-        ("(3) larger writes: example 1 beside 4", "1", "4"),
-        ("(4) fewer connections: example 1 beside 5", "1", "5"),
-    ] {
-        let of = |example: &str| -> Result<Estimate, String> {
-            let point = measured.points.iter().find(|point| label(point) == example);
-            let point = point.ok_or_else(|| format!("there is no example {example}"))?;
-            estimate(point, segment)
+    let example = |name: &str| {
+        let point = measured.points.iter().find(|point| label(point) == name);
+        let point = point.ok_or_else(|| format!("there is no example {name}"))?;
+        Ok((estimate(point, segment)?, figures(point, segment)))
+    };
+    let pairs = CLAIMS.map(|(_, larger, smaller)| -> Result<_, String> {
+        Ok((example(larger)?, example(smaller)?))
+    });
+    let known = || pairs.iter().flatten();
+    let tests = tests(&known().map(|((_, a), (_, b))| (b, a)).collect::<Vec<_>>());
+    let mut tests = tests.into_iter();
+    for ((what, larger, smaller), pair) in CLAIMS.iter().zip(&pairs) {
+        let holds = match pair {
+            Ok(((_, these), (_, those))) => text(verdict(tests.next().flatten(), these, those)),
+            Err(reason) => Cell::Missing(reason.clone()),
         };
-        let (larger, smaller) = (of(larger), of(smaller));
-        let holds = match (&larger, &smaller) {
-            (Ok(larger), Ok(smaller)) => text(compare(larger, smaller)),
-            (Err(reason), _) | (_, Err(reason)) => Cell::Missing(reason.clone()),
-        };
-        let cell = |estimate| estimated(estimate, Unit::Bytes, grouped);
-        table.rows.push(vec![text(what), cell(larger), cell(smaller), holds]);
+        let cell = |name| estimated(example(name).map(|(mean, _)| mean), Unit::Bytes, grouped);
+        table.rows.push(vec![text(*what), cell(larger), cell(smaller), holds]);
     }
     table
 }
@@ -254,41 +271,93 @@ fn segment(run: &Run) -> Result<f64, String> {
         .or_else(|_| of(run, "hosts.sender.segments.sent_bytes"))
 }
 
-/// What was run once has no interval that could overlap, and it is said so.
-fn compare(larger: &Estimate, smaller: &Estimate) -> &'static str {
-    match (larger.interval, smaller.interval) {
-        (Some(a), Some(b)) if a.0 <= b.1 && b.0 <= a.1 => "not distinguishable",
-        (Some(_), Some(_)) if larger.mean > smaller.mean => "yes",
-        (Some(_), Some(_)) => "no",
-        _ if larger.mean > smaller.mean => "yes (run once)",
-        _ => "no (run once)",
-    }
+fn cost(run: &Run) -> Result<f64, String> {
+    of(run, "cycles_per_kbyte")
+}
+
+/// Of each run that has it.
+fn figures(point: &MeasuredPoint, of: fn(&Run) -> Result<f64, String>) -> Vec<f64> {
+    point.runs.iter().filter_map(|run| of(run).ok()).collect()
+}
+
+/// Significant differences of pairs, the second over the first, as comparisons of studies test them, corrected
+/// for all pairs: whether the second is larger. `None` where a side was run once.
+fn tests(pairs: &[(&Vec<f64>, &Vec<f64>)]) -> Vec<Option<Verdict>> {
+    let testable = |values: &&Vec<f64>| values.len() > 1 && values.iter().all(|value| *value > 0.0);
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+    let is_tested = |(a, b): &(&Vec<f64>, &Vec<f64>)| testable(a) && testable(b);
+    let cells: Vec<moderated::Cell> = pairs
+        .iter()
+        .filter(|pair| is_tested(pair))
+        .map(|(a, b)| moderated::Cell { metric: 0, a: logs(a), b: logs(b) })
+        .collect();
+    let effects = moderated::effects(&cells);
+    let p_values = holm(&effects.iter().map(Effect::p_value).collect::<Vec<_>>());
+    let mut verdicts = effects.iter().zip(p_values).map(|(effect, p_value)| match p_value {
+        p_value if p_value >= LEVEL => Verdict::Unclear,
+        _ if effect.log_ratio > 0.0 => Verdict::Larger,
+        _ => Verdict::Smaller,
+    });
+    pairs.iter().map(|pair| if is_tested(pair) { verdicts.next() } else { None }).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Larger,
+    Smaller,
+    Unclear,
+}
+
+/// Whether segments are larger, and in how many pairs of runs.
+fn verdict(test: Option<Verdict>, these: &[f64], those: &[f64]) -> String {
+    let pairs = these.iter().flat_map(|a| those.iter().map(move |b| a > b));
+    let (number, larger) = (pairs.clone().count(), pairs.filter(|larger| *larger).count());
+    let verdict = match test {
+        Some(Verdict::Larger) => "yes",
+        Some(Verdict::Smaller) => "no",
+        Some(Verdict::Unclear) => "unclear",
+        None => "run once",
+    };
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{verdict}: {larger} of {number} pair{plural}")
 }
 
 /// In how many pairs of examples the one with the larger segments costs fewer cycles.
 fn cheaper(measured: &Measurements) -> Vec<Cell> {
     let both = |point: &MeasuredPoint| -> Result<(f64, f64), String> {
-        let size = estimate(point, segment)?.mean;
-        Ok((size, estimate(point, |run| of(run, "cycles_per_kbyte"))?.mean))
+        Ok((estimate(point, segment)?.mean, estimate(point, cost)?.mean))
     };
     let all: Result<Vec<(f64, f64)>, String> = measured.points.iter().map(both).collect();
     let holds = all.and_then(|all| {
-        let pairs = || {
-            let with = |(n, a): (usize, &(f64, f64))| {
-                all[..n].iter().map(move |b| (a.0 - b.0, a.1 - b.1)).collect::<Vec<_>>()
-            };
-            all.iter().enumerate().flat_map(with)
-        };
-        let number = pairs().count();
-        let cheaper = pairs().filter(|(size, cost)| size * cost < 0.0).count();
-        match number {
+        let pairs = pairs(&all);
+        let cheaper = pairs.iter().filter(|(a, b)| (a.0 - b.0) * (a.1 - b.1) < 0.0).count();
+        match pairs.len() {
             0 => Err("there is only one example".to_owned()),
-            _ => Ok(text(format!("in {cheaper} of {number} pairs"))),
+            number => Ok(text(format!("in {cheaper} of {number} pairs"))),
         }
     });
     let none = || text("");
     let what = text("(1) fewer cycles for each KByte");
     vec![what, none(), none(), holds.unwrap_or_else(Cell::Missing)]
+}
+
+/// In how many pairs of examples both differences of (1) are significant; `None` without a test.
+fn significant_pairs(measured: &Measurements) -> Option<String> {
+    let test = |of: fn(&Run) -> Result<f64, String>| {
+        let all: Vec<Vec<f64>> = measured.points.iter().map(|point| figures(point, of)).collect();
+        tests(&pairs(&all)).into_iter().collect::<Option<Vec<Verdict>>>()
+    };
+    let both = test(segment)?.into_iter().zip(test(cost)?);
+    let is_cheaper = |pair: &(Verdict, Verdict)| {
+        matches!(pair, (Verdict::Larger, Verdict::Smaller) | (Verdict::Smaller, Verdict::Larger))
+    };
+    let number = both.filter(is_cheaper).count();
+    Some(format!(" In {number} of the pairs of (1), size and cost differ significantly."))
+}
+
+fn pairs<T>(all: &[T]) -> Vec<(&T, &T)> {
+    let with = |(place, b): (usize, _)| all[..place].iter().map(move |a| (a, b));
+    all.iter().enumerate().flat_map(with).collect()
 }
 
 #[cfg(test)]
@@ -351,13 +420,50 @@ mod tests {
         let measured = fixture("lso");
         let section = section("lso", &measured);
         let holds = |row| at(&section, "Compared with", row, "holds").clone();
-        assert_eq!(holds("(2)"), text("no (run once)"));
-        assert_eq!(holds("(3)"), text("yes (run once)"));
-        let estimate = |values: &[f64]| Estimate::of(values).unwrap();
-        let (large, small) = (estimate(&[99.0, 100.0, 101.0]), estimate(&[49.0, 50.0, 51.0]));
-        assert_eq!(compare(&large, &small), "yes");
-        assert_eq!(compare(&small, &large), "no");
-        assert_eq!(compare(&large, &estimate(&[50.0, 100.0, 140.0])), "not distinguishable");
+        assert_eq!(holds("(1)"), text("in 9 of 10 pairs"));
+        assert_eq!(holds("(2)"), text("run once: 0 of 1 pair"));
+        assert_eq!(holds("(3)"), text("run once: 1 of 1 pair"));
+        assert_eq!(significant_pairs(&measured), None);
+    }
+
+    /// Repeats that differ by so many percent.
+    fn repeated(noise: f64) -> Measurements {
+        let mut measured = fixture("lso");
+        for point in &mut measured.points {
+            let run = point.runs[0].clone();
+            point.runs = [-1.0, 0.0, 1.0].map(|step| scaled_by(&run, 1.0 + step * noise)).to_vec();
+        }
+        measured
+    }
+
+    fn scaled_by(run: &Run, factor: f64) -> Run {
+        let mut run = run.clone();
+        for machine in &mut run.machines {
+            machine.cycles_per_kbyte = machine.cycles_per_kbyte.map(|cost| cost * factor);
+        }
+        let observed = run.observe.iter_mut().flat_map(|observe| &mut observe.hosts);
+        let segments = observed.filter_map(|host| host.segments.as_mut());
+        for device in segments.flat_map(|segments| &mut segments.devices) {
+            device.sent.bytes = (device.sent.bytes as f64 * factor) as u64;
+        }
+        run
+    }
+
+    #[test]
+    fn repeats_decide_the_summary() {
+        let holds = |noise| {
+            let section = section("lso", &repeated(noise));
+            ["(1)", "(2)", "(3)"].map(|row| at(&section, "Compared with", row, "holds").clone())
+        };
+        let [all, response, writes] = holds(0.01);
+        assert_eq!(all, text("in 9 of 10 pairs"));
+        assert_eq!(response, text("no: 0 of 9 pairs"));
+        assert_eq!(writes, text("yes: 9 of 9 pairs"));
+        let told = significant_pairs(&repeated(0.001)).unwrap();
+        assert_eq!(told, " In 8 of the pairs of (1), size and cost differ significantly.");
+        let [_, response, writes] = holds(0.6);
+        assert!(matches!(&response, Cell::Text(text) if text.starts_with("unclear: ")));
+        assert_eq!(writes, text("yes: 9 of 9 pairs"));
     }
 
     #[test]

@@ -9,14 +9,14 @@ use wirecost_model::document::{
     Block, Cell, Number, Part, Parts, Section, Table,
 };
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::FunctionsSection;
+use wirecost_model::observe::{FunctionsSection, LayerShare};
 use wirecost_model::proportion::Proportion;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
 use super::cells::{
-    at, ends, estimate, figure, first, grouped, label, of, of_estimate, scaled, sentence, table,
-    text,
+    at, ends, estimate, figure, first, grouped, label, of, of_estimate, scaled, sentence,
+    share_of_runs, table, text,
 };
 
 /// The paper's names and our layers. What is in none of them is `other`.
@@ -62,13 +62,14 @@ fn explain(measured: &Measurements, ends: &[Option<&'static str>]) -> String {
     let of = |(group, layers): &(&str, &[&str])| format!("{group}: {}", layers.join(", "));
     let all: Vec<String> = GROUPS.iter().map(of).collect();
     let each = measured.points.iter().flat_map(|point| ends.iter().map(move |end| (point, *end)));
-    let samples = each.filter_map(|(point, end)| Some(pooled(point, end).ok()?.1));
-    let samples = samples.min().map_or_else(String::new, |least| {
-        // The widest is that of a half.
-        let (low, high) = Proportion::of(least / 2, least).interval;
-        let reach = 50.0 * (high - low);
+    let rows: Vec<Pooled> = each.filter_map(|(point, end)| pooled(point, end).ok()).collect();
+    let parts = rows.iter().flat_map(|row| &row.parts);
+    let reach = parts.map(|part| 50.0 * (part.interval.1 - part.interval.0)).reduce(f64::max);
+    let least = rows.iter().map(|row| row.samples).min();
+    let samples = least.zip(reach).map_or_else(String::new, |(least, reach)| {
         format!(
-            " Each row has {least} samples or more: 95% intervals of its parts are at most \u{b1}{reach:.1} points."
+            " Each row has {least} samples or more: 95% intervals of its parts are at most \u{b1}{reach:.1} \
+             points, by how much blocks of time or runs differ."
         )
     });
     format!(
@@ -177,9 +178,7 @@ fn layers(measured: &Measurements, end: Option<&str>) -> Table {
     table.rows.extend(measured.points.iter().map(|point| {
         let mut row = vec![text(label(point))];
         match pooled(point, end) {
-            Ok((shares, samples)) => {
-                row.extend(shares.iter().map(|share| percent(*share, samples)));
-            }
+            Ok(pooled) => row.extend(pooled.parts.iter().map(percent)),
             Err(reason) => row.extend(vec![Cell::Missing(reason); GROUPS.len() + 1]),
         }
         row
@@ -187,8 +186,13 @@ fn layers(measured: &Measurements, end: Option<&str>) -> Table {
     table
 }
 
-/// Shares of the groups, then of the rest, over all runs, and the number of samples. They add up to 1.
-fn pooled(point: &MeasuredPoint, end: Option<&str>) -> Result<(Vec<f64>, u64), String> {
+/// Shares of the groups, then of the rest, over all runs. They add up to 1.
+struct Pooled {
+    parts: Vec<Proportion>,
+    samples: u64,
+}
+
+fn pooled(point: &MeasuredPoint, end: Option<&str>) -> Result<Pooled, String> {
     let section = |run| -> Result<&FunctionsSection, String> {
         let section = Scope::find(run, end)?.functions()?;
         (section.samples > 0)
@@ -197,26 +201,49 @@ fn pooled(point: &MeasuredPoint, end: Option<&str>) -> Result<(Vec<f64>, u64), S
     };
     section(first(point)?)?;
     let sections: Vec<_> = point.runs.iter().filter_map(|run| section(run).ok()).collect();
-    let samples: u64 = sections.iter().map(|section| section.samples).sum();
-    let mut shares = vec![0.0; GROUPS.len() + 1];
-    for section in sections {
-        let weight = section.samples as f64 / samples as f64;
-        for layer in &section.layers {
-            let group = GROUPS.iter().position(|(_, of)| of.contains(&layer.layer.as_str()));
-            shares[group.unwrap_or(GROUPS.len())] += weight * layer.share;
+    let parts = (0..=GROUPS.len()).map(|group| match sections.as_slice() {
+        [only] => Proportion::worth(share(only, group), independent(only, group)),
+        _ => {
+            let of_runs = sections.iter().map(|section| (share(section, group), section.samples));
+            share_of_runs(&of_runs.collect::<Vec<_>>())
         }
-        shares[GROUPS.len()] += weight * section.unmapped.unwrap_or(0.0);
-    }
-    Ok((shares, samples))
+    });
+    let samples = sections.iter().map(|section| section.samples).sum();
+    Ok(Pooled { parts: parts.collect(), samples })
 }
 
-fn percent(share: f64, samples: u64) -> Cell {
-    let found = (share * samples as f64).round() as u64;
-    let (low, high) = Proportion::of(found, samples).interval;
+/// The group of a layer; that of the rest comes after them.
+fn group_of(layer: &LayerShare) -> usize {
+    let group = GROUPS.iter().position(|(_, of)| of.contains(&layer.layer.as_str()));
+    group.unwrap_or(GROUPS.len())
+}
+
+fn share(section: &FunctionsSection, group: usize) -> f64 {
+    let unmapped = section.unmapped.unwrap_or(0.0);
+    let rest = if group == GROUPS.len() { unmapped } else { 0.0 };
+    let layers = section.layers.iter().filter(|layer| group_of(layer) == group);
+    layers.fold(rest, |sum, layer| sum + layer.share)
+}
+
+/// How many independent samples a part of one run is worth: those of its least certain layer, whose
+/// intervals are as wide as blocks of time differ.
+fn independent(section: &FunctionsSection, group: usize) -> f64 {
+    let worth = |layer: &LayerShare| {
+        Proportion { share: layer.share, interval: layer.interval }.independent()
+    };
+    let here = section.layers.iter().filter(|layer| group_of(layer) == group).map(worth);
+    // Of no layer of its own no more is known than of others.
+    let all = || section.layers.iter().map(worth).reduce(f64::min);
+    let samples = section.samples as f64;
+    here.reduce(f64::min).or_else(all).map_or(samples, |worth| worth.min(samples))
+}
+
+fn percent(part: &Proportion) -> Cell {
+    let (low, high) = part.interval;
     Cell::Number(Number {
-        value: 100.0 * share,
+        value: 100.0 * part.share,
         interval: Some((100.0 * low, 100.0 * high)),
-        text: format!("{:.1}", 100.0 * share),
+        text: format!("{:.1}", 100.0 * part.share),
         unit: Unit::Percent,
     })
 }
@@ -293,7 +320,34 @@ mod tests {
         let once = pooled(point, Some("master")).unwrap();
         point.runs.push(second);
         let twice = pooled(point, Some("master")).unwrap();
-        assert_eq!(twice.1, 3 * once.1);
-        assert!((twice.0[0] - (once.0[0] + 2.0) / 3.0).abs() < 1e-12);
+        assert_eq!(twice.samples, 3 * once.samples);
+        let (once, twice) = (once.parts[0], twice.parts[0]);
+        assert!((twice.share - (once.share + 2.0) / 3.0).abs() < 1e-12);
+        // Runs that differ so much leave the share open, however many samples they have.
+        assert_eq!(twice.interval, (0.0, 1.0));
+    }
+
+    /// A layer that runs in bursts is known no better than its blocks of time say.
+    #[test]
+    fn bursts_widen_the_interval_of_a_group() {
+        let mut measured = fixture("patterns");
+        let width = |measured: &Measurements| {
+            let (low, high) =
+                pooled(&measured.points[0], Some("master")).unwrap().parts[0].interval;
+            high - low
+        };
+        let steady = width(&measured);
+        let runs = measured.points[0].runs.iter_mut();
+        for observed in runs.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts) {
+            let functions = observed.functions.as_mut().unwrap();
+            let few = functions.samples as f64 / 16.0;
+            for layer in functions.layers.iter_mut().filter(|layer| layer.layer == "copy") {
+                layer.interval = Proportion::worth(layer.share, few).interval;
+            }
+        }
+        let bursts = width(&measured);
+        assert!((3.0..6.0).contains(&(bursts / steady)), "{bursts} {steady}");
+        let text = explain(&measured, &[Some("master"), Some("peer")]);
+        assert!(text.contains(&format!("at most \u{b1}{:.1} points", 50.0 * bursts)), "{text}");
     }
 }

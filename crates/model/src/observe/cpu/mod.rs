@@ -142,6 +142,10 @@ pub struct CpuSection {
     /// than the first, where only one process was observed, and in older records.
     #[serde(default)]
     pub ended: Option<EndedPrograms>,
+    /// Seconds of programs that are in neither list because others used more: no kernel threads, and no
+    /// processes of wirecost. Null in older records.
+    #[serde(default)]
+    pub unlisted_programs: Option<f64>,
     /// Seconds of tasks that are none of these: of processes in other PID namespaces, and of programs
     /// that ended without a trace (in older records, all that ended). Null where tasks were not traced,
     /// or only one process was observed, and in older records.

@@ -10,10 +10,9 @@ use wirecost_model::observe::{
     CONTROLLER, CpuSection, CpuTime, EndedProgram, EndedPrograms, HostObservation, Part,
     ProcessTime, SOFTIRQS, SoftirqTime, TickError, UsrSys,
 };
-use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
-use crate::sampler::{Context, Profile, Sampler};
+use crate::sampler::{Blocks, ByBlock, Context, Profile, Sampler, add_blocks};
 use crate::tracker::{Cpu as Counted, EndedProcess, Times, slot};
 
 /// Source of a split of which every system call was timed.
@@ -204,9 +203,9 @@ fn section(
         return None;
     }
     let total = sum(&per_cpu);
-    let Users { mut processes, ended } = users;
-    let processes_total: f64 = processes.iter().map(|process| process.seconds).sum();
-    processes.truncate(LISTED);
+    let Users { mut processes, mut ended } = users;
+    let processes_total = processes.iter().fold(0.0, |sum, process| sum + process.seconds);
+    let unlisted_programs = Some(unlisted(&mut processes, ended.as_mut()));
     let of_ended = ended.as_ref().map_or(0.0, |ended| ended.seconds);
     // The clock of a process has in it what interrupted it, so it is the larger where all are seen.
     let all_tasks = times.filter(|_| part.pid.is_none()).map(|times| {
@@ -224,6 +223,7 @@ fn section(
         usr_sys: usr_sys_of_all,
         usr_sys_per_cpu: if spans { of_spans } else { ticks_of_each(&per_cpu, &ticks) },
         processes_total,
+        unlisted_programs,
         unseen_processes: all_tasks.map(|tasks| (tasks - processes_total - of_ended).max(0.0)),
         processes,
         ended,
@@ -231,6 +231,18 @@ fn section(
         total,
         per_cpu,
     })
+}
+
+/// Shortens both lists, and returns the seconds of programs that are in none of them then. What the run
+/// and the kernel used is not of other programs, however little it was.
+fn unlisted(processes: &mut Vec<ProcessTime>, ended: Option<&mut EndedPrograms>) -> f64 {
+    let rest = processes.split_off(processes.len().min(LISTED));
+    let others = rest.iter().filter(|process| !process.kernel_thread && process.role.is_none());
+    let alive = others.fold(0.0, |sum, process| sum + process.seconds);
+    let Some(ended) = ended else { return alive };
+    let rest = ended.programs.split_off(ended.programs.len().min(LISTED));
+    let others = rest.iter().filter(|program| !program.kernel_thread && program.name != PROGRAM);
+    others.fold(alive, |sum, program| sum + program.seconds)
 }
 
 fn traced_times<'a>(
@@ -377,17 +389,20 @@ fn ticks_of_each(per_cpu: &[CpuTime], ticks: &[Ticks]) -> Vec<Option<UsrSys>> {
 fn sampled(profile: &Profile, wanted: impl Fn(u32) -> bool) -> Option<UsrSys> {
     let tasks =
         profile.taken.iter().filter(|taken| taken.context == Context::Task && wanted(taken.cpu));
-    let (mut user, mut all) = (0, 0);
+    let (mut user, mut all) = (ByBlock::new(), ByBlock::new());
     for taken in tasks {
-        all += taken.count;
-        user += if taken.in_kernel { 0 } else { taken.count };
+        add_blocks(&mut all, &taken.blocks);
+        if !taken.in_kernel {
+            add_blocks(&mut user, &taken.blocks);
+        }
     }
-    let share = Proportion::of(user, all);
-    (all > 0).then(|| UsrSys {
+    let samples = all.values().sum();
+    let share = Blocks::of(&all).proportion(&user);
+    (samples > 0).then(|| UsrSys {
         source: "sampled".to_owned(),
         usr: share.share,
         interval: Some(share.interval),
-        samples: all,
+        samples,
     })
 }
 
@@ -426,9 +441,8 @@ fn ended(
         program.seconds += seconds(process.time.saturating_sub(before));
     }
     let mut programs: Vec<_> = programs.into_values().collect();
-    let seconds = programs.iter().map(|program| program.seconds).sum();
+    let seconds = programs.iter().fold(0.0, |sum, program| sum + program.seconds);
     programs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    programs.truncate(LISTED);
     EndedPrograms { seconds, programs }
 }
 
@@ -466,6 +480,32 @@ mod tests {
     use super::*;
     use crate::sampler::AggregatedStack;
 
+    /// Of 60 compilers all count, though 20 are named.
+    #[test]
+    fn programs_beyond_the_list_are_in_the_remainder() {
+        let process = |pid: u32, kernel_thread, role: Option<&str>| ProcessTime {
+            pid,
+            name: "cc1".to_owned(),
+            kernel_thread,
+            role: role.map(str::to_owned),
+            seconds: 1.0,
+        };
+        let mut processes: Vec<ProcessTime> =
+            (0..60).map(|pid| process(pid, false, None)).collect();
+        processes.push(process(61, true, None));
+        processes.push(process(62, false, Some("agent of h2")));
+        let program = |number: u32| EndedProgram {
+            name: if number == 24 { PROGRAM.to_owned() } else { number.to_string() },
+            kernel_thread: number == 23,
+            processes: 1,
+            seconds: 0.5,
+        };
+        let mut ended = EndedPrograms { seconds: 12.5, programs: (0..25).map(program).collect() };
+        assert_eq!(unlisted(&mut processes, Some(&mut ended)), 40.0 + 3.0 * 0.5);
+        assert_eq!((processes.len(), ended.programs.len()), (LISTED, LISTED));
+        assert_eq!(unlisted(&mut processes, None), 0.0);
+    }
+
     #[test]
     fn task_time_is_divided_by_samples_of_tasks() {
         let taken = |cpu, context, in_kernel, count| AggregatedStack {
@@ -474,7 +514,7 @@ mod tests {
             context,
             in_kernel,
             own: false,
-            blocks: BTreeMap::new(),
+            blocks: BTreeMap::from([(0, count)]),
             count,
             frames: Vec::new(),
         };
@@ -494,5 +534,31 @@ mod tests {
         assert!(low < 0.3 && 0.3 < high);
         assert_eq!(sampled(&profile, |cpu| cpu == 1).unwrap().usr, 0.0);
         assert_eq!(sampled(&profile, |cpu| cpu == 2), None);
+    }
+
+    /// A thread that computes for a while is in user space in all samples of that time.
+    #[test]
+    fn bursts_of_user_time_widen_the_interval() {
+        let split = |user: fn(u32) -> u64| {
+            let taken = |in_kernel: bool, of: &dyn Fn(u32) -> u64| {
+                let blocks: ByBlock = (0..20).map(|block| (block, of(block))).collect();
+                AggregatedStack {
+                    cpu: 0,
+                    process: 7,
+                    context: Context::Task,
+                    in_kernel,
+                    own: false,
+                    count: blocks.values().sum(),
+                    blocks,
+                    frames: Vec::new(),
+                }
+            };
+            let taken = vec![taken(false, &user), taken(true, &|block| 20 - user(block))];
+            sampled(&Profile { taken, ..Profile::default() }, |_| true).unwrap()
+        };
+        let (steady, bursts) = (split(|_| 5), split(|block| if block % 4 == 0 { 20 } else { 0 }));
+        assert_eq!((steady.usr, bursts.usr, bursts.samples), (0.25, 0.25, 400));
+        let width = |split: &UsrSys| split.interval.map(|(low, high)| high - low).unwrap();
+        assert!(width(&bursts) > 4.0 * width(&steady), "{bursts:?} {steady:?}");
     }
 }

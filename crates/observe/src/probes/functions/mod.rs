@@ -13,7 +13,7 @@ use wirecost_model::observe::{
 use wirecost_model::proportion::Proportion;
 
 use crate::probe::{Description, Extent, Probe, Session, Sets, Shared, Unavailable};
-use crate::sampler::{AggregatedStack, Context, FrameId, Profile};
+use crate::sampler::{AggregatedStack, Blocks, ByBlock, Context, FrameId, Profile, add_blocks};
 use crate::tracker::EndedProcess;
 use layers::Verdict;
 
@@ -134,49 +134,6 @@ struct Found {
 /// Processes that ended in the window, by number.
 type Ended = BTreeMap<u32, EndedProcess>;
 
-/// Samples by block of the window.
-type ByBlock = BTreeMap<u32, u64>;
-
-fn add_blocks(sum: &mut ByBlock, more: &ByBlock) {
-    for (block, count) in more {
-        *sum.entry(*block).or_default() += count;
-    }
-}
-
-/// Blocks of the window, longer ones where there are many.
-struct Blocks {
-    all: Vec<u64>,
-    /// Short blocks in one.
-    joined: u32,
-}
-
-impl Blocks {
-    /// More give the spread no more precisely than it has to be.
-    const MOST: u32 = 40;
-
-    fn of(all: &ByBlock) -> Self {
-        let number = all.keys().next_back().map_or(0, |last| last + 1);
-        let joined = number.div_ceil(Self::MOST).max(1);
-        let mut blocks = Self { all: Vec::new(), joined };
-        blocks.all = blocks.values(all, number.div_ceil(joined) as usize);
-        blocks
-    }
-
-    fn values(&self, of: &ByBlock, number: usize) -> Vec<u64> {
-        let mut values = vec![0; number];
-        for (block, count) in of {
-            if let Some(sum) = values.get_mut((block / self.joined) as usize) {
-                *sum += count;
-            }
-        }
-        values
-    }
-
-    fn proportion(&self, found: &ByBlock) -> Proportion {
-        Proportion::of_blocks(&self.values(found, self.all.len()), &self.all)
-    }
-}
-
 /// The section of a part of the machine.
 fn section(profile: &Profile, ended: &Ended, per_second: u32, part: &Part) -> FunctionsSection {
     let verdicts: Vec<(Verdict, bool)> = profile.frames.iter().map(layers::classify).collect();
@@ -224,7 +181,7 @@ fn section(profile: &Profile, ended: &Ended, per_second: u32, part: &Part) -> Fu
         user_samples: all - kernel,
         expected_samples: None,
         hidden_samples: None,
-        blocks: Proportion::widened_by(blocks.all.len()).then_some(blocks.all.len() as u32),
+        blocks: Proportion::widened_by(blocks.number()).then_some(blocks.number() as u32),
         lost: profile.lost,
         layers,
         functions: rows(profile, &verdicts, &found, all, &blocks),

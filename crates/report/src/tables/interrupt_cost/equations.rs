@@ -8,10 +8,11 @@ use wirecost_model::document::{
     Block, Cell, Table,
 };
 use wirecost_model::metric::Unit;
+use wirecost_model::observe::{InterruptKind, InterruptRow, InterruptsSection};
 use wirecost_model::run::Run;
 use wirecost_model::units::{decimal, three_digits};
 
-use super::super::cells::{estimate, known, name, number, of, sentence, table, text};
+use super::super::cells::{at, estimate, known, name, number, of, sentence, table, text};
 
 const RATES: [f64; 3] = [10e9, 25e9, 100e9];
 
@@ -41,8 +42,9 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
         blocks.extend(conclusion(&name(measured, point), point, end).map(sentence));
     }
     blocks.push(sentence(
-        "(2) divides all busy cycles of the CPUs by the interrupts; (3) uses only the cycles traced in \
-         handlers: the softirq NET_RX, and the interrupts of the devices, if any. Both assume the \
+        "(2) divides the busy cycles of the CPUs by the interrupts, without steal and, where they are \
+         known, without those of other programs; (3) uses only the cycles traced in handlers: the softirq \
+         NET_RX, and the interrupts of the devices and by other CPUs (IPI), if any. Both assume the \
          measured number of interrupts per byte also at the line rate, all of which is payload.",
     ));
     blocks
@@ -70,16 +72,73 @@ fn conclusion(name: &str, point: &MeasuredPoint, end: Option<&str>) -> Option<St
         None => three_digits(cpus.mean),
     };
     let clock = hz(point.runs.first()?, end).ok()?;
-    let handlers = match cpus(traced) {
-        Some(handlers) => format!(", {} of them for interrupts and NET_RX", show(handlers)),
-        None => String::new(),
+    let named = Scope::find(point.runs.first()?, end).and_then(|scope| scope.devices());
+    let handlers = match (cpus(traced), named) {
+        (Some(handlers), Ok(section)) => {
+            format!(", {} of them for {}", show(handlers), handled(section))
+        }
+        _ => String::new(),
     };
     Some(format!(
-        "{name}: a line of {} at this cost takes {} CPUs of {}{handlers}.",
+        "{name}: a line of {} at this cost takes {} CPUs of {}{handlers}. {}",
         decimal(LINE, "b/s"),
         show(cpus(busy)?),
         decimal(clock, "Hz"),
+        subtracted(point, end),
     ))
+}
+
+/// Whether CPU time that is not the network's is in the CPUs of the conclusion.
+fn subtracted(point: &MeasuredPoint, end: Option<&str>) -> String {
+    let percent = |share: &dyn Fn(&Run) -> Option<f64>| {
+        let share = estimate(point, |run| share(run).ok_or_else(String::new)).ok()?;
+        Some(format!("{:.1}%", 100.0 * share.mean))
+    };
+    let steal = percent(&|run| {
+        let total = &Scope::find(run, end).ok()?.cpu_times().ok()?.total;
+        total.steal.and(Some(stolen(run, end).ok()? / (total.wall - total.idle)))
+    });
+    let steal = steal.map_or_else(String::new, |steal| format!(" ({steal} of the busy time)"));
+    match (percent(&|run| foreign(run, end)), percent(&|run| foreign(run, None))) {
+        (Some(others), _) => format!(
+            "Not counted: steal{steal} and CPU time of other programs ({others} of the busy time)."
+        ),
+        (None, Some(others)) => format!(
+            "Steal{steal} is not counted. CPU time of other programs ({others} of the machine's busy \
+             time) is counted, because it is unknown on which CPUs they ran."
+        ),
+        (None, None) => format!(
+            "Steal{steal} is not counted. CPU time of other programs is counted, because it was not \
+             measured."
+        ),
+    }
+}
+
+/// The handlers of [`traced`], by name.
+fn handled(section: &InterruptsSection) -> String {
+    let any = |is: &dyn Fn(&InterruptRow) -> bool| section.interrupts.iter().any(is);
+    let mut names = Vec::new();
+    if any(&|row| is_of_device(section, row)) {
+        names.push("interrupts of the devices");
+    }
+    if any(&is_ipi) {
+        names.push("interrupts by other CPUs (IPI)");
+    }
+    match names.is_empty() {
+        true => "the softirq NET_RX".to_owned(),
+        false => format!("{} and the softirq NET_RX", names.join(", ")),
+    }
+}
+
+fn is_of_device(section: &InterruptsSection, row: &InterruptRow) -> bool {
+    let vectors = section.devices.iter().flat_map(|device| &device.vectors);
+    vectors.map(|vector| &vector.source).any(|source| *source == row.source)
+}
+
+/// Packets that another CPU steers here, and wake-ups for them, come with one: between the hosts of a lab
+/// there is no other interrupt.
+fn is_ipi(row: &InterruptRow) -> bool {
+    row.kind() == InterruptKind::Ipi
 }
 
 const COLUMNS: [(&str, wirecost_model::document::Align); 6] = [
@@ -184,11 +243,25 @@ fn hz(run: &Run, end: Option<&str>) -> Result<f64, String> {
     hz.ok_or_else(|| "the TSC rate is unknown".to_owned())
 }
 
-/// Busy cycles a second of all CPUs that are meant.
+/// Busy cycles a second of all CPUs that are meant, without steal and those of other programs.
 fn busy(run: &Run, end: Option<&str>) -> Result<f64, String> {
     let total = &Scope::find(run, end)?.cpu_times()?.total;
     let seconds = Scope::find(run, end)?.observed()?.seconds;
-    Ok((total.wall - total.idle) / seconds * hz(run, end)?)
+    let own = total.wall - total.idle - stolen(run, end)?;
+    Ok(own * (1.0 - foreign(run, end).unwrap_or(0.0)) / seconds * hz(run, end)?)
+}
+
+/// Seconds of tasks that the hypervisor took, as the cost per byte subtracts them.
+fn stolen(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    let per_cpu = Scope::find(run, end)?.cpu_times()?.per_cpu.iter();
+    Ok(per_cpu.fold(0.0, |sum, time| sum + time.steal.unwrap_or(0.0).min(time.task)))
+}
+
+/// Part of the cycles that other programs used; `None` where it is unknown.
+fn foreign(run: &Run, end: Option<&str>) -> Option<f64> {
+    let foreign = Scope::find(run, end).ok()?.foreign_cycles_per_kbyte()?;
+    let all = of(run, &at(end, "cycles_per_kbyte")).ok()?;
+    (all > 0.0).then(|| (foreign / all).min(1.0))
 }
 
 /// Cycles a second in the handlers of packets.
@@ -197,9 +270,7 @@ fn traced(run: &Run, end: Option<&str>) -> Result<f64, String> {
     let untimed = || "handlers were counted and not timed (BPF is not available)".to_owned();
     let softirq = section.softirqs.iter().find(|row| row.source == "net_rx");
     let softirq = softirq.map_or(Some(0.0), |row| row.total.seconds).ok_or_else(untimed)?;
-    let vectors = section.devices.iter().flat_map(|device| &device.vectors);
-    let sources: Vec<&str> = vectors.map(|vector| vector.source.as_str()).collect();
-    let rows = section.interrupts.iter().filter(|row| sources.contains(&row.source.as_str()));
+    let rows = section.interrupts.iter().filter(|row| is_of_device(section, row) || is_ipi(row));
     let irq: Option<f64> = rows.map(|row| row.total.seconds).sum();
     Ok((softirq + irq.ok_or_else(untimed)?) / section.seconds * hz(run, end)?)
 }

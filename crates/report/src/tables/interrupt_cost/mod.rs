@@ -13,7 +13,7 @@ use wirecost_model::document::{
     Block, Cell, Section, Table,
 };
 use wirecost_model::metric::Unit;
-use wirecost_model::observe::{CpuTime, HostObservation, InterruptRow, InterruptsSection};
+use wirecost_model::observe::{CpuTime, CpuUser, HostObservation, InterruptRow, InterruptsSection};
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
@@ -63,7 +63,7 @@ fn build(measured: &Measurements) -> Section {
         };
         blocks.push(handlers(|section| &section.softirqs, "Softirqs (DPC)"));
         blocks.push(handlers(|section| &section.interrupts, "Interrupts (ISR)"));
-        blocks.push(Block::Table(processes(&format!("CPU by process, {name}"), point)));
+        blocks.extend(processes(&format!("CPU by process, {name}"), point));
     }
     blocks.extend(equations::build(measured, end));
     Section { blocks, ..Section::new("What interrupts cost") }
@@ -120,11 +120,21 @@ fn per_softirq(run: &Run, end: Option<&str>) -> Result<f64, String> {
     }
 }
 
-/// The devices behind a softirq: those whose packets NET_RX fetched.
+/// The devices behind a softirq: those whose packets NET_RX fetched, and those that NET_TX may have sent
+/// for. Others are of the kernel, or of devices that nothing here knows.
 fn devices_behind(section: &InterruptsSection, row: &InterruptRow) -> Option<String> {
-    if row.source != "net_rx" {
-        return None;
+    match row.source.as_str() {
+        "net_rx" => devices_received(section),
+        "net_tx" => {
+            let sent = section.devices.iter().filter(|device| device.tx_packets > 0);
+            let names: Vec<&str> = sent.map(|device| device.device.as_str()).collect();
+            (!names.is_empty()).then(|| names.join(", "))
+        }
+        _ => None,
     }
+}
+
+fn devices_received(section: &InterruptsSection) -> Option<String> {
     let polled = section.napi.iter().flatten().filter(|napi| napi.polls > 0);
     let with_napi: BTreeSet<&str> = polled.filter_map(|napi| napi.device.as_deref()).collect();
     // The others hand their packets to the backlog of a CPU.
@@ -185,25 +195,45 @@ fn handlers(
 }
 
 /// Of all CPUs of the machine: a process is not of one host's. Of the first run.
-fn processes(title: &str, point: &MeasuredPoint) -> Table {
+fn processes(title: &str, point: &MeasuredPoint) -> Vec<Block> {
     let columns = [("Process", Left), ("CPU usage (ms)", Right), ("% CPU usage", Right)];
     let mut table = table(title, &columns);
-    match first(point).and_then(usage) {
-        Ok(rows) => table.rows.extend(rows.into_iter().map(|(process, seconds, wall)| {
-            let percent = 100.0 * seconds / wall;
-            vec![
-                text(process),
-                number(1e3 * seconds, Unit::Ratio, format!("{:.3}", 1e3 * seconds)),
-                number(percent, Unit::Percent, format!("{percent:.2}")),
-            ]
-        })),
-        Err(reason) => table.rows.push(vec![Cell::Missing(reason); columns.len()]),
-    }
-    table
+    let usage = match first(point).and_then(usage) {
+        Ok(usage) => usage,
+        Err(reason) => {
+            table.rows.push(vec![Cell::Missing(reason); columns.len()]);
+            return vec![Block::Table(table)];
+        }
+    };
+    table.rows.extend(usage.rows.into_iter().map(|(process, seconds)| {
+        let percent = 100.0 * seconds / usage.wall;
+        vec![
+            text(process),
+            number(1e3 * seconds, Unit::Ratio, format!("{:.3}", 1e3 * seconds)),
+            number(percent, Unit::Percent, format!("{percent:.2}")),
+        ]
+    }));
+    let note = (usage.scale < 1.0 - LEAST).then(|| {
+        sentence(format!(
+            "The kernel's clock of a process includes the interrupts that came while it ran, which have \
+             their own row: times of processes are reduced by {:.1}%, to the time of tasks.",
+            100.0 * (1.0 - usage.scale)
+        ))
+    });
+    [Block::Table(table)].into_iter().chain(note).collect()
 }
 
-/// Name, seconds, and seconds that all CPUs had. The idle CPUs first, where all are known.
-fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
+/// Who used the CPUs of a machine.
+struct Usage {
+    /// Name and seconds. The idle CPUs first, where all are known.
+    rows: Vec<(String, f64)>,
+    /// Seconds that all CPUs had.
+    wall: f64,
+    /// What the clocks of processes were multiplied by.
+    scale: f64,
+}
+
+fn usage(run: &Run) -> Result<Usage, String> {
     let machine = match Scope::find(run, None)? {
         Scope::Machine { machine, .. } => machine,
         _ => return Err("the hosts are on several machines".to_owned()),
@@ -216,46 +246,60 @@ fn usage(run: &Run) -> Result<Vec<(String, f64, f64)>, String> {
     let all = run.observe.iter().flat_map(|observe| &observe.hosts);
     let parts: Vec<_> =
         all.filter_map(|observed: &HostObservation| observed.cpu.as_ref()).collect();
-    let seconds = run.observe.iter().flat_map(|observe| &observe.hosts).map(|h| h.seconds).next();
-    let wall = seconds.unwrap_or_default() * f64::from(machine.cpus);
-    let mut rows = Vec::new();
-    let users = section.users();
-    let ended = section.ended.as_ref().map_or(0.0, |ended| ended.seconds);
-    let (named, others) = users.split_at(users.len().min(PROCESSES));
-    let listed: f64 = named.iter().map(|user| user.seconds).sum();
     let knows_all =
         parts.iter().map(|cpu| cpu.per_cpu.len()).sum::<usize>() == machine.cpus as usize;
     let sum = |of: fn(&CpuTime) -> f64| parts.iter().map(|cpu| of(&cpu.total)).sum::<f64>();
+    let seconds = run.observe.iter().flat_map(|observe| &observe.hosts).map(|h| h.seconds).next();
+    let wall = match knows_all {
+        true => sum(|time| time.wall),
+        false => seconds.unwrap_or_default() * f64::from(machine.cpus),
+    };
+    let mut rows = Vec::new();
+    let users = section.users();
+    let ended = section.ended.as_ref().map_or(0.0, |ended| ended.seconds);
+    let used = section.processes_total + ended;
+    let (named, others) = users.split_at(users.len().min(PROCESSES));
+    let idle_loop = sum(|time| time.idle_loop.unwrap_or(0.0));
+    // Softirqs are what ksoftirqd is for, so they are in its clock with good reason.
+    let is_ksoftirqd =
+        |user: &&CpuUser<'_>| user.kernel_thread && user.name.starts_with("ksoftirqd/");
+    let in_ksoftirqd = users.iter().filter(is_ksoftirqd).fold(0.0, |sum, user| sum + user.seconds);
+    let (mut scale, mut of_tasks) = (1.0, used);
     if knows_all {
-        rows.push(("Idle (0)".to_owned(), sum(|time| time.idle), wall));
+        let idle = sum(|time| time.idle);
         // What ksoftirqd ran is in the time of that process.
-        let apart = |time: &CpuTime| time.irq + time.softirq - time.in_ksoftirqd.unwrap_or(0.0);
-        rows.push(("Interrupts and softirqs".to_owned(), sum(apart), wall));
-    }
-    rows.extend(named.iter().map(|user| {
-        let pid = user.pid.map(|pid| format!(" ({pid})")).unwrap_or_default();
-        (format!("{}{pid}", user.title()), user.seconds, wall)
-    }));
-    let further = section.processes_total + ended - listed;
-    if further > LEAST * wall {
-        let title = match others.len() {
-            0 => "Other processes".to_owned(),
-            _ => format!("{} other processes and more", others.len()),
-        };
-        rows.push((title, further, wall));
-    }
-    if knows_all {
-        let idle_loop = sum(|time| time.idle_loop.unwrap_or(0.0));
-        let listed: f64 = rows.iter().map(|(_, seconds, _)| seconds).sum();
-        // Programs in other PID namespaces; in older records those that ended, too.
-        let rest = wall - listed - idle_loop;
-        for (title, seconds) in [("Idle loop", idle_loop), ("Programs without a name", rest)] {
-            if seconds > LEAST * wall {
-                rows.push((title.to_owned(), seconds, wall));
-            }
+        let apart = sum(|time| time.irq + time.softirq - time.in_ksoftirqd.unwrap_or(0.0));
+        rows.push(("Idle (0)".to_owned(), idle));
+        rows.push(("Interrupts and softirqs".to_owned(), apart));
+        // Without CONFIG_IRQ_TIME_ACCOUNTING the clock of a process runs on in interrupts, so all of them
+        // together are more than the time that was left for tasks.
+        of_tasks = (wall - idle - apart - idle_loop).max(in_ksoftirqd);
+        if used > of_tasks {
+            scale = (of_tasks - in_ksoftirqd) / (used - in_ksoftirqd);
         }
     }
-    Ok(rows)
+    let time = |user: &CpuUser<'_>| match is_ksoftirqd(&user) {
+        true => user.seconds,
+        false => scale * user.seconds,
+    };
+    rows.extend(named.iter().map(|user| {
+        let pid = user.pid.map(|pid| format!(" ({pid})")).unwrap_or_default();
+        (format!("{}{pid}", user.title()), time(user))
+    }));
+    let of_all = in_ksoftirqd + scale * (used - in_ksoftirqd);
+    let of_named = named.iter().fold(0.0, |sum, user| sum + time(user));
+    let others = match others.len() {
+        0 => "Other processes".to_owned(),
+        _ => format!("{} other processes and more", others.len()),
+    };
+    let rest = [
+        (others, of_all - of_named),
+        ("Idle loop".to_owned(), if knows_all { idle_loop } else { 0.0 }),
+        // Programs in other PID namespaces; in older records those that ended, too.
+        ("Programs without a name".to_owned(), of_tasks - of_all),
+    ];
+    rows.extend(rest.into_iter().filter(|(_, seconds)| *seconds > LEAST * wall));
+    Ok(Usage { rows, wall, scale })
 }
 
 #[cfg(test)]
@@ -304,7 +348,7 @@ mod tests {
             other => panic!("{other:?}"),
         });
         let all: f64 = percent.sum();
-        assert!((99.9..=102.0).contains(&all), "{all}");
+        assert!((99.9..=100.1).contains(&all), "{all}");
         let sentences = section.blocks.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text),
             _ => None,
@@ -314,6 +358,26 @@ mod tests {
             sentences.filter(|text| text.contains(conclusion)).count(),
             measured.points.len()
         );
+    }
+
+    #[test]
+    fn softirqs_that_send_have_the_devices_that_sent() {
+        use wirecost_model::observe::DeviceInterrupts;
+        let device = |name: &str, tx_packets| DeviceInterrupts {
+            device: name.to_owned(),
+            tx_packets,
+            ..DeviceInterrupts::default()
+        };
+        let section = InterruptsSection {
+            devices: vec![device("eth0", 7), device("eth1", 0), device("eth2", 1)],
+            ..InterruptsSection::default()
+        };
+        let behind = |source: &str| {
+            let row = InterruptRow { source: source.to_owned(), ..InterruptRow::default() };
+            devices_behind(&section, &row)
+        };
+        assert_eq!(behind("net_tx").as_deref(), Some("eth0, eth2"));
+        assert_eq!((behind("tasklet"), behind("net_rx")), (None, None));
     }
 
     #[test]
@@ -336,9 +400,80 @@ mod tests {
         near(of("Duration [ms]"), 329.011_478);
         assert!((of("Avg [ms]") * of("Count") - of("Duration [ms]")).abs() < 1e-3);
         let ms = value(&section, "CPU by process, 512", "wirecost (10735)", "CPU usage (ms)");
-        near(ms, 1_167.146_478);
+        // Its clock beside those of all processes, which ran on in interrupts, and the time of tasks.
+        let seconds = 1.167_146_478 * 5.112_977_601 / 5.190_249_323;
+        near(ms, 1e3 * seconds);
+        let of_softirqs =
+            value(&section, "CPU by process, 64k", "ksoftirqd/0 (14)", "CPU usage (ms)");
+        near(of_softirqs, 58.757_585);
         let share = value(&section, "CPU by process, 512", "wirecost (10735)", "% CPU usage");
-        near(share, 100.0 * 1.167_146_478 / (2.0 * 2.999_860_945));
+        near(share, 100.0 * seconds / (2.999_892_615 + 2.999_897_175));
+    }
+
+    /// Interrupts are in the clock of whom they interrupt, on kernels without IRQ_TIME_ACCOUNTING.
+    #[test]
+    fn interrupts_on_top_of_processes_count_once() {
+        let mut measured = fixture("interrupt-cost");
+        let of_first = measured.points[0].runs.iter_mut();
+        for observed in of_first.flat_map(|run| &mut run.observe.as_mut().unwrap().hosts) {
+            let total = &mut observed.cpu.as_mut().unwrap().total;
+            total.task -= 1.5;
+            total.softirq += 1.5;
+        }
+        let usage = usage(&measured.points[0].runs[0]).unwrap();
+        let all: f64 = usage.rows.iter().map(|(_, seconds)| seconds).sum();
+        assert!((all / usage.wall - 1.0).abs() < 1e-3, "{all} of {}", usage.wall);
+        near(usage.scale, 2.112_977_601 / 5.190_249_323);
+        let section = section("interrupt-cost", &measured);
+        let told =
+            |block: &Block| matches!(block, Block::Text(text) if text.contains("reduced by 59.3%"));
+        assert!(section.blocks.iter().any(told));
+    }
+
+    /// What a line of 10 Gb/s takes is not what ran beside the network.
+    #[test]
+    fn other_programs_and_steal_are_not_the_cost_of_a_line() {
+        let told = |change: fn(&mut Run)| {
+            let mut measured = fixture("interrupt-cost");
+            measured.points.iter_mut().flat_map(|point| &mut point.runs).for_each(change);
+            let section = section("interrupt-cost", &measured);
+            let cpus = value(&section, "A line rate as measured, 512", "(2)", "CPUs");
+            let conclusion = section.blocks.iter().find_map(|block| match block {
+                Block::Text(text) if text.contains("a line of 10.0 Gb/s") => Some(text.clone()),
+                _ => None,
+            });
+            (cpus, conclusion.unwrap())
+        };
+        let (all, text) = told(|_| ());
+        assert!(
+            text.contains(" of them for interrupts by other CPUs (IPI) and the softirq NET_RX")
+        );
+        assert!(
+            text.ends_with("other programs is counted, because it was not measured."),
+            "{text}"
+        );
+        let (net, text) = told(|run| {
+            for host in &mut run.hosts {
+                host.foreign_cycles_per_kbyte = host.cycles_per_kbyte.map(|all| 0.75 * all);
+            }
+        });
+        near(net, 0.25 * all);
+        assert!(text.ends_with("other programs (75.0% of the busy time)."), "{text}");
+        let (_, text) = told(|run| {
+            let machine = &mut run.machines[0];
+            machine.foreign_cycles_per_kbyte = machine.cycles_per_kbyte.map(|all| 0.75 * all);
+        });
+        assert!(text.contains("(75.0% of the machine's busy time) is counted, because"), "{text}");
+        let (net, text) = told(|run| {
+            for observed in &mut run.observe.as_mut().unwrap().hosts {
+                let cpu = observed.cpu.as_mut().unwrap();
+                let stolen = 0.5 * (cpu.total.wall - cpu.total.idle);
+                cpu.per_cpu[0].steal = Some(stolen);
+                cpu.total.steal = Some(stolen);
+            }
+        });
+        near(net, 0.5 * all);
+        assert!(text.contains("Steal (50.0% of the busy time) is not counted."), "{text}");
     }
 
     #[test]
@@ -349,7 +484,9 @@ mod tests {
         let of = |row, column| value(&section, "A line rate as measured, 512", row, column);
         near(of("(2)", "interrupts/s"), 795_673.601_441);
         near(of("(2)", "each"), 81_362.625_378_0);
-        near(of("(3)", "each"), 8_923.385_058_88);
+        // NET_RX, and the interrupts of the sources CAL, RES and IWI.
+        let (net_rx, ipi) = (0.329_011_478, 0.031_051_867 + 56.02e-6 + 21.67e-6);
+        near(of("(3)", "each"), 8_923.385_058_88 * (net_rx + ipi) / net_rx);
         // All busy cycles at the line rate are those of a byte times its bytes, by another way.
         let byte = value(&section, "Receiving, receiver", "Cycles/Byte", "512");
         assert!((of("(2)", "in all") / (byte * 10e9 / 8.0) - 1.0).abs() < 0.01);
