@@ -6,6 +6,9 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
+
 use std::fs::File;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::FileExt;
@@ -161,6 +164,11 @@ fn user_and_system_are_told_apart_to_the_clock_of_the_thread() {
         return;
     }
     let _alone = alone();
+    attempts::undisturbed_machine(compare_with_the_clock_of_a_thread);
+}
+
+/// Where other programs run, a few calls of hundreds are not counted.
+fn compare_with_the_clock_of_a_thread() {
     let cpu = *thread::allowed_cpus().expect("CPUs").last().expect("a CPU");
     let part = Part { cpus: Some(vec![cpu]), ..of_this_process() };
     let split = |observation: &ObserverReport| {

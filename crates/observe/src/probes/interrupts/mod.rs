@@ -277,7 +277,9 @@ impl Watch {
         let interrupts = tables::interrupts(traced, counted, &self.drivers, window, &wanted);
         let counted = Counted { before: &begin.softirqs, after: &end.softirqs };
         let softirqs = tables::softirqs(traced, counted, window, &wanted);
-        let per_second = |rows: &[InterruptRow]| rows.iter().map(|row| row.per_second).sum();
+        // A sum of nothing would be -0.
+        let per_second =
+            |rows: &[InterruptRow]| rows.iter().fold(0.0, |sum, row| sum + row.per_second);
         let cpus = tracker::online_cpus().into_iter().filter(|cpu| wanted(*cpu)).count();
         let softnet = softnet_rows(&begin.softnet, &end.softnet, &wanted);
         let mut missing = self.missing.clone();
