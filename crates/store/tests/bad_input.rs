@@ -155,4 +155,13 @@ fn values_that_no_run_measures_are_refused() {
     );
     let message = with(|run| run.window.as_mut().unwrap().seconds = -1.0);
     assert!(message.contains("window.seconds is -1, and cannot be less than 0"), "{message}");
+    // Longer than the whole phase.
+    let message = with(|run| run.latency_us.as_mut().unwrap().max = 1e12);
+    assert!(message.contains("latency_us.max is 1e12, and cannot be more than "), "{message}");
+    // Not what so many a second are in the window.
+    let message = with(|run| run.transactions.as_mut().unwrap().count *= 3);
+    assert!(message.contains("transactions.count is "), "{message}");
+    // Of all its CPUs.
+    let message = with(|run| run.hosts[0].cpu.as_mut().unwrap().sys = 4000.0);
+    assert!(message.contains("hosts.cpu.sys is 4e3, and cannot be more than "), "{message}");
 }
