@@ -135,6 +135,21 @@ fn a_file_that_is_not_what_was_saved_is_refused() {
     assert_eq!(message, format!("/record/samples.parquet is damaged ({changed}): {AGAIN}"));
 }
 
+/// Without its hashes, a record is not taken for one of a version that kept none.
+#[test]
+fn a_record_that_lacks_a_file_that_was_saved_is_refused() {
+    let remove = |name| refusal(move |directory| fs::remove_file(directory.join(name)).unwrap());
+    let expected =
+        format!("/record is damaged (it lacks files.json, which was saved with it): {AGAIN}");
+    assert_eq!(remove(SUMS), expected);
+    for name in [SAMPLES, STACKS] {
+        assert_eq!(
+            remove(name),
+            format!("/record/{name} is damaged (it was saved, and is missing): {AGAIN}")
+        );
+    }
+}
+
 /// Records of earlier versions have no hashes.
 #[test]
 fn values_that_no_run_measures_are_refused() {
