@@ -89,23 +89,13 @@ impl Lab {
     /// # Errors
     /// [`LabError`], with a remedy where there is one.
     pub fn up(spec: &LabSpec) -> Result<Self, LabError> {
-        if !(2..=MAX_HOSTS).contains(&spec.hosts) {
-            return Err(LabError::HostCount { asked: spec.hosts });
-        }
-        if !is_valid_name(&spec.name) {
-            return Err(LabError::BadName { name: spec.name.clone() });
-        }
-        if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::MIN_RATE) {
-            return Err(LabError::Rate { asked: rate });
-        }
-        check_privileges()?;
+        let mut state = Self::plan(spec)?;
         let directory = Directory::lock()?;
         // What cannot be removed is no obstacle to a lab of another name, and `down` tells why.
         let _ = remove_stale_labs(&directory);
         if directory.load(&spec.name)?.is_some() || !build::namespaces_of(&spec.name)?.is_empty() {
             return Err(LabError::NameTaken { name: spec.name.clone() });
         }
-        let mut state = State::plan(spec, ProcessId::this().ok_or(LabError::NoProc)?)?;
         // Written first: if the process is killed after this, `down` knows what to remove.
         directory.save(&state)?;
         match build::build(&mut state).and_then(|()| directory.save(&state)) {
@@ -117,6 +107,28 @@ impl Lab {
                 Err(error)
             }
         }
+    }
+
+    /// The hosts that [`Lab::up`] would create. Creates nothing.
+    ///
+    /// # Errors
+    /// The lab cannot be created: its number of hosts, its name, its rate, or missing privileges.
+    pub fn planned(spec: &LabSpec) -> Result<Vec<LabHost>, LabError> {
+        Self::plan(spec).map(|state| state.hosts)
+    }
+
+    fn plan(spec: &LabSpec) -> Result<State, LabError> {
+        if !(2..=MAX_HOSTS).contains(&spec.hosts) {
+            return Err(LabError::HostCount { asked: spec.hosts });
+        }
+        if !is_valid_name(&spec.name) {
+            return Err(LabError::BadName { name: spec.name.clone() });
+        }
+        if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::MIN_RATE) {
+            return Err(LabError::Rate { asked: rate });
+        }
+        check_privileges()?;
+        State::plan(spec, ProcessId::this().ok_or(LabError::NoProc)?)
     }
 
     /// Opens an existing lab by name. Dropping it does not remove the lab.

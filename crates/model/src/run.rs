@@ -440,42 +440,104 @@ pub fn schema_of<T: JsonSchema>(name: &str) -> serde_json::Value {
 const MOST_BITS_PER_SECOND: f64 = 1e14;
 /// Ten years.
 const LONGEST_WINDOW: f64 = 10.0 * 366.0 * 86_400.0;
+/// Seconds by which what the kernel tells of a CPU's time can be beyond a window: it counts in ticks.
+const CPU_TIME_ERROR: f64 = 1.0;
+/// Seconds by which the windows of two hosts can differ in a good run, and the share of rounding.
+const WINDOW_ERROR: f64 = 0.1;
+const ROUNDING: f64 = 0.01;
+
+/// A value with what it can be.
+struct Bounded {
+    name: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Bounded {
+    fn new(name: &'static str, value: f64, most: f64) -> Self {
+        Self { name, value, least: 0.0, most }
+    }
+
+    fn error(&self) -> Option<String> {
+        let Self { name, value, least, most } = *self;
+        // A value that is no number is in no range.
+        (!(least..=most).contains(&value)).then(|| match value < least || most == f64::MAX {
+            true => format!("{name} is {value}, and cannot be less than {least}"),
+            false => format!("{name} is {value:e}, and cannot be more than {most:e}"),
+        })
+    }
+}
 
 impl Run {
     /// A value that no run can have measured, where there is one: the document is damaged, or is not
     /// of a run.
     #[must_use]
     pub fn impossible(&self) -> Option<String> {
-        let throughput = self.throughput.iter().flat_map(|throughput| {
-            [
-                ("throughput.bits_per_second", throughput.bits_per_second, MOST_BITS_PER_SECOND),
-                (
-                    "throughput.tx_bits_per_second",
-                    throughput.tx_bits_per_second,
-                    MOST_BITS_PER_SECOND,
-                ),
-                (
-                    "throughput.rx_bits_per_second",
-                    throughput.rx_bits_per_second,
-                    MOST_BITS_PER_SECOND,
-                ),
-            ]
-        });
-        let window =
-            self.window.iter().map(|window| ("window.seconds", window.seconds, LONGEST_WINDOW));
-        let intervals = self.intervals.iter().map(|interval| {
-            ("intervals.bits_per_second", interval.bits_per_second, MOST_BITS_PER_SECOND)
-        });
-        let costs = self
-            .hosts
-            .iter()
-            .filter_map(|host| Some(("hosts.cycles_per_kbyte", host.cycles_per_kbyte?, f64::MAX)));
-        let mut values = throughput.chain(window).chain(intervals).chain(costs);
-        let (name, value, most) = values.find(|(_, value, most)| !(0.0..=*most).contains(value))?;
-        Some(match value < 0.0 || most == f64::MAX {
-            true => format!("{name} is {value}, and cannot be less than 0"),
-            false => format!("{name} is {value:e}, and cannot be more than {most:e}"),
-        })
+        let mut values = Vec::new();
+        if let Some(throughput) = &self.throughput {
+            values.extend(
+                [
+                    ("throughput.bits_per_second", throughput.bits_per_second),
+                    ("throughput.tx_bits_per_second", throughput.tx_bits_per_second),
+                    ("throughput.rx_bits_per_second", throughput.rx_bits_per_second),
+                ]
+                .map(|(name, value)| Bounded::new(name, value, MOST_BITS_PER_SECOND)),
+            );
+        }
+        for interval in &self.intervals {
+            let rate = interval.bits_per_second;
+            values.push(Bounded::new("intervals.bits_per_second", rate, MOST_BITS_PER_SECOND));
+        }
+        for cost in self.hosts.iter().filter_map(|host| host.cycles_per_kbyte) {
+            values.push(Bounded::new("hosts.cycles_per_kbyte", cost, f64::MAX));
+        }
+        if let Some(window) = &self.window {
+            values.push(Bounded::new("window.seconds", window.seconds, LONGEST_WINDOW));
+            values.extend(self.bounded_by(window));
+        }
+        values.iter().find_map(Bounded::error)
+    }
+
+    /// What the length of the window bounds.
+    fn bounded_by(&self, window: &Window) -> Vec<Bounded> {
+        let mut values = Vec::new();
+        // What ends in the window has begun in its phase.
+        let longest = (window.seconds + window.ramp_seconds + WINDOW_ERROR) * (1.0 + ROUNDING);
+        if let Some(of) = &self.latency_us {
+            values.extend(
+                [
+                    ("latency_us.p50", of.p50),
+                    ("latency_us.p99", of.p99),
+                    ("latency_us.max", of.max),
+                    ("latency_us.mean", of.mean),
+                ]
+                .map(|(name, value)| Bounded::new(name, value, longest * 1e6)),
+            );
+        }
+        if let Some(of) = self.transactions.as_ref().filter(|_| self.status == Status::Ok) {
+            let at = |seconds: f64| of.per_second * seconds.max(0.0);
+            values.push(Bounded {
+                name: "transactions.count",
+                value: of.count as f64,
+                least: at(window.seconds - WINDOW_ERROR) * (1.0 - ROUNDING),
+                most: at(window.seconds + WINDOW_ERROR) * (1.0 + ROUNDING),
+            });
+        }
+        let most = 100.0 * (1.0 + CPU_TIME_ERROR / window.seconds.max(f64::MIN_POSITIVE));
+        for cpu in self.hosts.iter().filter_map(|host| host.cpu.as_ref()) {
+            values.extend(
+                [
+                    ("hosts.cpu.usr", cpu.usr),
+                    ("hosts.cpu.sys", cpu.sys),
+                    ("hosts.cpu.irq", cpu.irq),
+                    ("hosts.cpu.softirq", cpu.softirq),
+                    ("hosts.cpu.idle", cpu.idle),
+                ]
+                .map(|(name, value)| Bounded::new(name, value, most)),
+            );
+        }
+        values
     }
 
     /// A document that has measured nothing (yet).

@@ -53,6 +53,30 @@ impl Gauge {
     }
 }
 
+/// The earliest instant that one thread has noted since another thread has last taken it.
+#[derive(Debug)]
+pub struct Earliest(AtomicU64);
+
+impl Default for Earliest {
+    fn default() -> Self {
+        Self(AtomicU64::new(Nanos::MAX))
+    }
+}
+
+impl Earliest {
+    pub fn note(&self, at: Nanos) {
+        if at < self.0.load(Relaxed) {
+            self.0.store(at, Relaxed);
+        }
+    }
+
+    pub fn take(&self) -> Option<Nanos> {
+        // The worker's cache line is left alone where nothing has been noted.
+        let noted = self.0.load(Relaxed) != Nanos::MAX;
+        noted.then(|| self.0.swap(Nanos::MAX, Relaxed)).filter(|at| *at != Nanos::MAX)
+    }
+}
+
 /// Counters of one worker in one phase.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -70,6 +94,8 @@ pub struct WorkerCounters {
     pub working: Gauge,
     /// Strands that think or are paced.
     pub resting: Gauge,
+    /// Since when a strand has had something to do that it came to much later only.
+    pub late_since: Earliest,
     pub rows: Box<[Arc<RowCounters>]>,
     /// Rows of operations that are a transaction each, so that these are not counted again.
     whole: Vec<u32>,

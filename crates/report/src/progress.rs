@@ -308,6 +308,16 @@ impl<W: Write> Progress<W> {
         self.attempt(|out| writeln!(out, "{}", visible_lines(line)));
     }
 
+    /// Writes a line that stays, of which a terminal shows as much as it has columns for. A file gets all
+    /// of it.
+    pub fn stay_on_one_line(&mut self, line: &str) {
+        let line = visible(line);
+        match self.style {
+            Style::Live { width } => self.stay(&cut(&line, width)),
+            Style::Plain { .. } => self.stay(&line),
+        }
+    }
+
     /// How it is written.
     pub fn style(&self) -> Style {
         self.style
@@ -556,6 +566,18 @@ mod tests {
         3/12  1.0/2.0 s  8.00 Gb/s  1m00s left
         3/12  1.0/2.0 s  1m00..
         ");
+    }
+
+    #[test]
+    fn a_line_that_stays_fits_a_terminal_and_is_whole_in_a_file() {
+        let line = "  3/12  size=64k: the windows of the hosts are 60 ms apart";
+        let written = |style| {
+            let mut out = Vec::new();
+            Progress::new(&mut out, style).stay_on_one_line(line);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(Style::Live { width: 24 }), "  3/12  size=64k: the ..\n");
+        assert_eq!(written(Style::Plain { width: 24 }), format!("{line}\n"));
     }
 
     #[test]

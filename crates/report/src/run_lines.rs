@@ -6,7 +6,7 @@ use wirecost_model::run::Run;
 use wirecost_model::status::Status;
 use wirecost_model::study::Point;
 
-use crate::outputs::{Lines, TerminalStyle};
+use crate::outputs::{Lines, TerminalStyle, cut, width};
 use crate::tables::{Rows, TableRequest};
 
 #[derive(Debug)]
@@ -27,12 +27,13 @@ impl<'a> RunLines<'a> {
     }
 
     /// The line of a finished run. The first that has figures comes with the heads of the columns.
-    /// `number` is `3/12`, `place` that of its point, `remark` what stands behind it.
+    /// `number` is `3/12`, `place` that of its point, `remark` what stands behind it. The reason of one
+    /// that failed is as long as it is.
     pub fn of(&mut self, number: &str, place: usize, run: &Run, remark: &str) -> Vec<String> {
         let Some(point) = self.measured.points.get_mut(place) else { return Vec::new() };
         if run.status != Status::Ok {
             let reason = run.error.as_deref().unwrap_or("without figures");
-            return vec![format!("  {number}  {}: {reason}{remark}", point.point)];
+            return vec![format!("  {number}  {}{remark}: {reason}", point.point)];
         }
         point.runs.push(run.clone());
         let row = |rows: &Rows, number: &str, point: &MeasuredPoint| {
@@ -54,7 +55,10 @@ impl<'a> RunLines<'a> {
         }
         let point = &mut self.measured.points[place];
         if let Some((rows, lines)) = &self.columns {
-            shown.push(lines.row(&row(rows, number, point)) + remark);
+            let row = lines.row(&row(rows, number, point));
+            // The remark says what the figures are worth.
+            let room = self.style.width.saturating_sub(width(remark));
+            shown.push(cut(&row, room).into_owned() + remark);
         }
         point.runs.clear();
         shown

@@ -435,6 +435,8 @@ fn lines_of_a_study_keep_the_columns_of_their_head() {
     failed.error = Some("no counters".to_owned());
     let first = lines.of("1/9", 0, &failed, "");
     assert_eq!(first, [format!("  1/9  {}: no counters", points[0])]);
+    let warm_up = lines.of("1/9", 0, &failed, "  (warm-up)");
+    assert_eq!(warm_up, [format!("  1/9  {}  (warm-up): no counters", points[0])]);
     let mut one_way = measured.points[0].runs[0].clone();
     let of = one_way.throughput.as_mut().unwrap();
     (of.tx_bytes, of.rx_bytes) = (of.tx_bytes + of.rx_bytes, 0);
@@ -449,6 +451,9 @@ fn lines_of_a_study_keep_the_columns_of_their_head() {
     assert_eq!((row.len(), later.len()), (head.len(), head.len()), "{head}\n{row}\n{later}");
     let cells = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).count();
     assert_eq!(cells(row), cells(later), "{head}\n{row}\n{later}");
+    // What a run is worth is never cut off.
+    let warm_up = lines.of("4/9", 1, &answers, "  (warm-up)");
+    assert!(warm_up[0].ends_with("  (warm-up)") && warm_up[0].len() <= 100, "{warm_up:?}");
 }
 
 #[test]

@@ -7,10 +7,15 @@ use std::time::Duration;
 use regex::Regex;
 use wirecost_model::clock::SECOND;
 use wirecost_model::event::{Event, HostBrief, HostCounters, Listener as _, Reading};
-use wirecost_model::measure::{Bytes, Counters, Edge, FlowopCounts, Snapshot};
-use wirecost_model::profile::Until;
+use wirecost_model::host::HostFacts;
+use wirecost_model::measure::{
+    Bytes, Counters, Edge, FlowopCounts, FlowopKey, PhaseResult, Snapshot, StrandTotals,
+};
+use wirecost_model::outcome::{HostOutcome, Outcome, PhasePlan};
+use wirecost_model::profile::{Group, Until};
 use wirecost_model::program::Side;
-use wirecost_report::uperf::{Header, Printer, Style, write_failure};
+use wirecost_model::status::Status;
+use wirecost_report::uperf::{Details, Header, Part, Printer, Style, write_failure};
 
 const START: f64 = 1_559_581_000_962.033;
 const MS: u64 = SECOND / 1000;
@@ -156,7 +161,7 @@ impl Run {
                 readings: if main { readings(&instants) } else { Vec::new() },
             });
         }
-        let finished = printer.finish(self.failure, None);
+        let finished = printer.finish(self.failure, &[], None);
         assert!(finished.is_ok());
         String::from_utf8_lossy(&out).into_owned()
     }
@@ -314,7 +319,7 @@ fn difference_line(output: &str) -> Option<[f64; 5]> {
 fn a_dead_peer_shows_and_every_number_is_one() {
     assert_eq!(difference_line(&run(1, 0.0)), Some([0.0, 100.0, 100.0, 100.0, 0.1]));
     let mut out = Vec::new();
-    Printer::new(&mut out, header(0), Style::default()).finish(None, None).unwrap();
+    Printer::new(&mut out, header(0), Style::default()).finish(None, &[], None).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert_eq!(difference_line(&output), Some([0.0; 5]));
 }
@@ -369,10 +374,87 @@ fn a_phase_that_broke_off_counts_and_is_not_compared() {
         hosts: vec![host(0, Side::Master, SECOND, 100), host(1, Side::Peer, SECOND, 99)],
         readings: Vec::new(),
     });
-    printer.finish(Some(RESET), None).unwrap();
+    printer.finish(Some(RESET), &[], None).unwrap();
     let output = String::from_utf8(out).unwrap();
     assert!(output.contains("name:Total nr_bytes:12800 nr_ops:200"), "{output}");
     assert_eq!(difference_line(&output), None);
+}
+
+/// What is known of a master that has made one transaction in each phase that ended.
+fn outcome(phases: usize, ended: u32) -> Outcome {
+    let plan = PhasePlan {
+        until: Until::Iterations(1),
+        ramp_seconds: 0.0,
+        headline: false,
+        moves_data: true,
+        datagrams: false,
+        encrypts: false,
+        may_idle: false,
+    };
+    let key = FlowopKey { group: 0, flowop: 0, kind: "write".to_owned(), side: Side::Master };
+    let result = |phase| {
+        let end = Snapshot { edge: Edge::PhaseEnd, ..snapshot(SECOND, Side::Master, 1) };
+        let strand = StrandTotals { group: 0, strand: 0, bytes: 128, transactions: 1 };
+        PhaseResult {
+            phase,
+            flowops: vec![key.clone()],
+            snapshots: vec![end],
+            strands: vec![strand],
+            ..PhaseResult::default()
+        }
+    };
+    let master = HostOutcome {
+        name: "master".to_owned(),
+        side: Side::Master,
+        address: None,
+        facts: HostFacts::default(),
+        cpus: Vec::new(),
+        owns_cpus: false,
+        workers: 1,
+        pid: 0,
+        clock_offset: 0,
+        clock_error: 0,
+        phases: (0..ended).map(result).collect(),
+        settings: Vec::new(),
+        warnings: Vec::new(),
+        environment: serde_json::Value::Null,
+    };
+    Outcome {
+        status: Status::Peer,
+        error: None,
+        phases: vec![plan; phases],
+        hosts: vec![master],
+        observations: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// The tables are those of phases that have ended: of one that has not, they would show zeros.
+#[test]
+fn a_run_that_broke_off_has_no_tables() {
+    let output = |ended: u32| {
+        let mut out = Vec::new();
+        let parts = [Part::Total, Part::Groups, Part::Threads, Part::Transactions, Part::Flowops];
+        let style = Style { parts: parts.into_iter().collect(), ..Style::default() };
+        let mut printer = Printer::new(&mut out, header(1), style);
+        let hosts = vec![host(0, Side::Master, SECOND, 100), host(1, Side::Peer, SECOND, 99)];
+        printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts, readings: Vec::new() });
+        let (outcome, groups) = (outcome(2, ended), [Group { strands: 1, ..Group::default() }]);
+        let details = Details { outcome: &outcome, groups: &groups, devices: &[] };
+        let failure = (ended < 2).then_some(RESET);
+        printer.finish(failure, &["a: b".to_owned()], Some(details)).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let headings = ["\nGroup Details\n", "\nStrand Details\n", "\nTxn  ", "\nFlowop  "];
+    let (whole, broken) = (output(2), output(1));
+    for heading in headings {
+        assert!(whole.contains(heading), "{whole}");
+        assert!(!broken.contains(heading), "{broken}");
+    }
+    for output in [whole, broken] {
+        assert!(output.contains("name:Total nr_bytes:12800 nr_ops:200\n"), "{output}");
+        assert!(output.contains("\n** Warning: a: b\n"), "{output}");
+    }
 }
 
 #[test]
@@ -389,7 +471,7 @@ fn a_reader_that_went_away_is_an_error_at_the_end() {
     let mut printer = Printer::new(Gone, header(1), Style::default());
     let (hosts, readings) = (Vec::new(), Vec::new());
     printer.event(&Event::PhaseEnded { phase: 0, unix_ms: START, hosts, readings });
-    let error = printer.finish(None, None).unwrap_err();
+    let error = printer.finish(None, &[], None).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
@@ -397,7 +479,7 @@ fn printed(header: Header, style: Style) -> String {
     let mut out = Vec::new();
     let mut printer = Printer::new(&mut out, header, style);
     printer.event(&Event::Ready { hosts: Vec::new(), phases: 1 });
-    assert!(printer.finish(None, None).is_ok());
+    assert!(printer.finish(None, &[], None).is_ok());
     String::from_utf8_lossy(&out).into_owned()
 }
 

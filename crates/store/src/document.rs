@@ -132,7 +132,7 @@ pub(crate) fn restore_stacks(
     let text = match input::read_text(&path, input::RECORD) {
         Ok(text) => text,
         // Nothing was sampled, or the stacks are in the document, as in early versions.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return sums::check_absent(&path),
         Err(error) => return Err(cannot("read", &path)(error)),
     };
     let restored = stacks::put_back(hosts, &text);

@@ -15,6 +15,7 @@ use wirecost_model::sample::Sample;
 use crate::document;
 use crate::error::{StoreError, cannot};
 use crate::staged_dir::{StagedDir, sync};
+use crate::sums::Recorded;
 use crate::{HOSTS, OBSERVATION, RUN, SAMPLES, STACKS, input, parquet_file, samples, stacks, sums};
 
 /// The contents of a record of a run.
@@ -35,7 +36,7 @@ pub fn read(directory: &Path) -> Result<Record, StoreError> {
     match input::read(&samples, input::RECORD) {
         Ok(content) => sums::check(&samples, &content)?,
         // Early versions wrote none.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => sums::check_absent(&samples)?,
         Err(error) => return Err(cannot("read", &samples)(error)),
     }
     if let Some(observe) = &mut run.observe {
@@ -105,7 +106,7 @@ impl Recorder {
         let mut watched = watched.clone();
         let samples = samples::of_watched(&watched);
         write_others(&mut staged, &samples, &mut watched.hosts, hosts)?;
-        staged.add_last(OBSERVATION, &json(OBSERVATION, &watched)?)?;
+        staged.add_last(OBSERVATION, &json(OBSERVATION, &Recorded::new(&watched))?)?;
         staged.install()
     }
 
@@ -125,7 +126,7 @@ pub(crate) fn write_run(
     let samples = samples::of_run(&run);
     let observed = run.observe.as_mut().map(|observe| observe.hosts.as_mut_slice());
     write_others(staged, &samples, observed.unwrap_or_default(), hosts)?;
-    staged.add_last(RUN, &json(RUN, &run)?)
+    staged.add_last(RUN, &json(RUN, &Recorded::new(&run))?)
 }
 
 /// Writes the other files; moves the stacks out of the document.

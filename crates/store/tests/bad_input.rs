@@ -135,6 +135,21 @@ fn a_file_that_is_not_what_was_saved_is_refused() {
     assert_eq!(message, format!("/record/samples.parquet is damaged ({changed}): {AGAIN}"));
 }
 
+/// Without its hashes, a record is not taken for one of a version that kept none.
+#[test]
+fn a_record_that_lacks_a_file_that_was_saved_is_refused() {
+    let remove = |name| refusal(move |directory| fs::remove_file(directory.join(name)).unwrap());
+    let expected =
+        format!("/record is damaged (it lacks files.json, which was saved with it): {AGAIN}");
+    assert_eq!(remove(SUMS), expected);
+    for name in [SAMPLES, STACKS] {
+        assert_eq!(
+            remove(name),
+            format!("/record/{name} is damaged (it was saved, and is missing): {AGAIN}")
+        );
+    }
+}
+
 /// Records of earlier versions have no hashes.
 #[test]
 fn values_that_no_run_measures_are_refused() {
@@ -155,4 +170,13 @@ fn values_that_no_run_measures_are_refused() {
     );
     let message = with(|run| run.window.as_mut().unwrap().seconds = -1.0);
     assert!(message.contains("window.seconds is -1, and cannot be less than 0"), "{message}");
+    // Longer than the whole phase.
+    let message = with(|run| run.latency_us.as_mut().unwrap().max = 1e12);
+    assert!(message.contains("latency_us.max is 1e12, and cannot be more than "), "{message}");
+    // Not what so many a second are in the window.
+    let message = with(|run| run.transactions.as_mut().unwrap().count *= 3);
+    assert!(message.contains("transactions.count is "), "{message}");
+    // Of all its CPUs.
+    let message = with(|run| run.hosts[0].cpu.as_mut().unwrap().sys = 4000.0);
+    assert!(message.contains("hosts.cpu.sys is 4e3, and cannot be more than "), "{message}");
 }

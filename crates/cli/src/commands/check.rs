@@ -13,6 +13,7 @@ use wirecost_program::program;
 use crate::Failure;
 use crate::commands::run::HostOptions;
 use crate::commands::run::options::parse_engine;
+use crate::diagnostics;
 use crate::profile::{self, Loaded, parse_variable};
 use crate::runnable::{self, Checked};
 use crate::terminal;
@@ -150,7 +151,8 @@ fn plural(count: u64, noun: &str) -> String {
 }
 
 fn describe_program(program: &Program, hosts: &[String], text: &mut String) {
-    for group in &program.groups {
+    let (shown, left) = diagnostics::first(&program.groups);
+    for group in shown {
         // uperf's own names for groups that have none say nothing.
         let nameless = group.name.is_empty() || group.name == format!("Group{}", group.group);
         let name = if nameless {
@@ -160,6 +162,9 @@ fn describe_program(program: &Program, hosts: &[String], text: &mut String) {
         };
         *text += &format!("  {name}: {}\n", plural(u64::from(group.strands), "strand"));
         describe_group(group, hosts, text);
+    }
+    if let Some(left) = left {
+        *text += &format!("  {left} groups\n");
     }
 }
 

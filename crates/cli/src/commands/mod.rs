@@ -79,9 +79,10 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     let json = value("--json");
     let as_format = value("--format").is_some_and(|format| format == "json");
     let json_lines = arguments.iter().any(|argument| argument == "--json-lines");
+    let repeats = arguments.iter().any(|argument| argument.split('=').next() == Some("--repeat"));
     let message = message.trim_end();
     let written = match (command.as_str(), json) {
-        ("run", Some(target)) => run::refuse(&target, message),
+        ("run", Some(target)) => run::refuse(&target, repeats, message),
         ("doctor", Some(target)) => doctor::refuse(&target, message),
         ("observe", Some(target)) => observe::refuse(&target, message),
         ("compare", _) if as_format => compare::refuse(message),

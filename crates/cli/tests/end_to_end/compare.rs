@@ -271,6 +271,15 @@ fn a_run_can_be_repeated() {
     assert!(finished.stderr.contains("--repeat makes several"), "{finished}");
     let finished = wirecost(repeat(&["--json", "-", "--var", "sise=1"]), &[], 2);
     assert_eq!(json(&finished, REPORT)["status"], "usage");
+    // Also where the command line itself is not understood.
+    let bad: [&[&str]; 3] = [&["--repeat", "0"], &["--repeat=x"], &["--repeat", "3", "--nonsense"]];
+    for arguments in bad {
+        let run = Program::new(["run", "@rr", "--json", "-"]).args(arguments);
+        let finished = wirecost(run, &[], 2);
+        assert_eq!(json(&finished, REPORT)["status"], "usage");
+        let says = finished.stderr.contains("a number of runs from 1 to 1000, such as 5");
+        assert_eq!(says, arguments.len() < 3, "{finished}");
+    }
 }
 
 #[test]

@@ -10,10 +10,13 @@ use crate::program::{Finished, Program, Running, namespaces_of, signal_to};
 
 /// A run of one connection, and a window of that length; it has begun.
 fn in_window(window: &str, arguments: &[&str]) -> Running {
-    let program = Program::new(["run", "@stream", "--duration", window, "--interval", "100ms"])
-        .args(["--observe", "none", "--format", "uperf", "--json", "run.json"])
-        .args(arguments);
-    let mut running = program.start();
+    begin(Program::new(["run", "@stream", "--duration", window]).args(arguments))
+}
+
+/// Starts a run, and waits until its window has begun.
+fn begin(run: Program) -> Running {
+    let output = ["--observe", "none", "--format", "uperf", "--json", "run.json"];
+    let mut running = run.args(["--interval", "100ms"]).args(output).start();
     running.line(|line| line.contains(" name:Txn2 ") && !line.contains("nr_bytes:0 "));
     running
 }
@@ -80,6 +83,33 @@ fn hosts_that_are_stopped_in_the_window() {
     is_invalid(&running.wait(), 2.8..4.0);
 }
 
+/// A thousand of their transactions are to begin meanwhile.
+#[test]
+fn hosts_of_a_paced_load_that_are_stopped_in_the_window() {
+    let running = begin(Program::new(["run", "@rr", "--load", "1mbit", "--duration", "2s"]));
+    stop_for(&running.children(), Duration::from_millis(1400));
+    is_invalid(&running.wait(), 1.2..1.8);
+}
+
+/// Most of each pass is a thought, which ends while they are stopped.
+#[test]
+fn hosts_that_think_and_are_stopped_in_the_window() {
+    let profile = profile("", "{ type = \"think\", duration = \"20ms\" }");
+    let run = Program::new(["run", "thinks.toml", "--duration", "3s"]);
+    let running = begin(run.file("thinks.toml", &profile));
+    stop_for(&running.children(), Duration::from_secs(2));
+    is_invalid(&running.wait(), 1.8..2.4);
+}
+
+/// One strand that writes, and what else is in its transactions.
+fn profile(keys: &str, flowop: &str) -> String {
+    format!(
+        "name = \"idle\"\n[[group]]\n[[group.transaction]]\nflowops = [{{ type = \"connect\", remotehost = \
+         \"${{h}}\", protocol = \"tcp\" }}]\n[[group.transaction]]\nduration = \"5s\"\n{keys}\nflowops = \
+         [{{ type = \"write\", size = \"1k\" }}, {flowop}]\n"
+    )
+}
+
 #[test]
 fn a_peer_that_is_stopped_beyond_the_window() {
     let running = in_window("4s", &[]);
@@ -97,13 +127,8 @@ fn a_peer_that_is_stopped_beyond_the_window() {
 fn thinking_and_pacing_are_not_dead_time() {
     let think = "{ type = \"think\", duration = \"1500ms\" }";
     for (keys, flowop) in [("", think), ("rate = 0.4", "")] {
-        let profile = format!(
-            "name = \"idle\"\n[[group]]\n[[group.transaction]]\nflowops = [{{ type = \"connect\", remotehost = \
-             \"${{h}}\", protocol = \"tcp\" }}]\n[[group.transaction]]\nduration = \"5s\"\n{keys}\nflowops = \
-             [{{ type = \"write\", size = \"1k\" }}, {flowop}]\n"
-        );
         let document = Program::new(["run", "idle.toml", "--ramp", "0s", "--quiet"])
-            .file("idle.toml", &profile)
+            .file("idle.toml", &profile(keys, flowop))
             .measure();
         assert!(!document.has_warning("dead-time"), "{keys}{flowop}");
         assert!(document.number("/window/dead_seconds") < 1e-9);

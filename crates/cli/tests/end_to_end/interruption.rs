@@ -58,6 +58,20 @@ fn control_c_in_a_lab() {
     is_interrupted(running);
 }
 
+/// The host that died is the reason; that another could not tell it something is none.
+#[test]
+fn a_session_that_dies_is_the_only_error() {
+    for dies in [0, 1] {
+        let running = under_way(&[]);
+        signal_to(running.children()[dies], Signal::KILL);
+        let finished = running.wait();
+        assert_eq!(finished.code, 3, "{finished}");
+        let errors = finished.stderr.lines().filter(|line| line.starts_with("wirecost: "));
+        assert_eq!(errors.count(), 1, "{finished}");
+        assert!(!finished.stderr.contains("Broken pipe"), "{finished}");
+    }
+}
+
 #[test]
 fn a_controller_that_is_killed() {
     let running = under_way(&[]);

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 
 use serde_json::Value;
+use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::document::Document;
 use crate::program::{Finished, Program, SHORT};
@@ -142,7 +143,7 @@ fn check_and_run_refuse_the_same() {
     let no_arguments: &[&str] = &[];
     let elsewhere: &[&str] = &["--host", "other=127.0.0.1"];
     // Connections without a number to two hosts, which are closed in another phase.
-    let to_two_hosts = profile(TCP, "<flowop type=\"disconnect\"/>")
+    let to_two_hosts = profile(TCP, "<flowop type=\"disconnect\" options=\"canfail\"/>")
         .replace("iterations=\"1\"", "iterations=\"5\"")
         .replace(
             "      <flowop type=\"connect\"",
@@ -182,12 +183,15 @@ fn check_and_run_refuse_the_same() {
             moves("disconnect", "").replace("duration=\"1s\"", "iterations=\"3\""),
             no_arguments,
             2,
-            "disconnect uses the connection",
+            "more often than it is opened",
         ),
+        (moves("disconnect", ""), no_arguments, 2, "more often than it is opened"),
         // Where the hosts are.
         (at("192.0.2.1"), no_arguments, 2, "192.0.2.1"),
         (at("no-such-host.invalid"), no_arguments, 3, "does not resolve"),
         (at("192.0.2.1"), elsewhere, 2, "no --host is given"),
+        (with(""), &["--rate", "1G"], 2, "this run has no lab"),
+        (with(""), &["--rate", "1G", "--lab=none-such"], 2, "only to a temporary lab"),
         // What this machine lacks.
         (moves("sendfile", "dir=/nonexistent/files"), no_arguments, 3, "/nonexistent/files"),
         (moves("sendfile", &format!("dir={dir}")), no_arguments, 2, "has no file to send"),
@@ -203,20 +207,38 @@ fn check_and_run_refuse_the_same() {
         (with(&format!("port={port}")), no_arguments, 3, &port.to_string()),
         (of_protocol("unix-seqpacket", "size=16m wndsz=4k"), no_arguments, 3, "send buffer"),
     ] {
-        let run = Program::short_run("refused.xml", &["--json", "run.json"])
-            .args(arguments)
-            .file("refused.xml", &text)
-            .finish();
-        let check = Program::new(["check", "refused.xml"])
-            .args(arguments)
-            .file("refused.xml", &text)
-            .finish();
-        assert_eq!((run.code, check.code), (code, code), "{text}\n{run}\n{check}");
-        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for said in [format!("{} {}", run.stderr, run.stdout), check.stderr.clone()] {
-            assert!(flat(&said).contains(words), "no {words}\n{text}\n{run}\n{check}");
-        }
+        both_refuse(&text, arguments, code, words);
     }
+}
+
+#[track_caller]
+fn both_refuse(text: &str, arguments: &[&str], code: i32, words: &str) {
+    let run = Program::short_run("refused.xml", &["--json", "run.json"])
+        .args(arguments)
+        .file("refused.xml", text)
+        .finish();
+    let check =
+        Program::new(["check", "refused.xml"]).args(arguments).file("refused.xml", text).finish();
+    assert_eq!((run.code, check.code), (code, code), "{text}\n{run}\n{check}");
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [format!("{} {}", run.stderr, run.stdout), check.stderr.clone()] {
+        assert!(flat(&said).contains(words), "no {words}\n{text}\n{run}\n{check}");
+    }
+}
+
+#[test]
+fn check_and_run_refuse_the_same_in_a_lab() {
+    if skip_without_namespaces("check_and_run_refuse_the_same_in_a_lab") {
+        return;
+    }
+    let at = |host: &str| profile(TCP, WRITE).replace("$h", host);
+    both_refuse(&at("$h"), &["--lab=none-such"], 3, "none-such");
+    both_refuse(&at("$h"), &["--lab", "--rate", "1k"], 2, "rate");
+    both_refuse(&at("192.0.2.1"), &["--lab"], 2, "the lab has no host 192.0.2.1");
+    // Its own host.
+    let text = at("h2");
+    let check = Program::new(["check", "good.xml", "--lab"]).file("good.xml", &text).finish();
+    assert_eq!(check.code, 0, "{check}");
 }
 
 /// What OpenSSL alone has is no reason to refuse.
@@ -399,6 +421,8 @@ fn diagnostics_are_drawn_wherever_they_are_and_the_rest_is_counted() {
     let checked = Program::new(["check", "open.xml"]).file("open.xml", &unclosed).finish();
     assert_eq!(checked.stderr.matches("[open.xml:").count(), 20, "{checked}");
     assert!(checked.stderr.contains("and 4982 more"), "{checked}");
+    assert!(checked.stdout.contains("\n  and 4980 more groups\n"), "{checked}");
+    assert!(checked.stdout.lines().count() < 60, "{checked}");
 }
 
 /// Whoever wrote a profile, a study or a record does not get to control the reader's terminal.

@@ -1,5 +1,7 @@
 //! Many connections, and many one after another.
 
+use std::time::{Duration, Instant};
+
 use crate::program::{Program, SHORT};
 
 #[test]
@@ -56,4 +58,23 @@ fn long_flows_and_calls_beside_each_other() {
     assert_eq!(document.count("/connections/open"), 5);
     assert!(document.count("/throughput/tx_bytes") > document.count("/throughput/rx_bytes"));
     assert!(document.count("/throughput/rx_bytes") > 0);
+}
+
+/// Groups take time in programs, plans and results, and a run of them ends when it must.
+#[test]
+fn three_thousand_groups_end_in_time() {
+    let group = "[[group]]\nstrands = 1\n[[group.transaction]]\nflowops = [{ type = \"connect\", remotehost = \
+                 \"${h}\", protocol = \"tcp\" }]\n[[group.transaction]]\nduration = \"1min\"\nflowops = [{ type = \
+                 \"write\", size = \"1k\" }]\n";
+    let profile = format!("name = \"groups\"\n{}", group.repeat(3000));
+    let began = Instant::now();
+    let finished = Program::new(["run", "groups.toml", "--ramp", "0s", "--timeout", "5s"])
+        .args(["--observe", "none", "--quiet", "--json", "run.json"])
+        .file("groups.toml", &profile)
+        .finish();
+    let document = finished.document();
+    assert_eq!((finished.code, document.text("/status")), (4, "invalid"), "{finished}");
+    assert!(document.text("/error").contains("--timeout"), "{finished}");
+    // Reading the profile and the end of the hosts come on top of it.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

@@ -342,8 +342,12 @@ fn exit_codes_are_those_of_uperf() {
     let missing = of(&["-m", "no-such-file"]);
     assert_eq!(missing.code, 1, "{missing}");
     assert!(missing.stdout.starts_with("** Error: cannot read the profile"), "{missing}");
-    let log = of(&["-X", "log", "-m", "p"]);
-    assert_eq!(log.code, 1, "{log}");
+    for flags in [["-X", "log", "-m", "p"], ["-S", "udp", "-m", "p"]] {
+        let refused = of(&flags);
+        assert_eq!(refused.code, 1, "{refused}");
+        let error = format!("** Error: {} {}: ", flags[0], flags[1]);
+        assert!(refused.stdout.starts_with(&error), "{refused}");
+    }
     // Nobody listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let port = free.port().to_string();

@@ -98,6 +98,24 @@ fn transactions_and_their_time_are_those_of_the_run() {
     agree("k8s-netperf, us/operation", time / operations, 1e6 / stated / 2.0);
 }
 
+/// Behind all numbers, where no program looks for any.
+#[test]
+fn warnings_follow_the_statistics() {
+    let (finished, document) = run("@rr");
+    let (_, after) = finished.stdout.split_once("\nDifference(%)").expect("the statistics");
+    let shown: Vec<&str> =
+        after.lines().filter_map(|line| line.strip_prefix("** Warning: ")).collect();
+    let warnings = document.list("/warnings");
+    assert!(!warnings.is_empty(), "{finished}");
+    let text = |warning: &serde_json::Value, key: &str| warning[key].as_str().unwrap().to_owned();
+    let expected: Vec<String> = warnings
+        .iter()
+        .map(|warning| format!("{}: {}", text(warning, "code"), text(warning, "message")))
+        .collect();
+    assert_eq!(shown, expected);
+    assert_eq!(finished.stdout.matches("** Warning").count(), shown.len(), "{finished}");
+}
+
 /// Half a second is left, which is in the totals.
 #[test]
 fn an_incomplete_interval_has_no_line() {

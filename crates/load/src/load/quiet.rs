@@ -29,6 +29,8 @@ pub(super) struct QuietTimes {
     /// When the window begins; the beginning of the phase where it has no ramp.
     window: Nanos,
     looked: Nanos,
+    /// When something moved last, as far as is known.
+    moved: Nanos,
     /// Since when nothing has moved that should have.
     since: Nanos,
     /// How long the thread that looks had waited for a CPU at its last look.
@@ -44,6 +46,7 @@ impl QuietTimes {
             workers,
             window: schedule.window.map_or(schedule.start, |(from, _)| from),
             looked: schedule.start,
+            moved: schedule.start,
             since: schedule.start,
             ..Self::default()
         }
@@ -75,19 +78,40 @@ impl QuietTimes {
     fn read(&mut self, now: Nanos, delay: Option<Nanos>) {
         let moved = self.moved();
         let late = now.saturating_sub(self.looked) >= LATE;
-        if late && self.was_stopped(now, delay) {
-            // What moved did so just before or just after.
+        let stopped = late && self.was_stopped(now, delay);
+        let due = self.take_due();
+        if let Some(due) = due.filter(|due| *due <= self.looked) {
+            // Something was due while strands rested and nothing moved.
+            self.since = self.since.min(due);
+        }
+        if stopped && (due.is_some() || !self.has_rested()) {
+            // What moved did so just before or just after. If strands rested when the process was
+            // stopped, nothing is missing until the first of them was to go on.
+            if let Some(due) = due.filter(|due| *due > self.looked) {
+                self.end(self.looked, due);
+            }
             self.end(now, now);
+            self.moved = now;
         } else if moved && late {
             // Some time since the last look, nobody knows when.
             self.end(self.looked, now);
+            // If the process was stopped, strands may tell only later what was due meanwhile.
+            self.moved = if stopped { self.looked } else { now };
         } else if moved {
             self.end(now, now);
+            self.moved = now;
         } else if !self.is_waiting() {
             self.end(self.looked, now);
         }
         self.looked = now;
         self.delay = delay;
+    }
+
+    /// Since when something has been due that has begun, much later, since the last look; not before
+    /// anything moved last.
+    fn take_due(&self) -> Option<Nanos> {
+        let due = self.workers.iter().filter_map(|worker| worker.late_since.take()).min()?;
+        Some(due.max(self.moved))
     }
 
     /// Whether any byte has moved, or any operation completed, since the last look.
@@ -120,9 +144,12 @@ impl QuietTimes {
     fn was_stopped(&self, now: Nanos, delay: Option<Nanos>) -> bool {
         let late = now.saturating_sub(self.looked);
         let (Some(before), Some(after)) = (self.delay, delay) else { return false };
-        // Which strands rested before it was stopped is not known any more.
-        let rests = || self.workers.iter().any(|worker| worker.resting.was_raised());
-        after.saturating_sub(before) < late / 2 && !rests()
+        after.saturating_sub(before) < late / 2
+    }
+
+    /// Whether any strand has ever rested. Which ones did at an instant that is past is not known.
+    fn has_rested(&self) -> bool {
+        self.workers.iter().any(|worker| worker.resting.was_raised())
     }
 
     /// Ends a quiet time at `end`; another may begin at `next`.
@@ -219,6 +246,66 @@ mod tests {
         // Here only the thread that looks had no CPU, and it says nothing of the others.
         times.read(110 * SLICE, Some(31 * SLICE));
         assert_eq!(times.into_parts().0, [quiet(39, 70)]);
+    }
+
+    /// A host whose strand is paced, and has begun something until 4 s.
+    fn paced() -> (Arc<WorkerCounters>, QuietTimes) {
+        let (workers, mut times) = host(1);
+        workers[0].working.lower(1);
+        workers[0].resting.raise(1);
+        pass(&mut times, 11..41, || workers[0].rows[0].done.add(1));
+        (workers[0].clone(), times)
+    }
+
+    /// The strand was to go on at 4.5 s. It tells so before or after the first look at it.
+    #[test]
+    fn a_process_that_was_stopped_began_nothing_that_was_due() {
+        for told_at_once in [true, false] {
+            let (worker, mut times) = paced();
+            let tell = || {
+                worker.late_since.note(45 * SLICE);
+                worker.rows[0].done.add(1);
+            };
+            if told_at_once {
+                tell();
+            }
+            times.read(70 * SLICE, Some(0));
+            if !told_at_once {
+                tell();
+            }
+            pass(&mut times, 71..80, || worker.rows[0].done.add(1));
+            let end = if told_at_once { 70 } else { 71 };
+            assert_eq!(times.into_parts().0, [quiet(45, end)]);
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_while_nothing_was_due_is_not_quiet() {
+        let (worker, mut times) = paced();
+        times.read(70 * SLICE, Some(0));
+        pass(&mut times, 71..80, || worker.rows[0].done.add(1));
+        assert!(times.into_parts().0.is_empty());
+    }
+
+    /// The thread that looks has a CPU, the worker has none.
+    #[test]
+    fn a_start_that_came_late_was_due_all_the_time() {
+        let (worker, mut times) = paced();
+        pass(&mut times, 41..65, || {});
+        worker.late_since.note(45 * SLICE);
+        pass(&mut times, 65..80, || worker.rows[0].done.add(1));
+        assert_eq!(times.into_parts().0, [quiet(45, 65)]);
+    }
+
+    /// One that has fallen behind since the beginning, and moves all the time.
+    #[test]
+    fn a_strand_that_is_behind_is_not_quiet() {
+        let (worker, mut times) = paced();
+        pass(&mut times, 41..80, || {
+            worker.late_since.note(11 * SLICE);
+            worker.rows[0].done.add(1);
+        });
+        assert!(times.into_parts().0.is_empty());
     }
 
     #[test]

@@ -142,6 +142,8 @@ pub enum LanguageErrorKind {
     NegativeCount { value: String },
     #[error("{flowop} uses {}, which is not open at that point", connection(*.conn))]
     NotConnected { flowop: String, conn: u32 },
+    #[error("disconnect closes {} more often than it is opened", connection(*.conn))]
+    ClosedTooOften { conn: u32 },
     #[error("flowop {name} is not supported yet")]
     FlowopNotSupported { name: String },
     #[error("protocol {name} is not supported yet; supported: {}", super::names::built_protocols().join(", "))]
@@ -166,7 +168,9 @@ impl LanguageErrorKind {
             LanguageErrorKind::Contradiction { option, .. }
             | LanguageErrorKind::CutsMessages { option, .. } => option,
             LanguageErrorKind::TooManySegments { .. } => "gso",
-            LanguageErrorKind::NotConnected { .. } => "conn",
+            LanguageErrorKind::NotConnected { .. } | LanguageErrorKind::ClosedTooOften { .. } => {
+                "conn"
+            }
             LanguageErrorKind::ProtocolNotSupported { .. } => "protocol",
             LanguageErrorKind::OptionNotSupported { name } => name,
             _ => "",
@@ -318,6 +322,10 @@ impl LanguageErrorKind {
             }
             Kind::NotConnected { conn, .. } => {
                 format!("put a connect with conn={conn} before it, in the same group")
+            }
+            Kind::ClosedTooOften { .. } => {
+                "give its transaction as many iterations as connections are open, or put a connect into it"
+                    .to_owned()
             }
             Kind::FlowopNotSupported { .. }
             | Kind::ProtocolNotSupported { .. }

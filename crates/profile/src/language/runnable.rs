@@ -171,6 +171,8 @@ impl OpenRanges {
             // Loops and mixes open and close as often as they are drawn.
             _ if !transaction.order.is_empty() => return None,
             Until::Iterations(times) => Some(times.saturating_sub(1)),
+            // There is time for more than there can be connections.
+            Until::Duration(_) if only_closes(transaction) => Some(u64::MAX),
             // For how many there is time is not known.
             Until::Duration(_) => None,
         };
@@ -189,12 +191,22 @@ impl OpenRanges {
                         flowop.kind == "disconnect" && (conns.first, conns.last) == range
                     };
                     let flowop = transaction.flowops.iter().rfind(closes);
-                    error = flowop.and_then(|flowop| not_connected(flowop, range.0));
+                    let conn = range.0;
+                    error = flowop.filter(|flowop| !flowop.options.canfail).map(|flowop| {
+                        located(LanguageErrorKind::ClosedTooOften { conn }, flowop.at)
+                    });
                 }
             }
         }
         error
     }
+}
+
+/// Whether the transaction does nothing else, and nothing delays the next pass.
+fn only_closes(transaction: &Transaction) -> bool {
+    let used = || transaction.flowops.iter().filter(|flowop| flowop.options.count > 0);
+    transaction.arrivals.is_none()
+        && used().all(|flowop| matches!(flowop.kind.as_str(), "disconnect" | "nop"))
 }
 
 fn not_connected(flowop: &Flowop, conn: u32) -> Option<LanguageError> {

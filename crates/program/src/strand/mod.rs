@@ -30,6 +30,8 @@ use crate::step::{Action, Coordinates, Phase, SendCall, Step, Think};
 pub const TURN_BYTES: i64 = 256 << 10;
 /// What an operation counts for at least, so that small ones do not make a turn endless.
 const OPERATION_BYTES: i64 = 4 << 10;
+/// What begins so much later than it was due is told, for the search for times in which nothing moved.
+const LATE: Nanos = 100 * MILLISECOND;
 /// Pause after an operation that failed at once, so that a broken connection does not make a strand
 /// spin.
 const FAILURE_PAUSE: Nanos = MILLISECOND;
@@ -139,6 +141,8 @@ pub struct Strand<S> {
     pacing: Pacing,
     received: Received,
     activity: Activity,
+    /// Since when it has had something to do; where it rests, when it is to go on.
+    due: Nanos,
     /// Bytes sent and received since the phase began.
     bytes: u64,
 }
@@ -156,6 +160,7 @@ impl<S> Strand<S> {
             pacing: Pacing::default(),
             received: Received::default(),
             activity: Activity::default(),
+            due: 0,
             bytes: 0,
         }
     }
@@ -168,6 +173,7 @@ impl<S> Strand<S> {
         self.received.last = start;
         self.received.ahead = 0;
         self.activity = Activity::Working;
+        self.due = start;
         self.bytes = 0;
         self.connections.begin_phase();
     }
@@ -338,11 +344,10 @@ impl<S> Strand<S> {
         Turn::Wait(Wait { slot: self.operation.slot, on, until })
     }
 
-    /// Tells what the strand does from now on. Called where it begins and ends to rest only, which
+    /// Tells what the strand does from `now` on. Called where it begins and ends to rest only, which
     /// takes longer than this.
-    fn set_activity<N: Net<Socket = S>>(&mut self, activity: Activity, context: &Context<'_, N>) {
+    fn set_activity(&mut self, activity: Activity, now: Nanos, counters: &WorkerCounters) {
         if self.activity != activity {
-            let counters = &context.record.counters;
             if let Some(gauge) = self.activity.gauge(counters) {
                 gauge.lower(1);
             }
@@ -350,12 +355,26 @@ impl<S> Strand<S> {
                 gauge.raise(1);
             }
             self.activity = activity;
+            note_late(self.due, now, counters);
         }
     }
 
+    /// Has nothing to do until an instant after `now`.
+    fn rest<N: Net<Socket = S>>(
+        &mut self,
+        now: Nanos,
+        until: Nanos,
+        context: &Context<'_, N>,
+    ) -> Turn {
+        self.set_activity(Activity::Resting, now, &context.record.counters);
+        self.due = until;
+        self.wait(Interest::Nothing, Some(until))
+    }
+
     /// Between two transactions, of which the next may not begin.
-    fn quiesce<N: Net<Socket = S>>(&mut self, context: &Context<'_, N>) -> Turn {
-        self.set_activity(Activity::Ended, context);
+    fn quiesce<N: Net<Socket = S>>(&mut self, context: &mut Context<'_, N>) -> Turn {
+        let now = context.net.now();
+        self.set_activity(Activity::Ended, now, &context.record.counters);
         Turn::Quiesced
     }
 
@@ -387,10 +406,10 @@ impl<S> Strand<S> {
                 return Some(self.quiesce(context));
             }
             if now < intended {
-                self.set_activity(Activity::Resting, context);
-                return Some(self.wait(Interest::Nothing, Some(intended)));
+                return Some(self.rest(now, intended, context));
             }
-            self.set_activity(Activity::Working, context);
+            self.set_activity(Activity::Working, now, &context.record.counters);
+            note_late(intended, now, &context.record.counters);
             start = intended;
         }
         self.transaction.begin(start);
@@ -664,17 +683,21 @@ impl<S> Strand<S> {
         let until = self.operation.due;
         self.transaction.engaged = true;
         if now < until {
-            self.set_activity(Activity::Resting, context);
+            let rest = self.rest(now, until, context);
             // Busy strands of one worker spin in turns, so they overlap as busy threads would.
-            return Some(if think.busy {
-                Turn::Again
-            } else {
-                self.wait(Interest::Nothing, Some(until))
-            });
+            return Some(if think.busy { Turn::Again } else { rest });
         }
-        self.set_activity(Activity::Working, context);
+        self.set_activity(Activity::Working, now, &context.record.counters);
         self.transaction.think(now - (until - self.operation.length));
         self.complete(step, phase, now, context);
         None
+    }
+}
+
+/// Tells the search for times in which nothing moved that something was due since `due` and has not
+/// happened before `now`.
+fn note_late(due: Nanos, now: Nanos, counters: &WorkerCounters) {
+    if now.saturating_sub(due) >= LATE {
+        counters.late_since.note(due);
     }
 }

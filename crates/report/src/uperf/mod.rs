@@ -176,29 +176,41 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Writes the totals and the statistics of all phases; of a run that failed, also the error. Tables
-    /// need `details`.
+    /// Writes the totals and the statistics of all phases, then the warnings and, of a run that failed,
+    /// the error, where no program looks for numbers. Tables need `details`.
     ///
     /// # Errors
     /// The first failure to write any of the output.
-    pub fn finish(mut self, failure: Option<&str>, details: Option<Details<'_>>) -> io::Result<()> {
+    pub fn finish(
+        mut self,
+        failure: Option<&str>,
+        warnings: &[String],
+        details: Option<Details<'_>>,
+    ) -> io::Result<()> {
         // Counters of a phase that broke off are not of one instant.
-        let comparable = self.phase.is_empty();
+        let comparable = self.phase.is_empty() && self.intervals.is_none();
         // It has moved bytes too.
         self.close_phase();
         let nothing = self.whole.values().all(|tally| tally.operations == 0);
         // Zeros after a failure would read as a measurement.
         if failure.is_none() || !nothing {
+            let has_tables = comparable && details.is_some_and(tables::are_complete);
             for part in std::mem::take(&mut self.style.parts) {
                 self.try_write(|printer| match part {
+                    Part::Total => printer.totals(),
                     Part::RunStatistics => {
                         printer.statistics(failure.is_some(), comparable, details)
                     }
-                    _ => printer.part(part, details),
+                    Part::Devices => {
+                        details.map_or(Ok(()), |of| tables::devices(&mut printer.out, of.devices))
+                    }
+                    _ => details
+                        .filter(|_| has_tables)
+                        .map_or(Ok(()), |details| printer.table(part, details)),
                 });
             }
         }
-        for warning in details.map_or(&[][..], |details| details.warnings) {
+        for warning in warnings {
             self.try_write(|printer| writeln!(printer.out, "** Warning: {}", visible(warning)));
         }
         if let Some(message) = failure {
@@ -250,33 +262,28 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// One of the parts that are made of what the master has done.
-    fn part(&mut self, part: Part, details: Option<Details<'_>>) -> io::Result<()> {
-        let masters = sum(&self.whole, |tally| tally.master);
-        let Some(details) = details else {
-            return if part == Part::Total { self.totals(masters) } else { Ok(()) };
-        };
+    /// One of the parts that are made of what the master has done in phases that have ended.
+    fn table(&mut self, part: Part, details: Details<'_>) -> io::Result<()> {
         let lines = match part {
-            Part::Total => return self.totals(masters),
             Part::Groups => tables::groups(&mut self.out, details)?,
             Part::Threads => tables::threads(&mut self.out, details)?,
             Part::Transactions => return tables::transactions(&mut self.out, details),
             Part::Flowops => return tables::flowops(&mut self.out, details),
-            Part::Devices => return tables::devices(&mut self.out, details.devices),
-            Part::RunStatistics => return Ok(()),
+            Part::Total | Part::Devices | Part::RunStatistics => return Ok(()),
         };
+        let masters = sum(&self.whole, |tally| tally.master);
         for (name, Sum { bytes, operations, failed }) in lines {
             self.summary(&name, Tally { bytes, operations, errors: failed, ..masters })?;
         }
         writeln!(self.out)
     }
 
-    fn totals(&mut self, masters: Tally) -> io::Result<()> {
+    fn totals(&mut self) -> io::Result<()> {
         if self.line_is_open {
             writeln!(self.out)?;
         }
         writeln!(self.out, "{}", "-".repeat(RULE))?;
-        self.summary("Total", masters)
+        self.summary("Total", sum(&self.whole, |tally| tally.master))
     }
 
     /// The line of something that has a name, in the form of the progress.

@@ -24,8 +24,6 @@ pub struct Details<'a> {
     pub groups: &'a [Group],
     /// Of the master's machine.
     pub devices: &'a [DeviceRates],
-    /// What can make the result invalid.
-    pub warnings: &'a [String],
 }
 
 /// What a network device has done per second, from the beginning of the run to its end.
@@ -58,6 +56,13 @@ impl Sum {
 fn rows(phase: &PhaseResult) -> impl Iterator<Item = (&FlowopKey, &FlowopCounts)> {
     let end = phase.snapshot(Edge::PhaseEnd).into_iter();
     end.flat_map(|snapshot| phase.flowops.iter().zip(&snapshot.counters.flowops))
+}
+
+/// Whether the master has ended every phase. Of one that broke off, the tables would show zeros.
+pub(super) fn are_complete(details: Details<'_>) -> bool {
+    let ended = master(details.outcome).map_or(&[][..], |host| &host.phases);
+    ended.len() == details.outcome.phases.len()
+        && ended.iter().all(|phase| phase.snapshot(Edge::PhaseEnd).is_some())
 }
 
 /// What a host has done for a group in all phases.

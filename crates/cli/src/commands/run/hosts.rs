@@ -79,6 +79,20 @@ impl HostOptions {
         self.hosts.iter().all(|host| host.name != MASTER)
     }
 
+    /// Checks that a rate belongs to links that the run creates.
+    fn check_rate(&self) -> Result<(), Failure> {
+        match self.lab.as_deref() {
+            _ if self.rate.is_none() => Ok(()),
+            None => {
+                Err(Failure::usage("--rate limits the links of a lab, and this run has no lab")
+                    .help("add --lab to run in a lab"))
+            }
+            Some("") => Ok(()),
+            Some(_) => Err(Failure::usage("--rate applies only to a temporary lab")
+                .help("set the rate of a persistent lab with: wirecost lab up --rate RATE")),
+        }
+    }
+
     /// Names, by number, for hosts without an address in the profile.
     pub(crate) fn names(&self) -> Box<dyn FnMut(usize) -> Option<String> + '_> {
         if !self.hosts.is_empty() {
@@ -128,12 +142,7 @@ impl Place {
         kept: Option<Rc<Lab>>,
     ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
-        if host_options.rate.is_some() && host_options.lab.is_none() {
-            return Err(Failure::usage(
-                "--rate limits the links of a lab, and this run has no lab",
-            )
-            .help("add --lab to run in a lab"));
-        }
+        host_options.check_rate()?;
         match host_options.lab.as_deref() {
             Some(name) => Self::in_lab(&names, name, host_options.rate, kept),
             None if host_options.hosts.is_empty() => Self::on_loopback(&names),
@@ -154,14 +163,20 @@ impl Place {
         given: &[(String, String)],
     ) -> Result<(), Failure> {
         let mut names = program::remote_hosts(profile);
-        if host_options.lab.is_some() {
-            return Ok(());
-        }
+        host_options.check_rate()?;
         if !host_options.hosts.is_empty() {
             return Self::on_hosts(&names, &host_options.hosts).map(drop);
         }
+        let wanted = hosts_wanted(&names);
         names.retain(|name| !given.iter().any(|(_, given)| given == name));
-        Self::on_loopback(&names).map(drop)
+        match host_options.lab.as_deref() {
+            None => Self::on_loopback(&names).map(drop),
+            Some("") => {
+                let planned = Lab::planned(&temporary_lab(wanted, host_options.rate));
+                sites_in_lab(&names, &planned.map_err(|error| failure(&error))?).map(drop)
+            }
+            Some(name) => sites_in_lab(&names, existing_lab(name, wanted)?.hosts()).map(drop),
+        }
     }
 
     fn on_loopback(names: &[String]) -> Result<Self, Failure> {
@@ -197,55 +212,19 @@ impl Place {
         rate: Option<u64>,
         kept: Option<Rc<Lab>>,
     ) -> Result<Self, Failure> {
-        let wanted = (names.len() + 1).max(2);
+        let wanted = hosts_wanted(names);
         let lab = match (lab, kept) {
             (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
             ("", _) => {
-                let mut spec = LabSpec::temporary(wanted);
-                spec.rate_bits_per_second = rate;
+                let spec = temporary_lab(wanted, rate);
+                // A host that it lacks is told before anything is created.
+                let planned = Lab::planned(&spec).map_err(|error| failure(&error))?;
+                sites_in_lab(names, &planned)?;
                 Rc::new(Lab::up(&spec).map_err(|error| failure(&error))?)
             }
-            (_, _) if rate.is_some() => {
-                return Err(Failure::usage("--rate applies only to a temporary lab")
-                    .help("set the rate of a persistent lab with: wirecost lab up --rate RATE"));
-            }
-            (name, _) => Rc::new(Lab::open(name).map_err(|error| failure(&error))?),
+            (name, _) => Rc::new(existing_lab(name, wanted)?),
         };
-        let hosts = lab.hosts();
-        if hosts.len() < wanted {
-            return Err(Failure::usage(format!(
-                "lab {} has {} hosts and the profile needs {wanted}",
-                lab.name(),
-                hosts.len()
-            ))
-            .help(format!("wirecost lab up --hosts {wanted} --name NAME")));
-        }
-        let site = |number: usize, data| Site {
-            name: hosts[number].name.clone(),
-            data: Some(data),
-            location: Location::Lab(number),
-        };
-        let mut sites = vec![site(0, IpAddr::V4(hosts[0].ipv4))];
-        for name in names {
-            let found = hosts
-                .iter()
-                .enumerate()
-                .skip(1)
-                .find_map(|(number, host)| Some((number, address_of(host, name)?)));
-            let Some((number, address)) = found else {
-                let known: Vec<String> =
-                    hosts[1..].iter().map(|h| format!("{} ({})", h.name, h.ipv4)).collect();
-                return Err(Failure::usage(format!("the lab has no host {name}"))
-                    .help(format!("its hosts other than the master are {}", known.join(", "))));
-            };
-            sites.push(site(number, address));
-        }
-        if let (Some(IpAddr::V6(_)), Some(own)) =
-            (sites.get(1).and_then(|site| site.data), hosts[0].ipv6)
-        {
-            sites[0].data = Some(IpAddr::V6(own));
-        }
-        Ok(Self { sites, lab: Some(lab) })
+        Ok(Self { sites: sites_in_lab(names, lab.hosts())?, lab: Some(lab) })
     }
 
     fn on_hosts(names: &[String], hosts: &[HostArgument]) -> Result<Self, Failure> {
@@ -394,6 +373,61 @@ impl Place {
             claim: matches!(site.location, Location::Remote(_)).then(|| claim.clone()),
         })
     }
+}
+
+/// Hosts that a lab must have for these peers.
+fn hosts_wanted(names: &[String]) -> usize {
+    (names.len() + 1).max(2)
+}
+
+fn temporary_lab(hosts: usize, rate: Option<u64>) -> LabSpec {
+    let mut spec = LabSpec::temporary(hosts);
+    spec.rate_bits_per_second = rate;
+    spec
+}
+
+/// The lab of this name, if it has as many hosts.
+fn existing_lab(name: &str, wanted: usize) -> Result<Lab, Failure> {
+    let lab = Lab::open(name).map_err(|error| failure(&error))?;
+    let hosts = lab.hosts().len();
+    if hosts < wanted {
+        return Err(Failure::usage(format!(
+            "lab {} has {hosts} hosts and the profile needs {wanted}",
+            lab.name()
+        ))
+        .help(format!("wirecost lab up --hosts {wanted} --name NAME")));
+    }
+    Ok(lab)
+}
+
+/// The places of a run among the hosts of a lab: the master, and each host that the profile names.
+fn sites_in_lab(names: &[String], hosts: &[LabHost]) -> Result<Vec<Site>, Failure> {
+    let site = |number: usize, data| Site {
+        name: hosts[number].name.clone(),
+        data: Some(data),
+        location: Location::Lab(number),
+    };
+    let mut sites = vec![site(0, IpAddr::V4(hosts[0].ipv4))];
+    for name in names {
+        let found = hosts
+            .iter()
+            .enumerate()
+            .skip(1)
+            .find_map(|(number, host)| Some((number, address_of(host, name)?)));
+        let Some((number, address)) = found else {
+            let known: Vec<String> =
+                hosts[1..].iter().map(|h| format!("{} ({})", h.name, h.ipv4)).collect();
+            return Err(Failure::usage(format!("the lab has no host {name}"))
+                .help(format!("its hosts other than the master are {}", known.join(", "))));
+        };
+        sites.push(site(number, address));
+    }
+    if let (Some(IpAddr::V6(_)), Some(own)) =
+        (sites.get(1).and_then(|site| site.data), hosts[0].ipv6)
+    {
+        sites[0].data = Some(IpAddr::V6(own));
+    }
+    Ok(sites)
 }
 
 /// This program as an agent.

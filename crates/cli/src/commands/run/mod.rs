@@ -21,6 +21,7 @@ use wirecost_model::profile::Profile;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
+use wirecost_model::warning::Entry;
 use wirecost_program::program;
 use wirecost_report::documents;
 use wirecost_report::json::{self, Target};
@@ -41,15 +42,16 @@ pub(crate) use run_options::RunOptions;
 /// Run a profile between hosts and report what it cost.
 ///
 /// By default the hosts are processes on loopback. Results go to standard output, progress to
-/// standard error. Exit codes: 0 ok, 2 usage error or invalid profile, 3 a host or the network
-/// failed or another run measures on the same CPUs, 4 the result is invalid, 130 interrupted.
+/// standard error. Exit codes: 0 ok, 1 the result cannot be written, 2 usage error or invalid
+/// profile, 3 a host or the network failed or another run measures on the same CPUs, 4 the result is
+/// invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     options: RunOptions,
 
     /// Run N times, and report the mean of each figure, its 95% interval, lowest and highest.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = parse_repeat)]
     repeat: Option<u32>,
 
     /// Write the result as JSON to a file, or `-` for standard output: wirecost.run/1, or
@@ -90,6 +92,11 @@ enum Format {
     Uperf,
 }
 
+fn parse_repeat(text: &str) -> Result<u32, String> {
+    let times = text.parse().ok().filter(|times| (1..=1000).contains(times));
+    times.ok_or_else(|| "must be a number of runs from 1 to 1000, such as 5".to_owned())
+}
+
 /// Everything that a run needs before it begins.
 struct Ready {
     loaded: Loaded,
@@ -125,11 +132,7 @@ impl Run {
         let finished = self.repeats(times);
         let document = match &finished {
             Ok(document) => document.clone(),
-            Err(failure) => Report {
-                status: failure.status,
-                error: Some(failure.message.clone()),
-                ..Report::new(&self.options.profile)
-            },
+            Err(failure) => failed(&self.options.profile, failure.status, &failure.message),
         };
         if let Some(target) = &self.json {
             let written =
@@ -258,7 +261,8 @@ impl Run {
             Some(printer) => {
                 let failed = document.status != Status::Ok;
                 let reason = document.error.as_deref().unwrap_or("the result is invalid");
-                drop(printer.finish(failed.then_some(reason), None));
+                let warnings: Vec<String> = document.warnings.iter().map(uperf_warning).collect();
+                drop(printer.finish(failed.then_some(reason), &warnings, None));
             }
             None if self.json_on_stdout() => {}
             None if self.details => output::show(&documents::run::document(document)),
@@ -299,6 +303,11 @@ pub(crate) fn uperf_header(loaded: &Loaded, place: &Place, options: &RunOptions)
     }
 }
 
+/// A warning as uperf's output shows it.
+pub(crate) fn uperf_warning(warning: &Entry) -> String {
+    format!("{}: {}", warning.code, warning.message)
+}
+
 /// For each group and each host that it names: indices of both.
 fn connected(profile: &Profile) -> Vec<(u32, u32)> {
     let hosts = program::remote_hosts(profile);
@@ -326,8 +335,18 @@ pub(crate) fn write_json(document: &Document, target: &str) -> Result<(), Failur
         .map_err(|error| Failure::new(Status::Failed, error))
 }
 
-/// Writes the document of a run with an invalid command line.
-pub(super) fn refuse(target: &str, message: &str) -> Result<(), Failure> {
+/// The document of several runs that could not be made.
+fn failed(profile: &str, status: Status, message: &str) -> Report {
+    Report { status, error: Some(message.to_owned()), ..Report::new(profile) }
+}
+
+/// Writes the document of a run, or of several, with an invalid command line.
+pub(super) fn refuse(target: &str, repeats: bool, message: &str) -> Result<(), Failure> {
+    if repeats {
+        let document = failed("", Status::Usage, message);
+        return json::write(&document, &Target::from(target), &mut terminal::stdout())
+            .map_err(|error| Failure::new(Status::Failed, error));
+    }
     let mut document = Document::empty("", "", env!("CARGO_PKG_VERSION"), unix_ms() as u64);
     document.status = Status::Usage;
     document.error = Some(message.to_owned());

@@ -180,7 +180,7 @@ impl Listener for Show<'_> {
                     let remark = if task.repeat == 0 { "  (warm-up)" } else { "" };
                     let number = self.number(*number);
                     for line in self.finished.of(&number, task.place as usize - 1, run, remark) {
-                        self.progress.stay(&line);
+                        self.progress.stay_on_one_line(&line);
                     }
                 }
             }

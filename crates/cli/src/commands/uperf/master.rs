@@ -20,7 +20,7 @@ use super::histogram;
 use crate::Failure;
 use crate::commands::run::{
     ConflictOptions, HostOptions, Machines, Place, RunOptions, interruptible, uperf_header,
-    write_json,
+    uperf_warning, write_json,
 };
 use crate::profile::Loaded;
 use crate::terminal;
@@ -117,14 +117,12 @@ impl Master {
         devices: &[DeviceRates],
     ) {
         let shown = document.warnings.iter().filter(|entry| self.verbose || entry.code != NOTE);
-        let warnings: Vec<String> =
-            shown.map(|entry| format!("{}: {}", entry.code, entry.message)).collect();
-        let details =
-            Details { outcome, groups: &loaded.profile.groups, devices, warnings: &warnings };
+        let warnings: Vec<String> = shown.map(uperf_warning).collect();
+        let details = Details { outcome, groups: &loaded.profile.groups, devices };
         let failed = document.status != Status::Ok;
         let reason = document.error.as_deref().unwrap_or("the result is invalid");
         // A reader that stops early (`| head`) is not a failure.
-        let _ = printer.finish(failed.then_some(reason), Some(details));
+        let _ = printer.finish(failed.then_some(reason), &warnings, Some(details));
         if failed {
             terminal::warn(format_args!("uperf: {reason}"));
         }

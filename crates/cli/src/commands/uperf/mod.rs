@@ -11,6 +11,7 @@ use std::io::Write;
 use clap::Args;
 use wirecost_model::status::Status;
 use wirecost_profile::protocols;
+use wirecost_report::uperf::write_failure;
 
 use crate::Failure;
 use crate::terminal;
@@ -53,7 +54,11 @@ impl Uperf {
                 terminal::print(USAGE);
                 Ok(if code == 0 { Status::Ok } else { Status::Failed })
             }
-            Request::Refused(reason) => Err(Failure::new(Status::Failed, reason)),
+            Request::Refused(reason) => {
+                // A reader that stops early (`| head`) is not a failure.
+                let _ = write_failure(&mut terminal::stdout(), &reason);
+                Err(Failure::new(Status::Failed, reason))
+            }
         };
         // uperf has no other exit codes than 0 and 1.
         match ended {
