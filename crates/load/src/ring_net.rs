@@ -245,6 +245,25 @@ impl Net for RingNet {
         self.ring.send(key, bytes)
     }
 
+    fn most_times(&self, key: &Key) -> u64 {
+        if self.ring.get(key).plain { 1 } else { Ring::<RingSocket>::TIMES as u64 }
+    }
+
+    fn send_times(
+        &mut self,
+        key: &Key,
+        bytes: &[u8],
+        call: SendCall,
+        times: u64,
+    ) -> io::Result<u64> {
+        let socket = self.ring.get(key);
+        let sent = match socket.plain {
+            true => self.sockets.send(&socket.socket, bytes, call),
+            false => self.ring.send_times(key, bytes, times as usize),
+        };
+        sent.map(|sent| sent as u64)
+    }
+
     fn send_zerocopy(&mut self, key: &Key, bytes: &[u8], copied: usize) -> io::Result<usize> {
         let RingSocket { socket, plain, refused } = self.ring.get(key);
         if *plain {

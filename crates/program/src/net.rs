@@ -95,6 +95,28 @@ pub trait Net {
     /// Those of the system call.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8], call: SendCall) -> io::Result<usize>;
 
+    /// Messages that one call of [`Net::send_times`] sends at most on this connection. Where it is 1, each
+    /// takes a call of its own.
+    fn most_times(&self, _: &Self::Socket) -> u64 {
+        1
+    }
+
+    /// Sends a message of a stream so many times, one behind the other, and returns how many bytes of all
+    /// this were sent. After `WouldBlock`, where sends are under way all the same, it is called again with
+    /// the same message.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    fn send_times(
+        &mut self,
+        socket: &Self::Socket,
+        bytes: &[u8],
+        call: SendCall,
+        _times: u64,
+    ) -> io::Result<u64> {
+        self.send(socket, bytes, call).map(|sent| sent as u64)
+    }
+
     /// Sends a piece of a message from where it stands: all but its first `copied` bytes must stay
     /// as they are.
     ///

@@ -238,13 +238,13 @@ impl Record {
         }
     }
 
-    /// So many operations began and ended at one instant.
-    pub fn done_at_once(&mut self, row: u32, at: Nanos, operations: u64) {
-        let counts = self.counts(at);
+    /// So many operations began and ended together.
+    pub fn done_together(&mut self, row: u32, start: Nanos, end: Nanos, operations: u64) {
+        let counts = self.counts(end);
         let row = &mut self.rows[row as usize];
         row.counters.done.add(operations);
         if counts {
-            row.latencies.record_many(0, operations);
+            row.latencies.record_many(end.wrapping_sub(start), operations);
         }
     }
 

@@ -7,6 +7,7 @@ use io_uring::types::Fd;
 use rustix::io::Errno;
 
 use super::Kind;
+use super::repeat::Header;
 
 /// How the kernel is asked to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +142,8 @@ pub(super) struct Link<S> {
     /// Behind all that nothing more will come, or this error.
     pub(super) ended: Option<Result<(), Errno>>,
     pub(super) sending: Sending,
+    /// Of the last send of several messages. Its address must not change while `sending` is underway.
+    pub(super) header: Option<Box<Header>>,
     /// What is being sent, where it is not shared. It must not change while `sending` is underway; when
     /// such a send is completed, the kernel has let go of it.
     pub(super) copy: Vec<u8>,
@@ -169,6 +172,7 @@ impl<S> Link<S> {
             received: Queue::default(),
             ended: None,
             sending: Sending::Idle,
+            header: None,
             copy: Vec::new(),
             polled: [false; 2],
         }
@@ -180,6 +184,17 @@ impl<S> Link<S> {
         S: AsFd,
     {
         Fd(if self.registered { place as i32 } else { self.socket.as_fd().as_raw_fd() })
+    }
+
+    /// Keeps what the next send is named by, and returns where it is.
+    pub(super) fn set_header(&mut self, header: Header) -> *const libc::msghdr {
+        match &mut self.header {
+            Some(place) => {
+                **place = header;
+                place.address()
+            }
+            None => self.header.insert(Box::new(header)).address(),
+        }
     }
 
     /// Whether it has buffers of the ring.

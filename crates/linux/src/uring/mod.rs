@@ -8,7 +8,8 @@
 //! - It receives into the ring's own buffers (see `pool`), which are lent out between a completion and
 //!   the next call.
 //! - It sends from memory that the ring shares and nobody can change ([`Ring::hold`]), or from a copy
-//!   that stays in the connection's `Link`. Without a copy in the kernel it sends from shared memory only:
+//!   that stays in the connection's `Link`. Where one operation sends a message several times, what names
+//!   the pieces to the kernel belongs to the ring and the link too (see `repeat`). Without a copy in the kernel it sends from shared memory only:
 //!   of such a send the kernel lets go after its completion, and shared memory stays as long as the ring.
 //! - A socket that is given to the ring stays open until the kernel owes no completion for it: only
 //!   then its link, with the descriptor and the copy, is let go.
@@ -20,6 +21,7 @@
 mod link;
 mod napi;
 mod pool;
+mod repeat;
 mod support;
 
 use std::collections::VecDeque;
@@ -110,6 +112,8 @@ enum How {
     /// With a copy, and more of the message follows.
     First,
     ZeroCopy,
+    /// So many times over.
+    Repeated(usize),
 }
 
 /// What a completion is about: upper half of its 64 bits; the lower is the place of link or watch.
@@ -178,6 +182,7 @@ pub struct Ring<S: AsFd> {
     free: Vec<u32>,
     watches: Vec<Watch>,
     shared: Vec<Arc<[u8]>>,
+    messages: repeat::Messages,
     /// What found no room among the entries.
     backlog: VecDeque<squeue::Entry>,
     /// Completions that the kernel owes.
@@ -238,6 +243,7 @@ impl<S: AsFd> Ring<S> {
             free: Vec::new(),
             watches: Vec::new(),
             shared: Vec::new(),
+            messages: repeat::Messages::default(),
             backlog: VecDeque::new(),
             outstanding: 0,
             round: 1,
@@ -440,6 +446,18 @@ impl<S: AsFd> Ring<S> {
         self.send_from(key, bytes, How::ZeroCopy)
     }
 
+    /// Times that one [`Ring::send_times`] sends a message at most.
+    pub const TIMES: usize = repeat::MOST;
+
+    /// As [`Ring::send`], but the message is sent so many times, one behind the other: returns how many
+    /// bytes were sent. Bytes that are not of what the ring holds ([`Ring::hold`]) are sent once.
+    ///
+    /// # Errors
+    /// Those of [`Ring::send`].
+    pub fn send_times(&mut self, key: &Key, bytes: &[u8], times: usize) -> io::Result<usize> {
+        self.send_from(key, bytes, if times > 1 { How::Repeated(times) } else { How::Copied })
+    }
+
     pub fn zero_copy(&self) -> ZeroCopy {
         self.zero_copy
     }
@@ -476,12 +494,25 @@ impl<S: AsFd> Ring<S> {
                 link.copy.as_ptr()
             }
         };
+        let header = match (how, shared) {
+            (How::Repeated(times), Some(from)) => {
+                Some(self.messages.header(from, bytes.len(), times))
+            }
+            _ => None,
+        };
+        let link = self.link_mut(place);
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let fd = link.target(place);
         link.outstanding += 1;
         let copied = |flags| opcode::Send::new(fd, from, length).flags(flags).build();
         let entry = match how {
-            How::Copied => copied(libc::MSG_NOSIGNAL),
+            How::Copied | How::Repeated(_) => match header {
+                Some(header) => {
+                    let message = link.set_header(header);
+                    opcode::SendMsg::new(fd, message).flags(libc::MSG_NOSIGNAL as u32).build()
+                }
+                None => copied(libc::MSG_NOSIGNAL),
+            },
             How::First => copied(libc::MSG_NOSIGNAL | libc::MSG_MORE),
             How::ZeroCopy => opcode::SendZc::new(fd, from, length)
                 .flags(libc::MSG_NOSIGNAL)

@@ -220,6 +220,46 @@ fn zero_copy_sends_say_what_became_of_them() {
     assert_eq!(ring.zero_copy(), ZeroCopy { completed: 4, copied: 4 });
 }
 
+/// Times a message, more than the socket holds: what one operation sends of it is a part, as of any send.
+#[test]
+fn a_message_is_sent_many_times_by_one_operation() {
+    let mut ring = ring(4);
+    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let key = ring.insert(here, 1, false);
+    let message: Arc<[u8]> = bytes(1000).into();
+    ring.hold(message.clone());
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        (&there).read_to_end(&mut all).unwrap();
+        all
+    });
+    let (mut sent, mut operations) = (0, 0);
+    while sent < 2_000_000 {
+        // What is left of a message goes first.
+        let begun = sent % message.len();
+        let result = match begun {
+            0 => ring.send_times(&key, &message, 200),
+            begun => ring.send(&key, &message[begun..]),
+        };
+        match result {
+            Ok(bytes) => {
+                sent += bytes;
+                operations += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                happen(&mut ring);
+            }
+        }
+    }
+    ring.close(key);
+    drop(ring);
+    let all = reader.join().unwrap();
+    assert_eq!(all.len(), sent);
+    assert!(all.chunks(message.len()).all(|chunk| *chunk == message[..chunk.len()]));
+    assert!(operations < 200, "{operations} operations for {} messages", sent / message.len());
+}
+
 /// The kernel says that it has let go of a zero-copy send long after its result, when the next send may be
 /// under way: from a copy that must not change yet.
 #[test]

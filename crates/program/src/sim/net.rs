@@ -31,6 +31,8 @@ pub(crate) struct Weather {
     pub(crate) refused: u64,
     /// How much later than others connections may arrive.
     pub(crate) straggle: Nanos,
+    /// Messages that one call sends at most. Such calls say later how it went, as a ring does.
+    pub(crate) times: u64,
     /// The files of every `sendfile`.
     pub(crate) files: Vec<u64>,
 }
@@ -48,6 +50,7 @@ impl Default for Weather {
             queue: 64,
             refused: 0,
             straggle: 0,
+            times: 1,
             files: Vec::new(),
         }
     }
@@ -67,6 +70,8 @@ struct End {
     opening: bool,
     corked: bool,
     low_water: usize,
+    /// What a send under way has sent of its bytes, and how many it was given.
+    deferred: Option<(usize, usize)>,
     incoming: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -137,7 +142,9 @@ impl SimNet {
                         bytes >= end.low_water.min(self.weather.buffer / 2).max(1)
                     }
             }
-            Interest::Writable => end.closes <= self.now || self.space(end.other) > 0,
+            Interest::Writable => {
+                end.deferred.is_some() || end.closes <= self.now || self.space(end.other) > 0
+            }
             Interest::Arrival | Interest::Nothing => false,
         }
     }
@@ -232,6 +239,7 @@ impl Net for SimNet {
                 opening: other == there,
                 corked: false,
                 low_water: 1,
+                deferred: None,
                 incoming: VecDeque::new(),
             });
         }
@@ -279,6 +287,39 @@ impl Net for SimNet {
             return Ok(self.send_datagram(socket, bytes));
         }
         self.send_stream(socket, bytes)
+    }
+
+    fn has_begun_to_send(&self, &socket: &usize) -> bool {
+        self.ends[socket].deferred.is_some()
+    }
+
+    fn most_times(&self, _: &usize) -> u64 {
+        self.weather.times
+    }
+
+    /// Sends a part of what it was given, or all, and tells next time.
+    fn send_times(
+        &mut self,
+        &socket: &usize,
+        bytes: &[u8],
+        _: SendCall,
+        times: u64,
+    ) -> io::Result<u64> {
+        self.spend();
+        let all = bytes.repeat(times as usize);
+        if let Some((sent, given)) = self.ends[socket].deferred.take() {
+            assert_eq!(given, all.len(), "asked again for something else");
+            return Ok(sent as u64);
+        }
+        let mut sent = self.send_stream(socket, &all)?;
+        while sent < all.len() && self.draw(3) > 0 {
+            match self.send_stream(socket, &all[sent..]) {
+                Ok(more) => sent += more,
+                Err(_) => break,
+            }
+        }
+        self.ends[socket].deferred = Some((sent, all.len()));
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     fn send_zerocopy(&mut self, socket: &usize, bytes: &[u8], copied: usize) -> io::Result<usize> {

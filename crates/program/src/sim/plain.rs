@@ -41,11 +41,9 @@ fn flowops() -> impl Strategy<Value = Vec<Flowop>> {
 }
 
 fn weather() -> impl Strategy<Value = Weather> {
-    (1usize..30_000, 1u64..20_000, any::<u64>()).prop_map(|(buffer, piece, seed)| Weather {
-        buffer,
-        piece,
-        seed,
-        ..Weather::default()
+    let times = prop_oneof![Just(1u64), 1u64..100];
+    (1usize..30_000, 1u64..20_000, any::<u64>(), times).prop_map(|(buffer, piece, seed, times)| {
+        Weather { buffer, piece, seed, times, ..Weather::default() }
     })
 }
 

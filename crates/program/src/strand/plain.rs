@@ -6,7 +6,7 @@ use std::io;
 
 use wirecost_model::clock::Nanos;
 
-use super::{Context, OPERATION_BYTES, Strand, Turn};
+use super::{Context, OPERATION_BYTES, Strand, TURN_BYTES, Turn};
 use crate::net::{Interest, Net};
 use crate::step::{Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
 
@@ -151,6 +151,10 @@ impl<S> Strand<S> {
         let slot = self.operation.slot;
         let Some(conn) = self.connections.get(slot) else { return Some(Stop::NotPlain) };
         let piece = patterns.piece(step.payload, 0, step.length, None);
+        let most_times = net.most_times(&conn.socket);
+        if most_times > 1 && piece.len() as u64 == step.length {
+            return self.send_together(step, call, most_times, context, budget);
+        }
         let may_begin = self.transaction.may_begin(timing);
         let end = if timing.closed { Nanos::MAX } else { timing.end };
         let each = OPERATION_BYTES.max(piece.len() as i64);
@@ -186,6 +190,54 @@ impl<S> Strand<S> {
         self.operation.begun = is_under_way;
         self.operation.start = start;
         stop.map(|error| self.not_sent(error, begun))
+    }
+
+    /// The same where one call sends several messages, which begin and end together.
+    fn send_together<N: Net<Socket = S>>(
+        &mut self,
+        step: &PlainStep,
+        call: SendCall,
+        most_times: u64,
+        context: &mut Context<'_, N>,
+        budget: &mut i64,
+    ) -> Option<Stop> {
+        let Context { net, record, patterns, timing, .. } = context;
+        let slot = self.operation.slot;
+        let Some(conn) = self.connections.get(slot) else { return Some(Stop::NotPlain) };
+        let piece = patterns.piece(step.payload, 0, step.length, None);
+        let times = match self.transaction.together {
+            0 => most_times
+                .min(TURN_BYTES as u64 / step.length)
+                .min(self.transaction.may_begin(timing))
+                .max(1),
+            under_way => under_way,
+        };
+        self.transaction.together = 0;
+        let sent = match net.send_times(&conn.socket, piece, call, times) {
+            Ok(sent) => sent,
+            Err(error) => {
+                let begun = net.has_begun_to_send(&conn.socket);
+                if begun && error.kind() == io::ErrorKind::WouldBlock {
+                    self.transaction.together = times;
+                }
+                return Some(self.not_sent(error, begun));
+            }
+        };
+        let now = net.now();
+        let (complete, moved) = (sent / step.length, sent % step.length);
+        record.sent(step.row, conn.connector, sent);
+        record.done_together(step.row, self.operation.start, now, complete);
+        *budget -= OPERATION_BYTES.max(sent as i64);
+        self.bytes += sent;
+        if complete > 0 {
+            self.received.last_sent_slot = Some(slot);
+            self.operation.start = now;
+        }
+        self.transaction.complete_first(complete, now, moved > 0);
+        self.transaction.engaged |= moved > 0;
+        self.operation.begun = moved > 0;
+        self.operation.moved = moved;
+        None
     }
 
     #[cold]
@@ -304,7 +356,7 @@ impl<S> Strand<S> {
         let complete = (self.received.ahead / step.length).min(may_begin);
         self.received.ahead -= complete * step.length;
         self.transaction.complete_at_once(complete);
-        context.record.done_at_once(step.row, at, complete);
+        context.record.done_together(step.row, at, at, complete);
     }
 
     /// Waits for something to be received.

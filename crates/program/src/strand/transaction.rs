@@ -18,6 +18,9 @@ pub(super) struct Transaction {
     /// Something of it has happened.
     pub(super) engaged: bool,
     pub(super) failed: bool,
+    /// Transactions of one message each that one call has begun, this one included; 0 where none is under
+    /// way.
+    pub(super) together: u64,
     /// Transactions up to the last one in which anything happened here.
     reached: u64,
     /// Since the phase began.
@@ -40,7 +43,11 @@ impl Transaction {
     /// Transactions begun. Where it draws what is in a transaction, a host may be ahead by some that
     /// have nothing in them for it.
     pub(super) fn started(&self) -> u64 {
-        if self.running && self.engaged { self.iteration + 1 } else { self.reached }
+        if self.running && self.engaged {
+            self.iteration + self.together.max(1)
+        } else {
+            self.reached
+        }
     }
 
     /// Whether nothing is left to do up to the limit.
