@@ -134,6 +134,8 @@ pub(crate) struct WorkerReport {
     pub(crate) open: u64,
     pub(crate) failed_connections: u64,
     pub(crate) segments: SegmentCounts,
+    /// Connections that closed inside the window: `segments` lacks theirs.
+    pub(crate) closed_unread: u64,
     pub(crate) tcp_samples: Vec<TcpSample>,
     pub(crate) fairness: FairnessSums,
     pub(crate) drops: u64,
@@ -168,10 +170,14 @@ impl SegmentCounts {
     }
 }
 
+/// The window's connections are asked for their segments so long before it opens: thousands of them take
+/// milliseconds, which the window must not lose. Observers leave as much time free (their probes attach
+/// then), so it is not the time without observers either.
+const READ_AHEAD: Nanos = 60 * MILLISECOND;
+
 /// What is known at an edge of the window.
 #[derive(Debug, Default)]
 struct EdgeState {
-    segments: SegmentCounts,
     /// Bytes, and transactions, of each strand.
     moved: Vec<(u64, u64)>,
     open: u64,
@@ -193,6 +199,9 @@ struct Running {
     unfinished: Option<usize>,
     done: Vec<bool>,
     finish_time: Nanos,
+    /// Just before the window opens, and when it has ended.
+    segments_before: Option<SegmentCounts>,
+    segments_after: Option<SegmentCounts>,
     start_edge: Option<EdgeState>,
     end_edge: Option<EdgeState>,
     /// Memory for both edges of the window, so that neither stops for it.
@@ -201,6 +210,7 @@ struct Running {
     samples: Vec<TcpSample>,
     failed_before: u64,
     drops_before: u64,
+    closed_unread_before: u64,
     io_before: IoCounts,
 }
 
@@ -371,6 +381,14 @@ impl<N: SocketNet> Worker<N> {
             mixed |= !by_iterations && limit > 0;
         }
         order.counters.working.raise(taking_part);
+        // A connection that lives for one transaction has no course to follow.
+        let lasting = |group: &Group| {
+            group
+                .phases
+                .get(order.phase as usize)
+                .is_some_and(|phase| phase.as_ref().is_some_and(|phase| !phase.opens))
+        };
+        let samples = order.tcp_samples > 0 && self.groups.iter().any(lasting);
         self.running = Some(Running {
             timings,
             record: Record::new(
@@ -387,13 +405,16 @@ impl<N: SocketNet> Worker<N> {
             unfinished: None,
             done: vec![false; self.strands.len()],
             finish_time: 0,
+            segments_before: None,
+            segments_after: None,
             start_edge: None,
             end_edge: None,
             of_edges: [(); 2].map(|()| Vec::with_capacity(self.strands.len())),
-            next_sample: if order.tcp_samples > 0 { order.window.start } else { Nanos::MAX },
+            next_sample: if samples { order.window.start } else { Nanos::MAX },
             samples: Vec::with_capacity(expected_samples(&order)),
             failed_before: self.net.sockets().opener.failed_connections,
             drops_before: self.drops(),
+            closed_unread_before: self.net.sockets().opener.closed_unread,
             io_before: self.net.io(),
             order,
         });
@@ -538,15 +559,25 @@ impl<N: SocketNet> Worker<N> {
     pub(crate) fn run_due(&mut self, now: Nanos) -> Option<Nanos> {
         let running = self.running.as_ref()?;
         let window = running.order.window.clone();
-        if running.start_edge.is_none() && now >= window.start {
+        let ahead = window.start.saturating_sub(READ_AHEAD).max(running.order.start);
+        if running.segments_before.is_none() && now >= ahead {
+            let segments = self.segments();
+            self.running.as_mut()?.segments_before = Some(segments);
+        }
+        if self.running.as_ref()?.start_edge.is_none() && now >= window.start {
+            self.net.sockets_mut().opener.reads_closing = false;
             let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[0]);
             let edge = self.edge(memory);
             self.running.as_mut()?.start_edge = Some(edge);
         }
         if self.running.as_ref()?.end_edge.is_none() && now >= window.end {
+            self.net.sockets_mut().opener.reads_closing = true;
             let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[1]);
             let edge = self.edge(memory);
-            self.running.as_mut()?.end_edge = Some(edge);
+            let segments = self.segments();
+            let running = self.running.as_mut()?;
+            running.end_edge = Some(edge);
+            running.segments_after = Some(segments);
         }
         self.sample(now);
         let running = self.running.as_ref()?;
@@ -561,6 +592,7 @@ impl<N: SocketNet> Worker<N> {
         self.give_up_missing(now);
         let running = self.running.as_ref()?;
         let edge = match (&running.start_edge, &running.end_edge) {
+            (None, _) if running.segments_before.is_none() => Some(ahead),
             (None, _) => Some(window.start),
             (Some(_), None) => Some(window.end.min(running.next_sample)),
             (Some(_), Some(_)) => None,
@@ -602,20 +634,18 @@ impl<N: SocketNet> Worker<N> {
         open + self.net.sockets().opener.closed_drops
     }
 
+    /// Segments of all connections so far, but for those that closed unread.
+    fn segments(&self) -> SegmentCounts {
+        let mut segments = self.net.sockets().opener.closed_segments;
+        self.open().filter_map(Socket::tcp_info).for_each(|info| segments.add(&info));
+        segments
+    }
+
     /// What is known now; `moved`: memory for it.
     fn edge(&self, mut moved: Vec<(u64, u64)>) -> EdgeState {
         moved.extend(self.strands.iter().map(|s| (s.bytes(), s.completed())));
-        let mut edge = EdgeState {
-            segments: self.net.sockets().opener.closed_segments,
-            moved,
-            ..EdgeState::default()
-        };
-        for socket in self.open() {
-            edge.open += 1;
-            if let Some(info) = socket.tcp_info() {
-                edge.segments.add(&info);
-            }
-        }
+        let open = self.open().count() as u64;
+        let mut edge = EdgeState { moved, open, ..EdgeState::default() };
         // Buffers are alike on connections that were opened alike; reading them all would take
         // long.
         let first = self.open().take(16);
@@ -654,12 +684,14 @@ impl<N: SocketNet> Worker<N> {
     /// The phase is over for this worker.
     fn end(&mut self, unfinished: u64) {
         let drops = self.drops();
+        self.net.sockets_mut().opener.reads_closing = true;
         self.net.settle(self.strands.iter().flat_map(Strand::sockets));
         let Some(mut running) = self.running.take() else {
             return;
         };
         let start = running.start_edge.take().unwrap_or_default();
         let end = running.end_edge.take().unwrap_or_else(|| self.edge(Vec::new()));
+        let segments = running.segments_after.unwrap_or_else(|| self.segments());
         let mut fairness = FairnessSums::default();
         for (local, after) in end.moved.iter().enumerate() {
             let before = start.moved.get(local).copied().unwrap_or((0, 0));
@@ -692,7 +724,8 @@ impl<N: SocketNet> Worker<N> {
             open: start.open,
             failed_connections: self.net.sockets().opener.failed_connections
                 - running.failed_before,
-            segments: end.segments.since(&start.segments),
+            segments: segments.since(&running.segments_before.unwrap_or_default()),
+            closed_unread: self.net.sockets().opener.closed_unread - running.closed_unread_before,
             tcp_samples: running.samples,
             fairness,
             drops: drops.saturating_sub(running.drops_before),

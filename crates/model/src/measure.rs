@@ -312,6 +312,10 @@ pub struct PhaseResult {
     /// beyond what was awaited.
     pub segments_sent: Option<u64>,
     pub out_of_order: Option<u64>,
+    /// TCP connections that closed inside the window and were not asked for these three, which are `None`
+    /// then: that would be a system call of each transaction.
+    #[serde(default)]
+    pub closed_unread: u64,
     pub tcp_samples: Vec<TcpSample>,
     pub workers: Vec<WorkerUse>,
     pub fairness: FairnessSums,

@@ -245,6 +245,10 @@ pub struct Tcp {
     /// Packets received in the window beyond what was awaited; null in older records.
     #[serde(default)]
     pub out_of_order: Option<u64>,
+    /// Connections that closed inside the window, at both ends. Each would take a system call to ask for its
+    /// counts, so they are not asked, and the three counts are null.
+    #[serde(default)]
+    pub closed_unread: u64,
     /// Mean of the smoothed round-trip times of the sampled flows, microseconds.
     pub rtt_us: Option<f64>,
     pub rtt_us_min: Option<f64>,

@@ -1,7 +1,7 @@
 //! Figures of a whole run.
 
 use wirecost_model::metric::{Better, Unit};
-use wirecost_model::run::{Latency, Run};
+use wirecost_model::run::{Latency, Run, Tcp};
 
 use super::{Definition, Source, define};
 
@@ -110,7 +110,8 @@ pub(super) static ALL: &[Definition] = &[
         "TCP segments retransmitted in the window, both ends",
         Source::Run(|run| {
             let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
-            let count = tcp.retransmits.ok_or("a host could not count them")?;
+            let count =
+                tcp.retransmits.ok_or_else(|| uncounted(tcp, "a host could not count them"))?;
             Ok(count as f64)
         }),
     ),
@@ -121,7 +122,9 @@ pub(super) static ALL: &[Definition] = &[
         "packets received in the window beyond what was awaited, by the run's connections, both ends",
         Source::Run(|run| {
             let tcp = run.tcp.as_ref().ok_or("the run has no TCP connection")?;
-            let count = tcp.out_of_order.ok_or("the record has no count of them")?;
+            let count = tcp
+                .out_of_order
+                .ok_or_else(|| uncounted(tcp, "the record has no count of them"))?;
             Ok(count as f64)
         }),
     ),
@@ -174,6 +177,15 @@ pub(super) fn nothing(run: &Run) -> String {
 
 fn throughput(run: &Run, of: fn(&wirecost_model::run::Throughput) -> f64) -> Result<f64, String> {
     run.throughput.as_ref().map(of).ok_or_else(|| nothing(run))
+}
+
+/// Why what TCP_INFO tells is unknown.
+fn uncounted(tcp: &Tcp, otherwise: &str) -> String {
+    match tcp.closed_unread {
+        0 => otherwise.to_owned(),
+        _ => "connections that close in the window are not asked, to save a system call each"
+            .to_owned(),
+    }
 }
 
 fn latency(run: &Run, of: fn(&Latency) -> f64) -> Result<f64, String> {

@@ -372,6 +372,30 @@ fn nobody_looks_for_an_answer_before_it_can_be_there() {
     assert!((1.5..3.0).contains(&(reads / transactions)), "{reads} of {transactions}");
 }
 
+/// Connections that close in the window are not asked for their segments, and the result says so.
+#[test]
+fn closing_connections_are_not_asked_how_they_were() {
+    if sources().0 != "bpf" {
+        eprintln!("skipped: system calls cannot be traced here");
+        return;
+    }
+    let options = ["--observe", "syscalls", "--connections", "8"];
+    let document = Program::short_run("@crr", &options).measure();
+    let transactions = document.count("/transactions/count") as f64;
+    let rows = document.list("/observe/hosts/0/syscalls/calls");
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.and_then(|row| row["count"].as_f64()).unwrap_or(0.0)
+    };
+    assert!(of("accept4") > transactions / 2.0, "{rows:#?}");
+    assert!(of("getsockopt") < transactions / 10.0, "{rows:#?}");
+    assert!(document.is_null("/tcp/retransmits"));
+    assert!(document.count("/tcp/closed_unread") > 0);
+    let lasting = Program::short_run("@rr", &["--connections", "8"]).measure();
+    assert_eq!(lasting.count("/tcp/closed_unread"), 0);
+    assert!(!lasting.is_null("/tcp/retransmits"));
+}
+
 #[test]
 fn a_variable_switches_options_of_built_ins() {
     let document =

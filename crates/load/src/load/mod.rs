@@ -550,6 +550,7 @@ impl Load {
             segments.retransmits += report.segments.retransmits;
             segments.sent += report.segments.sent;
             segments.out_of_order += report.segments.out_of_order;
+            result.closed_unread += report.closed_unread;
             result.tcp_samples.extend(report.tcp_samples);
             result.workers.push(WorkerUse { worker: report.worker, cpu: handle.cpu, busy });
             result.fairness.merge(&report.fairness);
@@ -569,9 +570,11 @@ impl Load {
         }
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
-        result.retransmits = has_tcp.then_some(segments.retransmits);
-        result.segments_sent = has_tcp.then_some(segments.sent);
-        result.out_of_order = has_tcp.then_some(segments.out_of_order);
+        if has_tcp && result.closed_unread == 0 {
+            result.retransmits = Some(segments.retransmits);
+            result.segments_sent = Some(segments.sent);
+            result.out_of_order = Some(segments.out_of_order);
+        }
         rejected_connections += self.broker.as_ref().map_or(0, Broker::rejected_connections);
         self.warnings.retain(|warning| !matches!(warning, Warning::ConnectionsRejected(_)));
         if rejected_connections > 0 {

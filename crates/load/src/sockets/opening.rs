@@ -100,6 +100,11 @@ pub(crate) struct Opener {
     pub(crate) failed_connections: u64,
     /// Of connections that are closed.
     pub(crate) closed_segments: SegmentCounts,
+    /// Whether connections that close are asked for their segments. Not inside a window: it would be a
+    /// system call of each transaction that opens a connection.
+    pub(crate) reads_closing: bool,
+    /// Those that were not asked.
+    pub(crate) closed_unread: u64,
     pub(crate) closed_drops: u64,
 }
 
@@ -146,6 +151,8 @@ impl Opener {
             rejected_connections: 0,
             failed_connections: 0,
             closed_segments: SegmentCounts::default(),
+            reads_closing: true,
+            closed_unread: 0,
             closed_drops: 0,
         }
     }
@@ -565,7 +572,9 @@ impl Opener {
     pub(super) fn closed(&mut self, socket: &mut Socket, settings: &mut SettingsLog) {
         self.connected(socket);
         settings.add(socket.transport.closing(&socket.fd));
-        if let Some(info) = socket.tcp_info() {
+        if !self.reads_closing && socket.transport.protocol().has_tcp_info() {
+            self.closed_unread += 1;
+        } else if let Some(info) = socket.tcp_info() {
             self.closed_segments.add(&info);
         }
         self.closed_drops += u64::from(socket.receive_drops());

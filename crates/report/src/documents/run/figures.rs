@@ -122,9 +122,13 @@ fn connections(of: &Connections) -> Cell {
 }
 
 fn tcp(of: &Tcp) -> Cell {
-    let mut text = match of.retransmits {
-        Some(number) => counted(number, "retransmit", "retransmits"),
-        None => format!("{NOT_MEASURED} retransmits (a host could not count them)"),
+    let mut text = match (of.retransmits, of.closed_unread) {
+        (Some(number), _) => counted(number, "retransmit", "retransmits"),
+        (None, 0) => format!("{NOT_MEASURED} retransmits (a host could not count them)"),
+        (None, _) => format!(
+            "{NOT_MEASURED} retransmits (connections that close in the window are not asked; see \
+             --observe tcp)"
+        ),
     };
     if let (Some(mean), Some(min), Some(max)) = (of.rtt_us, of.rtt_us_min, of.rtt_us_max) {
         text += &format!(
