@@ -224,7 +224,7 @@ fn zero_copy_sends_say_what_became_of_them() {
 #[test]
 fn a_message_is_sent_many_times_by_one_operation() {
     let mut ring = ring(4);
-    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
     let key = ring.insert(here, 1, false);
     let message: Arc<[u8]> = bytes(1000).into();
     ring.hold(message.clone());
