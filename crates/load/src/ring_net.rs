@@ -48,11 +48,13 @@ pub(crate) struct RingNet {
     listeners: HashMap<(u32, u32), Vec<ListenerKey>>,
     /// The longest `busy_poll` that the ring has been told of, microseconds.
     busy_poll: u32,
+    /// Bytes that it was given to send since it last handed over.
+    given: u64,
 }
 
 impl RingNet {
     pub(crate) fn new(sockets: Sockets, ring: Ring<RingSocket>) -> Self {
-        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0 }
+        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0 }
     }
 
     /// See [`Ring::submit`].
@@ -64,7 +66,18 @@ impl RingNet {
         wait: Option<Nanos>,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
+        self.given = 0;
         self.ring.submit(wait.map(std::time::Duration::from_nanos), events)
+    }
+
+    /// Bytes that it was given to send since [`RingNet::submit`].
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Where the answer comes later, the ring has been given these bytes.
+    fn note_given(&mut self, sent: &io::Result<usize>, bytes: u64) {
+        self.given += if sent.is_err() { bytes } else { 0 };
     }
 
     /// Sees to it that a strand hears when it can go on. What the ring is asked for already it
@@ -242,7 +255,9 @@ impl Net for RingNet {
         if socket.plain {
             return self.sockets.send(&socket.socket, bytes, call);
         }
-        self.ring.send(key, bytes)
+        let sent = self.ring.send(key, bytes);
+        self.note_given(&sent, bytes.len() as u64);
+        sent
     }
 
     fn most_times(&self, key: &Key) -> u64 {
@@ -259,7 +274,11 @@ impl Net for RingNet {
         let socket = self.ring.get(key);
         let sent = match socket.plain {
             true => self.sockets.send(&socket.socket, bytes, call),
-            false => self.ring.send_times(key, bytes, times as usize),
+            false => {
+                let sent = self.ring.send_times(key, bytes, times as usize);
+                self.note_given(&sent, bytes.len() as u64 * times);
+                sent
+            }
         };
         sent.map(|sent| sent as u64)
     }
