@@ -86,6 +86,25 @@ mod tests {
         tcp_info::read(&socket).unwrap().not_sent.unwrap().into()
     }
 
+    /// Which saves a system call of each connection.
+    #[test]
+    fn accepted_connections_have_nodelay_from_their_listener() {
+        for asked in [true, false] {
+            let mut options = Options::default();
+            if asked {
+                options.io.set("tcp_nodelay", IoValue::On);
+            }
+            let setup = &SocketSetup::new(&options, &protocols::tcp::Tcp);
+            let local = Address::Inet("127.0.0.1:0".parse().unwrap());
+            let (listener, address) = Tcp.listen(&local, setup).unwrap();
+            let _socket = Tcp.connect(&address, setup).unwrap();
+            let mut ready = [rustix::event::PollFd::new(&listener, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ready, None).unwrap();
+            let accepted = rustix::net::accept(&listener).unwrap();
+            assert_eq!(rustix::net::sockopt::tcp_nodelay(&accepted).unwrap(), asked);
+        }
+    }
+
     #[test]
     fn a_low_water_mark_keeps_the_queue_short() {
         let mut options = Options::default();

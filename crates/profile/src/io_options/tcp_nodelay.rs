@@ -30,8 +30,18 @@ impl IoOption for TcpNodelay {
 
     fn effect(&self) -> Effect {
         Effect::Socket(&[
+            // An accepted connection is a copy of its listener's socket, `nonagle` included:
+            // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_minisocks.c#L529
             SocketOption {
-                protocols: &["tcp", "tls", "mptcp"],
+                protocols: &["tcp", "tls"],
+                level: Level::Tcp,
+                number: libc::TCP_NODELAY,
+                inherited: true,
+                form: Form::Switch,
+                ..SocketOption::NUMBER
+            },
+            SocketOption {
+                protocols: &["mptcp"],
                 level: Level::Tcp,
                 number: libc::TCP_NODELAY,
                 form: Form::Switch,
