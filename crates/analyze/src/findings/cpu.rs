@@ -124,7 +124,7 @@ impl Majority<'_> {
             (least, most) => format!("{} to {}", percent(least), percent(most)),
         };
         let text = format!(
-            "most of {}{whereas} is {what}; over all points {range} of the busy time",
+            "most of {}{whereas} is {what}: {range} of the busy time over all points",
             self.whose
         );
         let (low, high) = self.interval;

@@ -148,7 +148,7 @@ fn finding(p_value: f64, metric: &str, noun: &str, places: &[Place<'_>]) -> Opti
         return None;
     }
     let text = format!(
-        "throughput is inversely proportional to {noun}: at {} the cost, it is {:.0}% of its highest value",
+        "throughput is inversely proportional to {noun}: at {} the lowest cost, it is {:.0}% of its highest value",
         words::fold(dear / cheap),
         100.0 * (slope * (dear / cheap).ln()).exp()
     );

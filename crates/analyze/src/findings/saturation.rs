@@ -67,13 +67,14 @@ fn finding_of(
     // That it is not reached at one stop and is at the next says only that it is between them.
     let ends = (&stops[low.saturating_sub(1)], &stops[high]);
     let shown = |value: f64| work.metric().unit.show(value);
+    let grows = if work.metric().name == "transactions" { "grow" } else { "grows" };
     let table = || {
         let figures: Vec<String> = means.iter().map(|mean| shown(*mean)).collect();
         line.table(work.metric().name, stops, &figures)
     };
     if low == last {
         let text = format!(
-            "{} still grows at {}, the largest value measured, to {}",
+            "{} still {grows} at {}, the largest value measured, reaching {}",
             work.metric().name,
             words::stop(line.axis, stops[last].value),
             shown(means[last])
@@ -108,7 +109,7 @@ fn finding_of(
         After::Level | After::Nothing => String::new(),
     };
     let text = format!(
-        "{} grows up to {}{between}, to {}; there {}{after}",
+        "{} {grows} up to {}{between}, reaching {}; there {}{after}",
         work.metric().name,
         words::stop(line.axis, stops[at].value),
         shown(means[at]),

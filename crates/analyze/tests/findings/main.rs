@@ -71,7 +71,7 @@ fn what_the_first_table_of_this_kind_shows() {
     let [large, small] = of_kind(&found, "saturation")[..] else { panic!("{found:#?}") };
     assert_eq!(
         large.sentence,
-        "At size=64k, throughput grows up to 32 connections (95% interval 8 to 32), to 9.22 Gb/s; there the link of h1 \
+        "At size=64k, throughput grows up to 32 connections (95% interval 8 to 32), reaching 9.22 Gb/s; there the link of h1 \
          (92% of 10.0 Gb/s) and the link of h2 (92% of 10.0 Gb/s) were saturated; at 2000 \
          connections and beyond it is lower, down to 6.32 Gb/s."
     );
@@ -193,7 +193,7 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
     let knee = only(&found, "saturation");
     assert!(
         knee.sentence
-            .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), to 6.")
+            .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), reaching 6.")
             && knee.sentence.ends_with("the CPUs of the sender (h1) were saturated (100% busy)."),
         "{knee:?}"
     );
@@ -230,7 +230,7 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
     let found = findings(&shared);
     let knee = only(&found, "saturation");
     assert!(
-        knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), to")
+        knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), reaching")
             && knee
                 .sentence
                 .ends_with("; there the CPUs of the machine were saturated (99% busy)."),
@@ -518,7 +518,7 @@ fn segments_and_acks_stand_beside_the_cost() {
     let system = of_kind(&found, "cpu");
     assert!(
         system[0].sentence.starts_with(
-            "Most of the sender's CPU time is system time, including interrupts; over all points 9"
+            "Most of the sender's CPU time is system time, including interrupts: 9"
         ),
         "{system:#?}"
     );
@@ -566,7 +566,7 @@ fn full_cpus_by_size(random: &mut Rng) -> Measurements {
 fn throughput_that_follows_cost_is_told() {
     let found = findings(&full_cpus_by_size(&mut Rng::with_seed(16)));
     let follows = only(&found, "proportion");
-    let begin = "Throughput is inversely proportional to the sender's cycles/KByte: at 19x the cost, it is ";
+    let begin = "Throughput is inversely proportional to the sender's cycles/KByte: at 19x the lowest cost, it is ";
     assert!(follows.sentence.starts_with(begin), "{follows:?}");
     let (low, high) = interval(follows);
     assert!(low < -0.95 && -1.05 < high, "{follows:?}");
@@ -584,8 +584,8 @@ fn growth_to_the_largest_load_is_told_as_such() {
     };
     let found = findings(&measured(3));
     let growth = only(&found, "saturation");
-    let begin = "Throughput still grows at 8 connections, the largest value measured, to 8.";
-    let other = "Throughput still grows at 8 connections, the largest value measured, to 7.";
+    let begin = "Throughput still grows at 8 connections, the largest value measured, reaching 8.";
+    let other = "Throughput still grows at 8 connections, the largest value measured, reaching 7.";
     assert!(growth.sentence.starts_with(begin) || growth.sentence.starts_with(other), "{growth:?}");
     assert!(of_kind(&findings(&measured(1)), "saturation").is_empty());
 }

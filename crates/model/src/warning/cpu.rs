@@ -91,7 +91,7 @@ impl Problem for UnaccountedCpu {
         let coarse = "its ticks are too coarse for this load; use a longer --duration";
         if *percent < 0.0 {
             let more = -percent;
-            format!("/proc/stat shows {more:.1}% more of {host}'s CPU time than passed: {coarse}")
+            format!("/proc/stat shows {more:.1}% more CPU time of {host} than elapsed: {coarse}")
         } else {
             format!("/proc/stat does not account for {percent:.1}% of {host}'s CPU time: {coarse}")
         }
@@ -100,7 +100,7 @@ impl Problem for UnaccountedCpu {
     fn brief(&self) -> String {
         let Self { host, percent } = self;
         match *percent < 0.0 {
-            true => format!("/proc/stat shows {:.1}% too much CPU time of {host}", -percent),
+            true => format!("/proc/stat overstates the CPU time of {host} by {:.1}%", -percent),
             false => format!("/proc/stat lacks {percent:.1}% of the CPU time of {host}"),
         }
     }

@@ -159,9 +159,9 @@ impl Problem for ZeroCopyRefused {
     fn message(&self) -> String {
         let Self { host, refused, of } = self;
         format!(
-            "the kernel of {host} refused {refused} of {of} zero-copy sends, which were sent with a \
-             copy: on {host} raise net.core.optmem_max, or as an ordinary user the limit of locked \
-             memory (ulimit -l)"
+            "the kernel of {host} refused {refused} of {of} zero-copy sends, so they were sent with a \
+             copy: on {host}, raise net.core.optmem_max or, for an ordinary user, the locked-memory \
+             limit (ulimit -l)"
         )
     }
 

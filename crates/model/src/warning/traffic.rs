@@ -182,8 +182,8 @@ impl Problem for OfferedLoadNotReached {
     fn message(&self) -> String {
         let Self { offered, delivered } = self;
         format!(
-            "the run delivered {} of the offered {} ({:.0}%), so latency counts time in a backlog: lower \
-             the load, or look for what is saturated",
+            "the run delivered {} of the offered {} ({:.0}%), so latency includes queueing time: lower \
+             the load, or find the saturated resource",
             bit_rate(*delivered),
             bit_rate(*offered),
             100.0 * delivered / offered

@@ -338,8 +338,8 @@ fn functions(host: &str, points: [&MeasuredPoint; 2], sides: [&Side; 2]) -> Vec<
         _ => format!(", and {hidden} that take less time"),
     };
     let spread = match several {
-        true => ", as runs differ",
-        false => ", as if these were independent, because a case was run once",
+        true => ", from the variation between runs",
+        false => ", treated as independent because a case was run only once",
     };
     let note = format!(
         "Kernel functions; incl: with the functions that they call, excl: without them. Ratio: \

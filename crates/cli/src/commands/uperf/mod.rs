@@ -20,9 +20,9 @@ use flags::Request;
 /// Run as uperf does: its flags, output, exit codes and listener.
 ///
 /// `wirecost uperf -m PROFILE` runs the profile with the hosts that it names, on which `wirecost uperf -s` must
-/// run. Called by a link named uperf, the program is `wirecost uperf`. The control
+/// run. A link named `uperf` to the program runs `wirecost uperf`. The control
 /// protocol is wirecost's own: neither end works with a uperf at the other end. `wirecost uperf -h`
-/// lists the flags, docs/uperf.md their differences.
+/// lists the flags; docs/uperf.md describes the differences from uperf.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Uperf {
@@ -77,7 +77,7 @@ fn version() {
     let names: Vec<&str> = protocols::ALL.iter().map(|protocol| protocol.name()).collect();
     let _ = writeln!(
         terminal::stdout(),
-        "wirecost {own}, in the place of Uperf Version {uperf}\nSupported protocols: {}",
+        "wirecost {own}, compatible with Uperf Version {uperf}\nSupported protocols: {}",
         names.join(", ")
     );
 }
@@ -87,7 +87,7 @@ Usage: uperf -m PROFILE [-hvV] [-ngtTfkpaeR] [-E EVENTS] [-H FILE] [-i TIME] [-P
        uperf -s [-hvV] [-P PORT]
 
   -m PROFILE  drive the hosts that this profile names
-  -s          listen on every address for runs of others, one at a time; there is no authentication
+  -s          listen on every address and serve one run at a time, without authentication
   -P PORT     port of the listener (default 20000)
   -S tcp      protocol of the control connection: tcp only
   -i TIME     interval of the progress, at least 10m (10 ms) (default 1, in seconds)

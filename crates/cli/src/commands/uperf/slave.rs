@@ -43,6 +43,6 @@ pub(super) fn listen(port: u16) -> Result<Status, Failure> {
 }
 
 /// What whoever reaches the port can do.
-const EXPOSED: &str = "Whoever reaches this port can, without authentication, have this host exchange \
-                       data with the address that they come from: one run at a time, no files, no \
+const EXPOSED: &str = "Anyone who can reach this port can, without authentication, make this host \
+                       exchange data with their own address: one run at a time, no files, no \
                        observation.";

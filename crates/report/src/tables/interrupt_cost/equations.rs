@@ -27,8 +27,8 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Table(assumed()),
         sentence(
-            "(1) is not measured. It has the assumptions of the article: 10 bits on the wire per byte, \
-             packets of 1,000 bytes, half of them received, an interrupt per received packet, 10,000 \
+            "(1) is not measured. It uses the assumptions of \"Mainstream NUMA and the TCP/IP stack: Part I\" (Microsoft, \
+             2008): 10 bits on the wire per byte, packets of 1,000 bytes, half of them received, an interrupt per received packet, 10,000 \
              instructions per interrupt.",
         ),
     ];
@@ -44,8 +44,8 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
     blocks.push(sentence(
         "(2) divides the busy cycles of the CPUs by the interrupts, without steal and, where they are \
          known, without those of other programs; (3) uses only the cycles traced in handlers: the softirq \
-         NET_RX, and the interrupts of the devices and by other CPUs (IPI), if any. Both assume the \
-         measured number of interrupts per byte also at the line rate, all of which is payload.",
+         NET_RX, and the interrupts of the devices and by other CPUs (IPI), if any. Both assume \
+         that the line carries only payload, with as many interrupts per byte as measured.",
     ));
     blocks
 }
@@ -151,7 +151,7 @@ const COLUMNS: [(&str, wirecost_model::document::Align); 6] = [
 ];
 
 fn assumed() -> Table {
-    let mut table = table("A line rate, back of the envelope", &COLUMNS);
+    let mut table = table("A line rate, rough estimate", &COLUMNS);
     for rate in RATES {
         let interrupts = rate / BITS_OF_A_BYTE / PACKET * RECEIVED;
         let all = interrupts * INSTRUCTIONS;
@@ -228,7 +228,7 @@ impl Rate {
     }
 
     fn explain(&self, hz: Option<f64>) -> String {
-        let cpus = hz.map_or_else(String::new, |hz| format!(" CPUs: of {}.", decimal(hz, "Hz")));
+        let cpus = hz.map_or_else(String::new, |hz| format!(" CPU frequency: {}.", decimal(hz, "Hz")));
         format!(
             "Counted as interrupts: {}, {} in the run.{cpus}",
             self.what,

@@ -215,8 +215,8 @@ fn processes(title: &str, point: &MeasuredPoint) -> Vec<Block> {
     }));
     let note = (usage.scale < 1.0 - LEAST).then(|| {
         sentence(format!(
-            "The kernel's clock of a process includes the interrupts that came while it ran, which have \
-             their own row: times of processes are reduced by {:.1}%, to the time of tasks.",
+            "The kernel's CPU time of a process includes the interrupts that occurred while it ran. They have \
+             their own row, so process times are reduced by {:.1}% to match the time of tasks.",
             100.0 * (1.0 - usage.scale)
         ))
     });
@@ -290,7 +290,7 @@ fn usage(run: &Run) -> Result<Usage, String> {
     let of_named = named.iter().fold(0.0, |sum, user| sum + time(user));
     let others = match others.len() {
         0 => "Other processes".to_owned(),
-        _ => format!("{} other processes and more", others.len()),
+        _ => format!("At least {} other processes", others.len()),
     };
     let rest = [
         (others, of_all - of_named),
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn equations_are_recomputed() {
         let section = section("interrupt-cost", &fixture("interrupt-cost"));
-        let first = |column| value(&section, "A line rate, back", "(1)", column);
+        let first = |column| value(&section, "A line rate, rough", "(1)", column);
         assert_eq!((first("interrupts/s"), first("in all")), (500e3, 5e9));
         let of = |row, column| value(&section, "A line rate as measured, 512", row, column);
         near(of("(2)", "interrupts/s"), 795_673.601_441);

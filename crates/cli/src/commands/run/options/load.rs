@@ -33,7 +33,7 @@ impl RunOption for Load {
                 Ok(Change::to_profile(move |profile| offer(profile, rate)))
             }
             Some(OfferedLoad::Share(_)) => Err(
-                "a share of what saturates is known in a study only; give a rate, such as 1gbit"
+                "a percentage of the saturation throughput works only in a study; give a rate, such as 1gbit"
                     .to_owned(),
             ),
             None => {
@@ -50,7 +50,7 @@ pub(crate) fn offer(profile: &mut Profile, rate: u64) -> Result<(), Failure> {
     offered::set(profile, rate as f64).map_err(|error| {
         let rate = bit_rate(rate as f64);
         Failure::usage(format!("load {rate}: {error}"))
-            .help("an offered load needs a phase that lasts a time and moves bytes of known sizes")
+            .help("an offered load needs a phase with a duration and with flowops of known sizes")
     })
 }
 
