@@ -95,6 +95,7 @@ impl Load {
                 data_address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
                 tcp_samples: 0,
                 details: false,
+                logged_operations: 0,
             };
             let (host, prepared) = Lone::prepare(plan).map_err(|error| error.to_string())?;
             hosts.push(host);

@@ -17,6 +17,8 @@ const HARMLESS_TEXTS: [&str; 1] = ["cc"];
 pub(crate) enum Refusal {
     #[error("it observes nothing for controllers that it does not know")]
     Observation,
+    #[error("it reports no single operations to controllers that it does not know")]
+    Operations,
     #[error(
         "{at}: {option} names a file, and it uses no files for controllers that it does not know"
     )]
@@ -45,6 +47,9 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
 }
 
 fn check_plan(plan: &Plan) -> Result<(), Refusal> {
+    if plan.logged_operations > 0 {
+        return Err(Refusal::Operations);
+    }
     for act in step::acts(&plan.program) {
         // The peer of a host that sends files has the option too, and opens none.
         let sends_file = act.kind == "sendfile" && act.options.dir.is_some();
@@ -128,6 +133,7 @@ mod tests {
             data_address: None,
             tcp_samples: 0,
             details: false,
+            logged_operations: 0,
         }))
     }
 
@@ -163,6 +169,14 @@ mod tests {
         for protocol in ["unix", "unix-seqpacket", "vsock", "other"] {
             assert!(refusal(&prepare(protocol, |_| {})).starts_with("protocol "), "{protocol}");
         }
+    }
+
+    #[test]
+    fn single_operations_are_not_reported() {
+        let mut logs = prepare("tcp", |_| {});
+        let Order::Prepare(plan) = &mut logs else { panic!("it is a plan") };
+        plan.logged_operations = 1;
+        assert_eq!(check(&logs), Err(Refusal::Operations));
     }
 
     #[test]

@@ -10,11 +10,14 @@ use wirecost_linux::clock::Monotonic;
 use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND, nanos};
 use wirecost_model::histogram::Histogram;
-use wirecost_model::measure::{Edge, FairnessSums, IoCounts, Snapshot, StrandTotals, TcpSample};
+use wirecost_model::measure::{
+    Edge, FairnessSums, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
+};
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::net::{Net, Owner};
+use wirecost_program::operation_log::{LogMemory, OperationLog};
 use wirecost_program::payload::Patterns;
 use wirecost_program::record::{Record, WorkerCounters};
 use wirecost_program::step::{Group, Phase};
@@ -55,6 +58,8 @@ pub(crate) struct PhaseOrder {
     pub(crate) tcp_samples: u32,
     /// Whether strands and groups are reported by themselves too.
     pub(crate) details: bool,
+    /// Where single operations are reported, memory for them.
+    pub(crate) log: Option<Arc<LogMemory>>,
     /// No more are kept.
     pub(crate) most_samples: usize,
 }
@@ -129,6 +134,9 @@ pub(crate) struct WorkerReport {
     pub(crate) group_transactions: Vec<Histogram>,
     /// Only with details.
     pub(crate) strands: Vec<StrandTotals>,
+    /// Single operations, and how many more there were; only where they are asked for.
+    pub(crate) logged: Vec<StrandOperations>,
+    pub(crate) not_logged: u64,
     pub(crate) verify_failures: u64,
     pub(crate) io: IoCounts,
     pub(crate) open: u64,
@@ -398,7 +406,8 @@ impl<N: SocketNet> Worker<N> {
                     true => self.groups.iter().map(|g| g.number as usize + 1).max().unwrap_or(1),
                     false => 1,
                 },
-            ),
+            )
+            .with_log(order.log.clone().map(OperationLog::new)),
             held: false,
             mixed,
             finishing: false,
@@ -514,6 +523,7 @@ impl<N: SocketNet> Worker<N> {
             turn: bytes,
             tag: u64::from(running.order.phase + 1) << 56,
         };
+        context.record.begin_turn(local);
         let strand = &mut self.strands[local as usize];
         let turn = strand.run(phase, &mut context);
         if running.unfinished.is_some() && !running.done[local as usize] && strand.finished() {
@@ -713,11 +723,25 @@ impl<N: SocketNet> Worker<N> {
             };
             strands = self.strands.iter().map(totals).collect();
         }
+        let (mut logged, mut not_logged) = (Vec::new(), 0);
+        if let Some(log) = running.record.take_log() {
+            let of_strands;
+            (of_strands, not_logged) = log.finish(self.strands.len());
+            let named = |(strand, operations): (&Strand<_>, _)| StrandOperations {
+                group: strand.group,
+                strand: strand.number,
+                operations,
+            };
+            let all = self.strands.iter().zip(of_strands).map(named);
+            logged = all.filter(|strand| !strand.operations.is_empty()).collect();
+        }
         let report = WorkerReport {
             worker: self.number,
             transactions: running.record.transactions(),
             group_transactions,
             strands,
+            logged,
+            not_logged,
             latencies: running.record.latencies(),
             verify_failures: running.record.verify_failures,
             io: self.net.io().since(running.io_before),

@@ -17,6 +17,7 @@ use wirecost_load::files::Files;
 use wirecost_load::load::{Load, LoadEvent, Schedule};
 use wirecost_load::permissions::Permissions;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use wirecost_model::plan::limits::LOGGED_OPERATIONS;
 use wirecost_model::plan::{Endpoints, Plan};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_profile::builtins::{self, Builtin};
@@ -84,6 +85,7 @@ impl Hosts {
                 data_address: Some("127.0.0.1".parse().unwrap()),
                 tcp_samples: 4,
                 details: true,
+                logged_operations: LOGGED_OPERATIONS,
             };
             let tell = std::sync::Mutex::new(tell.clone());
             let notify = Arc::new(move || {

@@ -288,6 +288,35 @@ pub struct StrandTotals {
     pub transactions: u64,
 }
 
+/// An operation of a strand, when it ended and how long it took; on the host's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(Nanos, Nanos)", into = "(Nanos, Nanos)")]
+pub struct LoggedOperation {
+    pub end: Nanos,
+    pub length: Nanos,
+}
+
+impl From<(Nanos, Nanos)> for LoggedOperation {
+    fn from((end, length): (Nanos, Nanos)) -> Self {
+        Self { end, length }
+    }
+}
+
+impl From<LoggedOperation> for (Nanos, Nanos) {
+    fn from(operation: LoggedOperation) -> Self {
+        (operation.end, operation.length)
+    }
+}
+
+/// Operations of one strand in a phase, in their order; those that failed are among them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrandOperations {
+    pub group: u32,
+    /// Number within its group.
+    pub strand: u32,
+    pub operations: Vec<LoggedOperation>,
+}
+
 /// What one host measured in one phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PhaseResult {
@@ -333,6 +362,12 @@ pub struct PhaseResult {
     /// Of the whole phase; only where the plan asks for details.
     #[serde(default)]
     pub strands: Vec<StrandTotals>,
+    /// Of strands that have any; only where the plan asks for them.
+    #[serde(default)]
+    pub logged: Vec<StrandOperations>,
+    /// Operations beyond those that the plan asks for.
+    #[serde(default)]
+    pub not_logged: u64,
     /// Most bytes that this host's connections could hold between send and receive call:
     /// effective sizes of send and receive buffers.
     pub buffer_bytes: u64,

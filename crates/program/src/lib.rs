@@ -11,6 +11,7 @@ pub mod limits;
 pub mod net;
 pub mod offered;
 mod openers;
+pub mod operation_log;
 pub mod payload;
 pub mod program;
 mod quantiles;

@@ -9,6 +9,8 @@ use wirecost_model::clock::Nanos;
 use wirecost_model::histogram::{Histogram, Recorder};
 use wirecost_model::measure::{Bytes, Counters, Datagrams, FlowopCounts};
 
+use crate::operation_log::OperationLog;
+
 /// A number that one thread adds to and any thread may read: a plain load and store, no locked
 /// instruction.
 #[derive(Debug, Default)]
@@ -186,6 +188,8 @@ pub struct Record {
     transactions: Box<[Recorder]>,
     rows: Box<[Row]>,
     pub verify_failures: u64,
+    /// Where single operations are kept too.
+    log: Option<Box<OperationLog>>,
 }
 
 /// Of one flowop; together, so that it is looked up once.
@@ -208,6 +212,26 @@ impl Record {
             window: (window.start, window.end.saturating_sub(window.start)),
             transactions: (0..groups.max(1)).map(|_| Recorder::default()).collect(),
             verify_failures: 0,
+            log: None,
+        }
+    }
+
+    /// The same, which keeps single operations too.
+    #[must_use]
+    pub fn with_log(mut self, log: Option<OperationLog>) -> Self {
+        self.log = log.map(Box::new);
+        self
+    }
+
+    pub fn take_log(&mut self) -> Option<OperationLog> {
+        self.log.take().map(|log| *log)
+    }
+
+    /// What follows is of the strand that has this number among its worker's.
+    #[inline]
+    pub fn begin_turn(&mut self, strand: u32) {
+        if let Some(log) = &mut self.log {
+            log.begin_turn(strand);
         }
     }
 
@@ -236,6 +260,7 @@ impl Record {
         if counts {
             row.latencies.record(end.wrapping_sub(start));
         }
+        self.log(start, end, 1);
     }
 
     /// So many operations began and ended together.
@@ -245,6 +270,19 @@ impl Record {
         row.counters.done.add(operations);
         if counts {
             row.latencies.record_many(end.wrapping_sub(start), operations);
+        }
+        self.log(at, at, operations);
+    }
+
+    /// An operation that has been counted as failed is over.
+    pub fn failure_ended(&mut self, start: Nanos, end: Nanos) {
+        self.log(start, end, 1);
+    }
+
+    #[inline]
+    fn log(&mut self, start: Nanos, end: Nanos, operations: u64) {
+        if let Some(log) = &mut self.log {
+            log.add(start, end, operations);
         }
     }
 
@@ -291,7 +329,10 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::measure::LoggedOperation;
+
     use super::*;
+    use crate::operation_log::LogMemory;
 
     /// Bytes by way are the sum over rows; an operation that is a transaction is counted as both.
     #[test]
@@ -319,5 +360,30 @@ mod tests {
         assert_eq!(record.transactions().count(), 3);
         let of_groups = record.transactions_of_groups();
         assert_eq!(of_groups.iter().map(Histogram::count).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    /// All operations are counted, and the first of them are kept: one entry for each, also of those that
+    /// ended at once or failed.
+    #[test]
+    fn as_many_operations_are_kept_as_there_is_memory_for() {
+        let memory = Arc::new(LogMemory::new(5, 1));
+        let counters = Arc::new(WorkerCounters::new(1, vec![]));
+        let record = Record::new(counters.clone(), 0..100, 1);
+        let mut record = record.with_log(Some(OperationLog::new(memory)));
+        record.begin_turn(1);
+        record.done(0, 5, 9);
+        record.done_at_once(0, 20, 2);
+        record.begin_turn(0);
+        record.failed(0, true);
+        record.failure_ended(20, 27);
+        record.done_at_once(0, 30, 3);
+        record.done(0, 30, 31);
+
+        assert_eq!((counters.rows[0].done.get(), counters.rows[0].failed.get()), (7, 1));
+        let (of_strands, left_out) = record.take_log().unwrap().finish(2);
+        let operation = |end, length| LoggedOperation { end, length };
+        assert_eq!(of_strands[1], [operation(9, 4), operation(20, 0), operation(20, 0)]);
+        assert_eq!(of_strands[0], [operation(27, 7), operation(30, 0)]);
+        assert_eq!(left_out, 3);
     }
 }

@@ -228,6 +228,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         data_address: Some("127.0.0.1".parse().unwrap()),
         tcp_samples: 0,
         details: false,
+        logged_operations: 0,
     }
 }
 

@@ -110,6 +110,7 @@ fn plans_out_of_bounds_are_refused_before_they_are_carried_out() {
             altered(|p| options(p)["conn"] = json!({"first": 0, "last": u32::MAX})),
         ),
         ("workers is 4294967295", altered(|p| p["workers"] = json!(u32::MAX))),
+        ("logged_operations is", altered(|p| p["logged_operations"] = json!(u64::MAX))),
         ("interval is 1", altered(|p| p["interval"] = json!(1))),
         (
             "strands with a thread for each is 1000000",

@@ -323,6 +323,68 @@ fn operations_that_may_fail_are_counted() {
     assert_eq!(flowops[1..], [("read".to_owned(), 5.0), ("nop".to_owned(), 15.0)], "{finished}");
 }
 
+/// Lines of `-X`: process, thread, type, end and length.
+fn logged(text: &str) -> Vec<[u64; 5]> {
+    let format = Regex::new(r"^([ \d]{6,}) ([ \d]{6,}) ( 0) ([ \d]{15,}) ([ \d]{15,})$").unwrap();
+    let numbers = |line: &str| {
+        let found = format.captures(line).unwrap_or_else(|| panic!("{line:?}"));
+        [1, 2, 3, 4, 5].map(|n| found[n].trim().parse().unwrap())
+    };
+    text.lines().map(numbers).collect()
+}
+
+#[test]
+fn each_operation_of_the_master_has_its_line_in_the_log() {
+    let group = |flowops: &str| {
+        format!(
+            "<group nthreads=\"2\">\n<transaction iterations=\"1\">\n\
+             <flowop type=\"connect\" options=\"remotehost=127.0.0.1 protocol=tcp\"/>\n\
+             </transaction>\n<transaction iterations=\"500\">\n{flowops}</transaction>\n\
+             <transaction iterations=\"1\">\n<flowop type=\"disconnect\"/>\n</transaction>\n\
+             </group>\n"
+        )
+    };
+    let stream = group("<flowop type=\"write\" options=\"count=3 size=64\"/>\n");
+    let received = group("<flowop type=\"read\" options=\"size=64\"/>\n");
+    let exchanged = group(
+        "<flowop type=\"write\" options=\"size=64\"/>\n<flowop type=\"read\" options=\"size=9\"/>\n",
+    );
+    let profile = format!("<profile name=\"p\">\n{stream}{received}{exchanged}</profile>\n");
+    let slave = Slave::start();
+    let before = Monotonic.now();
+    let (finished, _) = slave.measured(&["-R", "-f", "-X", "log"], &profile);
+    let after = Monotonic.now();
+
+    let lines = logged(&std::fs::read_to_string(finished.path("log")).unwrap());
+    assert_eq!(lines.len() as f64, raw_lines(&finished.stdout, "Total")[0][2], "{finished}");
+    assert!(!finished.stderr.contains("-X"), "{finished}");
+    let of_thread = |thread| lines.iter().filter(move |line| line[1] == thread);
+    for (thread, operations) in (0..).zip([1502, 1502, 502, 502, 1002, 1002]) {
+        assert_eq!(of_thread(thread).count(), operations, "thread {thread}");
+        assert!(of_thread(thread).is_sorted_by_key(|line| line[3]), "thread {thread}");
+    }
+    assert!(lines.is_sorted_by_key(|line| line[1]));
+    for [pid, _, _, end, length] in &lines {
+        assert_eq!(*pid, lines[0][0]);
+        assert!((before..after).contains(end) && *length <= end - before, "{end} {length}");
+    }
+}
+
+#[test]
+fn operations_beyond_the_limit_of_the_log_are_counted() {
+    let slave = Slave::start();
+    let profile = "<profile name=\"p\">\n<group nthreads=\"1\">\n<transaction iterations=\"1\">\n\
+                   <flowop type=\"connect\" options=\"remotehost=127.0.0.1 protocol=udp\"/>\n\
+                   <flowop type=\"nop\" options=\"count=1100000\"/>\n</transaction>\n</group>\n\
+                   </profile>\n";
+    let finished = slave.run(&["-n", "-X", "log"], profile);
+    assert_eq!(finished.code, 0, "{finished}");
+    let lines = logged(&std::fs::read_to_string(finished.path("log")).unwrap());
+    assert_eq!(lines.len(), 1_000_000);
+    let note = "uperf: -X: the first 1,000,000 operations are in log, 100,001 more are not\n";
+    assert!(finished.stderr.contains(note), "{finished}");
+}
+
 #[test]
 fn exit_codes_are_those_of_uperf() {
     let of = |flags: &[&str]| Program::new(["uperf"]).args(flags).finish();
@@ -342,12 +404,14 @@ fn exit_codes_are_those_of_uperf() {
     let missing = of(&["-m", "no-such-file"]);
     assert_eq!(missing.code, 1, "{missing}");
     assert!(missing.stdout.starts_with("** Error: cannot read the profile"), "{missing}");
-    for flags in [["-X", "log", "-m", "p"], ["-S", "udp", "-m", "p"]] {
-        let refused = of(&flags);
-        assert_eq!(refused.code, 1, "{refused}");
-        let error = format!("** Error: {} {}: ", flags[0], flags[1]);
-        assert!(refused.stdout.starts_with(&error), "{refused}");
-    }
+    let refused = of(&["-S", "udp", "-m", "p"]);
+    assert_eq!(refused.code, 1, "{refused}");
+    assert!(refused.stdout.starts_with("** Error: -S udp: "), "{refused}");
+    // Found before the profile is read.
+    let unwritable = of(&["-X", "no-such-directory/log", "-m", "no-such-file"]);
+    assert_eq!(unwritable.code, 1, "{unwritable}");
+    let error = "** Error: -X no-such-directory/log: cannot open the file: ";
+    assert!(unwritable.stdout.starts_with(error), "{unwritable}");
     // Nobody listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let port = free.port().to_string();

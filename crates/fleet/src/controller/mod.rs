@@ -19,7 +19,7 @@ use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
 use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
 use wirecost_model::profile::Profile;
-use wirecost_model::program::Program;
+use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
 use wirecost_model::warning::Warning;
 use wirecost_program::program::{self, ProgramError};
@@ -65,6 +65,8 @@ pub struct Settings {
     pub tcp_samples: u32,
     /// Whether hosts report each strand and each group by itself too.
     pub details: bool,
+    /// Single operations that the master reports.
+    pub logged_operations: u64,
     /// Names of the probes that watch every machine.
     pub probes: Vec<String>,
     pub dead_time: DeadTimePolicy,
@@ -422,6 +424,10 @@ impl<'a> Controller<'a> {
             data_address: host.member.listens_at,
             tcp_samples: settings.tcp_samples,
             details: settings.details,
+            logged_operations: match host.program.side {
+                Side::Master => settings.logged_operations,
+                Side::Peer => 0,
+            },
         };
         self.hosts.iter().enumerate().map(plan).collect()
     }

@@ -108,6 +108,7 @@ impl Lone {
             counters: self.counters.clone(),
             tcp_samples: 0,
             details: false,
+            log: None,
             most_samples: 0,
         });
     }

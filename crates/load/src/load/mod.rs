@@ -33,6 +33,7 @@ use wirecost_profile::protocols;
 use wirecost_program::calls::{self, EffectiveSetting};
 use wirecost_program::files;
 use wirecost_program::hello;
+use wirecost_program::operation_log::LogMemory;
 use wirecost_program::payload::{Contents, MAX_PIECE, Patterns};
 use wirecost_program::record::WorkerCounters;
 use wirecost_program::step::{self, Group};
@@ -183,6 +184,8 @@ pub struct Load {
     broker: Option<Broker>,
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
+    /// Memory for single operations, where these are reported.
+    log: Option<Arc<LogMemory>>,
     phase: Option<Phase>,
     settings: BTreeSet<EffectiveSetting>,
     warnings: Vec<Warning>,
@@ -338,7 +341,10 @@ impl Load {
         warnings.extend(engine.warnings(&plan.program));
         warnings.dedup();
         let settings = calls::settings(&plan.program);
+        let logged = plan.logged_operations;
+        let log = || Arc::new(LogMemory::new(logged, placement.workers()));
         let load = Load {
+            log: (logged > 0).then(log),
             plan,
             engine,
             handles,
@@ -415,6 +421,7 @@ impl Load {
                 counters: counters.clone(),
                 tcp_samples: if samples { self.plan.tcp_samples } else { 0 },
                 details: self.plan.details,
+                log: self.log.clone(),
                 most_samples: SAMPLES / self.handles.0.len().max(1),
             }));
         }
@@ -542,6 +549,8 @@ impl Load {
             result.transactions.merge(&report.transactions);
             of_workers.push(report.group_transactions);
             result.strands.extend(report.strands);
+            result.logged.extend(report.logged);
+            result.not_logged += report.not_logged;
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
                 sum.latency.merge(latency);
             }
@@ -568,6 +577,7 @@ impl Load {
                 group_transactions(&self.groups, &of_workers, &whole, &result.latencies);
             result.strands.sort_unstable_by_key(|strand| (strand.group, strand.strand));
         }
+        result.logged.sort_unstable_by_key(|strand| (strand.group, strand.strand));
         let has_tcp = transports_of(&self.plan.program)
             .any(|(transport, _)| transport.protocol().has_tcp_info());
         if has_tcp && result.closed_unread == 0 {

@@ -176,6 +176,7 @@ mod tests {
             data_address: None,
             tcp_samples: 0,
             details: false,
+            logged_operations: 0,
         };
         Placement::new(&plan, crate::engines::ALL[0], 20_000).expect("a plan that fits")
     }

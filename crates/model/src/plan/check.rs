@@ -97,6 +97,7 @@ impl Plan {
         at_least("interval", self.interval, SHORTEST_INTERVAL)?;
         at_most("interval", self.interval, LONGEST_INTERVAL)?;
         at_most("tcp_samples", self.tcp_samples, TCP_SAMPLES)?;
+        at_most("logged_operations", self.logged_operations, LOGGED_OPERATIONS)?;
         self.program.check(io)?;
         if threads {
             at_most("strands with a thread for each", self.program.strands(), THREADS)?;
@@ -138,6 +139,7 @@ impl Plan {
             strands * STRAND_BYTES,
             program.connections().saturating_mul(CONNECTION_BYTES),
             program.served_strands() * PLACE_BYTES,
+            self.logged_operations.saturating_mul(LOGGED_OPERATION_BYTES),
         ]
         .into_iter()
         .fold(0, u64::saturating_add)
@@ -505,6 +507,7 @@ mod tests {
             data_address: None,
             tcp_samples: 16,
             details: false,
+            logged_operations: 0,
         }
     }
 
@@ -536,6 +539,9 @@ mod tests {
         refused("cpus is 8192, and the limit is 8191", |p| p.cpus = vec![8192]);
         refused("the number of cpus is 10000", |p| p.cpus = vec![0; 10_000]);
         refused("tcp_samples is", |p| p.tcp_samples = u32::MAX);
+        refused("logged_operations is 1000001, and the limit is 1000000", |p| {
+            p.logged_operations = 1_000_001;
+        });
         refused("the length of token is 5000", |p| p.token = "t".repeat(5000));
         refused("strands is 4294967295", |p| p.program.groups[0].strands = u32::MAX);
         let mut threads = plan(vec![act("connect", |_| {})]);

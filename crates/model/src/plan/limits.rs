@@ -125,6 +125,10 @@ pub const CUT_NUMBERS: u64 = 8;
 /// Samples of connections (TCP_INFO) that a worker takes at a time.
 pub const TCP_SAMPLES: u32 = 1024;
 
+/// Single operations that a host reports in all phases. They are kept in memory, and are sent in one
+/// message for each phase, some 30 bytes for each.
+pub const LOGGED_OPERATIONS: u64 = 1_000_000;
+
 /// Probes of a request, parts of a machine, and hosts that a part covers.
 pub const PROBES: usize = 64;
 pub const PARTS: usize = HOSTS + 1;
@@ -141,6 +145,8 @@ pub const PLACE_BYTES: u64 = 16;
 /// The same of a row of counters on one worker, with the two pages of its histogram that most latencies
 /// fall into.
 pub const ROW_BYTES: u64 = 9 << 10;
+/// The same of an operation that is reported: as it is kept, and as it is sent.
+pub const LOGGED_OPERATION_BYTES: u64 = 24 + 16 + 32;
 /// The stack that a thread has touched, and what else it has in the kernel.
 pub const THREAD_BYTES: u64 = 48 << 10;
 /// The most of a buffer that one call fills: what a socket's receive buffer holds.

@@ -123,6 +123,9 @@ pub struct Plan {
     /// Whether each strand and each group is reported by itself too.
     #[serde(default)]
     pub details: bool,
+    /// Single operations that are reported, from the beginning of the run.
+    #[serde(default)]
+    pub logged_operations: u64,
 }
 
 /// An address of a data socket.

@@ -29,6 +29,7 @@ use wirecost_model::program::Program;
 use self::net::{SimNet, Weather};
 use crate::limits::{Counts, completion_limits, may_wait};
 use crate::net::Interest;
+use crate::operation_log::{LogMemory, OperationLog};
 use crate::payload::Patterns;
 use crate::program;
 use crate::record::{self, Record, WorkerCounters};
@@ -202,6 +203,8 @@ impl Host {
         let rows = self.groups.iter().map(|g| g.rows[phase].len()).sum();
         let whole = step::whole_rows(&self.groups, phase);
         let record = Record::new(Arc::new(WorkerCounters::new(rows, whole)), window, 1);
+        // Without memory, it only counts.
+        let record = record.with_log(Some(OperationLog::new(Arc::new(LogMemory::new(0, 1)))));
         self.running = Some(Running { timings, record, held: None, ended: false });
     }
 
@@ -302,11 +305,18 @@ impl Sim<'_> {
         self.outcome.unread.push(self.net.unread());
         let open = |host: &Host| host.strands.iter().map(|strand| strand.sockets().count()).sum();
         self.outcome.open.push(self.hosts.iter().map(open).collect());
+        let is_complete = self.outcome.errors.is_empty();
         let counted = self.hosts.iter_mut().map(|host| {
-            let running = host.running.take().unwrap();
+            let mut running = host.running.take().unwrap();
             let rows = host.groups.iter().map(|g| g.rows[phase].len()).sum();
+            let counters = record::sum([&*running.record.counters], rows);
+            let (_, logged) = running.record.take_log().unwrap().finish(0);
+            if is_complete {
+                let operations = counters.flowops.iter().map(|row| row.done + row.failed);
+                assert_eq!(logged, operations.sum::<u64>(), "each operation is logged once");
+            }
             Counted {
-                counters: record::sum([&*running.record.counters], rows),
+                counters,
                 transactions: running.record.transactions(),
                 latencies: running.record.latencies(),
                 verify_failures: running.record.verify_failures,

@@ -491,8 +491,9 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) {
         self.transaction.engaged = true;
-        if !self.operation.overdue {
-            context.record.done(step.row, self.operation.start, now);
+        match self.operation.overdue {
+            false => context.record.done(step.row, self.operation.start, now),
+            true => context.record.failure_ended(self.operation.start, now),
         }
         self.operation.start = now;
         self.advance(step, phase);
@@ -520,6 +521,7 @@ impl<S> Strand<S> {
         self.transaction.failed = true;
         self.transaction.engaged = true;
         let now = context.net.now();
+        context.record.failure_ended(self.operation.start, now);
         self.operation.start = now;
         if !timed_out {
             self.pacing.pause(now + FAILURE_PAUSE);

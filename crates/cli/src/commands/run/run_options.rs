@@ -63,6 +63,10 @@ pub(crate) struct RunOptions {
     /// Whether hosts report each strand and each group by itself too.
     #[arg(skip)]
     pub(crate) details: bool,
+
+    /// Single operations that the master reports.
+    #[arg(skip)]
+    pub(crate) logged_operations: u64,
 }
 
 impl RunOptions {
@@ -194,6 +198,7 @@ impl RunOptions {
             token: format!("{:016x}{:016x}", random(), random()),
             tcp_samples: TCP_SAMPLES,
             details: self.details,
+            logged_operations: self.logged_operations,
             probes: probes.clone(),
             ..self.settings()
         };

@@ -49,6 +49,8 @@ pub(super) struct Master {
     pub(super) verbose: bool,
     /// File for the percentiles of transactions.
     pub(super) histogram: Option<PathBuf>,
+    /// File for single operations.
+    pub(super) log: Option<PathBuf>,
     /// File for the result as JSON.
     pub(super) json: Option<String>,
     /// Flags that have no effect, each with the reason.
@@ -120,6 +122,7 @@ struct Options {
     parts: BTreeSet<Part>,
     verbose: bool,
     histogram: Option<PathBuf>,
+    log: Option<PathBuf>,
     json: Option<String>,
     without_effect: Vec<&'static str>,
 }
@@ -136,6 +139,7 @@ impl Default for Options {
             parts: BTreeSet::from([Part::Total, Part::Devices, Part::RunStatistics]),
             verbose: false,
             histogram: None,
+            log: None,
             json: None,
             without_effect: Vec::new(),
         }
@@ -161,13 +165,8 @@ impl Options {
             },
             'S' if value.eq_ignore_ascii_case("tcp") => {}
             'S' => return refused(format!("-S {value}: the control connection is TCP")),
-            'X' => {
-                return refused(format!(
-                    "-X {value}: single operations are not logged; -H FILE writes percentiles, and \
-                     --json FILE those of each flowop"
-                ));
-            }
             'H' => self.histogram = Some(value.into()),
+            'X' => self.log = Some(value.into()),
             'R' => self.raw = true,
             'v' => self.verbose = true,
             'n' => self.none = true,
@@ -222,6 +221,7 @@ impl Options {
                 parts: if self.none { BTreeSet::new() } else { self.parts },
                 verbose: self.verbose,
                 histogram: self.histogram,
+                log: self.log,
                 json: self.json,
                 without_effect: self.without_effect,
             }),
@@ -318,12 +318,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_refused() {
-        for line in
-            ["-S udp -m F", "-X log -m F", "-P 70000 -m F", "-P x -s", "-i 0 -m F", "-i 1m -m F"]
-        {
+        for line in ["-S udp -m F", "-P 70000 -m F", "-P x -s", "-i 0 -m F", "-i 1m -m F"] {
             assert!(matches!(of(line), Request::Refused(_)), "{line}: {:?}", of(line));
         }
         assert_eq!(master("-S TCP -m F").port, 20_000);
+    }
+
+    #[test]
+    fn files_for_more_than_the_output_are_named() {
+        let named = master("-aX operations -Hpercentiles -m F");
+        assert_eq!(named.log.as_deref(), Some("operations".as_ref()));
+        assert_eq!(named.histogram.as_deref(), Some("percentiles".as_ref()));
+        assert!(matches!(of("-m F -X"), Request::Usage { code: 0, .. }));
+        assert_eq!(master("-a -m F").log, None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -10,13 +11,16 @@ use wirecost_linux::clock::unix_ms;
 use wirecost_linux::net_dev::{self, Counters};
 use wirecost_model::event::{Event, Listener};
 use wirecost_model::outcome::Outcome;
+use wirecost_model::plan::limits::LOGGED_OPERATIONS;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
+use wirecost_model::units;
 use wirecost_report::json::{self, Target};
 use wirecost_report::uperf::{Details, DeviceRates, Part, Printer, Style, write_failure};
 
 use super::flags::Master;
 use super::histogram;
+use super::log::Log;
 use crate::Failure;
 use crate::commands::run::{
     ConflictOptions, HostOptions, Machines, Place, RunOptions, interruptible, uperf_header,
@@ -44,7 +48,8 @@ impl Master {
             terminal::warn(format_args!("uperf: {reason}"));
         }
         let options = self.options()?;
-        let ended = self.check().and_then(|()| self.measure(&options, &stop));
+        let checked = self.check().and_then(|()| self.open_log());
+        let ended = checked.and_then(|log| self.measure(&options, log, &stop));
         match ended {
             Ok(status) => Ok(status),
             Err(failure) => {
@@ -67,6 +72,7 @@ impl Master {
         let mut options = Line::try_parse_from(line).map_err(Failure::usage)?.options;
         options.details =
             [Part::Threads, Part::Transactions].iter().any(|part| self.parts.contains(part));
+        options.logged_operations = if self.log.is_some() { LOGGED_OPERATIONS } else { 0 };
         Ok(options)
     }
 
@@ -78,7 +84,39 @@ impl Master {
         }
     }
 
-    fn measure(&self, options: &RunOptions, stop: &AtomicBool) -> Result<Status, Failure> {
+    fn open_log(&self) -> Result<Option<Log>, Failure> {
+        let open = |file: &PathBuf| {
+            Log::open(file).map_err(|error| {
+                Failure::new(
+                    Status::Failed,
+                    format!("-X {}: cannot open the file: {error}", file.display()),
+                )
+            })
+        };
+        self.log.as_ref().map(open).transpose()
+    }
+
+    fn write_log(&self, log: Log, loaded: &Loaded, outcome: &Outcome) -> Result<(), Failure> {
+        let file = self.log.as_deref().unwrap_or(Path::new("")).display();
+        let threads: Vec<u32> = loaded.profile.groups.iter().map(|group| group.strands).collect();
+        let counts = log
+            .write(outcome, &threads)
+            .map_err(|error| Failure::new(Status::Failed, format!("-X {file}: {error}")))?;
+        if counts.left_out > 0 {
+            let [written, left_out] = [counts.written, counts.left_out].map(units::count);
+            terminal::warn(format_args!(
+                "uperf: -X: the first {written} operations are in {file}, {left_out} more are not"
+            ));
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        options: &RunOptions,
+        log: Option<Log>,
+        stop: &AtomicBool,
+    ) -> Result<Status, Failure> {
         let loaded = options.load(&mut |_| None)?;
         let place = Place::at_remote_hosts(&loaded.profile, self.port)?;
         // uperf runs beside whatever runs.
@@ -101,6 +139,9 @@ impl Master {
         drop(machines);
         self.show(printer, &loaded, (&document, &outcome), &devices);
         self.write_document(&document)?;
+        if let Some(log) = log {
+            self.write_log(log, &loaded, &outcome)?;
+        }
         if let Some(file) = &self.histogram {
             histogram::write(file, &outcome).map_err(|error| {
                 Failure::new(Status::Failed, format!("-H {}: {error}", file.display()))

@@ -2,6 +2,7 @@
 
 mod flags;
 mod histogram;
+mod log;
 mod master;
 mod slave;
 
@@ -83,7 +84,7 @@ fn version() {
 }
 
 const USAGE: &str = "\
-Usage: uperf -m PROFILE [-hvV] [-ngtTfkpaeR] [-E EVENTS] [-H FILE] [-i TIME] [-P PORT] [-S tcp] [--json FILE]
+Usage: uperf -m PROFILE [-hvV] [-ngtTfkpaeR] [-E EVENTS] [-H FILE] [-X FILE] [-i TIME] [-P PORT] [-S tcp] [--json FILE]
        uperf -s [-hvV] [-P PORT]
 
   -m PROFILE  drive the hosts that this profile names
@@ -100,12 +101,12 @@ Usage: uperf -m PROFILE [-hvV] [-ngtTfkpaeR] [-E EVENTS] [-H FILE] [-i TIME] [-P
   -a          all tables
   -n          no numbers at all
   -H FILE     percentiles of the time of transactions, to a file
+  -X FILE     the time of each operation, to a file: the first 1,000,000
   -v          name the hosts, and print notes on the profile
   -V          version
   -h          this text
   -p -e -E EVENTS
               accepted without effect, other than -f
-  -X FILE     refused: single operations are not logged
   --json FILE the result as JSON (wirecost.run/1), which uperf does not have
 
 Both ends must be wirecost: the control protocol is not that of uperf. Differences: docs/uperf.md.
