@@ -271,7 +271,7 @@ impl Record {
         if counts {
             row.latencies.record_many(end.wrapping_sub(start), operations);
         }
-        self.log(at, at, operations);
+        self.log(start, end, operations);
     }
 
     /// An operation that has been counted as failed is over.
@@ -372,11 +372,11 @@ mod tests {
         let mut record = record.with_log(Some(OperationLog::new(memory)));
         record.begin_turn(1);
         record.done(0, 5, 9);
-        record.done_at_once(0, 20, 2);
+        record.done_together(0, 20, 20, 2);
         record.begin_turn(0);
         record.failed(0, true);
         record.failure_ended(20, 27);
-        record.done_at_once(0, 30, 3);
+        record.done_together(0, 30, 30, 3);
         record.done(0, 30, 31);
 
         assert_eq!((counters.rows[0].done.get(), counters.rows[0].failed.get()), (7, 1));

@@ -283,8 +283,7 @@ fn how_far_http_get_scales_is_a_finding_of_repeated_runs() {
         });
         findings.collect()
     };
-    let sentence =
-        "saturation: Throughput grows up to 100 connections (95% interval 30 to 100), reaching 6.59 Gb/s";
+    let sentence = "saturation: Throughput grows up to 100 connections (95% interval 30 to 100), reaching 6.59 Gb/s";
     let found = kinds(&http_get(3));
     assert!(found.iter().any(|of| of.starts_with(sentence)), "{found:#?}");
     let found = kinds(&http_get(1));

@@ -192,9 +192,9 @@ fn where_it_stops_growing_and_that_the_cpus_were_full() {
     let found = findings(&http_get(&mut Rng::with_seed(1)));
     let knee = only(&found, "saturation");
     assert!(
-        knee.sentence
-            .starts_with("Throughput grows up to 100 connections (95% interval 30 to 100), reaching 6.")
-            && knee.sentence.ends_with("the CPUs of the sender (h1) were saturated (100% busy)."),
+        knee.sentence.starts_with(
+            "Throughput grows up to 100 connections (95% interval 30 to 100), reaching 6."
+        ) && knee.sentence.ends_with("the CPUs of the sender (h1) were saturated (100% busy)."),
         "{knee:?}"
     );
     let (low, high) = interval(knee);
@@ -230,7 +230,8 @@ fn hosts_that_share_cpus_have_those_of_the_machine() {
     let found = findings(&shared);
     let knee = only(&found, "saturation");
     assert!(
-        knee.sentence.starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), reaching")
+        knee.sentence
+            .starts_with("Throughput grows up to 8 connections (95% interval 4 to 8), reaching")
             && knee
                 .sentence
                 .ends_with("; there the CPUs of the machine were saturated (99% busy)."),
@@ -517,9 +518,9 @@ fn segments_and_acks_stand_beside_the_cost() {
     assert!(acks.evidence[0].starts_with("the sender's cycles/KByte rise from "), "{acks:?}");
     let system = of_kind(&found, "cpu");
     assert!(
-        system[0].sentence.starts_with(
-            "Most of the sender's CPU time is system time, including interrupts: 9"
-        ),
+        system[0]
+            .sentence
+            .starts_with("Most of the sender's CPU time is system time, including interrupts: 9"),
         "{system:#?}"
     );
 }

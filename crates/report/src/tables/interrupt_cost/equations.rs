@@ -228,7 +228,8 @@ impl Rate {
     }
 
     fn explain(&self, hz: Option<f64>) -> String {
-        let cpus = hz.map_or_else(String::new, |hz| format!(" CPU frequency: {}.", decimal(hz, "Hz")));
+        let cpus =
+            hz.map_or_else(String::new, |hz| format!(" CPU frequency: {}.", decimal(hz, "Hz")));
         format!(
             "Counted as interrupts: {}, {} in the run.{cpus}",
             self.what,
