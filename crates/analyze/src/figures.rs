@@ -207,7 +207,7 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
         })
         .map(|sample| sample.rtt_us)
         .collect();
-    let closed_unread = windows.iter().map(|w| w.phase.closed_unread).sum();
+    let closed_unread: u64 = windows.iter().map(|w| w.phase.closed_unread).sum();
     let knows_segments = windows.iter().any(|w| w.phase.retransmits.is_some());
     if rtts.is_empty() && !knows_segments && closed_unread == 0 {
         return None;
@@ -217,7 +217,7 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
         retransmits: windows.iter().map(|w| w.phase.retransmits).sum(),
         segments_sent: windows.iter().map(|w| w.phase.segments_sent).sum(),
         out_of_order: windows.iter().map(|w| w.phase.out_of_order).sum(),
-        closed_unread,
+        closed_unread: Some(closed_unread),
         rtt_us: (!rtts.is_empty()).then_some(mean),
         rtt_us_min: rtts.iter().copied().reduce(f64::min),
         rtt_us_max: rtts.iter().copied().reduce(f64::max),

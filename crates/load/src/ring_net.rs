@@ -17,6 +17,7 @@ use wirecost_program::hello;
 use wirecost_program::net::{Interest, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
+use wirecost_program::strand::TURN_BYTES;
 
 use crate::engines::io_uring::GATHERING;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
@@ -50,11 +51,13 @@ pub(crate) struct RingNet {
     busy_poll: u32,
     /// Bytes that it was given to send since it last handed over.
     given: u64,
+    /// Whether a strand of the worker receives in some phase.
+    receives: bool,
 }
 
 impl RingNet {
     pub(crate) fn new(sockets: Sockets, ring: Ring<RingSocket>) -> Self {
-        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0 }
+        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0, receives: true }
     }
 
     /// See [`Ring::submit`].
@@ -70,9 +73,12 @@ impl RingNet {
         self.ring.submit(wait.map(std::time::Duration::from_nanos), events)
     }
 
-    /// Bytes that it was given to send since [`RingNet::submit`].
-    pub(crate) fn given(&self) -> u64 {
-        self.given
+    /// Whether it was given so many bytes to send since [`RingNet::submit`] that they should be handed over,
+    /// which are those of one turn: the kernel sends all that it is given before anybody receives, and
+    /// more would have left the caches by then (ADR 0038). Where strands of this worker receive, they would
+    /// have their turn too seldom.
+    pub(crate) fn has_much(&self) -> bool {
+        !self.receives && self.given >= TURN_BYTES as u64
     }
 
     /// Where the answer comes later, the ring has been given these bytes.
@@ -182,6 +188,7 @@ impl SocketNet for RingNet {
     fn set_endpoints(&mut self, endpoints: Arc<Endpoints>, groups: &[Group]) {
         self.sockets.set_endpoints(endpoints, groups);
         let phases = groups.iter().flat_map(|group| &group.phases).flatten();
+        self.receives = phases.clone().any(|phase| phase.receives());
         let mut receive = phases.filter(|phase| phase.receives()).peekable();
         if receive.peek().is_some() && receive.all(|phase| phase.receive_only) {
             // Without more memory it goes with what there is.
@@ -261,7 +268,9 @@ impl Net for RingNet {
     }
 
     fn most_times(&self, key: &Key) -> u64 {
-        if self.ring.get(key).plain { 1 } else { Ring::<RingSocket>::TIMES as u64 }
+        // Where others of the worker receive, so much at once would fill all buffers before they read.
+        let single = self.receives || self.ring.get(key).plain;
+        if single { 1 } else { Ring::<RingSocket>::TIMES as u64 }
     }
 
     fn send_times(

@@ -246,9 +246,9 @@ pub struct Tcp {
     #[serde(default)]
     pub out_of_order: Option<u64>,
     /// Connections that closed inside the window, at both ends. Each would take a system call to ask for its
-    /// counts, so they are not asked, and the three counts are null.
+    /// counts, so they are not asked, and the three counts are null. Null in older records.
     #[serde(default)]
-    pub closed_unread: u64,
+    pub closed_unread: Option<u64>,
     /// Mean of the smoothed round-trip times of the sampled flows, microseconds.
     pub rtt_us: Option<f64>,
     pub rtt_us_min: Option<f64>,

@@ -510,7 +510,7 @@ fn a_cost_from_zero_is_worse() {
                 retransmits: Some(value),
                 segments_sent: None,
                 out_of_order: None,
-                closed_unread: 0,
+                closed_unread: None,
                 rtt_us: None,
                 rtt_us_min: None,
                 rtt_us_max: None,

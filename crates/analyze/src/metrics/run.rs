@@ -182,8 +182,8 @@ fn throughput(run: &Run, of: fn(&wirecost_model::run::Throughput) -> f64) -> Res
 /// Why what TCP_INFO tells is unknown.
 fn uncounted(tcp: &Tcp, otherwise: &str) -> String {
     match tcp.closed_unread {
-        0 => otherwise.to_owned(),
-        _ => "connections that close in the window are not asked, to save a system call each"
+        None | Some(0) => otherwise.to_owned(),
+        Some(_) => "connections that close in the window are not asked, to save a system call each"
             .to_owned(),
     }
 }

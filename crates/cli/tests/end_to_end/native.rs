@@ -150,5 +150,5 @@ fn an_offered_load_is_that_of_all_strands_and_a_shortfall_is_told() {
 
     let share = Program::short_run("@stream", &["--load", "25%"]).finish();
     assert_eq!(share.code, 2, "{share}");
-    assert!(share.stderr.contains("known in a study only"), "{share}");
+    assert!(share.stderr.contains("works only in a study"), "{share}");
 }

@@ -40,9 +40,6 @@ const MAX_BUFFERS: usize = 1024;
 const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=64 << 10;
 /// Turns before the loop looks at the clock and hands over what has been gathered.
 const ROUND: usize = 256;
-/// Bytes after which it does so too, which are those of one turn. The kernel sends all that it is given
-/// before anybody receives, and more would have left the caches by then (ADR 0038).
-const ROUND_BYTES: u64 = TURN_BYTES as u64;
 
 /// The ring of a worker whose longest message is that long (0: not known).
 fn ring_setup(message: u64) -> uring::Setup {
@@ -132,7 +129,7 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
     while engine.scheduler.handle_order(&orders, &mut engine.worker, &engine.mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
-            if engine.worker.net.given() >= ROUND_BYTES {
+            if engine.worker.net.has_much() {
                 break;
             }
         }

@@ -122,7 +122,7 @@ fn connections(of: &Connections) -> Cell {
 }
 
 fn tcp(of: &Tcp) -> Cell {
-    let mut text = match (of.retransmits, of.closed_unread) {
+    let mut text = match (of.retransmits, of.closed_unread.unwrap_or(0)) {
         (Some(number), _) => counted(number, "retransmit", "retransmits"),
         (None, 0) => format!("{NOT_MEASURED} retransmits (a host could not count them)"),
         (None, _) => format!(
