@@ -2,6 +2,7 @@
 //! as a ratio with its interval.
 
 mod callgrind;
+mod findings;
 mod interrupt;
 mod namespace;
 mod observe;

@@ -1,9 +1,11 @@
 //! `statistics`: how often `wirecost compare` calls equal studies different, and how often it finds a
-//! change, in simulated studies.
+//! change, in simulated studies; and the same of findings.
 
 use std::io::Write;
 
 use wirecost_analyze::compare::simulation::{Change, Outcome, Scenario};
+
+use crate::findings;
 
 /// Simulate comparisons of studies: false alarms, and changes found.
 ///
@@ -109,10 +111,43 @@ impl Statistics {
             )
             .map_err(failed)?;
         }
+        missed.extend(self.of_findings(out).map_err(failed)?);
         match missed.as_slice() {
             [] => Ok(()),
             missed => Err(format!("goals missed: {}", missed.join("; "))),
         }
+    }
+}
+
+impl Statistics {
+    /// The same of findings, of fewer studies: each is shuffled thousands of times. Returns which goals
+    /// are missed.
+    fn of_findings(&self, out: &mut dyn Write) -> std::io::Result<Vec<&'static str>> {
+        let studies = self.studies / 10;
+        writeln!(
+            out,
+            "\nFindings, {studies} studies a row: an option that is off or on at 3 numbers of connections, 3 \
+             repeats, throughput\nand p99 latency with 5% noise. A change is one of throughput with the \
+             option.\n\n| studies | false alarm | found | goal |\n|---|---|---|---|"
+        )?;
+        let mut missed = Vec::new();
+        for scenario in findings::SCENARIOS {
+            let outcome = scenario.simulate(studies, self.seed);
+            let outcome = Outcome {
+                studies,
+                false_alarms: outcome.alarms,
+                found: outcome.found,
+                ..Outcome::default()
+            };
+            let (text, met) = verdict(scenario.goal.map_or(Goal::FewAlarms, Goal::Found), &outcome);
+            if !met {
+                missed.push(scenario.name);
+            }
+            let share = |number| format!("{:.1}%", 100.0 * part(number, &outcome));
+            let [alarms, found] = [outcome.false_alarms, outcome.found].map(share);
+            writeln!(out, "| {} | {alarms} | {found} | {text} |", scenario.name)?;
+        }
+        Ok(missed)
     }
 }
 
@@ -162,7 +197,8 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let first = table(1);
-        assert_eq!(first.lines().filter(|line| line.starts_with("| ")).count(), rows().len() + 1);
+        let lines = first.lines().filter(|line| line.starts_with("| ")).count();
+        assert_eq!(lines, rows().len() + findings::SCENARIOS.len() + 2);
         assert_eq!(first, table(1));
         assert_ne!(first, table(2));
     }
