@@ -49,9 +49,8 @@ impl Scenario {
             let all = findings(&self.study(&mut random));
             let mut told = all.iter().filter(|finding| finding.p_value.is_some());
             // At one point it is an effect of the number of connections, too.
-            let is_true = |metric: &Option<String>| {
-                has_effect && metric.as_deref() == Some("throughput")
-            };
+            let is_true =
+                |metric: &Option<String>| has_effect && metric.as_deref() == Some("throughput");
             let found = told
                 .clone()
                 .any(|told| is_true(&told.metric) && told.axis.as_deref() == Some(OPTION));
@@ -65,13 +64,13 @@ impl Scenario {
     fn study(&self, random: &mut Rng) -> Measurements {
         let mut runs = Vec::new();
         for (place, connections) in CONNECTIONS.iter().enumerate() {
-            for (value, effect) in [("off", 1.0), ("on", self.effect[place])] {
-                let axes =
-                    vec![Value::new(OPTION, value), Value::new("connections", connections)];
+            for (is_on, value, effect) in [(0, "off", 1.0), (1, "on", self.effect[place])] {
+                let axes = vec![Value::new(OPTION, value), Value::new("connections", connections)];
+                let place = 2 * place as u32 + is_on + 1;
                 for repeat in 1..=REPEATS {
                     let mut blur = |mean: f64| mean * (NOISE * normal(random)).exp();
                     let (rate, p99) = (blur(1e9 * effect), blur(100.0));
-                    runs.push((String::new(), run(&axes, repeat, rate, p99)));
+                    runs.push((String::new(), run(&axes, (place, repeat), rate, p99)));
                 }
             }
         }
@@ -79,10 +78,10 @@ impl Scenario {
     }
 }
 
-fn run(axes: &[Value], repeat: u32, rate: f64, p99: f64) -> Run {
+fn run(axes: &[Value], (place, repeat): (u32, u32), rate: f64, p99: f64) -> Run {
     let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
     let point = Point { axes: axes.to_vec(), settings: axes.to_vec() };
-    run.study = Some(StudyRunRef { study: "s".to_owned(), point, place: 1, repeat, order: 1 });
+    run.study = Some(StudyRunRef { study: "s".to_owned(), point, place, repeat, order: 1 });
     run.window = Some(Window {
         seconds: 1.0,
         phase: 0,
