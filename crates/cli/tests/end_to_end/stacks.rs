@@ -60,7 +60,8 @@ fn a_thousand_connects_hold_a_thousand_connections() {
             .start();
         let pid = run.pid;
         until("1,000 connections", || established(pid) >= 2000);
-        let both_ends = established(pid);
+        // A list that the kernel is asked for while others work has been empty once.
+        let both_ends = (0..5).map(|_| established(pid)).max().unwrap_or(0);
         run.signal(Signal::INT);
         let finished = run.wait_only();
         assert_eq!(finished.code, 130, "{engine}: {finished}");
