@@ -127,8 +127,8 @@ impl Statistics {
         writeln!(
             out,
             "\nFindings, {studies} studies a row: an option that is off or on at 3 numbers of connections, 3 \
-             repeats, throughput\nand p99 latency with 5% noise. A change is one of throughput with the \
-             option.\n\n| studies | false alarm | found | goal |\n|---|---|---|---|"
+             repeats, 4 metrics\n(throughput, cycles/KByte of both ends, p99 latency) with 5% noise. A change is \
+             one of throughput with the option.\n\n| studies | false alarm | found | goal |\n|---|---|---|---|"
         )?;
         let mut missed = Vec::new();
         for scenario in findings::SCENARIOS {

@@ -5,7 +5,7 @@
 //! direction, the sentence names both.
 
 use super::line;
-use super::{Finding, Kind, LEVEL, Loads, corrected, effect, words};
+use super::{Correction, Finding, Kind, LEVEL, Question, Runs, Tested, effect, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics::Selector;
 use crate::statistics::contrast::{Contrast, contrast};
@@ -16,15 +16,15 @@ use wirecost_model::study::{LOAD, Value};
 pub(super) const KIND: Kind = Kind {
     name: "choices",
     help: "which value of an axis is better than others and worse than none, compared at the same points",
-    loads: Loads::Saturated,
+    question: Question::Choice,
     find,
 };
 
 /// Smaller differences are not reported.
 const DIFFERENCE: f64 = 1.03;
 
-/// Maximum number of sentences about values of which each is better somewhere, for each metric.
-const MIXED: usize = 3;
+/// Maximum number of sentences about values that are better at some points only, for each metric.
+const IN_PLACES: usize = 3;
 
 /// The ratio of one value to another, with the corrected p-value.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,8 @@ struct Pair<'a> {
     places: Vec<Place<'a>>,
 }
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
     let metrics = line::rate_cost_latency(measured);
     let mut pairs = Vec::new();
     for axis in measured.axes().into_iter().filter(|axis| compares(measured, axis)) {
@@ -74,7 +75,16 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             }
         }
     }
-    correct(&mut pairs);
+    if pairs.iter_mut().all(|pair| matches!(pair.ratios(), (None, places) if places.is_empty())) {
+        return None;
+    }
+    Some(Box::new(move |correction| {
+        correct(&mut pairs, correction);
+        findings(measured, &metrics, &pairs)
+    }))
+}
+
+fn findings(measured: &Measurements, metrics: &[Selector], pairs: &[Pair<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for axis in measured.axes() {
         for (metric, selector) in metrics.iter().enumerate() {
@@ -84,8 +94,8 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             let here: Vec<&Pair<'_>> =
                 pairs.iter().filter(|pair| pair.axis == axis && pair.metric == metric).collect();
             findings.extend(best(measured, axis, selector, &here));
-            let mixed = here.iter().filter_map(|pair| pair.mixed(selector));
-            findings.extend(mixed.take(MIXED));
+            let in_places = here.iter().filter_map(|pair| pair.in_places(selector));
+            findings.extend(in_places.take(IN_PLACES));
         }
     }
     findings
@@ -173,19 +183,19 @@ impl From<Contrast> for Ratio {
     }
 }
 
-/// Corrects all p-values. Ratios over all points and those at points are two families, as in comparisons.
-fn correct(pairs: &mut [Pair<'_>]) {
-    let overall = pairs.iter_mut().filter_map(|pair| pair.overall.as_mut());
-    correct_family(overall.collect());
-    let several = pairs.iter_mut().filter(|pair| pair.places.len() > 1);
-    let at_places = several.flat_map(|pair| &mut pair.places);
-    correct_family(at_places.filter_map(|place| place.ratio.as_mut()).collect());
-}
-
-fn correct_family(mut ratios: Vec<&mut Ratio>) {
-    let p_values: Vec<f64> = ratios.iter().map(|ratio| ratio.p_value).collect();
-    for (ratio, p_value) in ratios.iter_mut().zip(corrected(&p_values, 0.5)) {
-        ratio.p_value = p_value;
+/// Corrects all p-values. Ratios over all points and those at points are two families, as in comparisons:
+/// they share the level.
+fn correct(pairs: &mut [Pair<'_>], correction: Correction) {
+    let (overall, places): (Vec<_>, Vec<_>) = pairs.iter_mut().map(Pair::ratios).unzip();
+    let mut families: Vec<Vec<&mut Ratio>> =
+        vec![overall.into_iter().flatten().collect(), places.into_iter().flatten().collect()];
+    families.retain(|family| !family.is_empty());
+    let half = correction.shared(families.len());
+    for family in families {
+        let p_values: Vec<f64> = family.iter().map(|ratio| ratio.p_value).collect();
+        for (ratio, p_value) in family.into_iter().zip(half.corrected(&p_values)) {
+            ratio.p_value = p_value;
+        }
     }
 }
 
@@ -209,6 +219,13 @@ impl Ratio {
 }
 
 impl<'a> Pair<'a> {
+    /// What is tested: over all places, and at each of several.
+    fn ratios(&mut self) -> (Option<&mut Ratio>, Vec<&mut Ratio>) {
+        let is_several = self.places.len() > 1;
+        let places = self.places.iter_mut().filter(|_| is_several);
+        (self.overall.as_mut(), places.filter_map(|place| place.ratio.as_mut()).collect())
+    }
+
     /// The same seen from the other value.
     fn inverse(&self) -> Self {
         let places = self.places.iter().map(|place| Place {
@@ -255,36 +272,32 @@ impl<'a> Pair<'a> {
         self.places.iter().filter(opposite).map(|place| words::point(&place.fixed)).collect()
     }
 
-    /// A value that is better at some points and worse at others.
-    fn mixed(&self, selector: &Selector) -> Option<Finding> {
+    /// A value that is better at some points, and worse or no better at others.
+    fn in_places(&self, selector: &Selector) -> Option<Finding> {
         let better = selector.metric().better;
         let (best, worst) = (self.at(better, Verdict::Better), self.at(better, Verdict::Worse));
-        if best.is_empty() || worst.is_empty() {
-            return None;
-        }
         // The larger group first.
         if worst.len() > best.len() {
-            return self.inverse().mixed(selector);
+            return self.inverse().in_places(selector);
         }
-        let part = |places: &[&Place<'_>]| {
-            let parts: Vec<String> = places
-                .iter()
-                .filter_map(|place| {
-                    let difference = difference(place.ratio?);
-                    Some(format!("{difference} at {}", words::point(&place.fixed)))
-                })
-                .collect();
-            words::list(&parts)
+        if best.is_empty() || self.overall(better) != Verdict::Unclear {
+            return None;
+        }
+        let metric = words::metric(selector);
+        let (axis, value, other) = (self.axis, self.value, self.other);
+        let text = match worst.is_empty() {
+            true => format!(
+                "with {axis} {value}, {metric} is {}, compared with {other}; at the other points no \
+                 significant difference",
+                differences(&best)
+            ),
+            false => format!(
+                "the effect of {axis} on {metric} depends on the point: with {value} compared with {other} \
+                 it is {}, but {}",
+                differences(&best),
+                differences(&worst)
+            ),
         };
-        let text = format!(
-            "the effect of {} on {} depends on the point: with {} compared with {} it is {}, but {}",
-            self.axis,
-            words::metric(selector),
-            self.value,
-            self.other,
-            part(&best),
-            part(&worst)
-        );
         let all = || best.iter().chain(&worst).filter_map(|place| place.ratio);
         let p_value = all().map(|ratio| ratio.p_value).fold(0.0, f64::max);
         let first = best.first()?.ratio?;
@@ -369,6 +382,18 @@ fn best(
         evidence,
         ..KIND.along(axis, &[], worst, &text)
     })
+}
+
+/// `30% higher (20% to 41%) at 4 connections`, of each place.
+fn differences(places: &[&Place<'_>]) -> String {
+    let parts: Vec<String> = places
+        .iter()
+        .filter_map(|place| {
+            let difference = difference(place.ratio?);
+            Some(format!("{difference} at {}", words::point(&place.fixed)))
+        })
+        .collect();
+    words::list(&parts)
 }
 
 /// A figure relative to another: `12% higher (8% to 15%) than`, `2.4x (2.1 to 2.8x) the value`.

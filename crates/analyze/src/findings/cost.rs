@@ -1,13 +1,12 @@
 //! How the cost of a byte changes along an axis.
 
 use super::trend::{self, Subject};
-use super::{Finding, Kind, Loads};
-use crate::measured::Measurements;
+use super::{Kind, Question, Runs, Tested};
 
 pub(super) const KIND: Kind = Kind {
     name: "cost",
     help: "how cycles/KByte change along an axis, and where they are lowest or highest",
-    loads: Loads::All,
+    question: Question::Course,
     find,
 };
 
@@ -18,6 +17,6 @@ const COST: Subject = Subject {
     least: 0.0,
 };
 
-fn find(measured: &Measurements) -> Vec<Finding> {
-    trend::findings(measured, &KIND, &COST)
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    trend::find(runs, &KIND, &COST)
 }

@@ -1,9 +1,8 @@
 //! Where CPU time goes: mostly to the kernel or to programs, and where the part of programs changes.
 
-use super::limits;
 use super::line::{self, mean};
-use super::trend::{Subject, trends};
-use super::{Finding, Kind, Loads, effect, significant_of, words};
+use super::trend::{Subject, Trend, trends};
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::{student, two_sided_p};
@@ -12,7 +11,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "cpu",
     help: "whether most CPU time is user or system time, and how the user share changes along an axis",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -28,20 +27,25 @@ const USER_TIME: Subject = Subject {
 /// The part of most time at least.
 const MOST: f64 = 60.0;
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
     // The user time of other programs says nothing of the network.
-    let measured = &limits::without_other_programs(measured);
-    let whole: Vec<(f64, Majority<'_>)> = scopes(measured)
-        .into_iter()
-        .filter_map(|(whose, metric)| majority(measured, whose, &metric))
-        .collect();
-    // Two questions, which share the level.
-    let whole = significant_of(whole, 0.5).into_iter();
-    let mut findings: Vec<Finding> =
-        whole.filter_map(|(p_value, majority)| majority.finding(p_value)).collect();
-    let changes = significant_of(trends(line::lines(measured), &USER_TIME), 0.5).into_iter();
-    findings.extend(changes.filter_map(|(p_value, trend)| trend.finding(&KIND, p_value)));
-    findings
+    let measured = &*runs.alone;
+    let mut tests: Vec<(f64, Test<'_>)> = Vec::new();
+    for (whose, metric) in scopes(measured) {
+        let majority = majority(measured, whose, &metric);
+        tests.extend(majority.map(|(p_value, majority)| (p_value, Test::Majority(majority))));
+    }
+    let changes = trends(line::lines(measured), &USER_TIME).into_iter();
+    tests.extend(changes.map(|(p_value, trend)| (p_value, Test::Change(trend))));
+    tested(tests, |p_value, question| match question {
+        Test::Majority(majority) => majority.finding(p_value),
+        Test::Change(trend) => trend.finding(&KIND, p_value),
+    })
+}
+
+enum Test<'a> {
+    Majority(Majority<'a>),
+    Change(Trend<'a>),
 }
 
 /// Of each end where its CPUs are its own, else of the machine.

@@ -1,9 +1,8 @@
 //! Which end limits: that whose CPUs are full where the other's are not.
 
-use super::limits::{busy, whose, without_other_programs};
+use super::limits::{busy, whose};
 use super::line::mean;
-use super::{Finding, Kind, Loads, effect, significant, words};
-use crate::measured::Measurements;
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested, words};
 use crate::metrics;
 use crate::statistics::{Estimate, permutation};
 use wirecost_model::metric::Unit;
@@ -12,7 +11,7 @@ use wirecost_model::run::Run;
 pub(super) const KIND: Kind = Kind {
     name: "ends",
     help: "which end is the bottleneck: its CPUs are saturated and those of the other end are not",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -22,9 +21,9 @@ const NOT_FULL: f64 = 90.0;
 /// The range of a difference of percentages.
 const POSSIBLE: (f64, f64) = (-100.0, 100.0);
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
     // CPUs that other programs filled are no bottleneck of the network.
-    let measured = &without_other_programs(measured);
+    let measured = &*runs.alone;
     let known = |role: &str, runs: &[&Run]| busy(runs, role);
     let mut of_points = Vec::new();
     for point in &measured.points {
@@ -35,7 +34,8 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         };
         of_points.push((point, sender, receiver));
     }
-    let one_is_full: Vec<_> = of_points.iter().filter(|(_, s, r)| s.max(*r) > FULL).collect();
+    let one_is_full: Vec<_> =
+        of_points.iter().filter(|(_, s, r)| s.max(*r) > FULL).copied().collect();
     // How much busier the sender is, by run.
     let differences: Vec<f64> = one_is_full
         .iter()
@@ -43,7 +43,7 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         .filter_map(|run| Some(busy(&[run], "sender")? - busy(&[run], "receiver")?))
         .collect();
     if differences.len() < 2 {
-        return Vec::new();
+        return None;
     }
     let seen = mean(&differences);
     // Were the ends alike, each difference could as well be the other way round.
@@ -51,8 +51,7 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         let flipped = differences.iter().map(|d| if random.bool() { *d } else { -d });
         (flipped.sum::<f64>() / differences.len() as f64).abs()
     });
-    let told = significant(vec![(p_value, ())]).into_iter();
-    told.filter_map(|(p_value, ())| {
+    tested(vec![(p_value, ())], move |p_value, ()| {
         let sender_limits = seen > 0.0;
         let here: Vec<_> = one_is_full
             .iter()
@@ -102,5 +101,4 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             ..KIND.finding(p_value, words::sentence(&[], &text))
         })
     })
-    .collect()
 }

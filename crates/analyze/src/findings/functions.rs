@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::limits::has_own_cpus;
 use super::line;
-use super::{Finding, Kind, Loads, effect, significant, words};
+use super::{Finding, Kind, Question, Runs, Tested, effect, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::contrast::{Contrast, contrast};
@@ -16,7 +16,7 @@ use wirecost_model::study::Value;
 pub(super) const KIND: Kind = Kind {
     name: "functions",
     help: "which functions take more cycles/KByte at the last value of an axis than at the first",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -27,6 +27,7 @@ const GROWTH: f64 = 1.5;
 const TOLD: usize = 3;
 
 /// Two points that are compared, of one host.
+#[derive(Clone)]
 pub(super) struct Pair<'a> {
     pub(super) axis: &'a str,
     pub(super) fixed: Vec<&'a Value>,
@@ -35,7 +36,8 @@ pub(super) struct Pair<'a> {
     pub(super) whose: &'static str,
 }
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
     let pairs = pairs(measured);
     let mut tests = Vec::new();
     for (place, pair) in pairs.iter().enumerate() {
@@ -45,12 +47,17 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             }
         }
     }
-    let significant = significant(tests);
-    let of = |place: usize| {
-        let here = significant.iter().filter(move |(_, (at, ..))| *at == place);
-        here.map(|(p, (_, name, growth))| (*p, name.as_str(), *growth)).collect::<Vec<_>>()
-    };
-    pairs.iter().enumerate().filter_map(|(place, pair)| pair.finding_of(of(place))).collect()
+    if tests.is_empty() {
+        return None;
+    }
+    Some(Box::new(move |correction| {
+        let significant = correction.significant(tests);
+        let of = |place: usize| {
+            let here = significant.iter().filter(move |(_, (at, ..))| *at == place);
+            here.map(|(p, (_, name, growth))| (*p, name.as_str(), *growth)).collect::<Vec<_>>()
+        };
+        pairs.iter().enumerate().filter_map(|(place, pair)| pair.finding_of(of(place))).collect()
+    }))
 }
 
 /// The ends of each axis of numbers, and the two values of others that have two.

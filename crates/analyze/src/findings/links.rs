@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::limits::{self, Seen};
 use super::line::mean;
-use super::{Finding, Kind, Loads, effect, significant, words};
+use super::{Finding, Kind, Question, Runs, Tested, effect, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::statistics::{Estimate, one_sided_p};
 use wirecost_model::metric::Unit;
@@ -13,7 +13,7 @@ use wirecost_model::run::Run;
 pub(super) const KIND: Kind = Kind {
     name: "links",
     help: "which links are saturated, and at which points",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -27,18 +27,24 @@ struct Link<'a> {
 /// A point, and the share of a link's rate in each of its runs.
 type Shares<'a> = (&'a MeasuredPoint, Vec<f64>);
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
     let mut tests = Vec::new();
     let links = links(measured);
     for (number, link) in links.iter().enumerate() {
         tests.extend(link.tests().into_iter().map(|(p_value, at)| (p_value, (number, at))));
     }
-    let full = significant(tests);
-    let of = |number: usize| {
-        let here = full.iter().filter(move |(_, (link, _))| *link == number);
-        here.map(|(p_value, (_, at))| (*p_value, *at)).collect::<Vec<_>>()
-    };
-    links.iter().enumerate().filter_map(|(number, link)| link.finding(&of(number))).collect()
+    if tests.is_empty() {
+        return None;
+    }
+    Some(Box::new(move |correction| {
+        let full = correction.significant(tests);
+        let of = |number: usize| {
+            let here = full.iter().filter(move |(_, (link, _))| *link == number);
+            here.map(|(p_value, (_, at))| (*p_value, *at)).collect::<Vec<_>>()
+        };
+        links.iter().enumerate().filter_map(|(number, link)| link.finding(&of(number))).collect()
+    }))
 }
 
 /// By host: what a link is called is its host.

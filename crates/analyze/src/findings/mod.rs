@@ -2,8 +2,9 @@
 //! reports nothing.
 //!
 //! Each check of a kind is a test with a p-value, whether or not it becomes a sentence. All tests are
-//! corrected: by Holm within a kind, by Bonferroni between kinds. Of 100 studies in which nothing has an
-//! effect, at most 5 are expected to have any finding. An axis of which nothing was found has a sentence
+//! corrected: by Holm within a kind; each question, and of each question each kind that has a test in
+//! this study, has the same part of the level. Of 100 studies in which nothing has an effect, at most 5 are
+//! expected to have any finding. An axis of which nothing was found has a sentence
 //! that says so, and how many repeats would show a small change.
 
 mod choices;
@@ -19,10 +20,13 @@ mod packets;
 mod proportion;
 mod saturation;
 mod scalability;
+pub mod simulation;
 mod throughput;
 mod trend;
 mod unchanged;
 mod words;
+
+use std::borrow::Cow;
 
 use wirecost_model::metric::Unit;
 use wirecost_model::study::Value;
@@ -42,16 +46,40 @@ pub struct Kind {
     pub name: &'static str,
     /// One line for a person.
     pub help: &'static str,
-    loads: Loads,
-    find: fn(&Measurements) -> Vec<Finding>,
+    question: Question,
+    find: for<'a> fn(&'a Runs<'_>) -> Option<Tested<'a>>,
 }
 
-/// The points that a kind looks at, by the load that they offer.
+/// What a kind answers. Each question has the same part of the level, however many kinds answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loads {
-    /// Only those whose load is as fast as it can be.
-    Saturated,
-    All,
+enum Question {
+    /// Which value of an axis is better.
+    Choice,
+    /// How a figure changes along an axis of numbers.
+    Course,
+    /// What limits, and what a change comes from.
+    Cause,
+}
+
+/// The runs of a study, of which each kind looks at its part.
+struct Runs<'a> {
+    all: &'a Measurements,
+    /// Those whose load is as fast as it can be: how much of something moves where a load is set says
+    /// nothing of what it is set on.
+    saturated: &'a Measurements,
+    /// Of these, those beside which no other program used much CPU time.
+    alone: Cow<'a, Measurements>,
+}
+
+/// The tests of a kind, done but not corrected: turns those that are significant after the correction into
+/// findings. A kind without a test has none, which must not depend on how a test would end.
+type Tested<'a> = Box<dyn FnOnce(Correction) -> Vec<Finding> + 'a>;
+
+/// Corrects the p-values of a kind for all tests of all kinds.
+#[derive(Debug, Clone, Copy)]
+struct Correction {
+    /// How many parts of this size make up the level.
+    parts: usize,
 }
 
 /// All kinds that state an effect, in the order of the report.
@@ -76,36 +104,70 @@ pub const UNCHANGED: &str = unchanged::NAME;
 /// All findings of a study.
 #[must_use]
 pub fn findings(measured: &Measurements) -> Vec<Finding> {
-    // How much of something moves where a load is set says nothing of what it is set on.
     let saturated = measured.saturated();
-    let of_kind = |kind: &Kind| match kind.loads {
-        Loads::Saturated => (kind.find)(&saturated),
-        Loads::All => (kind.find)(measured),
+    let runs = Runs {
+        all: measured,
+        saturated: &saturated,
+        alone: limits::without_other_programs(&saturated),
     };
-    let all: Vec<Finding> = ALL.iter().flat_map(of_kind).collect();
+    let tested: Vec<(Question, Tested<'_>)> =
+        ALL.iter().filter_map(|kind| Some((kind.question, (kind.find)(&runs)?))).collect();
+    let questions: Vec<Question> = tested.iter().map(|(question, _)| *question).collect();
+    let all: Vec<Finding> = (tested.into_iter())
+        .flat_map(|(question, kind)| kind(Correction::of(question, &questions)))
+        .collect();
     let more = all.iter().filter(|finding| !throughput::is_told(finding, &all));
     let mut found: Vec<Finding> = more.cloned().collect();
-    let unchanged = unchanged::find(measured, &found);
+    let unchanged = unchanged::find(&runs, &found, &questions);
     found.extend(unchanged);
     found
 }
 
-/// The significant tests of a kind, with corrected p-values.
-fn significant<T>(tests: Vec<(f64, T)>) -> Vec<(f64, T)> {
-    significant_of(tests, 1.0)
+impl Correction {
+    /// Of a kind that answers this one, where these are those of all kinds with a test.
+    fn of(question: Question, all: &[Question]) -> Self {
+        let kinds = all.iter().filter(|other| **other == question).count();
+        let questions = [Question::Choice, Question::Course, Question::Cause];
+        let asked = questions.iter().filter(|question| all.contains(question)).count();
+        Self { parts: (asked * kinds).max(1) }
+    }
+
+    /// For one of so many families of tests that share what is a kind's.
+    fn shared(self, families: usize) -> Self {
+        Self { parts: self.parts * families.max(1) }
+    }
+
+    /// The significant tests of a kind, with corrected p-values.
+    fn significant<T>(self, tests: Vec<(f64, T)>) -> Vec<(f64, T)> {
+        let all = self.corrected(&tests.iter().map(|(p_value, _)| *p_value).collect::<Vec<_>>());
+        let all = all.into_iter().zip(tests).map(|(p_value, (_, test))| (p_value, test));
+        all.filter(|(p_value, _)| *p_value < LEVEL).collect()
+    }
+
+    /// All tests of one kind.
+    fn corrected(self, p_values: &[f64]) -> Vec<f64> {
+        let parts = self.parts as f64;
+        holm(p_values).into_iter().map(|p_value| (p_value * parts).min(1.0)).collect()
+    }
+
+    /// Level of each of so many tests of a kind, if no other is significant.
+    fn level(self, tests: usize) -> f64 {
+        LEVEL / (self.parts * tests.max(1)) as f64
+    }
 }
 
-/// The same for a family of tests that has only this share of the level of its kind.
-fn significant_of<T>(tests: Vec<(f64, T)>, share: f64) -> Vec<(f64, T)> {
-    let all = corrected(&tests.iter().map(|(p_value, _)| *p_value).collect::<Vec<_>>(), share);
-    let all = all.into_iter().zip(tests).map(|(p_value, (_, test))| (p_value, test));
-    all.filter(|(p_value, _)| *p_value < LEVEL).collect()
-}
-
-/// p-values of a family of tests of one kind, corrected for all tests of all kinds.
-fn corrected(p_values: &[f64], share: f64) -> Vec<f64> {
-    let kinds = ALL.len() as f64;
-    holm(p_values).into_iter().map(|p_value| (p_value * kinds / share).min(1.0)).collect()
+/// The findings of significant tests; none where there is no test.
+fn tested<'a, T: 'a>(
+    tests: Vec<(f64, T)>,
+    finding: impl Fn(f64, T) -> Option<Finding> + 'a,
+) -> Option<Tested<'a>> {
+    if tests.is_empty() {
+        return None;
+    }
+    Some(Box::new(move |correction| {
+        let told = correction.significant(tests).into_iter();
+        told.filter_map(|(p_value, test)| finding(p_value, test)).collect()
+    }))
 }
 
 impl Kind {

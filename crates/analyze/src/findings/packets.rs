@@ -3,8 +3,8 @@
 
 use super::functions::{Pair, pairs};
 use super::line::mean;
-use super::{Finding, Kind, Loads, effect, significant, words};
-use crate::measured::{MeasuredPoint, Measurements};
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested, words};
+use crate::measured::MeasuredPoint;
 use crate::metrics::{self, Selector};
 use crate::statistics::contrast::{Contrast, contrast};
 use crate::statistics::welch;
@@ -13,7 +13,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "packets",
     help: "how sizes of segments and numbers of ACKs change between the ends of an axis, and whether the cost changes with them",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -28,25 +28,28 @@ const SUBJECTS: [(&str, &str); 2] = [
 
 /// A figure at both ends.
 struct Change<'a> {
-    pair: &'a Pair<'a>,
+    pair: Pair<'a>,
     selector: Selector,
     noun: &'static str,
     contrast: Contrast,
 }
 
-fn find(measured: &Measurements) -> Vec<Finding> {
-    let pairs = pairs(measured);
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
     // One for each two points, whichever host its functions are of.
-    let pairs = pairs.iter().filter(|pair| pair.whose == "sender");
+    let pairs = pairs(measured).into_iter().filter(|pair| pair.whose == "sender");
     let mut tests = Vec::new();
     for pair in pairs {
         for (metric, noun) in SUBJECTS {
-            if let Some((selector, contrast)) = between(pair, metric) {
-                tests.push((contrast.p_value, Change { pair, selector, noun, contrast }));
+            if let Some((selector, contrast)) = between(&pair, metric) {
+                tests.push((
+                    contrast.p_value,
+                    Change { pair: pair.clone(), selector, noun, contrast },
+                ));
             }
         }
     }
-    significant(tests).iter().filter_map(|(p_value, change)| change.finding(*p_value)).collect()
+    tested(tests, |p_value, change| change.finding(p_value))
 }
 
 /// The metric of the sender, or of the machine where it has none of its own, and how it changes.
@@ -72,7 +75,7 @@ impl Change<'_> {
         let at = |point: &MeasuredPoint, selector: &Selector, unit: Unit| {
             wirecost_model::document::show(unit, mean(&point.figures(selector)))
         };
-        let Pair { axis, from, to, .. } = self.pair;
+        let Pair { axis, from, to, .. } = &self.pair;
         let [low, high] = [low, high].map(words::fold);
         let low = low.trim_end_matches('x');
         let text = format!(

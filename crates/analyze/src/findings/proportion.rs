@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::line::{self, mean};
-use super::{Finding, Kind, Loads, effect, significant, words};
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested, words};
 use crate::measured::{MeasuredPoint, Measurements};
 use crate::metrics;
 use crate::statistics::permutation;
@@ -13,7 +13,7 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "proportion",
     help: "whether throughput is inversely proportional to cycles/KByte, as where CPUs are the bottleneck",
-    loads: Loads::Saturated,
+    question: Question::Cause,
     find,
 };
 
@@ -36,7 +36,8 @@ struct Place<'a> {
     work: Vec<f64>,
 }
 
-fn find(measured: &Measurements) -> Vec<Finding> {
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
     let mut tests = Vec::new();
     for (metric, noun) in COSTS {
         if let Some(places) = places(measured, metric)
@@ -45,14 +46,16 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             tests.push((p_value, (metric, noun, places)));
         }
     }
-    let told = significant(tests).into_iter();
-    let mut found: Vec<Finding> =
-        told.filter_map(|(p, (metric, noun, places))| finding(p, metric, noun, &places)).collect();
-    // The ends have the same throughput; that which explains most of it is the one to name.
-    let explained = |finding: &Finding| finding.effect.as_ref().map_or(0.0, |effect| effect.value);
-    found.sort_by(|a, b| (explained(a) + 1.0).abs().total_cmp(&(explained(b) + 1.0).abs()));
-    found.truncate(1);
-    found
+    let found = tested(tests, |p, (metric, noun, places)| finding(p, metric, noun, &places))?;
+    Some(Box::new(|correction| {
+        // The ends have the same throughput; that which explains most of it is the one to name.
+        let explained =
+            |finding: &Finding| finding.effect.as_ref().map_or(0.0, |effect| effect.value);
+        let mut found = found(correction);
+        found.sort_by(|a, b| (explained(a) + 1.0).abs().total_cmp(&(explained(b) + 1.0).abs()));
+        found.truncate(1);
+        found
+    }))
 }
 
 /// Of the points with both figures; `None` for fewer than five, as too few for a slope.

@@ -2,9 +2,8 @@
 
 use super::limits::limits;
 use super::line::{self, Line, Stop};
-use super::{Finding, Kind, Loads, effect, significant, words};
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested, words};
 use crate::knee::{After, Knee, knee};
-use crate::measured::Measurements;
 use crate::metrics::Selector;
 use crate::statistics::umbrella::{Shape, umbrella};
 use crate::statistics::unimodal::unimodal;
@@ -14,15 +13,16 @@ use wirecost_model::metric::Unit;
 pub(super) const KIND: Kind = Kind {
     name: "saturation",
     help: "where throughput stops growing along an axis, and which resource was saturated there",
-    loads: Loads::Saturated,
+    question: Question::Course,
     find,
 };
 
 /// Smaller growth is not reported.
 const GROWTH: f64 = 1.1;
 
-fn find(measured: &Measurements) -> Vec<Finding> {
-    let Some(work) = line::work(measured) else { return Vec::new() };
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
+    let work = line::work(measured)?;
     let mut tests = Vec::new();
     for line in line::lines(measured) {
         let Some((stops, figures)) = line.measured(&work) else { continue };
@@ -30,9 +30,9 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             tests.push((turn.p_value, (line, stops, figures)));
         }
     }
-    let told = significant(tests).into_iter();
-    told.filter_map(|(p, (line, stops, figures))| finding_of(&work, &line, &stops, &figures, p))
-        .collect()
+    tested(tests, move |p_value, (line, stops, figures)| {
+        finding_of(&work, &line, &stops, &figures, p_value)
+    })
 }
 
 /// The knee of means alone: how sure they are is what many draws of them show.

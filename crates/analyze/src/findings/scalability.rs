@@ -1,8 +1,7 @@
 //! The law that throughput follows over the number of connections or workers.
 
 use super::line;
-use super::{Finding, Kind, Loads, effect, significant};
-use crate::measured::Measurements;
+use super::{Finding, Kind, Question, Runs, Tested, effect, tested};
 use crate::statistics::scalability::{Fit, fit};
 use wirecost_model::metric::Unit;
 use wirecost_model::units::three_digits;
@@ -10,7 +9,7 @@ use wirecost_model::units::three_digits;
 pub(super) const KIND: Kind = Kind {
     name: "scalability",
     help: "the Universal Scalability Law of throughput over connections or workers, and its peak",
-    loads: Loads::Saturated,
+    question: Question::Course,
     find,
 };
 
@@ -19,8 +18,9 @@ const NUMBERS: &[&str] = &["connections", "workers"];
 /// A law that explains less is not the one that the data follow.
 const EXPLAINED: f64 = 0.95;
 
-fn find(measured: &Measurements) -> Vec<Finding> {
-    let Some(work) = line::work(measured) else { return Vec::new() };
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
+    let work = line::work(measured)?;
     let mut tests = Vec::new();
     for line in line::lines(measured).into_iter().filter(|line| NUMBERS.contains(&line.axis)) {
         let Some((stops, figures)) = line.measured(&work) else { continue };
@@ -33,9 +33,10 @@ fn find(measured: &Measurements) -> Vec<Finding> {
             tests.push((fit.p_value, (line, fit, stops.len(), points.len())));
         }
     }
-    let told =
-        significant(tests).into_iter().filter(|(_, (_, fit, ..))| fit.explained >= EXPLAINED);
-    told.map(|(p_value, (line, fit, stops, runs))| {
+    tested(tests, move |p_value, (line, fit, stops, runs)| {
+        if fit.explained < EXPLAINED {
+            return None;
+        }
         let unit = work.metric().unit;
         let (law, percent) = (&fit.law, |share: f64| format!("{}%", small(share * 100.0)));
         let range = |(low, high): (f64, f64), show: &dyn Fn(f64) -> String| {
@@ -62,14 +63,13 @@ fn find(measured: &Measurements) -> Vec<Finding> {
         evidence.extend(line.confounders());
         let (low, high) = fit.contention;
         let contention = (100.0 * low, 100.0 * high);
-        Finding {
+        Some(Finding {
             metric: Some(work.name.clone()),
             effect: effect("contention", Unit::Percent, 100.0 * law.contention, Some(contention)),
             evidence,
             ..KIND.along(line.axis, &line.fixed, p_value, &text)
-        }
+        })
     })
-    .collect()
 }
 
 /// Two digits, of however small a value.

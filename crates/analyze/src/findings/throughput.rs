@@ -2,23 +2,22 @@
 
 use super::line;
 use super::trend::{Subject, trends};
-use super::{Finding, Kind, Loads, saturation, scalability, significant};
-use crate::measured::Measurements;
+use super::{Finding, Kind, Question, Runs, Tested, saturation, scalability, tested};
 
 pub(super) const KIND: Kind = Kind {
     name: "throughput",
     help: "how throughput changes along an axis, where neither `saturation` nor `scalability` tells",
-    loads: Loads::Saturated,
+    question: Question::Course,
     find,
 };
 
-fn find(measured: &Measurements) -> Vec<Finding> {
-    let Some(work) = line::work(measured) else { return Vec::new() };
+fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
+    let measured = runs.saturated;
+    let work = line::work(measured)?;
     let metric = work.metric().name;
     let verbs = if metric == "transactions" { ["rise", "fall"] } else { ["rises", "falls"] };
     let subject = Subject { metric, noun: metric, verbs, least: 0.0 };
-    let told = significant(trends(line::lines(measured), &subject)).into_iter();
-    told.filter_map(|(p_value, trend)| trend.finding(&KIND, p_value)).collect()
+    tested(trends(line::lines(measured), &subject), |p_value, trend| trend.finding(&KIND, p_value))
 }
 
 /// Whether this finding states less than another about throughput along the same line.

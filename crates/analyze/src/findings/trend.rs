@@ -1,8 +1,7 @@
 //! Figures that rise or fall along an axis, and may turn once on the way.
 
 use super::line::{self, Line, Stop};
-use super::{Finding, Kind, effect, significant, words};
-use crate::measured::Measurements;
+use super::{Finding, Kind, Runs, Tested, effect, tested, words};
 use crate::metrics::{self, Selector};
 use crate::statistics::bootstrap;
 use crate::statistics::theil_sen;
@@ -47,12 +46,14 @@ struct Leg {
 }
 
 /// Along the load itself among all points, along other axes among those that differ in nothing but it.
-pub(super) fn findings(measured: &Measurements, kind: &Kind, subject: &Subject) -> Vec<Finding> {
-    let saturated = measured.saturated();
-    let mut tests = trends(line::lines(&saturated), subject);
-    tests.extend(trends(line::by_load(measured), subject));
-    let told = significant(tests).into_iter();
-    told.filter_map(|(p_value, trend)| trend.finding(kind, p_value)).collect()
+pub(super) fn find<'a>(
+    runs: &'a Runs<'_>,
+    kind: &'static Kind,
+    subject: &Subject,
+) -> Option<Tested<'a>> {
+    let mut tests = trends(line::lines(&runs.saturated), subject);
+    tests.extend(trends(line::by_load(runs.all), subject));
+    tested(tests, |p_value, trend| trend.finding(kind, p_value))
 }
 
 /// Whether a figure is known at enough points of a line to be tested.

@@ -1,7 +1,7 @@
 //! Axes of which nothing was found: that is an answer too, with how much it is worth.
 
 use super::line::Line;
-use super::{ALL, Finding, LEVEL, choices, line, trend, words};
+use super::{Correction, Finding, Question, Runs, choices, line, trend, words};
 use crate::measured::{MeasuredPoint, Measurements, RUN};
 use crate::metrics::Selector;
 use crate::statistics::moderated::{self, Cell, Effect};
@@ -16,8 +16,8 @@ const SOUGHT: f64 = 0.05;
 type Group<'a> = (&'a [&'a Value], Vec<(&'a str, Vec<f64>)>);
 
 /// A sentence for each axis without a finding.
-pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
-    let saturated = measured.saturated();
+pub(super) fn find(runs: &Runs<'_>, found: &[Finding], questions: &[Question]) -> Vec<Finding> {
+    let Runs { all: measured, saturated, .. } = *runs;
     let axes = measured.axes().into_iter();
     let open = axes.filter(|axis| {
         let is_answered = found.iter().any(|finding| finding.axis.as_deref() == Some(*axis));
@@ -26,10 +26,16 @@ pub(super) fn find(measured: &Measurements, found: &[Finding]) -> Vec<Finding> {
     });
     let finding = |axis: &str| match axis {
         // It sets how much moves.
-        LOAD => finding(measured, axis, line::cost_latency().collect(), line::by_load(measured)),
+        LOAD => finding(
+            measured,
+            axis,
+            line::cost_latency().collect(),
+            line::by_load(measured),
+            questions,
+        ),
         _ => {
-            let metrics = line::rate_cost_latency(&saturated);
-            finding(&saturated, axis, metrics, line::lines(&saturated))
+            let metrics = line::rate_cost_latency(saturated);
+            finding(saturated, axis, metrics, line::lines(saturated), questions)
         }
     };
     open.filter_map(finding).collect()
@@ -41,13 +47,17 @@ fn finding(
     axis: &str,
     mut metrics: Vec<Selector>,
     mut lines: Vec<Line<'_>>,
+    questions: &[Question],
 ) -> Option<Finding> {
     let mut groups = line::groups(measured, axis);
+    let mut question = Question::Choice;
     if !choices::compares(measured, axis) {
+        question = Question::Course;
         lines.retain(|line| line.axis == axis);
         groups.retain(|(fixed, _)| lines.iter().any(|line| line.fixed == *fixed));
         metrics.retain(|metric| lines.iter().any(|line| trend::is_tested(line, &metric.name)));
     }
+    let correction = Correction::of(question, questions);
     let mut names = Vec::new();
     let mut evidence = Vec::new();
     let mut repeats = Some(0);
@@ -62,7 +72,7 @@ fn finding(
             continue;
         }
         let effects = extremes(metric, &known);
-        let level = level(&known, metrics.len());
+        let level = level(&known, metrics.len(), correction);
         // A difference that is too small for a sentence is one all the same.
         if effects.iter().flatten().any(|effect| effect.p_value() < level) {
             continue;
@@ -144,10 +154,10 @@ fn extremes(metric: usize, known: &[Group<'_>]) -> Option<Vec<Effect>> {
 }
 
 /// The level of one test of a kind, if each pair of values is tested in each group.
-fn level(known: &[Group<'_>], metrics: usize) -> f64 {
+fn level(known: &[Group<'_>], metrics: usize, correction: Correction) -> f64 {
     let pairs = |points: &Vec<_>| points.len() * (points.len() - 1) / 2;
     let tests: usize = known.iter().map(|(_, points)| pairs(points)).sum();
-    LEVEL / (ALL.len() * metrics * tests.max(1)) as f64
+    correction.level(metrics * tests.max(1))
 }
 
 /// `a`, `a or b`, `a, b or c`.

@@ -3,10 +3,10 @@
 //! simulated repeats, each with noise of its own.
 
 use fastrand::Rng;
+use wirecost_analyze::findings::simulation::{Figures, study};
 use wirecost_analyze::findings::{Finding, findings};
 use wirecost_analyze::measured::Measurements;
 
-use super::study::{Figures, study};
 use super::{
     costs, engines, falling_throughput, full_receiver, grown_functions, http_get, of_kind,
     rising_latency, scalability, tcp_transmit,

@@ -1,8 +1,10 @@
-//! Studies with known answers.
+//! Simulated studies with known answers. Tests of findings use them, and `wirecost-bench statistics`
+//! counts in them what is found, and what is not there.
 
 use fastrand::Rng;
-use wirecost_analyze::measured::Measurements;
-use wirecost_analyze::statistics::bootstrap::normal;
+
+use crate::measured::Measurements;
+use crate::statistics::bootstrap::normal;
 use wirecost_model::host::HostFacts;
 use wirecost_model::measure::Bytes;
 use wirecost_model::observe::{
@@ -46,7 +48,8 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// With errors of this size in all of it.
+    /// With errors of this size in all of it: the standard deviation of the logarithm.
+    #[must_use]
     pub fn noisy(mut self, relative: f64, random: &mut Rng) -> Self {
         let mut blur = |value: &mut f64| *value *= (relative * normal(random)).exp();
         blur(&mut self.bits_per_second);
@@ -99,6 +102,7 @@ fn host(name: &str, role: Side, figures: &Figures, which: usize) -> HostRow {
     }
 }
 
+#[must_use]
 pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) -> Run {
     let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
     let values: Vec<Value> = axes.iter().map(|(name, value)| Value::new(name, value)).collect();
