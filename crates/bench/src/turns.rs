@@ -90,6 +90,7 @@ impl Load {
                 engine: "epoll".into(),
                 workers: Some(1),
                 cpus: Vec::new(),
+                shares_cpus: false,
                 interval: SECOND,
                 program,
                 data_address: Some(std::net::Ipv4Addr::LOCALHOST.into()),

@@ -150,6 +150,7 @@ fn plan(host: usize, program: &Program, engine: &EngineName) -> Plan {
         engine: engine.clone(),
         workers: None,
         cpus: Vec::new(),
+        shares_cpus: false,
         interval: wirecost_model::clock::SECOND,
         program: program.clone(),
         data_address: None,

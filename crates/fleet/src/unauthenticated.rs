@@ -128,6 +128,7 @@ mod tests {
             engine: EngineName::default(),
             workers: None,
             cpus: Vec::new(),
+            shares_cpus: false,
             interval: 1 << 30,
             program,
             data_address: None,

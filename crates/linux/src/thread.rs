@@ -67,6 +67,20 @@ pub fn clear_realtime() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters) };
 }
 
+/// Has the calling thread not take the CPU from another one when it is woken: it runs when that one sleeps or
+/// has had its share (SCHED_BATCH, sched(7)).
+///
+/// # Errors
+/// Those of sched_setscheduler(2).
+pub fn set_batch() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: passes a valid, initialised structure that the kernel only reads.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// How long a thread has been ready to run and had no CPU, since it began.
 #[derive(Debug)]
 pub struct RunDelay(Option<std::fs::File>);

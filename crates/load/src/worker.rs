@@ -2,6 +2,7 @@
 //! waits for I/O. The engines own the waiting.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +17,7 @@ use wirecost_model::measure::{
 use wirecost_model::plan::Endpoints;
 use wirecost_model::profile::Until;
 use wirecost_program::calls::EffectiveSetting;
-use wirecost_program::net::{Net, Owner};
+use wirecost_program::net::{Interest, Net, Owner};
 use wirecost_program::operation_log::{LogMemory, OperationLog};
 use wirecost_program::payload::Patterns;
 use wirecost_program::record::{Record, WorkerCounters};
@@ -228,6 +229,11 @@ pub(crate) trait SocketNet: Net {
 
     fn sockets_mut(&mut self) -> &mut Sockets;
 
+    /// A strand begins to wait for something on this connection.
+    fn watch(&self, _: &Self::Socket) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What a strand's handle stands for.
     fn socket<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
 
@@ -250,6 +256,10 @@ impl SocketNet for Sockets {
 
     fn sockets_mut(&mut self) -> &mut Sockets {
         self
+    }
+
+    fn watch(&self, socket: &Socket) -> io::Result<()> {
+        self.opener.watch(socket)
     }
 
     fn socket<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
@@ -443,6 +453,11 @@ impl<N: SocketNet> Worker<N> {
         self.phase_of(local).is_some()
     }
 
+    /// Whether a strand receives nothing in the phase under way.
+    pub(crate) fn only_sends(&self, local: u32) -> bool {
+        self.phase_of(local).is_some_and(|phase| !phase.receives())
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -525,13 +540,30 @@ impl<N: SocketNet> Worker<N> {
         };
         context.record.begin_turn(local);
         let strand = &mut self.strands[local as usize];
-        let turn = strand.run(phase, &mut context);
+        let mut turn = strand.run(phase, &mut context);
+        if let Turn::Wait(wait) = &turn
+            && matches!(wait.on, Interest::Readable | Interest::Writable)
+            && let Some(socket) = strand.socket(wait.slot)
+            && let Err(error) = self.net.watch(socket)
+        {
+            turn = Turn::Failed(strand.failure(phase, error));
+        }
         if running.unfinished.is_some() && !running.done[local as usize] && strand.finished() {
             running.done[local as usize] = true;
             running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));
             self.check_finished();
         }
         turn
+    }
+
+    /// An event has told that a strand can send on the connection that it waits for.
+    pub(crate) fn writable(&mut self, local: u32)
+    where
+        N: Net<Socket = Socket>,
+    {
+        if let Some(socket) = self.strands[local as usize].opening() {
+            socket.note_writable();
+        }
     }
 
     pub(crate) fn failed(&mut self, error: StrandError) {

@@ -80,6 +80,7 @@ impl Hosts {
                 engine: engines::find(engine).unwrap().name().into(),
                 workers: Some(1),
                 cpus: Vec::new(),
+                shares_cpus: false,
                 interval: 10 * MILLISECOND,
                 program,
                 data_address: Some("127.0.0.1".parse().unwrap()),

@@ -223,6 +223,7 @@ pub(crate) fn plan(host: u32) -> Plan {
         engine: EngineName::default(),
         workers: Some(1),
         cpus: vec![],
+        shares_cpus: false,
         interval: 100 * MILLISECOND,
         program: programs[host as usize].clone(),
         data_address: Some("127.0.0.1".parse().unwrap()),

@@ -419,6 +419,7 @@ impl<'a> Controller<'a> {
             engine: settings.engine.clone(),
             workers: settings.workers.of(host.member.host.name(), host.program.side),
             cpus: host.cpus.clone(),
+            shares_cpus: !host.owns_cpus,
             interval: settings.interval,
             program: host.program.clone(),
             data_address: host.member.listens_at,

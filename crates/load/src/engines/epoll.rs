@@ -8,6 +8,7 @@ use std::io;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_linux::thread;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_program::net::Interest;
 use wirecost_program::strand::{TURN_BYTES, Turn};
@@ -15,7 +16,7 @@ use wirecost_program::strand::{TURN_BYTES, Turn};
 use super::scheduler::Scheduler;
 use super::{Engine, Run, Setup, Wakers, WorkerThread};
 use crate::broker::receive_arrival;
-use crate::sockets::{Token, register};
+use crate::sockets::{Token, Trigger, register};
 use crate::worker::Worker;
 
 const EVENTS: usize = 512;
@@ -43,11 +44,15 @@ impl Engine for Epoll {
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wakers = setup.wakers()?;
-        register(&poll, &wakers.wake, Token::Wake)?;
-        register(&poll, &wakers.inbox, Token::Inbox)?;
+        register(&poll, &wakers.wake, Token::Wake, Trigger::Edge)?;
+        register(&poll, &wakers.inbox, Token::Inbox, Trigger::Edge)?;
         setup.sockets.opener.set_epoll(poll);
         setup.sockets.opener.accept_only_when_ready();
-        Ok(Box::new(run))
+        let shares_cpus = setup.shares_cpus;
+        if shares_cpus {
+            thread::set_batch()?;
+        }
+        Ok(Box::new(move |thread| run(thread, shares_cpus)))
     }
 }
 
@@ -56,15 +61,17 @@ struct Loop {
     scheduler: Scheduler,
     wakers: Wakers,
     run: u32,
+    /// The other end may be waiting for this CPU.
+    shares_cpus: bool,
 }
 
 /// Runs until the orders end.
-fn run(thread: WorkerThread) {
+fn run(thread: WorkerThread, shares_cpus: bool) {
     let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
     let Some(wakers) = wakers else { return };
     let run = sockets.opener.run();
     let worker = Worker::new(number, sockets, patterns, outlet);
-    let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run };
+    let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run, shares_cpus };
     let mut events = Vec::with_capacity(EVENTS);
     while engine.scheduler.handle_order(&orders, &mut engine.worker, &mine) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
@@ -87,7 +94,14 @@ impl Loop {
         // Of thousands that are ready each gets less, so that all have their turn in time.
         let turn = (ROUND_BYTES / (self.scheduler.ready() as i64 + 1)).clamp(MIN_TURN, TURN_BYTES);
         match self.worker.turn(local, turn) {
-            Turn::Again => self.scheduler.queue(local),
+            Turn::Again => {
+                self.scheduler.queue(local);
+                // The receiver finds the data in the caches (ADR 0040). Receivers do not yield: they would stay
+                // as far behind as they are.
+                if self.shares_cpus && self.worker.only_sends(local) {
+                    std::thread::yield_now();
+                }
+            }
             Turn::Wait(wait) => self.scheduler.park(local, wait),
             Turn::Quiesced => {}
             Turn::Failed(error) => self.worker.failed(error),
@@ -113,14 +127,18 @@ impl Loop {
                         (epoll::EventFlags::IN, Interest::Readable),
                         (epoll::EventFlags::OUT, Interest::Writable),
                     ] {
-                        if flags.intersects(flag | broken) {
-                            self.scheduler.wake(local, Some(slot), on);
+                        if flags.intersects(flag | broken)
+                            && self.scheduler.wake(local, Some(slot), on)
+                            && on == Interest::Writable
+                            && !flags.intersects(broken)
+                        {
+                            self.worker.writable(local);
                         }
                     }
                 }
                 Token::Listener { local, number } => {
-                    self.worker.net.opener.mark_ready(local, number);
-                    self.scheduler.wake(local, None, Interest::Arrival);
+                    let heeded = self.scheduler.wake(local, None, Interest::Arrival);
+                    self.worker.net.opener.mark_ready(local, number, heeded);
                 }
                 Token::Inbox => {
                     while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {

@@ -185,8 +185,12 @@ impl Loop {
             Event::Arrival(token) => (token, Interest::Arrival),
         };
         match Token::of(token) {
-            Token::Connection { local, slot } => self.scheduler.wake(local, Some(slot), on),
-            Token::Listener { local, .. } => self.scheduler.wake(local, None, on),
+            Token::Connection { local, slot } => {
+                self.scheduler.wake(local, Some(slot), on);
+            }
+            Token::Listener { local, .. } => {
+                self.scheduler.wake(local, None, on);
+            }
             Token::Inbox => {
                 while let Ok(arrival) = receive_arrival(&self.wakers.inbox, self.run) {
                     if let Some(local) = self.worker.arrived(arrival) {

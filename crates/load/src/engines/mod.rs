@@ -91,6 +91,8 @@ pub struct Setup<'a> {
     /// The longest message, bytes; 0 where it is unknown.
     pub(crate) message: u64,
     pub(crate) wakers: Option<&'a Wakers>,
+    /// Another host of the run uses the same CPUs.
+    pub(crate) shares_cpus: bool,
 }
 
 impl Setup<'_> {

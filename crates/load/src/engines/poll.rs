@@ -198,7 +198,7 @@ impl Loop {
                 self.scheduler.wake(local, Some(wait.slot), wait.on);
             }
             Entry::Listener { local, number } => {
-                self.worker.net.opener.mark_ready(local, number);
+                self.worker.net.opener.mark_ready(local, number, true);
                 self.scheduler.wake(local, None, Interest::Arrival);
             }
         }

@@ -95,12 +95,15 @@ impl Scheduler {
         }
     }
 
-    /// Queues a strand if it waits for this; `slot`: on which connection.
-    pub(super) fn wake(&mut self, local: u32, slot: Option<u32>, on: Interest) {
+    /// Queues a strand if it waits for this, and returns whether it does; `slot`: on which connection.
+    pub(super) fn wake(&mut self, local: u32, slot: Option<u32>, on: Interest) -> bool {
         let wait = self.strands.get(local as usize).and_then(|strand| strand.wait);
-        if wait.is_some_and(|wait| wait.on == on && slot.is_none_or(|slot| slot == wait.slot)) {
+        let waits =
+            wait.is_some_and(|wait| wait.on == on && slot.is_none_or(|slot| slot == wait.slot));
+        if waits {
             self.queue(local);
         }
+        waits
     }
 
     /// The next strand to run. It waits for nothing any more.

@@ -698,7 +698,7 @@ fn start_worker(
     let sinks = calls::sinks(&plan.program);
     let workers = placement.workers();
     let message = largest_message(&plan.program);
-    let seed = plan.seed;
+    let (seed, shares_cpus) = (plan.seed, plan.shares_cpus);
     let mut wake = None;
     let mut broker_end = None;
     let mut worker_end = None;
@@ -739,6 +739,7 @@ fn start_worker(
                 patterns: &patterns,
                 message,
                 wakers: wakers.as_ref(),
+                shares_cpus,
             })?;
             sockets.data.open_sinks(
                 (&sinks, &common.permissions.files),

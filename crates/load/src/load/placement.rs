@@ -171,6 +171,7 @@ mod tests {
             engine: EngineName::default(),
             workers,
             cpus: vec![0, 1, 2, 3],
+            shares_cpus: false,
             interval: 1,
             program: Program { side, groups: vec![group], services: Vec::new() },
             data_address: None,

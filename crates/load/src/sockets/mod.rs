@@ -11,7 +11,7 @@ mod pipes;
 mod settings;
 mod token;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 use self::data::DataPath;
 use self::files::OpenFiles;
 use self::io_state::IoState;
-use self::opening::{Opener, State};
+use self::opening::{KnownBy, Opener, State};
 use self::settings::SettingsLog;
 use crate::permissions::Permissions;
 use crate::tls::{Credentials, Session};
@@ -41,7 +41,7 @@ pub(crate) use self::data::late_greeting;
 pub(crate) use self::files::SourceFiles;
 pub(crate) use self::mailbox::{Arrival, Mailbox};
 pub(crate) use self::opening::{OwnService, transport};
-pub(crate) use self::token::{Token, register};
+pub(crate) use self::token::{Token, Trigger, register};
 
 /// An open or opening connection.
 #[derive(Debug)]
@@ -63,6 +63,9 @@ pub struct Socket {
     longest_send: usize,
     /// Whether it counts among those that are connecting.
     connecting: bool,
+    /// What the worker's epoll tells of it by, once it has been waited for.
+    token: Token,
+    watched: Cell<bool>,
     io: IoState,
 }
 
@@ -85,6 +88,13 @@ impl Socket {
 
     pub(crate) fn is_reliable(&self) -> bool {
         self.reliable
+    }
+
+    /// An event has told that bytes can be sent on it.
+    pub(crate) fn note_writable(&mut self) {
+        if let State::Connecting { known_by, .. } = &mut self.state {
+            *known_by = KnownBy::Event;
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -1,6 +1,6 @@
 //! How connections come about and end: listeners, arrivals, hellos and TLS handshakes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +25,7 @@ use super::by_step::ByStep;
 use super::io_state::IoState;
 use super::mailbox::{self, Arrival, Mailbox};
 use super::settings::SettingsLog;
-use super::token::{Token, register};
+use super::token::{Token, Trigger, change_trigger, register};
 use super::{Common, Socket};
 use crate::permissions::Partners;
 use crate::tls::Security;
@@ -48,6 +48,7 @@ pub(super) enum State {
     /// The kernel is connecting it.
     Connecting {
         hello: Option<Hello>,
+        known_by: KnownBy,
     },
     /// A hello datagram has been sent and not been answered.
     Greeting {
@@ -59,6 +60,17 @@ pub(super) enum State {
     Open,
 }
 
+/// What tells that the kernel has connected a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KnownBy {
+    /// An event that has not come.
+    AwaitedEvent,
+    /// An event that has come.
+    Event,
+    /// A call.
+    Call,
+}
+
 /// A listener of one strand.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -66,7 +78,15 @@ pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     /// Somebody may be waiting there.
     pub(crate) ready: bool,
+    /// Where it is told of for as long as somebody waits there: how often in a row no strand wanted to
+    /// know. Then nothing has to be asked that finds nobody: of a transaction that opens a connection that
+    /// would be one system call in eleven.
+    unheeded: Option<u32>,
 }
+
+/// A listener whose strand does not accept is told of so often, then only when somebody comes: the loop
+/// would not sleep any more.
+const UNHEEDED: u32 = 16;
 
 /// Opens and closes the connections of one worker.
 #[derive(Debug)]
@@ -210,7 +230,7 @@ impl Opener {
         owner: Owner,
         at: &[Address],
     ) -> io::Result<Vec<Address>> {
-        let OwnService { transport, setup, .. } = &self.services[service as usize];
+        let OwnService { transport, setup, described } = &self.services[service as usize];
         let local = owner.local as usize;
         if self.listeners.len() <= local {
             self.listeners.resize_with(local + 1, Vec::new);
@@ -218,23 +238,38 @@ impl Opener {
         let mut bound = Vec::new();
         for address in at {
             let (fd, address) = transport.listen(address, setup)?;
+            let mut unheeded = None;
             if let Some(epoll) = &self.epoll {
                 let number = self.listeners[local].len() as u32;
-                register(epoll, &fd, Token::Listener { local: owner.local, number })?;
+                // Many connections at once are accepted one after the other.
+                let trigger = if described.reconnects { Trigger::Level } else { Trigger::Edge };
+                register(epoll, &fd, Token::Listener { local: owner.local, number }, trigger)?;
+                unheeded = described.reconnects.then_some(0);
             } else if self.blocking && at.len() == 1 && !transport.polls_before_accept() {
                 block(&fd)?;
             }
             bound.push(address);
-            self.listeners[local].push(Listener { service, fd, ready: true });
+            self.listeners[local].push(Listener { service, fd, ready: true, unheeded });
         }
         Ok(bound)
     }
 
-    /// An event loop has been told of somebody at a listener of a strand; it is told of each once.
-    pub(crate) fn mark_ready(&mut self, local: u32, number: u32) {
+    /// An event loop has been told of somebody at a listener of a strand. `heeded`: the strand was waiting
+    /// for that.
+    pub(crate) fn mark_ready(&mut self, local: u32, number: u32, heeded: bool) {
         let own = self.listeners.get_mut(local as usize);
-        if let Some(listener) = own.and_then(|own| own.get_mut(number as usize)) {
-            listener.ready = true;
+        let Some(listener) = own.and_then(|own| own.get_mut(number as usize)) else { return };
+        listener.ready = true;
+        let Some(unheeded) = &mut listener.unheeded else { return };
+        *unheeded = if heeded { 0 } else { *unheeded + 1 };
+        if *unheeded > UNHEEDED
+            && let Some(epoll) = &self.epoll
+        {
+            let token = Token::Listener { local, number };
+            // A failure leaves it as it was: a loop that does not sleep, but works.
+            if change_trigger(epoll, &listener.fd, token, Trigger::Edge).is_ok() {
+                listener.unheeded = None;
+            }
         }
     }
 
@@ -331,6 +366,8 @@ impl Opener {
                     Ok((fd, from)) => {
                         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
                         if self.partners.accepts(from) && is_expected(from, allowed) {
+                            // Of who else waits there the next event tells.
+                            listener.ready = listener.unheeded.is_none();
                             return Ok(fd);
                         }
                         self.rejected_connections += 1;
@@ -383,8 +420,12 @@ impl Opener {
             Address::Inet(address) => Some(*address),
             Address::Unix(_) | Address::Vsock { .. } => None,
         };
-        let state = State::Connecting { hello };
-        let mut socket = admit(self.epoll.as_ref(), fd, transport, owner, state)?;
+        let known_by = match self.epoll.is_some() && transport.tells_connected() {
+            true => KnownBy::AwaitedEvent,
+            false => KnownBy::Call,
+        };
+        let state = State::Connecting { hello, known_by };
+        let mut socket = admit(fd, transport, owner, state);
         socket.peer = peer_address;
         if socket.secure {
             let certificate = peer.and_then(|host| host.certificate.as_deref());
@@ -434,7 +475,7 @@ impl Opener {
     ) -> io::Result<Socket> {
         let transport = self.transport(open)?;
         transport.accepted(&fd, &open.setup)?;
-        let mut socket = admit(self.epoll.as_ref(), fd, transport, owner, State::Securing)?;
+        let mut socket = admit(fd, transport, owner, State::Securing);
         if !socket.reliable {
             let peer = socket2::SockRef::from(&socket.fd).peer_addr();
             socket.peer = peer.ok().and_then(|address| address.as_socket());
@@ -453,6 +494,17 @@ impl Opener {
         }
         settings.read(&socket, open, self.epoll.as_ref());
         Ok(socket)
+    }
+
+    /// Has the epoll, where there is one, tell of a connection from now on. What does not have to wait for
+    /// anything in all its life takes no call for this.
+    pub(crate) fn watch(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(epoll) = &self.epoll
+            && !socket.watched.replace(true)
+        {
+            register(epoll, &socket.fd, socket.token, Trigger::Edge)?;
+        }
+        Ok(())
     }
 
     /// How far a connection is.
@@ -474,12 +526,19 @@ impl Opener {
         let now = Monotonic.now();
         match socket.state {
             State::Open => Ok(Opening::Done),
-            State::Connecting { hello } => {
-                if rustix::net::getpeername(&socket.fd).is_err() {
-                    match rustix::net::sockopt::socket_error(&socket.fd)? {
+            State::Connecting { hello, known_by } => {
+                match known_by {
+                    KnownBy::Event => {}
+                    KnownBy::AwaitedEvent => {
+                        // If it does not come in time, or tells of an error.
+                        socket.state = State::Connecting { hello, known_by: KnownBy::Call };
+                        return Ok(Opening::Wait(Interest::Writable, None));
+                    }
+                    KnownBy::Call if rustix::net::getpeername(&socket.fd).is_ok() => {}
+                    KnownBy::Call => match rustix::net::sockopt::socket_error(&socket.fd)? {
                         Ok(()) => return Ok(Opening::Wait(Interest::Writable, None)),
                         Err(error) => return Err(error.into()),
-                    }
+                    },
                 }
                 match hello {
                     Some(hello) if !socket.reliable => {
@@ -581,19 +640,10 @@ impl Opener {
     }
 }
 
-fn admit(
-    epoll: Option<&OwnedFd>,
-    fd: OwnedFd,
-    transport: &'static dyn Transport,
-    owner: Owner,
-    state: State,
-) -> io::Result<Socket> {
-    if let Some(epoll) = epoll {
-        register(epoll, &fd, Token::Connection { local: owner.local, slot: owner.slot })?;
-    }
+fn admit(fd: OwnedFd, transport: &'static dyn Transport, owner: Owner, state: State) -> Socket {
     let longest_send = transport.longest_send(&fd);
     let protocol = transport.protocol();
-    Ok(Socket {
+    Socket {
         fd,
         transport,
         reliable: protocol.delivery().is_reliable(),
@@ -604,8 +654,10 @@ fn admit(
         session: None,
         longest_send,
         connecting: false,
+        token: Token::Connection { local: owner.local, slot: owner.slot },
+        watched: Cell::new(false),
         io: IoState::default(),
-    })
+    }
 }
 
 /// Internet addresses that the clients of a service connect from; none where no client has said.

@@ -49,14 +49,49 @@ impl Token {
     }
 }
 
+/// When an epoll tells of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// When something changes, in both directions: one call for the life of the connection. A strand
+    /// always tries before it waits, so no edge is missed.
+    Edge,
+    /// Whenever somebody looks while something is there to be received.
+    Level,
+}
+
+impl Trigger {
+    fn flags(self) -> epoll::EventFlags {
+        match self {
+            Trigger::Edge => epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET,
+            Trigger::Level => epoll::EventFlags::IN,
+        }
+    }
+}
+
 /// Registers a descriptor for as long as it is open.
-///
-/// Edge-triggered and for both directions: one call for the life of the connection. A strand always
-/// tries before it waits, so no edge is missed.
 ///
 /// # Errors
 /// Those of epoll_ctl(2).
-pub(crate) fn register(epoll: &OwnedFd, fd: impl AsFd, token: Token) -> std::io::Result<()> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
-    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token.number()), flags)?)
+pub(crate) fn register(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    token: Token,
+    trigger: Trigger,
+) -> std::io::Result<()> {
+    let data = epoll::EventData::new_u64(token.number());
+    Ok(epoll::add(epoll, fd, data, trigger.flags())?)
+}
+
+/// Changes when a registered descriptor is told of. What is there now is told of again.
+///
+/// # Errors
+/// Those of epoll_ctl(2).
+pub(crate) fn change_trigger(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    token: Token,
+    trigger: Trigger,
+) -> std::io::Result<()> {
+    let data = epoll::EventData::new_u64(token.number());
+    Ok(epoll::modify(epoll, fd, data, trigger.flags())?)
 }

@@ -76,6 +76,11 @@ pub trait Transport: Sync {
         false
     }
 
+    /// Whether an event without an error that tells that bytes can be sent tells that it is connected.
+    fn tells_connected(&self) -> bool {
+        false
+    }
+
     /// Whether a wait for bytes can be for many of them (SO_RCVLOWAT).
     fn has_low_water(&self) -> bool {
         false

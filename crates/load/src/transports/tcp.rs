@@ -46,6 +46,11 @@ impl Transport for Tcp {
         &protocols::tcp::Tcp
     }
 
+    // https://github.com/torvalds/linux/blob/v6.12/net/ipv4/tcp.c#L544
+    fn tells_connected(&self) -> bool {
+        true
+    }
+
     fn has_low_water(&self) -> bool {
         true
     }

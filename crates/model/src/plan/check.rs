@@ -502,6 +502,7 @@ mod tests {
             engine: crate::plan::EngineName::default(),
             workers: Some(2),
             cpus: vec![0, 1],
+            shares_cpus: false,
             interval: SECOND,
             program: Program { side: Side::Master, groups: vec![group], services: vec![service] },
             data_address: None,

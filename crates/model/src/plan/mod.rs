@@ -113,6 +113,9 @@ pub struct Plan {
     pub workers: Option<u32>,
     /// CPUs in the order in which workers are to be pinned to them; empty: not pinned.
     pub cpus: Vec<u32>,
+    /// Whether another host of the run uses the same CPUs.
+    #[serde(default)]
+    pub shares_cpus: bool,
     pub interval: Nanos,
     pub program: Program,
     /// Where this host accepts; none if it is not known and the wildcard address must do.

@@ -236,6 +236,23 @@ impl<S> Strand<S> {
         self.connections.socket(slot)
     }
 
+    /// The connection that is being opened.
+    pub fn opening(&mut self) -> Option<&mut S> {
+        self.connections.opening()
+    }
+
+    /// What it does cannot go on.
+    pub fn failure(&self, phase: &Phase, source: io::Error) -> StrandError {
+        let step = phase.steps.get(self.transaction.step());
+        StrandError {
+            group: self.group,
+            strand: self.number,
+            kind: step.map_or("", |step| step.kind),
+            at: step.map_or_else(Default::default, |step| step.at),
+            source,
+        }
+    }
+
     fn id(&self, step: &Step) -> u32 {
         step.first_id + (self.operation.place - step.first)
     }
