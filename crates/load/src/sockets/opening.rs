@@ -727,3 +727,91 @@ fn at_address(error: io::Error, address: &Address) -> io::Error {
     };
     io::Error::new(error.kind(), format!("{address}: {error}{remedy}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use rustix::event::epoll;
+    use wirecost_model::profile::Options;
+
+    use super::*;
+    use crate::permissions::Permissions;
+
+    const OWNER: Owner = Owner { group: 0, strand: 0, local: 0, slot: 0, id: 0, ordinal: 0 };
+
+    /// Listens, with an epoll that tells; its clients connect once or `reconnects`.
+    fn listening(reconnects: bool) -> (Opener, SocketAddr) {
+        let service = Service {
+            group: 0,
+            protocol: "tcp".to_owned(),
+            port: None,
+            conns_per_strand: 1,
+            reconnects,
+            clients: Vec::new(),
+            options: Options::default(),
+        };
+        let mut opener = Opener::new(&Common {
+            blocking: false,
+            run: 1,
+            host: 0,
+            services: OwnService::all(&[service]).unwrap(),
+            mailbox: Arc::default(),
+            files: Arc::new([]),
+            permissions: Permissions::default(),
+            credentials: None,
+        });
+        opener.set_epoll(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
+        opener.accept_only_when_ready();
+        let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let bound = opener.listen(0, OWNER, &[any]).unwrap();
+        let [Address::Inet(address)] = bound[..] else { panic!("{bound:?}") };
+        (opener, address)
+    }
+
+    /// Looks once, and returns how often it was told of the listener; a strand waits for that or does not.
+    fn looks(opener: &mut Opener, heeded: bool) -> usize {
+        let mut events = Vec::with_capacity(8);
+        let epoll = opener.epoll().unwrap();
+        epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(0)))
+            .unwrap();
+        for event in &events {
+            assert_eq!(Token::unpack(event.data), Token::Listener { local: 0, number: 0 });
+            opener.mark_ready(0, 0, heeded);
+        }
+        events.len()
+    }
+
+    #[test]
+    fn who_waits_behind_another_is_told_of_again() {
+        for reconnects in [true, false] {
+            let (mut opener, address) = listening(reconnects);
+            let _clients = [(); 3].map(|()| TcpStream::connect(address).unwrap());
+            for _ in 0..3 {
+                looks(&mut opener, true);
+                let accepted = opener.accept_own(0, OWNER);
+                assert!(accepted.is_ok(), "{reconnects}: {accepted:?}");
+                // Where it will be told of again nobody is asked until then.
+                let asks = opener.listeners_of(0).any(|(_, listener)| listener.ready);
+                assert_eq!(asks, !reconnects);
+            }
+            assert_eq!(looks(&mut opener, true), 0);
+            let none = opener.accept_own(0, OWNER).map_err(|error| error.kind());
+            assert_eq!(none.err(), Some(io::ErrorKind::WouldBlock));
+        }
+    }
+
+    #[test]
+    fn a_listener_whose_strand_does_not_accept_lets_the_loop_sleep() {
+        for reconnects in [true, false] {
+            let (mut opener, address) = listening(reconnects);
+            let _first = TcpStream::connect(address).unwrap();
+            let told: usize = (0..10 * UNHEEDED).map(|_| looks(&mut opener, false)).sum();
+            assert!((1..=UNHEEDED as usize + 2).contains(&told), "{told}");
+            // The next one is told of all the same, and nobody is forgotten.
+            let _second = TcpStream::connect(address).unwrap();
+            assert_eq!(looks(&mut opener, true), 1);
+            assert!(opener.accept_own(0, OWNER).is_ok() && opener.accept_own(0, OWNER).is_ok());
+        }
+    }
+}
