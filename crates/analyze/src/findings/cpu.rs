@@ -36,7 +36,7 @@ fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
         tests.extend(majority.map(|(p_value, majority)| (p_value, Test::Majority(majority))));
     }
     let changes = trends(line::lines(measured), &USER_TIME).into_iter();
-    tests.extend(changes.map(|(p_value, trend)| (p_value, Test::Change(trend))));
+    tests.extend(changes.map(|(p_value, trend)| (p_value, Test::Change(Box::new(trend)))));
     tested(tests, |p_value, question| match question {
         Test::Majority(majority) => majority.finding(p_value),
         Test::Change(trend) => trend.finding(&KIND, p_value),
@@ -45,7 +45,7 @@ fn find<'a>(runs: &'a Runs<'_>) -> Option<Tested<'a>> {
 
 enum Test<'a> {
     Majority(Majority<'a>),
-    Change(Trend<'a>),
+    Change(Box<Trend<'a>>),
 }
 
 /// Of each end where its CPUs are its own, else of the machine.

@@ -51,7 +51,7 @@ pub(super) fn find<'a>(
     kind: &'static Kind,
     subject: &Subject,
 ) -> Option<Tested<'a>> {
-    let mut tests = trends(line::lines(&runs.saturated), subject);
+    let mut tests = trends(line::lines(runs.saturated), subject);
     tests.extend(trends(line::by_load(runs.all), subject));
     tested(tests, |p_value, trend| trend.finding(kind, p_value))
 }

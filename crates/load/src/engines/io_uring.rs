@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::thread;
 use wirecost_linux::uring::{self, Buffers, Event, Ring};
 use wirecost_model::clock::Clock;
 use wirecost_model::profile::Position;
@@ -106,7 +107,11 @@ impl Engine for IoUring {
         let wakers = setup.wakers()?;
         ring.watch(&wakers.wake, Token::Wake.number())?;
         ring.watch(&wakers.inbox, Token::Inbox.number())?;
-        Ok(Box::new(|thread| run(thread, ring)))
+        let shares_cpus = setup.shares_cpus;
+        if shares_cpus {
+            thread::set_batch()?;
+        }
+        Ok(Box::new(move |thread| run(thread, ring, shares_cpus)))
     }
 }
 
@@ -119,7 +124,7 @@ struct Loop {
 }
 
 /// Runs until the orders end.
-fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
+fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
     let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
     let Some(wakers) = wakers else { return };
     let run = sockets.opener.run();
@@ -137,9 +142,14 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>) {
         let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         let sleep = engine.scheduler.sleep(now, due);
+        let has_much = engine.worker.net.has_much();
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
             engine.fail(source);
             break;
+        }
+        if shares_cpus && has_much {
+            // ADR 0040.
+            std::thread::yield_now();
         }
         for event in events.drain(..) {
             engine.on_event(event);
