@@ -68,16 +68,16 @@ pub fn clear_realtime() {
 }
 
 /// Has the calling thread not take the CPU from another one when it is woken: it runs when that one sleeps or
-/// has had its share (SCHED_BATCH, sched(7)).
-///
-/// # Errors
-/// Those of sched_setscheduler(2).
-pub fn set_batch() -> io::Result<()> {
+/// has had its share (SCHED_BATCH, sched(7)). A thread that was given another policy than the usual one keeps
+/// it, as does one that a sandbox does not let change it.
+pub fn set_batch() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: passes a valid, initialised structure that the kernel only reads.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    // SAFETY: the first takes a number only; the second passes a valid, initialised structure that the kernel
+    // only reads.
+    unsafe {
+        if libc::sched_getscheduler(0) == libc::SCHED_OTHER {
+            libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters);
+        }
     }
 }
 
@@ -114,4 +114,31 @@ pub fn minimize_timer_slack() {
 pub fn die_with_parent() {
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_usual_policy_becomes_batch() {
+        // SAFETY: takes a number only.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        // Of a thread of its own, as it lasts.
+        let of_thread = |first: fn()| {
+            std::thread::spawn(move || {
+                first();
+                let before = policy();
+                set_batch();
+                (before, policy())
+            })
+        };
+        assert_eq!(of_thread(|| ()).join().unwrap(), (libc::SCHED_OTHER, libc::SCHED_BATCH));
+        // Where it may not be real-time it has the usual one.
+        let real_time = || {
+            set_realtime(RealtimePriority::Watch);
+        };
+        let (before, after) = of_thread(real_time).join().unwrap();
+        assert!(before == libc::SCHED_OTHER || after == before, "{before} {after}");
+    }
 }

@@ -50,7 +50,7 @@ impl Engine for Epoll {
         setup.sockets.opener.accept_only_when_ready();
         let shares_cpus = setup.shares_cpus;
         if shares_cpus {
-            thread::set_batch()?;
+            thread::set_batch();
         }
         Ok(Box::new(move |thread| run(thread, shares_cpus)))
     }

@@ -109,7 +109,7 @@ impl Engine for IoUring {
         ring.watch(&wakers.inbox, Token::Inbox.number())?;
         let shares_cpus = setup.shares_cpus;
         if shares_cpus {
-            thread::set_batch()?;
+            thread::set_batch();
         }
         Ok(Box::new(move |thread| run(thread, ring, shares_cpus)))
     }

@@ -84,7 +84,7 @@ fn busiest(run: &Run) -> Result<&DeviceSegments, String> {
 
 /// As the script of the article prints it: the average of each interval, of the first run.
 fn over_time(name: &str, point: &MeasuredPoint) -> Table {
-    let columns = [("to, s", Right), ("packets", Right), ("average, B", Right)];
+    let columns = [("end, s", Right), ("packets", Right), ("average, B", Right)];
     let mut table = table(format!("Segment size over time, {name}"), &columns);
     match first(point).and_then(busiest) {
         Ok(device) => table.rows.extend(device.sent.intervals.iter().map(interval)),

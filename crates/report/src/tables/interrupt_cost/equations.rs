@@ -145,8 +145,8 @@ const COLUMNS: [(&str, wirecost_model::document::Align); 6] = [
     ("Equation", Left),
     ("Line rate", Right),
     ("interrupts/s", Right),
-    ("each", Right),
-    ("in all", Right),
+    ("per interrupt", Right),
+    ("total", Right),
     ("CPUs", Right),
 ];
 

@@ -480,17 +480,17 @@ mod tests {
     fn equations_are_recomputed() {
         let section = section("interrupt-cost", &fixture("interrupt-cost"));
         let first = |column| value(&section, "A line rate, rough", "(1)", column);
-        assert_eq!((first("interrupts/s"), first("in all")), (500e3, 5e9));
+        assert_eq!((first("interrupts/s"), first("total")), (500e3, 5e9));
         let of = |row, column| value(&section, "A line rate as measured, 512", row, column);
         near(of("(2)", "interrupts/s"), 795_673.601_441);
-        near(of("(2)", "each"), 81_362.625_378_0);
+        near(of("(2)", "per interrupt"), 81_362.625_378_0);
         // NET_RX, and the interrupts of the sources CAL, RES and IWI.
         let (net_rx, ipi) = (0.329_011_478, 0.031_051_867 + 56.02e-6 + 21.67e-6);
-        near(of("(3)", "each"), 8_923.385_058_88 * (net_rx + ipi) / net_rx);
+        near(of("(3)", "per interrupt"), 8_923.385_058_88 * (net_rx + ipi) / net_rx);
         // All busy cycles at the line rate are those of a byte times its bytes, by another way.
         let byte = value(&section, "Receiving, receiver", "Cycles/Byte", "512");
-        assert!((of("(2)", "in all") / (byte * 10e9 / 8.0) - 1.0).abs() < 0.01);
-        assert!((of("(2)", "CPUs") - of("(2)", "in all") / 2.6e9).abs() < 0.1);
+        assert!((of("(2)", "total") / (byte * 10e9 / 8.0) - 1.0).abs() < 0.01);
+        assert!((of("(2)", "CPUs") - of("(2)", "total") / 2.6e9).abs() < 0.1);
     }
 
     /// With a device of hardware its interrupts count, and without polls its packets.
@@ -535,7 +535,7 @@ mod tests {
         assert!(matches!(of("Count"), Cell::Number(_)));
         assert_eq!(of("Duration [ms]"), Cell::Missing("times: without BPF".to_owned()));
         let (busy, traced) = ("(2)", "(3)");
-        let of = |row| at(&section, "A line rate as measured, 512", row, "each").clone();
+        let of = |row| at(&section, "A line rate as measured, 512", row, "per interrupt").clone();
         assert!(matches!(of(busy), Cell::Number(_)));
         assert!(matches!(of(traced), Cell::Missing(why) if why.contains("not timed")));
     }
