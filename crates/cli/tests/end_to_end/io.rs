@@ -391,24 +391,15 @@ fn connections_that_open_and_close_take_few_calls() {
     assert!(of("accept4") > transactions / 2.0, "{rows:#?}");
     assert!(of("getsockopt") < transactions / 10.0, "{rows:#?}");
     // Nor whether they are connected, and nobody accepts where nobody waits. netperf 2.7.1 makes 14 calls, both
-    // ends together.
+    // ends together; ours are 13 without waits, which are the fewer the more is under way.
     let failed = |name: &str| {
         let row = rows.iter().find(|row| row["name"] == name);
         row.and_then(|row| row["failed"].as_f64()).unwrap_or(0.0)
     };
     assert!(of("getpeername") < transactions / 10.0, "{rows:#?}");
     assert!(failed("accept4") < transactions / 10.0, "{rows:#?}");
-    let socket_calls = [
-        "socket",
-        "setsockopt",
-        "connect",
-        "accept4",
-        "epoll_ctl",
-        "epoll_pwait2",
-        "read",
-        "write",
-        "close",
-    ];
+    let socket_calls =
+        ["socket", "setsockopt", "connect", "accept4", "epoll_ctl", "read", "write", "close"];
     let all: f64 = socket_calls.iter().map(|name| of(name)).sum();
     // The window of the probe and that of the counters do not begin and end at once.
     assert!(all < 15.0 * transactions, "{all} of {transactions}: {rows:#?}");
