@@ -24,7 +24,7 @@ use wirecost_program::record::{Record, WorkerCounters};
 use wirecost_program::step::{Group, Phase};
 use wirecost_program::strand::{Context, PhaseTiming, Strand, StrandError, Turn};
 
-use crate::sockets::{Arrival, Socket, Sockets};
+use crate::sockets::{Arrival, Socket, Sockets, Token};
 
 /// TCP_INFO is sampled at most this often.
 const SAMPLE_INTERVAL: Nanos = 100 * MILLISECOND;
@@ -229,8 +229,8 @@ pub(crate) trait SocketNet: Net {
 
     fn sockets_mut(&mut self) -> &mut Sockets;
 
-    /// A strand begins to wait for something on this connection.
-    fn watch(&self, _: &Self::Socket) -> io::Result<()> {
+    /// A strand begins to wait for something on this connection; events name it by the token.
+    fn watch(&self, _: &Self::Socket, _: Token) -> io::Result<()> {
         Ok(())
     }
 
@@ -258,8 +258,8 @@ impl SocketNet for Sockets {
         self
     }
 
-    fn watch(&self, socket: &Socket) -> io::Result<()> {
-        self.opener.watch(socket)
+    fn watch(&self, socket: &Socket, token: Token) -> io::Result<()> {
+        self.opener.watch(socket, token)
     }
 
     fn socket<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
@@ -544,7 +544,7 @@ impl<N: SocketNet> Worker<N> {
         if let Turn::Wait(wait) = &turn
             && matches!(wait.on, Interest::Readable | Interest::Writable)
             && let Some(socket) = strand.socket(wait.slot)
-            && let Err(error) = self.net.watch(socket)
+            && let Err(error) = self.net.watch(socket, Token::Connection { local, slot: wait.slot })
         {
             turn = Turn::Failed(strand.failure(phase, error));
         }

@@ -63,8 +63,7 @@ pub struct Socket {
     longest_send: usize,
     /// Whether it counts among those that are connecting.
     connecting: bool,
-    /// What the worker's epoll tells of it by, once it has been waited for.
-    token: Token,
+    /// Whether the worker's epoll tells of it, as it does once it has been waited for.
     watched: Cell<bool>,
     io: IoState,
 }
@@ -157,11 +156,10 @@ impl Sockets {
     pub(crate) fn accepted(
         &mut self,
         open: &Open,
-        owner: Owner,
         fd: OwnedFd,
         hello: Option<wirecost_program::hello::Hello>,
     ) -> io::Result<Socket> {
-        self.opener.accepted((open, owner), fd, hello, &mut self.settings)
+        self.opener.accepted(open, fd, hello, &mut self.settings)
     }
 
     /// Counts what is only known at the end of a connection.

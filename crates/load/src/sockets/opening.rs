@@ -25,7 +25,7 @@ use super::by_step::ByStep;
 use super::io_state::IoState;
 use super::mailbox::{self, Arrival, Mailbox};
 use super::settings::SettingsLog;
-use super::token::{Token, Trigger, change_trigger, register};
+use super::token::{Token, Trigger, make_edge_triggered, register};
 use super::{Common, Socket};
 use crate::permissions::Partners;
 use crate::tls::Security;
@@ -267,7 +267,7 @@ impl Opener {
         {
             let token = Token::Listener { local, number };
             // A failure leaves it as it was: a loop that does not sleep, but works.
-            if change_trigger(epoll, &listener.fd, token, Trigger::Edge).is_ok() {
+            if make_edge_triggered(epoll, &listener.fd, token).is_ok() {
                 listener.unheeded = None;
             }
         }
@@ -425,7 +425,7 @@ impl Opener {
             false => KnownBy::Call,
         };
         let state = State::Connecting { hello, known_by };
-        let mut socket = admit(fd, transport, owner, state);
+        let mut socket = admit(fd, transport, state);
         socket.peer = peer_address;
         if socket.secure {
             let certificate = peer.and_then(|host| host.certificate.as_deref());
@@ -462,20 +462,20 @@ impl Opener {
             (arrival.socket, Some(arrival.hello))
         };
         let ordinal = hello.map_or(owner.ordinal, |hello| hello.ordinal);
-        Ok((self.accepted((open, owner), fd, hello, settings)?, ordinal))
+        Ok((self.accepted(open, fd, hello, settings)?, ordinal))
     }
 
     /// Makes a connection that has been accepted one of a strand's.
     pub(crate) fn accepted(
         &mut self,
-        (open, owner): (&Open, Owner),
+        open: &Open,
         fd: OwnedFd,
         hello: Option<Hello>,
         settings: &mut SettingsLog,
     ) -> io::Result<Socket> {
         let transport = self.transport(open)?;
         transport.accepted(&fd, &open.setup)?;
-        let mut socket = admit(fd, transport, owner, State::Securing);
+        let mut socket = admit(fd, transport, State::Securing);
         if !socket.reliable {
             let peer = socket2::SockRef::from(&socket.fd).peer_addr();
             socket.peer = peer.ok().and_then(|address| address.as_socket());
@@ -498,11 +498,11 @@ impl Opener {
 
     /// Has the epoll, where there is one, tell of a connection from now on. What does not have to wait for
     /// anything in all its life takes no call for this.
-    pub(crate) fn watch(&self, socket: &Socket) -> io::Result<()> {
+    pub(crate) fn watch(&self, socket: &Socket, token: Token) -> io::Result<()> {
         if let Some(epoll) = &self.epoll
             && !socket.watched.replace(true)
         {
-            register(epoll, &socket.fd, socket.token, Trigger::Edge)?;
+            register(epoll, &socket.fd, token, Trigger::Edge)?;
         }
         Ok(())
     }
@@ -640,7 +640,7 @@ impl Opener {
     }
 }
 
-fn admit(fd: OwnedFd, transport: &'static dyn Transport, owner: Owner, state: State) -> Socket {
+fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket {
     let longest_send = transport.longest_send(&fd);
     let protocol = transport.protocol();
     Socket {
@@ -654,7 +654,6 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, owner: Owner, state: St
         session: None,
         longest_send,
         connecting: false,
-        token: Token::Connection { local: owner.local, slot: owner.slot },
         watched: Cell::new(false),
         io: IoState::default(),
     }

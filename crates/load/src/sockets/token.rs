@@ -35,6 +35,10 @@ impl Token {
         u64::from(high) << 32 | u64::from(low)
     }
 
+    fn data(self) -> epoll::EventData {
+        epoll::EventData::new_u64(self.number())
+    }
+
     pub(crate) fn unpack(data: epoll::EventData) -> Self {
         Self::of(data.u64())
     }
@@ -78,20 +82,17 @@ pub(crate) fn register(
     token: Token,
     trigger: Trigger,
 ) -> std::io::Result<()> {
-    let data = epoll::EventData::new_u64(token.number());
-    Ok(epoll::add(epoll, fd, data, trigger.flags())?)
+    Ok(epoll::add(epoll, fd, token.data(), trigger.flags())?)
 }
 
-/// Changes when a registered descriptor is told of. What is there now is told of again.
+/// Has a registered descriptor told of when something changes. What is there now is told of again.
 ///
 /// # Errors
 /// Those of epoll_ctl(2).
-pub(crate) fn change_trigger(
+pub(crate) fn make_edge_triggered(
     epoll: &OwnedFd,
     fd: impl AsFd,
     token: Token,
-    trigger: Trigger,
 ) -> std::io::Result<()> {
-    let data = epoll::EventData::new_u64(token.number());
-    Ok(epoll::modify(epoll, fd, data, trigger.flags())?)
+    Ok(epoll::modify(epoll, fd, token.data(), Trigger::Edge.flags())?)
 }
