@@ -358,6 +358,10 @@ impl Net for RingNet {
         Ok(bytes)
     }
 
+    fn concerns_hello(&self, key: &Key, error: &io::Error) -> bool {
+        self.ring.get(key).socket.concerns_hello(error)
+    }
+
     fn low_water(&mut self, key: &Key, bytes: u64) -> io::Result<u64> {
         let most = self.ring.room() as u64;
         self.sockets.low_water(&self.ring.get(key).socket, bytes.min(most))

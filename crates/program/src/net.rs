@@ -165,6 +165,12 @@ pub trait Net {
         false
     }
 
+    /// Whether a failure does not concern the traffic: the answer to a repeated hello was refused, because its sender had
+    /// gone on and closed the connection. True once per answer.
+    fn concerns_hello(&self, _: &Self::Socket, _: &io::Error) -> bool {
+        false
+    }
+
     /// Has a wait for the connection to be readable go on until so many bytes are there or it has
     /// ended. Returns the mark that is set, which is 1 where waits heed none.
     ///

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use wirecost_linux::zerocopy::HeldMemory;
 use wirecost_linux::{datagrams, sockopt};
@@ -160,7 +161,12 @@ impl DataPath {
 /// continues as after an interruption.
 pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Result<io::Error> {
     if let Ok(hello) = Hello::read(bytes, run) {
-        rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
+        socket.greeted_again.set(true);
+        match rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty()) {
+            // Of an earlier answer.
+            Ok(_) | Err(Errno::CONNREFUSED) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(io::ErrorKind::Interrupted.into())
 }

@@ -65,6 +65,8 @@ pub struct Socket {
     connecting: bool,
     /// Whether the worker's epoll tells of it, as it does once it has been waited for.
     watched: Cell<bool>,
+    /// Whether a repeated hello has been answered, which its sender need not wait for.
+    greeted_again: Cell<bool>,
     io: IoState,
 }
 
@@ -98,6 +100,11 @@ impl Socket {
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
+    }
+
+    /// See [`Net::concerns_hello`].
+    pub(crate) fn concerns_hello(&self, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::ConnectionRefused && self.greeted_again.take()
     }
 
     /// See [`Transport::bypasses_ring`].
@@ -236,6 +243,10 @@ impl Net for Sockets {
     fn notifies_on_new_data(&self, socket: &Socket) -> bool {
         // What has been decrypted arrived before.
         !self.data.blocking && socket.reliable && !socket.secure
+    }
+
+    fn concerns_hello(&self, socket: &Socket, error: &io::Error) -> bool {
+        socket.concerns_hello(error)
     }
 
     fn low_water(&mut self, socket: &Socket, bytes: u64) -> io::Result<u64> {

@@ -655,6 +655,7 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket
         longest_send,
         connecting: false,
         watched: Cell::new(false),
+        greeted_again: Cell::new(false),
         io: IoState::default(),
     }
 }
@@ -729,7 +730,7 @@ fn at_address(error: io::Error, address: &Address) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::net::{TcpStream, UdpSocket};
 
     use rustix::event::epoll;
     use wirecost_model::profile::Options;
@@ -766,6 +767,26 @@ mod tests {
         let bound = opener.listen(0, OWNER, &[any]).unwrap();
         let [Address::Inet(address)] = bound[..] else { panic!("{bound:?}") };
         (opener, address)
+    }
+
+    /// Its client has had the first answer, and closed the connection since.
+    #[test]
+    fn the_answer_to_a_repeated_hello_may_be_refused() {
+        let [client, server] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        server.connect(client.local_addr().unwrap()).unwrap();
+        let hello = Hello { run: 1, group: 0, strand: 0, id: 0, ordinal: 0, cookie: 0 };
+        let socket = admit(server.into(), transport("udp").unwrap(), State::Open);
+        drop(client);
+        // The second one is told of the refusal of the first, and not sent.
+        for _ in 0..3 {
+            let again = crate::sockets::late_greeting(&socket, &hello.bytes(), 1).unwrap();
+            assert_eq!(again.kind(), io::ErrorKind::Interrupted);
+        }
+        // Of traffic it would say that the other end is gone.
+        let refused = io::Error::from(rustix::io::read(&socket.fd, &mut [0; 64]).unwrap_err());
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(socket.concerns_hello(&refused));
+        assert!(!socket.concerns_hello(&refused));
     }
 
     /// Looks once, and returns how often it was told of the listener; a strand waits for that or does not.

@@ -597,6 +597,11 @@ impl<S> Strand<S> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::Interrupted
         {
+            if let Some(conn) = self.connections.get(self.operation.slot)
+                && context.net.concerns_hello(&conn.socket, error)
+            {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             if let Some(socket) = self.connections.cancel_opening() {
                 context.net.close(socket, self.owner(step));
             }
