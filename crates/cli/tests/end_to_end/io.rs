@@ -368,8 +368,8 @@ fn nobody_looks_for_an_answer_before_it_can_be_there() {
     let reads = calls(&document, "read");
     let transactions = document.count("/transactions/count") as f64;
     // The window of the probe and that of the counters do not begin and end at once. To look first would
-    // be four.
-    assert!((1.5..3.0).contains(&(reads / transactions)), "{reads} of {transactions}");
+    // be four. On a loaded machine the probe's window began so late that it counted 1.4.
+    assert!((1.0..3.0).contains(&(reads / transactions)), "{reads} of {transactions}");
 }
 
 /// Connections that close in the window are not asked for their segments, and the result says so. Nothing is
