@@ -19,6 +19,7 @@ use std::process::Command;
 
 use regex::Regex;
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::sysctl;
 use wirecost_model::clock::{Clock, Nanos, SECOND, seconds};
 
 use agreement::Pair;
@@ -33,6 +34,8 @@ use crate::interrupt::{check_interrupted, is_interrupted, watch};
 use crate::namespace::enter_own_namespace;
 use crate::program::Program;
 use crate::rounds::Order;
+
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Compare wirecost with other programs, and its ports of them with their originals.
 #[derive(Debug, clap::Args)]
@@ -56,6 +59,11 @@ pub(crate) struct Peers {
     /// Time budget in minutes; a round that would exceed it does not begin.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
+
+    /// TCP congestion control of all contenders, one that `net.ipv4.tcp_allowed_congestion_control` lists
+    /// [default: the machine's].
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
 
     /// Seed of the order.
     #[arg(long, default_value_t = 1)]
@@ -121,11 +129,17 @@ impl Peers {
         let wirecost = self.program.find()?;
         watch()?;
         let mut notes = Vec::new();
-        if let Err(error) = enter_own_namespace() {
-            notes.push(format!(
+        match (enter_own_namespace(), &self.congestion_control) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(name)) => set_congestion_control(name)?,
+            // The setting would be the machine's.
+            (Err(error), Some(_)) => {
+                return Err(format!("--congestion-control needs a network namespace: {error}"));
+            }
+            (Err(error), None) => notes.push(format!(
                 "not in a network namespace of its own, so all that passes on loopback is counted \
                  ({error})"
-            ));
+            )),
         }
         let mut bench = Bench::open(self, wirecost)?;
         let lacks = bench.meter.lacks();
@@ -362,6 +376,15 @@ pub(crate) fn tell(what: &str, begun: Nanos) {
     say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
 }
 
+/// Sets it in the network namespace of this thread.
+fn set_congestion_control(name: &str) -> Result<(), String> {
+    sysctl::write(CONGESTION_CONTROL, name).map_err(|error| {
+        let allowed = sysctl::read("net.ipv4.tcp_allowed_congestion_control");
+        let allowed = allowed.unwrap_or_else(|error| error.to_string());
+        format!("--congestion-control {name}: {error}; allowed: {allowed}")
+    })
+}
+
 /// The machine's properties for the table.
 pub(crate) fn machine() -> Vec<(String, String)> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -374,6 +397,10 @@ pub(crate) fn machine() -> Vec<(String, String)> {
         (
             "CPUs".to_owned(),
             format!("{cpus}, {}", model.map_or("model not told", |(_, model)| model.trim())),
+        ),
+        (
+            "TCP congestion control".to_owned(),
+            sysctl::read(CONGESTION_CONTROL).unwrap_or_else(|_| "not told".to_owned()),
         ),
     ]
 }

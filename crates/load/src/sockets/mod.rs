@@ -65,7 +65,8 @@ pub struct Socket {
     connecting: bool,
     /// Whether the worker's epoll tells of it, as it does once it has been waited for.
     watched: Cell<bool>,
-    /// Whether a repeated hello has been answered, which its sender need not wait for.
+    /// Whether a repeated hello has been answered. Its sender may have had the first answer, and closed the
+    /// connection.
     greeted_again: Cell<bool>,
     io: IoState,
 }

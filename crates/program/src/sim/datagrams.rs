@@ -165,3 +165,15 @@ fn a_stream_of_datagrams_is_not_waited_for_when_it_ends() {
         assert!(outcome.drain[1] < drain, "{kind}: {} us", outcome.drain[1] / MICROSECOND);
     }
 }
+
+/// It says nothing of the traffic, which comes all the same.
+#[test]
+fn a_refused_answer_to_a_hello_fails_nothing() {
+    let open = vec![connect("udp", "a", 1)];
+    let profile = profile(2, vec![times(1, open), times(5, vec![udp("write", 64, 1, 1)])]);
+    let weather = Weather { answers_refused: true, ..Weather::default() };
+    let outcome = run(&profile, &Settings { weather, ..Settings::default() });
+    check_accounted(&outcome);
+    let received = outcome.phases[1][1].counters.flowops[0];
+    assert_eq!((received.done, received.failed), (10, 0));
+}

@@ -53,7 +53,7 @@ proptest! {
         let profile = profile(2, vec![times(1, vec![connect("tcp", "a", 0)]), phase.clone(), phase]);
         let stall = Some((1, (3 * MILLISECOND)..(5 * MILLISECOND)));
         let weather = Weather { seed, ..Weather::default() };
-        let outcome = run(&profile, &Settings { weather, stall, ramp: 0, general: false });
+        let outcome = run(&profile, &Settings { weather, stall, ..Settings::default() });
         check_conserved(&outcome);
         for phase in &outcome.phases[1..] {
             prop_assert_eq!(failed(&phase[1]), 0, "the peer has no time-outs of its own");
@@ -155,7 +155,7 @@ fn refused_connections_do_not_keep_a_phase_from_ending() {
         let phase = if timed { lasting(20 * MILLISECOND, flowops) } else { times(30, flowops) };
         let profile = profile(3, vec![phase.clone(), phase]);
         let weather = Weather { seed: 11, refused: 300, ..Weather::default() };
-        let outcome = run(&profile, &Settings { weather, stall: None, ramp: 0, general: false });
+        let outcome = run(&profile, &Settings { weather, ..Settings::default() });
         for phase in &outcome.phases {
             let [master, peer] = &phase[..] else { panic!("two hosts") };
             assert!(failed(master) > 0 && master.counters.transactions > 0);

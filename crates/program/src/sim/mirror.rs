@@ -226,7 +226,7 @@ proptest! {
             straggle: straggle * MILLISECOND,
             ..Weather::default()
         };
-        let settings = Settings { weather, ramp: ramp * MILLISECOND, stall: None, general: false };
+        let settings = Settings { weather, ramp: ramp * MILLISECOND, ..Settings::default() };
         let outcome = run(&profile, &settings);
         check_conserved(&outcome);
         for (number, phase) in outcome.phases.iter().enumerate() {
@@ -271,7 +271,7 @@ fn who_could_not_begin_in_time_does_not_begin_later() {
     let weather = Weather { buffer: 1000, piece: 100_000, ..Weather::default() };
     for after in 0..120 {
         let stall = Some((1, 10 * MILLISECOND..20 * MILLISECOND + after * MILLISECOND / 20));
-        let settings = Settings { weather: weather.clone(), ramp: 0, stall, general: false };
+        let settings = Settings { weather: weather.clone(), stall, ..Settings::default() };
         let phases = vec![
             times(1, vec![connect("tcp", "a", 0)]),
             lasting(20 * MILLISECOND, flowops.clone()),
@@ -289,7 +289,7 @@ fn who_only_receives_takes_what_there_is() {
         let weather = Weather { buffer: 5_000, piece: 100_000, ..Weather::default() };
         // It comes to a full buffer.
         let stall = Some((1, 2 * MILLISECOND..10 * MILLISECOND));
-        let settings = Settings { weather, ramp: 0, stall, general: false };
+        let settings = Settings { weather, stall, ..Settings::default() };
         let phases = vec![
             times(1, vec![connect("tcp", "a", 0)]),
             lasting(20 * MILLISECOND, vec![write.clone()]),
@@ -312,7 +312,7 @@ fn who_only_receives_takes_what_there_is() {
 #[test]
 fn who_waits_for_much_does_not_wait_for_long() {
     let weather = Weather { buffer: 1 << 20, piece: 100_000, ..Weather::default() };
-    let settings = Settings { weather, ramp: 0, stall: None, general: false };
+    let settings = Settings { weather, ramp: 0, ..Settings::default() };
     // The mark that the fast phase comes to would take seconds in the slow one.
     let slow = Transaction {
         arrivals: Some(Arrivals::Even(1000.0)),

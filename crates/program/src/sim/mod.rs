@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) stall: Option<(usize, Range<Nanos>)>,
     /// Whether all steps are taken the general way, see [`step::Phase::plain`].
     pub(crate) general: bool,
+    /// Whether a call is given a whole message, not a piece of one.
+    pub(crate) whole_messages: bool,
 }
 
 /// What one host counted in one phase.
@@ -77,6 +79,8 @@ pub(crate) struct Outcome {
     /// How long the phases took beyond their window.
     pub(crate) drain: Vec<Nanos>,
     pub(crate) turns: usize,
+    /// Most bytes of streams that a strand sent in one turn.
+    pub(crate) longest_turn: usize,
 }
 
 struct Running {
@@ -149,6 +153,7 @@ fn host(program: &Program, files: &[FileSizes], settings: &Settings) -> Host {
         let phases = groups.iter_mut().flat_map(|group| group.phases.iter_mut().flatten());
         phases.for_each(|phase| Arc::get_mut(phase).unwrap().plain.clear());
     }
+    let pattern = if settings.whole_messages { 1 << 20 } else { 16384 };
     let (mut strands, mut group_of) = (Vec::new(), Vec::new());
     for (index, group) in groups.iter().enumerate() {
         for number in 0..group.strands {
@@ -162,7 +167,7 @@ fn host(program: &Program, files: &[FileSizes], settings: &Settings) -> Host {
         groups,
         strands,
         group_of,
-        patterns: Patterns::new(&[Default::default()], 16384, 7, &Default::default()).unwrap(),
+        patterns: Patterns::new(&[Default::default()], pattern, 7, &Default::default()).unwrap(),
         running: None,
     }
 }
@@ -420,7 +425,11 @@ impl Sim<'_> {
             turn: crate::strand::TURN_BYTES,
             tag: (phase as u64 + 1) << 56,
         };
-        match strand.run(steps, &mut context) {
+        let before = context.net.sent;
+        let turn = strand.run(steps, &mut context);
+        let sent = context.net.sent - before;
+        self.outcome.longest_turn = self.outcome.longest_turn.max(sent);
+        match turn {
             Turn::Again => state.ready = true,
             Turn::Wait(wait) => state.wait = Some(wait),
             Turn::Quiesced => {}

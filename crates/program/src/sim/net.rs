@@ -29,6 +29,8 @@ pub(crate) struct Weather {
     pub(crate) queue: usize,
     /// Of a thousand connects, so many are refused.
     pub(crate) refused: u64,
+    /// Whether each end that accepted datagrams is told first that its answer to a repeated hello was refused.
+    pub(crate) answers_refused: bool,
     /// How much later than others connections may arrive.
     pub(crate) straggle: Nanos,
     /// Messages that one call sends at most. Such calls say later how it went, as a ring does.
@@ -49,6 +51,7 @@ impl Default for Weather {
             late_by: 3 * MILLISECOND,
             queue: 64,
             refused: 0,
+            answers_refused: false,
             straggle: 0,
             times: 1,
             files: Vec::new(),
@@ -68,6 +71,7 @@ struct End {
     /// When the other end has sent its end, at the latest when it closes.
     ended: Nanos,
     opening: bool,
+    answer_refused: bool,
     corked: bool,
     low_water: usize,
     /// What a send under way has sent of its bytes, and how many it was given.
@@ -89,6 +93,8 @@ pub(crate) struct SimNet {
     received: Vec<u8>,
     /// Calls that received something.
     pub(crate) receives: usize,
+    /// Bytes of streams that were sent.
+    pub(crate) sent: usize,
     /// How long bytes of a stream were there before they were received, at most.
     pub(crate) longest_unread: Nanos,
     /// Bytes of streams that were thrown away unread.
@@ -106,6 +112,7 @@ impl SimNet {
             arrived: BTreeMap::new(),
             received: Vec::new(),
             receives: 0,
+            sent: 0,
             longest_unread: 0,
             discarded: 0,
         }
@@ -191,6 +198,7 @@ impl SimNet {
         }
         let most = 1 + self.draw(self.weather.piece - 1) as usize;
         let length = bytes.len().min(space).min(most);
+        self.sent += length;
         let before = self.ends[other].incoming.back().map_or(0, |(at, _)| *at);
         let at = (self.now + self.weather.latency).max(before);
         self.ends[other].incoming.push_back((at, bytes[..length].to_vec()));
@@ -237,6 +245,7 @@ impl Net for SimNet {
                 closes: Nanos::MAX,
                 ended: Nanos::MAX,
                 opening: other == there,
+                answer_refused: datagram && other == here && self.weather.answers_refused,
                 corked: false,
                 low_water: 1,
                 deferred: None,
@@ -365,6 +374,9 @@ impl Net for SimNet {
         if !end.datagram && size == 0 {
             return Ok(&[]);
         }
+        if std::mem::take(&mut end.answer_refused) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let Some((at, bytes)) = end.incoming.front_mut().filter(|(at, _)| *at <= now) else {
             return if !end.datagram && end.closes.min(end.ended) <= now && end.incoming.is_empty() {
                 Ok(&[])
@@ -392,6 +404,11 @@ impl Net for SimNet {
             end.incoming.pop_front();
         }
         Ok(&self.received)
+    }
+
+    fn concerns_hello(&self, &socket: &usize, error: &io::Error) -> bool {
+        let accepted = !self.ends[socket].opening && self.ends[socket].datagram;
+        accepted && error.kind() == io::ErrorKind::ConnectionRefused
     }
 
     /// By edge, as epoll: what is there already it would not tell of.

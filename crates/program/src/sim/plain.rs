@@ -82,3 +82,16 @@ proptest! {
         prop_assert!(timed(0) && timed(1));
     }
 }
+
+#[test]
+fn a_turn_sends_two_large_messages_or_many_small_ones() {
+    let longest_turn = |size| {
+        let write = op("write", |o| o.size = Some(Size::Fixed(size)));
+        let weather = Weather { buffer: 1 << 30, piece: 1 << 60, ..Weather::default() };
+        let settings = Settings { weather, whole_messages: true, ..Settings::default() };
+        run(&after_connect(1, times(100, vec![write])), &settings).longest_turn >> 10
+    };
+    assert_eq!([4, 8, 32].map(|size| longest_turn(size << 10)), [256; 3]);
+    assert_eq!([40, 48, 64].map(|size| longest_turn(size << 10)), [80, 96, 128]);
+    assert_eq!([65, 128, 1024].map(|size| longest_turn(size << 10)), [65, 128, 1024]);
+}
