@@ -358,8 +358,8 @@ impl Net for RingNet {
         Ok(bytes)
     }
 
-    fn concerns_hello(&self, key: &Key, error: &io::Error) -> bool {
-        self.ring.get(key).socket.concerns_hello(error)
+    fn take_hello_refusal(&self, key: &Key, error: &io::Error) -> bool {
+        self.ring.get(key).socket.take_hello_refusal(error)
     }
 
     fn low_water(&mut self, key: &Key, bytes: u64) -> io::Result<u64> {

@@ -165,9 +165,9 @@ pub trait Net {
         false
     }
 
-    /// Whether a failure does not concern the traffic: the answer to a repeated hello was refused, because its sender had
-    /// gone on and closed the connection. True once per answer.
-    fn concerns_hello(&self, _: &Self::Socket, _: &io::Error) -> bool {
+    /// Whether a failure is that of an answer to a repeated hello, whose sender had gone on and closed the connection: it
+    /// says nothing about the traffic. True at most once since the last such answer.
+    fn take_hello_refusal(&self, _: &Self::Socket, _: &io::Error) -> bool {
         false
     }
 

@@ -132,7 +132,7 @@ impl Peers {
         match (enter_own_namespace(), &self.congestion_control) {
             (Ok(()), None) => {}
             (Ok(()), Some(name)) => set_congestion_control(name)?,
-            // The setting would be the machine's.
+            // It would change the whole machine.
             (Err(error), Some(_)) => {
                 return Err(format!("--congestion-control needs a network namespace: {error}"));
             }
@@ -376,7 +376,7 @@ pub(crate) fn tell(what: &str, begun: Nanos) {
     say(&format!("{what}, {:.0} s", seconds(Monotonic.now() - begun)));
 }
 
-/// Sets it in the network namespace of this thread.
+/// Sets the congestion control of this thread's network namespace.
 fn set_congestion_control(name: &str) -> Result<(), String> {
     sysctl::write(CONGESTION_CONTROL, name).map_err(|error| {
         let allowed = sysctl::read("net.ipv4.tcp_allowed_congestion_control");
@@ -400,7 +400,7 @@ pub(crate) fn machine() -> Vec<(String, String)> {
         ),
         (
             "TCP congestion control".to_owned(),
-            sysctl::read(CONGESTION_CONTROL).unwrap_or_else(|_| "not told".to_owned()),
+            sysctl::read(CONGESTION_CONTROL).unwrap_or_else(|_| "unknown".to_owned()),
         ),
     ]
 }

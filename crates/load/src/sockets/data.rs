@@ -163,7 +163,7 @@ pub(crate) fn late_greeting(socket: &Socket, bytes: &[u8], run: u32) -> io::Resu
     if let Ok(hello) = Hello::read(bytes, run) {
         socket.greeted_again.set(true);
         match rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty()) {
-            // Refused was an earlier answer; this one has not been sent.
+            // ECONNREFUSED reports an earlier answer; this one has not been sent.
             Ok(_) | Err(Errno::CONNREFUSED) => {}
             Err(error) => return Err(error.into()),
         }

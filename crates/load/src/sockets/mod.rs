@@ -103,8 +103,8 @@ impl Socket {
         matches!(self.state, State::Open)
     }
 
-    /// See [`Net::concerns_hello`].
-    pub(crate) fn concerns_hello(&self, error: &io::Error) -> bool {
+    /// See [`Net::take_hello_refusal`].
+    pub(crate) fn take_hello_refusal(&self, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::ConnectionRefused && self.greeted_again.take()
     }
 
@@ -246,8 +246,8 @@ impl Net for Sockets {
         !self.data.blocking && socket.reliable && !socket.secure
     }
 
-    fn concerns_hello(&self, socket: &Socket, error: &io::Error) -> bool {
-        socket.concerns_hello(error)
+    fn take_hello_refusal(&self, socket: &Socket, error: &io::Error) -> bool {
+        socket.take_hello_refusal(error)
     }
 
     fn low_water(&mut self, socket: &Socket, bytes: u64) -> io::Result<u64> {

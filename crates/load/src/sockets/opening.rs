@@ -782,11 +782,11 @@ mod tests {
             let again = crate::sockets::late_greeting(&socket, &hello.bytes(), 1).unwrap();
             assert_eq!(again.kind(), io::ErrorKind::Interrupted);
         }
-        // Of traffic it would say that the other end is gone.
+        // For traffic this error would mean that the other end is gone.
         let refused = io::Error::from(rustix::io::read(&socket.fd, &mut [0; 64]).unwrap_err());
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(socket.concerns_hello(&refused));
-        assert!(!socket.concerns_hello(&refused));
+        assert!(socket.take_hello_refusal(&refused));
+        assert!(!socket.take_hello_refusal(&refused));
     }
 
     /// Looks once, and returns how often it was told of the listener; a strand waits for that or does not.

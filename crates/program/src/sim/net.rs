@@ -406,7 +406,7 @@ impl Net for SimNet {
         Ok(&self.received)
     }
 
-    fn concerns_hello(&self, &socket: &usize, error: &io::Error) -> bool {
+    fn take_hello_refusal(&self, &socket: &usize, error: &io::Error) -> bool {
         let accepted = !self.ends[socket].opening && self.ends[socket].datagram;
         accepted && error.kind() == io::ErrorKind::ConnectionRefused
     }

@@ -598,7 +598,7 @@ impl<S> Strand<S> {
             && error.kind() != io::ErrorKind::Interrupted
         {
             if let Some(conn) = self.connections.get(self.operation.slot)
-                && context.net.concerns_hello(&conn.socket, error)
+                && context.net.take_hello_refusal(&conn.socket, error)
             {
                 return Err(io::ErrorKind::Interrupted.into());
             }

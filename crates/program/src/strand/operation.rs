@@ -60,7 +60,7 @@ impl Operation {
     /// Makes ready for a phase that begins at `start`.
     pub(super) fn begin_phase(&mut self, start: Nanos) {
         self.start = start;
-        // One that had begun when the phase before ended, and had moved nothing, has that phase's length.
+        // One that began in the phase before and moved nothing has that phase's length.
         self.over();
     }
 

@@ -10,7 +10,7 @@ use super::{Context, OPERATION_BYTES, Strand, TURN_BYTES, Turn};
 use crate::net::{Interest, Net};
 use crate::step::{Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
 
-/// Most bytes that TCP passes on as one packet (GSO_LEGACY_MAX_SIZE, where no larger size is set).
+/// About the payload of the largest packet that TCP passes on (GSO_LEGACY_MAX_SIZE, less its headers).
 const PACKET_BYTES: i64 = 64 << 10;
 
 /// Why the plain way does not go on.
@@ -390,8 +390,8 @@ impl<S> Strand<S> {
     }
 }
 
-/// What a send of so many bytes counts for in a strand's turn. Where TCP paces its packets (BBR does), a large send
-/// right after another one has to wait for a timer, which on virtual machines can cost more than the packet
+/// Bytes that one send takes off the budget of a turn. Where TCP paces its packets (BBR does), a large send right
+/// after another one has to wait for a timer, which on virtual machines can cost more than the packet
 /// (ADR 0043). So a turn has two packets where one send fills more than half of one.
 /// <https://github.com/torvalds/linux/blob/v6.12/net/ipv4/tcp_output.c> (`tcp_pacing_check`)
 fn share_of_turn(bytes: usize) -> i64 {
