@@ -518,7 +518,6 @@ impl Load {
             // Ended by the others: of the datagrams it waited for some were lost.
             phase.snapshots.snapshot_at(Edge::WindowEnd);
         }
-        phase.snapshots.snapshot_at(Edge::PhaseEnd);
         for late in self.events.try_iter() {
             match late {
                 Event::Snapshot(snapshot) => drop(phase.snapshots.keep(snapshot)),
@@ -527,6 +526,10 @@ impl Load {
                 }
             }
         }
+        if let Some((_, end)) = phase.schedule.window {
+            phase.snapshots.late_window_end(end);
+        }
+        phase.snapshots.snapshot_at(Edge::PhaseEnd);
         let busy: Vec<_> = (0..self.handles.0.len()).map(|n| phase.snapshots.busy(n)).collect();
         let (quiet, longest_quiet_in_ramp) = phase.snapshots.quiet();
         let mut result = PhaseResult {

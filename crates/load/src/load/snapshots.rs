@@ -61,6 +61,19 @@ impl Snapshots {
         self.clocks.extend(clocks(&self.workers, edge));
     }
 
+    /// Takes the snapshot that was due at the window's end, if the thread had no CPU from then until the phase was over.
+    /// It tells of its own instant, so the window is longer than planned.
+    pub(super) fn late_window_end(&mut self, due: Nanos) {
+        let taken = self.snapshots.iter().any(|snapshot| snapshot.edge == Edge::WindowEnd);
+        if taken || Monotonic.now() < due {
+            return;
+        }
+        self.snapshot_at(Edge::WindowEnd);
+        if let Some(last) = self.snapshots.last_mut() {
+            last.due = due;
+        }
+    }
+
     /// Keeps a snapshot that the thread has taken.
     pub(super) fn keep(&mut self, snapshot: Snapshot) -> Snapshot {
         self.snapshots.push(snapshot.clone());
@@ -337,6 +350,39 @@ mod tests {
             snapshots,
             [(Edge::PhaseStart, 0), (Edge::WindowStart, 0), (Edge::WindowEnd, 7)]
         );
+    }
+
+    /// A thread that gets no CPU from before the end of the window until the phase is over.
+    #[test]
+    fn the_end_of_a_window_that_the_thread_missed_is_late() {
+        let (outlet, events) = EventSender::new(Arc::new(|| {}));
+        let start = Monotonic.now();
+        let (from, to) = (start, start + 50_000_000);
+        let schedule = Schedule { phase: 0, start, window: Some((from, to)), unobserved: vec![] };
+        let workers = Workers { counters: vec![], clocks: vec![], rows: 0 };
+        let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);
+        let edge = |event| match event {
+            Event::Snapshot(snapshot) => Some(snapshot.edge),
+            _ => None,
+        };
+        while edge(events.recv().unwrap()) != Some(Edge::WindowStart) {}
+        snapshots.late_window_end(Nanos::MAX);
+        assert!(snapshots.snapshots.is_empty(), "the window has not ended");
+        let stop = snapshots.stop.clone();
+        let mut held = stop.0.lock().unwrap();
+        let early = Monotonic.now() < to;
+        std::thread::sleep(Duration::from_nanos(to + 1 - Monotonic.now().min(to)));
+        *held = true;
+        drop(held);
+        snapshots.end_thread();
+        assert!(!early || events.try_iter().filter_map(edge).all(|edge| edge != Edge::WindowEnd));
+        for _ in 0..2 {
+            snapshots.late_window_end(to);
+        }
+        let taken = snapshots.finish();
+        assert_eq!(taken.len(), 1);
+        assert_eq!((taken[0].edge, taken[0].due), (Edge::WindowEnd, to));
+        assert!(taken[0].at > to);
     }
 
     /// So many flowops have few readings before there are too many numbers to be kept.
