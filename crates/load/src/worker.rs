@@ -546,7 +546,7 @@ impl<N: SocketNet> Worker<N> {
             && let Some(socket) = strand.socket(wait.slot)
             && let Err(error) = self.net.watch(socket, Token::Connection { local, slot: wait.slot })
         {
-            turn = Turn::Failed(strand.failure(phase, error));
+            turn = Turn::Failed(Box::new(strand.failure(phase, error)));
         }
         if running.unfinished.is_some() && !running.done[local as usize] && strand.finished() {
             running.done[local as usize] = true;

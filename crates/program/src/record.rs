@@ -254,13 +254,31 @@ impl Record {
     /// An operation is complete.
     #[inline]
     pub fn done(&mut self, row: u32, start: Nanos, end: Nanos) {
-        let counts = self.counts(end);
+        self.whole(row, start..end, |_| {});
+    }
+
+    /// An operation has sent its bytes by one call.
+    #[inline]
+    pub fn sent_whole(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
+        self.whole(row, time, |counters| counters.sent[usize::from(connector)].add(bytes));
+    }
+
+    /// An operation has received its bytes by one call.
+    #[inline]
+    pub fn received_whole(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
+        self.whole(row, time, |counters| counters.received[usize::from(connector)].add(bytes));
+    }
+
+    #[inline(always)]
+    fn whole(&mut self, row: u32, time: Range<Nanos>, count_bytes: impl FnOnce(&RowCounters)) {
+        let counts = self.counts(time.end);
         let row = &mut self.rows[row as usize];
+        count_bytes(&row.counters);
         row.counters.done.add(1);
         if counts {
-            row.latencies.record(end.wrapping_sub(start));
+            row.latencies.record(time.end.wrapping_sub(time.start));
         }
-        self.log(start, end, 1);
+        self.log(time.start, time.end, 1);
     }
 
     /// So many operations began and ended together.

@@ -104,7 +104,7 @@ impl Loop {
             }
             Turn::Wait(wait) => self.scheduler.park(local, wait),
             Turn::Quiesced => {}
-            Turn::Failed(error) => self.worker.failed(error),
+            Turn::Failed(error) => self.worker.failed(*error),
         }
     }
 

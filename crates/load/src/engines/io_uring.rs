@@ -184,7 +184,7 @@ impl Loop {
                 self.scheduler.park(local, wait);
             }
             Turn::Quiesced => {}
-            Turn::Failed(error) => self.worker.failed(error),
+            Turn::Failed(error) => self.worker.failed(*error),
         }
     }
 

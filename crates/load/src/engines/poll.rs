@@ -116,7 +116,7 @@ impl Loop {
             Turn::Again => self.scheduler.queue(local),
             Turn::Wait(wait) => self.scheduler.park(local, wait),
             Turn::Quiesced => {}
-            Turn::Failed(error) => self.worker.failed(error),
+            Turn::Failed(error) => self.worker.failed(*error),
         }
         let settings = &mut self.worker.net.settings;
         if settings.busy_poll() > self.busy_poll {

@@ -91,7 +91,7 @@ fn run(thread: WorkerThread) {
                 }
             }
             Turn::Failed(error) => {
-                worker.failed(error);
+                worker.failed(*error);
                 // The run is over; wait to be told.
                 match orders.recv() {
                     Ok(order) => handle_order(&mut worker, order, &mine),

@@ -16,6 +16,10 @@ use super::Socket;
 use super::io_state::RecvBatches;
 use super::pipes::{Pipe, Sink};
 
+/// The calls of nearly all traffic.
+const WRITE: SendCall = SendCall::Plain(flowops::SendCall::Write);
+const READ: ReceiveCall = ReceiveCall::Plain(flowops::ReceiveCall::Read);
+
 /// What the calls of one worker move bytes with.
 #[derive(Debug)]
 pub(crate) struct DataPath {
@@ -59,6 +63,13 @@ impl DataPath {
         bytes: &[u8],
         call: SendCall,
     ) -> io::Result<usize> {
+        if socket.session.is_none() && call == WRITE && bytes.len() <= socket.longest_send {
+            return Ok(rustix::io::write(&socket.fd, bytes)?);
+        }
+        self.send_otherwise(socket, bytes, call)
+    }
+
+    fn send_otherwise(&self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
         if let Some(session) = &socket.session {
             return session.borrow_mut().send(&socket.fd, bytes);
         }
@@ -87,6 +98,23 @@ impl DataPath {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<&[u8]> {
+        if socket.session.is_none() && socket.reliable && call == READ && !timed {
+            let most = size.min(self.buffer.len());
+            return match rustix::io::read(&socket.fd, &mut self.buffer[..most]) {
+                Ok(got) => Ok(&self.buffer[..got.min(most)]),
+                Err(error) => Err(self.not_received(socket, error)),
+            };
+        }
+        self.receive_otherwise(socket, size, call, timed)
+    }
+
+    fn receive_otherwise(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<&[u8]> {
         let flags = self.flags(timed);
         let most = size.min(self.buffer.len());
         let buffer = &mut self.buffer[..most];
@@ -109,12 +137,7 @@ impl DataPath {
         };
         let got = match got {
             Ok(got) => got,
-            Err(error) => {
-                if socket.io.used() {
-                    self.read_notices(socket);
-                }
-                return Err(error.into());
-            }
+            Err(error) => return Err(self.not_received(socket, error)),
         };
         if let ReceiveCall::Kept(sink) = call {
             self.sinks[usize::from(sink)].write(&buffer[..got])?;
@@ -124,6 +147,14 @@ impl DataPath {
             return Err(late_greeting(socket, &buffer[..hello::LENGTH], self.run)?);
         }
         Ok(&self.buffer[..got.min(most)])
+    }
+
+    #[cold]
+    fn not_received(&mut self, socket: &Socket, error: Errno) -> io::Error {
+        if socket.io.used() {
+            self.read_notices(socket);
+        }
+        error.into()
     }
 
     /// See [`wirecost_program::net::Net::low_water`].

@@ -29,15 +29,20 @@ fn counts(outcome: &Outcome) -> Vec<Counts> {
     outcome.phases.iter().flatten().map(of_host).collect()
 }
 
+fn message(writes: bool, conn: u32, size: u64) -> Flowop {
+    op(if writes { "write" } else { "read" }, |o| {
+        o.conn = Conns::one(conn);
+        o.size = Some(Size::Fixed(size));
+    })
+}
+
 fn flowops() -> impl Strategy<Value = Vec<Flowop>> {
-    let message = (any::<bool>(), 0u32..2, prop_oneof![1u64..200, 1u64..20_000]);
-    let flowop = message.prop_map(|(writes, conn, size)| {
-        op(if writes { "write" } else { "read" }, |o| {
-            o.conn = Conns::one(conn);
-            o.size = Some(Size::Fixed(size));
-        })
-    });
-    prop::collection::vec(flowop, 1..4)
+    let sizes = || prop_oneof![1u64..200, 1u64..20_000];
+    let flowop = (any::<bool>(), 0u32..2, sizes())
+        .prop_map(|(writes, conn, size)| message(writes, conn, size));
+    let exchange = (any::<bool>(), sizes(), sizes())
+        .prop_map(|(asks, first, second)| vec![message(asks, 0, first), message(!asks, 0, second)]);
+    prop_oneof![prop::collection::vec(flowop, 1..4), exchange]
 }
 
 fn weather() -> impl Strategy<Value = Weather> {

@@ -14,8 +14,9 @@ use wirecost_profile::io_options::busy_poll::BusyPoll;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
-    Action, Distribution, Group, Messages, Open, Pace, Phase, PlainCall, PlainStep, QUIET_PERIOD,
-    REPLY_TIMEOUT, Receive, SeededDistribution, Send, SendCall, SendFile, Step, Think,
+    Action, Distribution, Exchange, Group, Messages, Open, Pace, Phase, PlainCall, PlainStep,
+    QUIET_PERIOD, REPLY_TIMEOUT, Receive, SeededDistribution, Send, SendCall, SendFile, Step,
+    Think,
 };
 use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
@@ -361,10 +362,12 @@ fn finish(
     };
     // Of one that is a way through several it is not known how many come.
     let simple = route.is_none();
+    let plain = if simple && pace.is_none() { plain(&steps) } else { Vec::new() };
     Ok(Phase {
         whole: whole(&steps).filter(|_| simple),
         receive_only: side == Side::Peer && simple && receive_only(&steps),
-        plain: if simple && pace.is_none() { plain(&steps) } else { Vec::new() },
+        exchange: exchange(&plain),
+        plain,
         can_fail: steps.iter().any(|step| step.can_fail),
         until: phase.until,
         mixed: route.as_ref().is_some_and(StepSequence::is_mixed),
@@ -405,6 +408,16 @@ fn plain_step(step: &Step) -> Option<PlainStep> {
         && !(step.datagram || step.can_fail || messages.verify);
     let Step { row, first: place, .. } = *step;
     is_plain.then_some(PlainStep { call, row, place, length, payload: messages.payload })
+}
+
+fn exchange(plain: &[PlainStep]) -> Option<Exchange> {
+    let [first, second] = plain else { return None };
+    let (send, receive, send_call, receive_call) = match (first.call, second.call) {
+        (PlainCall::Send(send), PlainCall::Receive(receive)) => (0, 1, send, receive),
+        (PlainCall::Receive(receive), PlainCall::Send(send)) => (1, 0, send, receive),
+        _ => return None,
+    };
+    (first.place == second.place).then_some(Exchange { send, receive, send_call, receive_call })
 }
 
 fn whole(steps: &[Step]) -> Option<u32> {

@@ -146,6 +146,23 @@ pub struct PlainStep {
     pub payload: u32,
 }
 
+/// Request and response: a plain step that sends and one that receives, on one connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange {
+    /// Which of the steps sends, and which receives.
+    pub send: usize,
+    pub receive: usize,
+    pub send_call: SendCall,
+    pub receive_call: ReceiveCall,
+}
+
+impl Exchange {
+    /// Whether the host sends the request.
+    pub fn asks(&self) -> bool {
+        self.send < self.receive
+    }
+}
+
 /// Moves the bytes of a message by a call for each piece.
 #[derive(Debug, Clone, Copy)]
 pub enum PlainCall {
@@ -223,6 +240,8 @@ pub struct Phase {
     pub steps: Vec<Step>,
     /// The same steps, where all of them are plain and follow one another without a pause; else empty.
     pub plain: Vec<PlainStep>,
+    /// Where these steps are an exchange.
+    pub exchange: Option<Exchange>,
     pub until: Until,
     /// The order of the steps; none where it is simply their own.
     pub route: Option<StepSequence>,

@@ -71,7 +71,7 @@ pub enum Turn {
     Wait(Wait),
     /// Between two transactions, of which the next may not begin (yet).
     Quiesced,
-    Failed(StrandError),
+    Failed(Box<StrandError>),
 }
 
 /// What a strand waits for.
@@ -527,13 +527,13 @@ impl<S> Strand<S> {
         let lost_datagram = timed_out && step.datagram;
         context.record.failed(step.row, timed_out);
         if !step.can_fail && !lost_datagram {
-            return Some(Turn::Failed(StrandError {
+            return Some(Turn::Failed(Box::new(StrandError {
                 group: self.group,
                 strand: self.number,
                 kind: step.kind,
                 at: step.at,
                 source: error,
-            }));
+            })));
         }
         self.transaction.failed = true;
         self.transaction.engaged = true;

@@ -8,7 +8,7 @@ use wirecost_model::clock::Nanos;
 
 use super::{Context, OPERATION_BYTES, Strand, TURN_BYTES, Turn};
 use crate::net::{Interest, Net};
-use crate::step::{Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
+use crate::step::{Exchange, Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
 
 /// About the payload of the largest packet that TCP passes on (GSO_LEGACY_MAX_SIZE, less its headers).
 const PACKET_BYTES: i64 = 64 << 10;
@@ -21,6 +21,16 @@ enum Stop {
     NoBytes,
     NoRoom,
     Failed(io::Error),
+}
+
+/// How far an exchange has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exchanged {
+    /// For the next message.
+    Waits,
+    NoRoom,
+    /// What is next is not an exchange: a message was moved in part, or no transaction may begin.
+    GoesOn,
 }
 
 impl<S> Strand<S> {
@@ -46,6 +56,18 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
         budget: &mut i64,
     ) -> io::Result<Option<Turn>> {
+        if let Some(exchange) = &phase.exchange
+            && self.awaits(exchange)
+        {
+            match self.exchange(exchange, phase, context)? {
+                Exchanged::Waits => return Ok(Some(self.wait(Interest::Readable, None))),
+                Exchanged::NoRoom => {
+                    let step = &phase.steps[exchange.send];
+                    return self.no_room(step, context).map(Some);
+                }
+                Exchanged::GoesOn => {}
+            }
+        }
         match self.stop_of_plain(phase, context, budget) {
             Stop::NotPlain => Ok(None),
             Stop::TurnOver => Ok(Some(Turn::Again)),
@@ -100,10 +122,8 @@ impl<S> Strand<S> {
 
     #[inline]
     fn begin_plain<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &Context<'_, N>) -> bool {
-        let timing = context.timing;
-        let start = self.operation.start.max(timing.start);
-        let within_limit = self.transaction.iteration < self.transaction.limit;
-        if !within_limit && (timing.closed || start >= timing.end) {
+        let start = self.operation.start.max(context.timing.start);
+        if !self.transaction.may_begin_at(start, context.timing) {
             return false;
         }
         self.transaction.begin(start);
@@ -111,6 +131,97 @@ impl<S> Strand<S> {
         self.operation.start = start;
         self.enter_place(phase.plain[0].place);
         true
+    }
+
+    /// Whether the message that the strand waits for is that of an exchange, and nothing of it has come.
+    #[inline]
+    fn awaits(&self, exchange: &Exchange) -> bool {
+        self.transaction.running
+            && self.operation.begun
+            && self.operation.moved == 0
+            && self.transaction.step() == exchange.receive
+    }
+
+    /// Receives a message and sends the next one, and waits again. A strand of request and response does nothing
+    /// else: it begins and ends in the same state, so only what changes is written.
+    fn exchange<N: Net<Socket = S>>(
+        &mut self,
+        exchange: &Exchange,
+        phase: &Phase,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Exchanged> {
+        let Context { net, record, patterns, timing, .. } = context;
+        let [receive, send] = [&phase.plain[exchange.receive], &phase.plain[exchange.send]];
+        let Some(conn) = self.connections.get(self.operation.slot) else {
+            return Ok(Exchanged::GoesOn);
+        };
+        let wakes_at_once = conn.low_water.mark() == 1;
+        let length = receive.length as usize;
+        let got = match net.receive(&conn.socket, length, exchange.receive_call, false) {
+            Ok([]) => return Err(closed()),
+            Ok(received) => received.len() as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(if wakes_at_once { Exchanged::Waits } else { Exchanged::GoesOn });
+            }
+            Err(error) => return Err(error),
+        };
+        self.bytes += got;
+        self.transaction.engaged = true;
+        if got < receive.length {
+            record.received(receive.row, conn.connector, got);
+            self.operation.moved = got;
+            return Ok(Exchanged::GoesOn);
+        }
+        let now = net.now();
+        let start = std::mem::replace(&mut self.operation.start, now);
+        record.received_whole(receive.row, conn.connector, got, start..now);
+        if exchange.asks() {
+            record.transaction(self.group, self.transaction.complete(now), now);
+            if !self.transaction.begin_next(now, timing) {
+                self.operation.begun = false;
+                return Ok(Exchanged::GoesOn);
+            }
+        }
+        let piece = patterns.piece(send.payload, 0, send.length, None);
+        let sent = match net.send(&conn.socket, piece, exchange.send_call) {
+            Ok(sent) => sent as u64,
+            Err(error) => {
+                let begun = net.has_begun_to_send(&conn.socket);
+                self.send_of_exchange(exchange, send, 0);
+                return match self.not_sent(error, begun) {
+                    Stop::Failed(error) => Err(error),
+                    _ => Ok(Exchanged::NoRoom),
+                };
+            }
+        };
+        self.bytes += sent;
+        self.transaction.engaged = true;
+        if sent < send.length {
+            record.sent(send.row, conn.connector, sent);
+            self.send_of_exchange(exchange, send, sent);
+            return Ok(Exchanged::GoesOn);
+        }
+        let now = net.now();
+        let start = std::mem::replace(&mut self.operation.start, now);
+        record.sent_whole(send.row, conn.connector, sent, start..now);
+        if !exchange.asks() {
+            record.transaction(self.group, self.transaction.complete(now), now);
+            if !self.transaction.begin_next(now, timing) {
+                self.operation.begun = false;
+                return Ok(Exchanged::GoesOn);
+            }
+        }
+        // See `expects_an_answer`.
+        let waits = wakes_at_once && net.notifies_on_new_data(&conn.socket);
+        Ok(if waits { Exchanged::Waits } else { Exchanged::GoesOn })
+    }
+
+    /// The message that an exchange sends is under way.
+    #[cold]
+    fn send_of_exchange(&mut self, exchange: &Exchange, send: &PlainStep, moved: u64) {
+        self.transaction.enter_step(exchange.send);
+        self.operation.begin(send.length);
+        self.operation.moved = moved;
     }
 
     #[inline]

@@ -78,6 +78,31 @@ impl Transaction {
         completed.then(|| end.saturating_sub(self.start + self.thought))
     }
 
+    /// Whether one that would begin at `start` may begin.
+    #[inline]
+    pub(super) fn may_begin_at(&self, start: Nanos, timing: &PhaseTiming) -> bool {
+        self.iteration < self.limit || !(timing.closed || start >= timing.end)
+    }
+
+    /// Begins one right after the last one, if one may begin.
+    #[inline]
+    pub(super) fn begin_next(&mut self, start: Nanos, timing: &PhaseTiming) -> bool {
+        let may_begin = self.may_begin_at(start, timing);
+        if may_begin {
+            self.begin(start);
+            self.round = self.iteration;
+        }
+        may_begin
+    }
+
+    /// The transaction is complete, and nothing but messages was in it. Returns its latency.
+    #[inline]
+    pub(super) fn complete(&mut self, end: Nanos) -> Nanos {
+        self.complete_at_once(1);
+        self.running = false;
+        end.saturating_sub(self.start)
+    }
+
     /// Goes on to the next transaction without ending this one: datagrams of it were lost.
     pub(super) fn skip(&mut self, now: Nanos) {
         self.iteration += 1;
@@ -113,6 +138,12 @@ impl Transaction {
     #[inline]
     pub(super) fn pass_step(&mut self) {
         self.step += 1;
+    }
+
+    /// Goes to a step, where steps follow one another.
+    #[inline]
+    pub(super) fn enter_step(&mut self, step: usize) {
+        self.step = step as u32;
     }
 
     /// Transactions that may begin whatever the time.
