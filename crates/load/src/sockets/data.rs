@@ -74,10 +74,10 @@ impl DataPath {
             return session.borrow_mut().send(&socket.fd, bytes);
         }
         let bytes = &bytes[..bytes.len().min(socket.longest_send)];
-        let sent = match (call, socket.peer) {
+        let sent = match (call, socket.peer.as_deref()) {
             (SendCall::Plain(flowops::SendCall::Write), _) => rustix::io::write(&socket.fd, bytes),
             (SendCall::Plain(flowops::SendCall::SendTo), Some(peer)) if !socket.reliable => {
-                rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, &peer)
+                rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, peer)
             }
             _ => rustix::net::send(&socket.fd, bytes, SendFlags::NOSIGNAL),
         };

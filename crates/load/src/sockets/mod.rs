@@ -31,7 +31,7 @@ use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 use self::data::DataPath;
 use self::files::OpenFiles;
 use self::io_state::IoState;
-use self::opening::{KnownBy, Opener, State};
+use self::opening::{Greeting, KnownBy, Opener, State};
 use self::settings::SettingsLog;
 use crate::permissions::Permissions;
 use crate::tls::{Credentials, Session};
@@ -54,9 +54,11 @@ pub struct Socket {
     secure: bool,
     /// Whether a wait for bytes can be for many of them.
     has_low_water: bool,
-    /// Where sendto sends to.
-    peer: Option<SocketAddr>,
+    /// Where sendto sends datagrams to.
+    peer: Option<Box<SocketAddr>>,
     state: State,
+    /// Until it is open.
+    greeting: Option<Box<Greeting>>,
     /// Encrypts and decrypts, where the kernel does not.
     session: Option<Box<RefCell<Session>>>,
     /// Bytes that one call may at most be given to send.
@@ -94,7 +96,7 @@ impl Socket {
 
     /// An event has told that bytes can be sent on it.
     pub(crate) fn note_writable(&mut self) {
-        if let State::Connecting { known_by, .. } = &mut self.state {
+        if let State::Connecting(known_by) = &mut self.state {
             *known_by = KnownBy::Event;
         }
     }

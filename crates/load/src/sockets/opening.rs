@@ -46,18 +46,29 @@ const CONNECTING: u32 = 256;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum State {
     /// The kernel is connecting it.
-    Connecting {
-        hello: Option<Hello>,
-        known_by: KnownBy,
-    },
+    Connecting(KnownBy),
     /// A hello datagram has been sent and not been answered.
-    Greeting {
-        hello: Hello,
-        repeat: Nanos,
-    },
+    Greeting,
     /// The TLS handshake is under way.
     Securing,
     Open,
+}
+
+/// The hello that a socket sends as soon as it is connected.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    hello: Hello,
+    /// When a datagram that has it is sent again.
+    repeat: Nanos,
+}
+
+impl Greeting {
+    /// Sends it as a datagram, and returns when to send it again.
+    fn send(&mut self, fd: &OwnedFd, now: Nanos) -> io::Result<Nanos> {
+        rustix::net::send(fd, &self.hello.bytes(), SendFlags::empty())?;
+        self.repeat = now + HELLO_REPEAT;
+        Ok(self.repeat)
+    }
 }
 
 /// What tells that the kernel has connected a socket.
@@ -424,9 +435,11 @@ impl Opener {
             true => KnownBy::AwaitedEvent,
             false => KnownBy::Call,
         };
-        let state = State::Connecting { hello, known_by };
-        let mut socket = admit(fd, transport, state);
-        socket.peer = peer_address;
+        let mut socket = admit(fd, transport, State::Connecting(known_by));
+        socket.greeting = hello.map(|hello| Box::new(Greeting { hello, repeat: 0 }));
+        if !socket.reliable {
+            socket.peer = peer_address.map(Box::new);
+        }
         if socket.secure {
             let certificate = peer.and_then(|host| host.certificate.as_deref());
             let session =
@@ -478,7 +491,7 @@ impl Opener {
         let mut socket = admit(fd, transport, State::Securing);
         if !socket.reliable {
             let peer = socket2::SockRef::from(&socket.fd).peer_addr();
-            socket.peer = peer.ok().and_then(|address| address.as_socket());
+            socket.peer = peer.ok().and_then(|address| address.as_socket()).map(Box::new);
         }
         if socket.secure {
             if self.blocking {
@@ -526,12 +539,12 @@ impl Opener {
         let now = Monotonic.now();
         match socket.state {
             State::Open => Ok(Opening::Done),
-            State::Connecting { hello, known_by } => {
+            State::Connecting(known_by) => {
                 match known_by {
                     KnownBy::Event => {}
                     KnownBy::AwaitedEvent => {
                         // If it does not come in time, or tells of an error.
-                        socket.state = State::Connecting { hello, known_by: KnownBy::Call };
+                        socket.state = State::Connecting(KnownBy::Call);
                         return Ok(Opening::Wait(Interest::Writable, None));
                     }
                     KnownBy::Call if rustix::net::getpeername(&socket.fd).is_ok() => {}
@@ -540,46 +553,40 @@ impl Opener {
                         Err(error) => return Err(error.into()),
                     },
                 }
-                match hello {
-                    Some(hello) if !socket.reliable => {
-                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
-                        let repeat = now + HELLO_REPEAT;
-                        socket.state = State::Greeting { hello, repeat };
+                if let Some(greeting) = &mut socket.greeting {
+                    if !socket.reliable {
+                        let repeat = greeting.send(&socket.fd, now)?;
+                        socket.state = State::Greeting;
                         return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
                     }
-                    Some(hello) => {
-                        // Fits the empty send buffer of a new connection whole.
-                        rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::NOSIGNAL)?;
-                    }
-                    None => {}
+                    // Fits the empty send buffer of a new connection whole.
+                    rustix::net::send(&socket.fd, &greeting.hello.bytes(), SendFlags::NOSIGNAL)?;
                 }
                 self.secure(socket, settings)
             }
             State::Securing => self.secure(socket, settings),
-            State::Greeting { hello, repeat } => {
+            State::Greeting => {
+                let Some(greeting) = &mut socket.greeting else { return Ok(Opening::Done) };
                 let mut buffer = [0u8; hello::LENGTH + 1];
                 match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {
-                    Ok((got, _)) if buffer[..got] == hello.welcome() => {
+                    Ok((got, _)) if buffer[..got] == greeting.hello.welcome() => {
                         self.open(socket, settings)?;
                         return Ok(Opening::Done);
                     }
                     Ok((got, _)) => {
-                        if let Some(hello) = hello.challenged(&buffer[..got]) {
-                            rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
-                            let repeat = now + HELLO_REPEAT;
-                            socket.state = State::Greeting { hello, repeat };
+                        if let Some(hello) = greeting.hello.challenged(&buffer[..got]) {
+                            greeting.hello = hello;
+                            let repeat = greeting.send(&socket.fd, now)?;
                             return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
                         }
                     }
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
-                if now < repeat {
-                    return Ok(Opening::Wait(Interest::Readable, Some(repeat)));
+                let mut repeat = greeting.repeat;
+                if now >= repeat {
+                    repeat = greeting.send(&socket.fd, now)?;
                 }
-                rustix::net::send(&socket.fd, &hello.bytes(), SendFlags::empty())?;
-                let repeat = now + HELLO_REPEAT;
-                socket.state = State::Greeting { hello, repeat };
                 Ok(Opening::Wait(Interest::Readable, Some(repeat)))
             }
         }
@@ -614,6 +621,7 @@ impl Opener {
     fn open(&self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<()> {
         settings.add(socket.transport.opened(&socket.fd)?);
         socket.state = State::Open;
+        socket.greeting = None;
         if self.blocking {
             block(&socket.fd)?;
         }
@@ -650,6 +658,7 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket
         secure: protocol.is_secure(),
         has_low_water: transport.has_low_water(),
         peer: None,
+        greeting: None,
         state,
         session: None,
         longest_send,

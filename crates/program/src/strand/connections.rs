@@ -48,7 +48,8 @@ pub(super) struct Connections<S> {
     /// Slots without a connection.
     free: Vec<u32>,
     places: Box<[Place]>,
-    opening: Option<S>,
+    /// Apart, because most of the time there is none.
+    opening: Option<Box<S>>,
     attempts: u64,
     /// Abandoned bytes of all connections.
     abandoned: u64,
@@ -70,7 +71,8 @@ impl<S> Connections<S> {
             std::iter::repeat_n(Place { top: NONE, open: 0, ordinal: 0 }, places).collect();
         // Mostly each id has one connection.
         let slots = Vec::with_capacity(places.len());
-        let free = Vec::with_capacity(places.len());
+        // Takes no memory before the first connection is closed.
+        let free = Vec::new();
         Self { slots, free, places, opening: None, attempts: 0, abandoned: 0 }
     }
 
@@ -166,11 +168,11 @@ impl<S> Connections<S> {
     /// The connection that is being opened, or else the one in the slot.
     pub(super) fn socket(&self, slot: u32) -> Option<&S> {
         let open = self.get(slot).map(|conn| &conn.socket);
-        self.opening.as_ref().or(open)
+        self.opening.as_deref().or(open)
     }
 
     pub(super) fn opening(&mut self) -> Option<&mut S> {
-        self.opening.as_mut()
+        self.opening.as_deref_mut()
     }
 
     /// How many openings came before this one.
@@ -179,12 +181,12 @@ impl<S> Connections<S> {
     }
 
     pub(super) fn begin_opening(&mut self, socket: S) {
-        self.opening = Some(socket);
+        self.opening = Some(Box::new(socket));
         self.attempts += 1;
     }
 
     pub(super) fn cancel_opening(&mut self) -> Option<S> {
-        self.opening.take()
+        self.opening.take().map(|socket| *socket)
     }
 
     /// The connection that was being opened is open: the newest of its place, in the slot that was the
@@ -196,7 +198,7 @@ impl<S> Connections<S> {
             return;
         };
         let conn = Conn {
-            socket,
+            socket: *socket,
             place,
             below: of_place.top,
             connector,
