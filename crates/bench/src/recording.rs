@@ -95,7 +95,7 @@ fn count(kind: Kind, operations: u64) -> Result<u64, String> {
     instructions(&program, ["recording-loop", kind.get_name(), &operations.to_string()])
 }
 
-/// Refunctions the clock, whose readings are not counted, with varying latencies.
+/// Takes the place of the clock, whose readings are not counted. Latencies vary.
 struct Clock {
     now: u64,
     draw: u64,
@@ -130,12 +130,10 @@ impl Loop {
                 record.done(row, start, clock.read());
             }),
             Kind::Rr => self.passes(|record, [write, read], start, clock| {
-                record.sent(write, true, 64);
                 let between = clock.read();
-                record.done(write, start, between);
-                record.received(read, true, 64);
+                record.sent_whole(write, true, 64, start..between);
                 let end = clock.read();
-                record.done(read, between, end);
+                record.received_whole(read, true, 64, between..end);
                 record.transaction(0, end.wrapping_sub(start), end);
             }),
         }

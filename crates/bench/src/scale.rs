@@ -17,12 +17,12 @@ const MANY: u32 = 30_000;
 /// Number of connecting hosts in a lab.
 const CLIENTS: u32 = 15;
 
-const SET_UP_SECONDS: f64 = 10.0;
+const SET_UP_SECONDS: f64 = 0.5;
 const TEAR_DOWN_SECONDS: f64 = 5.0;
 /// User memory per end of a connection, without its kernel buffers.
-const USER_BYTES: f64 = 2048.0;
+const USER_BYTES: f64 = 800.0;
 /// Payload per CPU second at many connections, over that at few.
-const THROUGHPUT_PER_CPU: f64 = 0.7;
+const THROUGHPUT_PER_CPU: f64 = 0.5;
 
 /// Compare thirty thousand open connections with a hundred.
 ///

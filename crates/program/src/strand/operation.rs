@@ -18,7 +18,7 @@ pub(super) struct Operation {
     pub(super) length: u64,
     pub(super) moved: u64,
     /// Where operations are not messages: the messages that they are pieces of.
-    pieces: Pieces,
+    pieces: Option<Box<Pieces>>,
     /// When it times out, or the thought ends; 0 until that is known.
     pub(super) due: Nanos,
     /// It has been counted as failed already.
@@ -94,6 +94,11 @@ impl Operation {
         self.begun = true;
     }
 
+    /// Takes memory only where operations are pieces of messages.
+    fn pieces(&mut self) -> &mut Pieces {
+        self.pieces.get_or_insert_default()
+    }
+
     /// Begins one that moves a message, or a piece of one. `at` is the place of its first message.
     #[inline]
     pub(super) fn begin_message(&mut self, step: &Step, messages: &Messages, at: Coordinates) {
@@ -102,11 +107,12 @@ impl Operation {
             Some(unit) => {
                 let unit = unit.max(1);
                 if self.number == 0 {
-                    self.pieces = Pieces::default();
+                    *self.pieces() = Pieces::default();
                     self.pass(step, messages, at, 0);
                 }
-                self.pieces.draw(unit, step, messages, at);
-                unit.min(self.pieces.available)
+                let pieces = self.pieces();
+                pieces.draw(unit, step, messages, at);
+                unit.min(pieces.available)
             }
         };
         self.begin(length);
@@ -116,7 +122,9 @@ impl Operation {
     /// same messages is for [`Operation::has_more`] to say.
     #[inline]
     pub(super) fn spend(&mut self) {
-        self.pieces.available = self.pieces.available.saturating_sub(self.length);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.available = pieces.available.saturating_sub(self.length);
+        }
     }
 
     /// Whether the step has more operations on this connection.
@@ -129,8 +137,9 @@ impl Operation {
     ) -> bool {
         match messages.filter(|messages| messages.unit.is_some()) {
             Some(messages) => {
-                self.pieces.draw(1, step, messages, at);
-                self.pieces.available > 0
+                let pieces = self.pieces();
+                pieces.draw(1, step, messages, at);
+                pieces.available > 0
             }
             None => self.number < step.count,
         }
@@ -142,7 +151,7 @@ impl Operation {
         if !messages.verify || messages.unit.is_none() {
             return;
         }
-        let pieces = &mut self.pieces;
+        let pieces = self.pieces();
         pieces.offset += bytes;
         while pieces.message < step.count {
             let length = messages.length.at(Coordinates { number: pieces.message, ..at });
@@ -160,7 +169,8 @@ impl Operation {
         if !messages.verify || messages.unit.is_none() {
             return (0, self.moved, self.left());
         }
-        let (message, offset) = (self.pieces.message, self.pieces.offset);
+        let pieces = self.pieces.as_deref();
+        let (message, offset) = pieces.map_or((0, 0), |pieces| (pieces.message, pieces.offset));
         let length = messages.length.at(Coordinates { number: message, ..at });
         (message, offset, self.left().min(length.saturating_sub(offset)))
     }
@@ -207,7 +217,7 @@ mod tests {
         let mut operation = Operation::default();
         operation.begin_message(&step, step.messages().unwrap(), at);
         assert_eq!(operation.length, 1000);
-        assert!(operation.pieces.drawn < 100, "{:?}", operation.pieces);
+        assert!(operation.pieces().drawn < 100, "{:?}", operation.pieces);
     }
 
     #[test]

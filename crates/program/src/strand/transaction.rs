@@ -29,14 +29,15 @@ pub(super) struct Transaction {
     /// Think time, which its latency leaves out.
     thought: Nanos,
     step: u32,
-    place: Cursor,
+    /// Where the order of the steps is another than their own.
+    place: Option<Box<Cursor>>,
     /// Which execution of the step it is, as a number to draw with.
     pub(super) round: u64,
 }
 
 impl Transaction {
     pub(super) fn enter(&mut self, limit: u64) {
-        let (step, place, round) = (self.step, self.place, self.round);
+        let (step, place, round) = (self.step, self.place.take(), self.round);
         *self = Self { limit, step, place, round, ..Self::default() };
     }
 
@@ -179,7 +180,7 @@ impl Transaction {
         self.round = self.iteration;
         self.step = 0;
         if phase.route.is_some() {
-            self.place = Cursor::default();
+            **self.place.get_or_insert_default() = Cursor::default();
             self.next_step(phase, strand);
         }
     }
@@ -189,8 +190,9 @@ impl Transaction {
         match &phase.route {
             None => self.step += 1,
             Some(route) => {
-                self.step = route.next(&mut self.place, strand, self.iteration);
-                self.round = match self.place.pass {
+                let place = self.place.get_or_insert_default();
+                self.step = route.next(place, strand, self.iteration);
+                self.round = match place.pass {
                     0 => self.iteration,
                     pass => draw::mix(self.iteration) ^ pass,
                 };
