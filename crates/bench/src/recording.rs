@@ -131,9 +131,9 @@ impl Loop {
             }),
             Kind::Rr => self.passes(|record, [write, read], start, clock| {
                 let between = clock.read();
-                record.sent_whole(write, true, 64, start..between);
+                record.sent_at_once(write, true, 64, start..between);
                 let end = clock.read();
-                record.received_whole(read, true, 64, between..end);
+                record.received_at_once(read, true, 64, between..end);
                 record.transaction(0, end.wrapping_sub(start), end);
             }),
         }

@@ -229,9 +229,10 @@ impl Service {
 
     /// Rejects the connection that has been pending longest. Returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
-        let dropped = self.pending.pop_first().is_some();
-        self.rejected_connections.fetch_add(u64::from(dropped), Ordering::Relaxed);
-        dropped
+        let oldest = self.pending.pop_first();
+        // Counted before it is closed, so who sees the end of the connection finds it counted.
+        self.rejected_connections.fetch_add(u64::from(oldest.is_some()), Ordering::Relaxed);
+        oldest.is_some()
     }
 
     fn accepts(&self, from: Option<&rustix::net::SocketAddrAny>) -> bool {

@@ -56,7 +56,8 @@ pub(crate) struct RingNet {
 }
 
 impl RingNet {
-    pub(crate) fn new(sockets: Sockets, ring: Ring<RingSocket>) -> Self {
+    pub(crate) fn new(mut sockets: Sockets, ring: Ring<RingSocket>) -> Self {
+        sockets.opener.awaits_events();
         Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0, receives: true }
     }
 
@@ -179,6 +180,13 @@ impl SocketNet for RingNet {
 
     fn sockets_mut(&mut self) -> &mut Sockets {
         &mut self.sockets
+    }
+
+    fn note_writable(&mut self, key: &mut Key) {
+        // Where the ring does not let go of it now, a system call asks whether it is connected.
+        if let Ok(RingSocket { socket, .. }) = self.ring.get_mut(key) {
+            socket.note_writable();
+        }
     }
 
     fn socket<'a>(&'a self, key: &'a Key) -> &'a Socket {

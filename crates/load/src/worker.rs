@@ -234,6 +234,9 @@ pub(crate) trait SocketNet: Net {
         Ok(())
     }
 
+    /// An event has told that bytes can be sent on this connection, which is being opened.
+    fn note_writable(&mut self, socket: &mut Self::Socket);
+
     /// What a strand's handle stands for.
     fn socket<'a>(&'a self, handle: &'a Self::Socket) -> &'a Socket;
 
@@ -260,6 +263,10 @@ impl SocketNet for Sockets {
 
     fn watch(&self, socket: &Socket, token: Token) -> io::Result<()> {
         self.opener.watch(socket, token)
+    }
+
+    fn note_writable(&mut self, socket: &mut Socket) {
+        socket.note_writable();
     }
 
     fn socket<'a>(&'a self, handle: &'a Socket) -> &'a Socket {
@@ -394,7 +401,8 @@ impl<N: SocketNet> Worker<N> {
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
-            strand.enter(order.start, limit);
+            let phase = self.groups[group as usize].phases.get(order.phase as usize);
+            strand.enter(phase.and_then(|phase| phase.as_deref()), order.start, limit);
             taking_part += u64::from(until(&self.groups[group as usize]).is_some());
             mixed |= !by_iterations && limit > 0;
         }
@@ -557,12 +565,9 @@ impl<N: SocketNet> Worker<N> {
     }
 
     /// An event has told that a strand can send on the connection that it waits for.
-    pub(crate) fn writable(&mut self, local: u32)
-    where
-        N: Net<Socket = Socket>,
-    {
+    pub(crate) fn writable(&mut self, local: u32) {
         if let Some(socket) = self.strands[local as usize].opening() {
-            socket.note_writable();
+            self.net.note_writable(socket);
         }
     }
 

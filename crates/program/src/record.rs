@@ -254,23 +254,23 @@ impl Record {
     /// An operation is complete.
     #[inline]
     pub fn done(&mut self, row: u32, start: Nanos, end: Nanos) {
-        self.whole(row, start..end, |_| {});
+        self.complete(row, start..end, |_| {});
     }
 
-    /// An operation has sent its bytes by one call.
+    /// An operation is complete: one call has sent all its bytes.
     #[inline]
-    pub fn sent_whole(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
-        self.whole(row, time, |counters| counters.sent[usize::from(connector)].add(bytes));
+    pub fn sent_at_once(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
+        self.complete(row, time, |counters| counters.sent[usize::from(connector)].add(bytes));
     }
 
-    /// An operation has received its bytes by one call.
+    /// An operation is complete: one call has received all its bytes.
     #[inline]
-    pub fn received_whole(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
-        self.whole(row, time, |counters| counters.received[usize::from(connector)].add(bytes));
+    pub fn received_at_once(&mut self, row: u32, connector: bool, bytes: u64, time: Range<Nanos>) {
+        self.complete(row, time, |counters| counters.received[usize::from(connector)].add(bytes));
     }
 
     #[inline(always)]
-    fn whole(&mut self, row: u32, time: Range<Nanos>, count_bytes: impl FnOnce(&RowCounters)) {
+    fn complete(&mut self, row: u32, time: Range<Nanos>, count_bytes: impl FnOnce(&RowCounters)) {
         let counts = self.counts(time.end);
         let row = &mut self.rows[row as usize];
         count_bytes(&row.counters);

@@ -93,8 +93,10 @@ pub struct ListenerKey(u32);
 pub enum Event {
     /// [`Ring::receive`] has something new to say, or [`Ring::poll`] found the socket readable.
     Readable(u64),
-    /// [`Ring::send`] has something new to say, or [`Ring::poll`] found the socket writable.
+    /// [`Ring::send`] has something new to say, or [`Ring::poll`] found an error.
     Writable(u64),
+    /// [`Ring::poll`] found that the socket can send, and no error.
+    CanSend(u64),
     /// [`Ring::accepted`] has a connection, or a watched descriptor is readable.
     Arrival(u64),
 }
@@ -826,7 +828,9 @@ impl<S: AsFd> Ring<S> {
             }
             _ => {
                 link.polled[Direction::Write as usize] = false;
-                events.push(Event::Writable(token));
+                let broken = i32::from(libc::POLLERR | libc::POLLHUP);
+                let can_send = completion.result >= 0 && completion.result & broken == 0;
+                events.push(if can_send { Event::CanSend(token) } else { Event::Writable(token) });
             }
         }
         self.let_go(place);

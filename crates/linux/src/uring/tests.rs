@@ -62,6 +62,25 @@ fn a_stream_comes_as_it_was_sent_in_pieces_no_longer_than_asked_for() {
     assert_eq!(left, 0, "the other end has closed");
 }
 
+/// A strand that opens a connection trusts an event that tells of no error.
+#[test]
+fn a_poll_for_sending_tells_whether_there_is_an_error() {
+    let mut ring = ring(1);
+    let mut open = Vec::new();
+    for (token, closed) in [(1, false), (2, true)] {
+        let (key, there) = pair(&mut ring, token);
+        if closed {
+            drop(there);
+        } else {
+            open.push(there);
+        }
+        ring.poll(&key, Direction::Write).unwrap();
+        let expected = if closed { Event::Writable(token) } else { Event::CanSend(token) };
+        assert_eq!(happen(&mut ring), [expected]);
+        ring.close(key);
+    }
+}
+
 #[test]
 fn what_is_sent_is_what_was_given_even_where_the_caller_changes_it() {
     let mut ring = ring(1);

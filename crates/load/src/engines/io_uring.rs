@@ -191,12 +191,15 @@ impl Loop {
     fn on_event(&mut self, event: Event) {
         let (token, on) = match event {
             Event::Readable(token) => (token, Interest::Readable),
-            Event::Writable(token) => (token, Interest::Writable),
+            Event::Writable(token) | Event::CanSend(token) => (token, Interest::Writable),
             Event::Arrival(token) => (token, Interest::Arrival),
         };
         match Token::of(token) {
             Token::Connection { local, slot } => {
-                self.scheduler.wake(local, Some(slot), on);
+                if self.scheduler.wake(local, Some(slot), on) && matches!(event, Event::CanSend(_))
+                {
+                    self.worker.writable(local);
+                }
             }
             Token::Listener { local, .. } => {
                 self.scheduler.wake(local, None, on);

@@ -61,8 +61,8 @@ impl Snapshots {
         self.clocks.extend(clocks(&self.workers, edge));
     }
 
-    /// Takes the snapshot that was due at the window's end, if the thread had no CPU from then until the phase was over.
-    /// It tells of its own instant, so the window is longer than planned.
+    /// Takes the snapshot of the window's end if the thread got no CPU between that instant and the end of the phase. The
+    /// window is longer than planned then, and includes time without load; the result has a warning (`window-skew`).
     pub(super) fn late_window_end(&mut self, due: Nanos) {
         let taken = self.snapshots.iter().any(|snapshot| snapshot.edge == Edge::WindowEnd);
         if taken || Monotonic.now() < due {

@@ -57,7 +57,7 @@ pub struct Socket {
     /// Where sendto sends datagrams to.
     peer: Option<Box<SocketAddr>>,
     state: State,
-    /// Until it is open.
+    /// The hello, until the connection is open.
     greeting: Option<Box<Greeting>>,
     /// Encrypts and decrypts, where the kernel does not.
     session: Option<Box<RefCell<Session>>>,

@@ -105,6 +105,8 @@ pub(crate) struct Opener {
     /// Calls on connections block for a while, instead of returning "would block".
     blocking: bool,
     epoll: Option<OwnedFd>,
+    /// Events tell when a socket that is being connected can send.
+    has_events: bool,
     run: u32,
     host: u32,
     services: Arc<[OwnService]>,
@@ -165,6 +167,7 @@ impl Opener {
         Self {
             blocking: common.blocking,
             epoll: None,
+            has_events: false,
             run: common.run,
             host: common.host,
             services: common.services.clone(),
@@ -191,6 +194,12 @@ impl Opener {
     /// Has this epoll tell of listeners and connections from now on.
     pub(crate) fn set_epoll(&mut self, epoll: OwnedFd) {
         self.epoll = Some(epoll);
+        self.awaits_events();
+    }
+
+    /// Asks whether a socket is connected only where no event has told it.
+    pub(crate) fn awaits_events(&mut self) {
+        self.has_events = true;
     }
 
     /// Asks only those listeners from now on that [`Opener::mark_ready`] has named.
@@ -431,7 +440,7 @@ impl Opener {
             Address::Inet(address) => Some(*address),
             Address::Unix(_) | Address::Vsock { .. } => None,
         };
-        let known_by = match self.epoll.is_some() && transport.tells_connected() {
+        let known_by = match self.has_events && transport.tells_connected() {
             true => KnownBy::AwaitedEvent,
             false => KnownBy::Call,
         };
@@ -566,7 +575,7 @@ impl Opener {
             }
             State::Securing => self.secure(socket, settings),
             State::Greeting => {
-                let Some(greeting) = &mut socket.greeting else { return Ok(Opening::Done) };
+                let greeting = socket.greeting.as_mut().ok_or(io::ErrorKind::NotConnected)?;
                 let mut buffer = [0u8; hello::LENGTH + 1];
                 match rustix::net::recv(&socket.fd, &mut buffer, RecvFlags::DONTWAIT) {
                     Ok((got, _)) if buffer[..got] == greeting.hello.welcome() => {

@@ -197,7 +197,7 @@ impl Host {
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
-            strand.enter(start, limit);
+            strand.enter(self.groups[group].phases[phase].as_deref(), start, limit);
         }
         for (state, &group) in self.states.iter_mut().zip(&self.group_of) {
             *state = StrandState::default();

@@ -35,6 +35,8 @@ pub(crate) struct Weather {
     pub(crate) straggle: Nanos,
     /// Messages that one call sends at most. Such calls say later how it went, as a ring does.
     pub(crate) times: u64,
+    /// No event tells of new data, as where calls block.
+    pub(crate) silent: bool,
     /// The files of every `sendfile`.
     pub(crate) files: Vec<u64>,
 }
@@ -54,6 +56,7 @@ impl Default for Weather {
             answers_refused: false,
             straggle: 0,
             times: 1,
+            silent: false,
             files: Vec::new(),
         }
     }
@@ -414,6 +417,9 @@ impl Net for SimNet {
     /// By edge, as epoll: what is there already it would not tell of.
     fn notifies_on_new_data(&self, &socket: &usize) -> bool {
         let end = &self.ends[socket];
+        if self.weather.silent {
+            return false;
+        }
         let there = end.incoming.front().is_some_and(|(at, _)| *at <= self.now);
         assert!(end.datagram || !there, "nobody would be told of what has arrived already");
         !end.datagram

@@ -47,9 +47,16 @@ fn flowops() -> impl Strategy<Value = Vec<Flowop>> {
 
 fn weather() -> impl Strategy<Value = Weather> {
     let times = prop_oneof![Just(1u64), 1u64..100];
-    (1usize..30_000, 1u64..20_000, any::<u64>(), times).prop_map(|(buffer, piece, seed, times)| {
-        Weather { buffer, piece, seed, times, ..Weather::default() }
-    })
+    (1usize..30_000, 1u64..20_000, any::<u64>(), times, any::<bool>()).prop_map(
+        |(buffer, piece, seed, times, silent)| Weather {
+            buffer,
+            piece,
+            seed,
+            times,
+            silent,
+            ..Weather::default()
+        },
+    )
 }
 
 fn after_connect(strands: u32, transaction: Transaction) -> Profile {

@@ -48,7 +48,7 @@ pub(super) struct Connections<S> {
     /// Slots without a connection.
     free: Vec<u32>,
     places: Box<[Place]>,
-    /// Apart, because most of the time there is none.
+    /// Boxed, because most of the time there is none.
     opening: Option<Box<S>>,
     attempts: u64,
     /// Abandoned bytes of all connections.

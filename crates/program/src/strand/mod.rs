@@ -165,10 +165,15 @@ impl<S> Strand<S> {
         }
     }
 
-    /// Makes ready for a phase that begins at `start`.
-    pub fn enter(&mut self, start: Nanos, limit: u64) {
+    /// Makes ready for a phase that begins at `start`, where the strand has a part in it. Takes the memory that it
+    /// needs there.
+    pub fn enter(&mut self, phase: Option<&Phase>, start: Nanos, limit: u64) {
         self.transaction.enter(limit);
         self.operation.begin_phase(start);
+        if let Some(phase) = phase {
+            self.transaction.reserve(phase);
+            self.operation.reserve(phase);
+        }
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;

@@ -2,7 +2,7 @@
 
 use wirecost_model::clock::Nanos;
 
-use crate::step::{Coordinates, Messages, Step};
+use crate::step::{Coordinates, Messages, Phase, Step};
 
 #[derive(Debug, Default)]
 pub(super) struct Operation {
@@ -73,6 +73,15 @@ impl Operation {
         self.silent = false;
     }
 
+    /// Takes the memory that a phase needs.
+    pub(super) fn reserve(&mut self, phase: &Phase) {
+        let has_pieces =
+            |step: &Step| step.messages().is_some_and(|messages| messages.unit.is_some());
+        if phase.steps.iter().any(has_pieces) {
+            self.pieces();
+        }
+    }
+
     /// The operation is over, completed or not.
     #[inline]
     pub(super) fn over(&mut self) {
@@ -94,7 +103,7 @@ impl Operation {
         self.begun = true;
     }
 
-    /// Takes memory only where operations are pieces of messages.
+    /// The messages that operations are pieces of, where they are.
     fn pieces(&mut self) -> &mut Pieces {
         self.pieces.get_or_insert_default()
     }

@@ -1,6 +1,7 @@
 //! The common case: each transaction is the same few messages of fixed length, on streams that are open,
 //! with nothing that could time out or be compared. What the general way asks of each operation is known
-//! here when the program is compiled. Both do the same; a simulation compares them.
+//! here when the program is compiled. One message each way has a shorter way still (`exchange`). All do the same; a
+//! simulation compares them with the general way.
 
 use std::io;
 
@@ -26,10 +27,12 @@ enum Stop {
 /// How far an exchange has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exchanged {
-    /// For the next message.
+    /// The strand waits for the next message.
     Waits,
+    /// The socket has no room for the message to be sent.
     NoRoom,
-    /// What is next is not an exchange: a message was moved in part, or no transaction may begin.
+    /// The plain loop goes on: a message was moved in part, no transaction may begin, or the next message may be
+    /// there already, which no event would tell.
     GoesOn,
 }
 
@@ -59,13 +62,16 @@ impl<S> Strand<S> {
         if let Some(exchange) = &phase.exchange
             && self.awaits(exchange)
         {
+            let before = self.bytes;
             match self.exchange(exchange, phase, context)? {
                 Exchanged::Waits => return Ok(Some(self.wait(Interest::Readable, None))),
                 Exchanged::NoRoom => {
                     let step = &phase.steps[exchange.send];
                     return self.no_room(step, context).map(Some);
                 }
-                Exchanged::GoesOn => {}
+                Exchanged::GoesOn => {
+                    *budget -= OPERATION_BYTES.max((self.bytes - before) as i64);
+                }
             }
         }
         match self.stop_of_plain(phase, context, budget) {
@@ -142,8 +148,8 @@ impl<S> Strand<S> {
             && self.transaction.step() == exchange.receive
     }
 
-    /// Receives a message and sends the next one, and waits again. A strand of request and response does nothing
-    /// else: it begins and ends in the same state, so only what changes is written.
+    /// Receives the message that the strand waits for, and sends the next one. The strand then waits in the same state
+    /// as before, so only what changes is written.
     fn exchange<N: Net<Socket = S>>(
         &mut self,
         exchange: &Exchange,
@@ -174,7 +180,7 @@ impl<S> Strand<S> {
         }
         let now = net.now();
         let start = std::mem::replace(&mut self.operation.start, now);
-        record.received_whole(receive.row, conn.connector, got, start..now);
+        record.received_at_once(receive.row, conn.connector, got, start..now);
         if exchange.asks() {
             record.transaction(self.group, self.transaction.complete(now), now);
             if !self.transaction.begin_next(now, timing) {
@@ -203,7 +209,7 @@ impl<S> Strand<S> {
         }
         let now = net.now();
         let start = std::mem::replace(&mut self.operation.start, now);
-        record.sent_whole(send.row, conn.connector, sent, start..now);
+        record.sent_at_once(send.row, conn.connector, sent, start..now);
         if !exchange.asks() {
             record.transaction(self.group, self.transaction.complete(now), now);
             if !self.transaction.begin_next(now, timing) {
@@ -469,7 +475,7 @@ impl<S> Strand<S> {
         };
         let complete = (self.received.ahead / step.length).min(may_begin);
         self.received.ahead -= complete * step.length;
-        self.transaction.complete_at_once(complete);
+        self.transaction.add_completed(complete);
         context.record.done_together(step.row, at, at, complete);
     }
 

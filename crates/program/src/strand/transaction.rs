@@ -41,6 +41,13 @@ impl Transaction {
         *self = Self { limit, step, place, round, ..Self::default() };
     }
 
+    /// Takes the memory that a phase needs.
+    pub(super) fn reserve(&mut self, phase: &Phase) {
+        if phase.route.is_some() {
+            self.place.get_or_insert_default();
+        }
+    }
+
     /// Transactions begun. Where it draws what is in a transaction, a host may be ahead by some that
     /// have nothing in them for it.
     pub(super) fn started(&self) -> u64 {
@@ -96,10 +103,10 @@ impl Transaction {
         may_begin
     }
 
-    /// The transaction is complete, and nothing but messages was in it. Returns its latency.
+    /// The transaction is complete: it has not failed, and no think time was in it. Returns its latency.
     #[inline]
     pub(super) fn complete(&mut self, end: Nanos) -> Nanos {
-        self.complete_at_once(1);
+        self.add_completed(1);
         self.running = false;
         end.saturating_sub(self.start)
     }
@@ -161,15 +168,15 @@ impl Transaction {
     /// `start`: when the last one of them ended; the next one began then, if it is under way.
     pub(super) fn complete_first(&mut self, transactions: u64, start: Nanos, is_under_way: bool) {
         if transactions > 0 {
-            self.complete_at_once(transactions);
+            self.add_completed(transactions);
             self.begin(start);
             self.running = is_under_way;
             self.round = self.iteration;
         }
     }
 
-    /// So many more transactions are over as soon as they have begun.
-    pub(super) fn complete_at_once(&mut self, transactions: u64) {
+    /// So many more transactions are complete.
+    pub(super) fn add_completed(&mut self, transactions: u64) {
         self.iteration += transactions;
         self.completed += transactions;
         self.reached = self.iteration;
