@@ -138,6 +138,20 @@ fn skew(
     let uncertain: f64 = windows.iter().map(|window| window.host.clock_error as f64).sum();
     let length = windows.iter().map(|window| window.span.seconds()).fold(0.0, f64::max);
     let most = (length * SKEW_SHARE * 1e9).max(SHORTEST_SKEW_NANOS);
+    for window in windows {
+        let end = window.span.end;
+        let is_over =
+            window.phase.snapshot(Edge::PhaseEnd).is_some_and(|last| last.counters == end.counters);
+        let late = end.at.saturating_sub(end.due) as f64;
+        if is_over && late > most {
+            errors.push(format!(
+                "the window of {} ended {:.3} s late, after its traffic: the host was too busy to read its counters \
+                 on time",
+                window.host.name,
+                late / 1e9
+            ));
+        }
+    }
     if skew - uncertain > most {
         errors.push(format!(
             "the windows of the hosts are {:.3} s apart, more than a percent of the window of \

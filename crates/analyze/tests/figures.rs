@@ -459,6 +459,28 @@ fn late_cuts_are_lost_intervals_and_a_skewed_window() {
     assert_eq!(run.intervals.len(), 4);
 }
 
+/// Both hosts read the end of the window when their load was over, so rates would be too low.
+#[test]
+fn a_window_that_ends_after_its_traffic_is_no_result() {
+    for (late, status) in [(40_000_000, Status::Ok), (400_000_000, Status::Invalid)] {
+        let mut outcome = honest();
+        for host in &mut outcome.hosts {
+            let snapshots = &mut host.phases[0].snapshots;
+            let last =
+                snapshots.iter().find(|c| c.edge == Edge::PhaseEnd).unwrap().counters.clone();
+            let end = snapshots.iter_mut().find(|c| c.edge == Edge::WindowEnd).unwrap();
+            end.at += late;
+            end.counters = last;
+        }
+        let run = analyze(&outcome);
+        assert_eq!(run.status, status, "{:?}", run.error);
+        assert_eq!(
+            run.error.is_some_and(|error| error.contains("0.400 s late")),
+            late > 50_000_000
+        );
+    }
+}
+
 /// A window of 5 s from one second after the beginning, in which hosts were quiet from one second to
 /// another.
 fn quiet(hosts: &[usize], from: f64, to: f64) -> Outcome {

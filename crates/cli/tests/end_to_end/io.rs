@@ -378,44 +378,6 @@ fn nobody_looks_for_an_answer_before_it_can_be_there() {
     assert!((1.5..3.0).contains(&(reads / transactions)), "{reads} of {transactions} a second");
 }
 
-/// Connections that close in the window are not asked for their segments, and the result says so. Nothing is
-/// asked that an event tells.
-#[test]
-fn connections_that_open_and_close_take_few_calls() {
-    if sources().0 != "bpf" {
-        eprintln!("skipped: system calls cannot be traced here");
-        return;
-    }
-    let options = ["--observe", "syscalls", "--connections", "8"];
-    let document = Program::short_run("@crr", &options).measure();
-    let transactions = document.count("/transactions/count") as f64;
-    let rows = document.list("/observe/hosts/0/syscalls/calls");
-    let of = |name: &str| {
-        let row = rows.iter().find(|row| row["name"] == name);
-        row.and_then(|row| row["count"].as_f64()).unwrap_or(0.0)
-    };
-    assert!(of("accept4") > transactions / 2.0, "{rows:#?}");
-    assert!(of("getsockopt") < transactions / 10.0, "{rows:#?}");
-    // Nor whether they are connected, and nobody accepts where nobody waits. netperf 2.7.1 makes 14 calls, both
-    // ends together; ours are 13 without waits, which are the fewer the more is under way.
-    let failed = |name: &str| {
-        let row = rows.iter().find(|row| row["name"] == name);
-        row.and_then(|row| row["failed"].as_f64()).unwrap_or(0.0)
-    };
-    assert!(of("getpeername") < transactions / 10.0, "{rows:#?}");
-    assert!(failed("accept4") < transactions / 10.0, "{rows:#?}");
-    let socket_calls =
-        ["socket", "setsockopt", "connect", "accept4", "epoll_ctl", "read", "write", "close"];
-    let all: f64 = socket_calls.iter().map(|name| of(name)).sum();
-    // The window of the probe and that of the counters do not begin and end at once.
-    assert!(all < 15.0 * transactions, "{all} of {transactions}: {rows:#?}");
-    assert!(document.is_null("/tcp/retransmits"));
-    assert!(document.count("/tcp/closed_unread") > 0);
-    let lasting = Program::short_run("@rr", &["--connections", "8"]).measure();
-    assert_eq!(lasting.count("/tcp/closed_unread"), 0);
-    assert!(!lasting.is_null("/tcp/retransmits"));
-}
-
 #[test]
 fn a_variable_switches_options_of_built_ins() {
     let document =

@@ -65,25 +65,6 @@ fn calls_per_operation(builtin: &str, variables: &[&str]) -> f64 {
     calls / operations
 }
 
-/// What a completion tells of a connection is not asked again.
-#[test]
-fn a_ring_asks_no_connection_whether_it_is_open() {
-    if skip_without_tracing("a_ring_asks_no_connection_whether_it_is_open") {
-        return;
-    }
-    let options = ["--engine", "io_uring", "--observe", "syscalls", "--connections", "8"];
-    let document = Program::short_run("@crr", &options).measure();
-    assert!(!document.has_warning("fallback"), "{:#}", document.value());
-    let transactions = document.count("/transactions/count") as f64;
-    let rows = document.list("/observe/hosts/0/syscalls/calls");
-    let count = |name: &str| {
-        let row = rows.iter().find(|row| row["name"] == name);
-        row.and_then(|row| row["count"].as_f64()).unwrap_or(0.0)
-    };
-    assert!(count("connect") > transactions / 2.0, "{rows:#?}");
-    assert!(count("getpeername") < count("connect") / 10.0, "{rows:#?}");
-}
-
 #[test]
 fn a_thousand_connections_share_their_system_calls() {
     if skip_without_tracing("a_thousand_connections_share_their_system_calls") {

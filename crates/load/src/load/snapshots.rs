@@ -62,7 +62,7 @@ impl Snapshots {
     }
 
     /// Takes the snapshot of the window's end if the thread got no CPU between that instant and the end of the phase. The
-    /// window is longer than planned then, and includes time without load; the result has a warning (`window-skew`).
+    /// window is longer than planned then, and includes time without load: the analysis warns, or refuses the result.
     pub(super) fn late_window_end(&mut self, due: Nanos) {
         let taken = self.snapshots.iter().any(|snapshot| snapshot.edge == Edge::WindowEnd);
         if taken || Monotonic.now() < due {

@@ -4,6 +4,7 @@
 mod builtin_studies;
 mod findings;
 mod idle;
+mod short_connections;
 
 use wirecost_store::study::Study;
 
