@@ -252,7 +252,7 @@ fn write_claim(out: &mut String, point: &Point, claim: &Claim) -> std::fmt::Resu
         claim.measure.name(),
         claim.against,
         claim.target.text(),
-        claim.target.verdict(claim.ratio.as_ref()).text(),
+        claim.verdict().text(),
     )
 }
 
