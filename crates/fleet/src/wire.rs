@@ -36,14 +36,14 @@ impl Message for Notice {
 /// # Errors
 /// Those of the stream.
 pub fn write<T: Message>(stream: &mut impl Write, message: &T) -> io::Result<()> {
-    let body = serde_json::to_vec(message)?;
-    let length = u32::try_from(body.len())
+    // The length, and then the message.
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = u32::try_from(frame.len() - 4)
         .ok()
         .filter(|&length| length <= T::LONGEST)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the message is too long"))?;
-    let mut frame = Vec::with_capacity(body.len() + 4);
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.extend_from_slice(&body);
+    frame[..4].copy_from_slice(&length.to_le_bytes());
     stream.write_all(&frame)
 }
 

@@ -15,7 +15,7 @@ use wirecost_model::measure::{
     Edge, FairnessSums, IoCounts, Snapshot, StrandOperations, StrandTotals, TcpSample,
 };
 use wirecost_model::plan::Endpoints;
-use wirecost_model::profile::Until;
+use wirecost_model::profile::{Position, Until};
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::net::{Interest, Net, Owner};
 use wirecost_program::operation_log::{LogMemory, OperationLog};
@@ -68,10 +68,11 @@ pub(crate) struct PhaseOrder {
 /// What a worker says.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// No strand of it begins another transaction by itself; so many has each begun.
+    /// No strand of it begins another transaction by itself; so many has each begun, in the order of
+    /// `Placement::strands`.
     Quiesced {
         worker: u32,
-        started: Vec<(u32, u32, u64)>,
+        started: Vec<u64>,
     },
     Ended(Box<WorkerReport>),
     Failed(StrandError),
@@ -187,8 +188,6 @@ const READ_AHEAD: Nanos = 60 * MILLISECOND;
 /// What is known at an edge of the window.
 #[derive(Debug, Default)]
 struct EdgeState {
-    /// Bytes, and transactions, of each strand.
-    moved: Vec<(u64, u64)>,
     open: u64,
     buffer_bytes: u64,
 }
@@ -213,8 +212,11 @@ struct Running {
     segments_after: Option<SegmentCounts>,
     start_edge: Option<EdgeState>,
     end_edge: Option<EdgeState>,
-    /// Memory for both edges of the window, so that neither stops for it.
-    of_edges: [Vec<(u64, u64)>; 2],
+    /// Bytes, and transactions, of each strand at the start of the window. There is memory for them before, so
+    /// that the window does not stop for it.
+    at_start: Vec<(u64, u64)>,
+    /// Of what the strands moved in the window.
+    fairness: FairnessSums,
     next_sample: Nanos,
     samples: Vec<TcpSample>,
     failed_before: u64,
@@ -289,6 +291,8 @@ impl SocketNet for Sockets {
 #[derive(Debug)]
 pub(crate) struct Worker<N: SocketNet = Sockets> {
     pub(crate) number: u32,
+    /// Its strands, by group and number, until they are made.
+    mine: Vec<(u32, u32)>,
     pub(crate) net: N,
     pub(crate) strands: Vec<Strand<N::Socket>>,
     groups: Arc<[Group]>,
@@ -308,9 +312,17 @@ fn expected_samples(order: &PhaseOrder) -> usize {
 }
 
 impl<N: SocketNet> Worker<N> {
-    pub(crate) fn new(number: u32, net: N, patterns: Patterns, events: EventSender) -> Self {
+    /// `mine`: the strands it runs, by group and number.
+    pub(crate) fn new(
+        number: u32,
+        mine: Vec<(u32, u32)>,
+        net: N,
+        patterns: Patterns,
+        events: EventSender,
+    ) -> Self {
         Self {
             number,
+            mine,
             net,
             strands: Vec::new(),
             groups: Arc::new([]),
@@ -321,17 +333,16 @@ impl<N: SocketNet> Worker<N> {
         }
     }
 
-    /// Takes up the strands (group number, strand number) that are this worker's.
-    pub(crate) fn connect(
-        &mut self,
-        endpoints: Arc<Endpoints>,
-        groups: Arc<[Group]>,
-        mine: &[(u32, u32)],
-    ) {
+    /// Makes its strands, which are to connect to these endpoints.
+    pub(crate) fn connect(&mut self, endpoints: Arc<Endpoints>, groups: Arc<[Group]>) {
         self.net.set_endpoints(endpoints, &groups);
         let by_number: BTreeMap<u32, usize> =
             groups.iter().enumerate().map(|(index, group)| (group.number, index)).collect();
-        for (local, &(group, strand)) in mine.iter().enumerate() {
+        let mine = std::mem::take(&mut self.mine);
+        // Exactly as much memory as there are.
+        self.strands.reserve_exact(mine.len());
+        self.group_of.reserve_exact(mine.len());
+        for (local, (group, strand)) in mine.into_iter().enumerate() {
             let index = by_number.get(&group).copied();
             let ids = index.map_or(0, |index| groups[index].ids.len());
             self.group_of.push(index.unwrap_or(0) as u32);
@@ -436,7 +447,8 @@ impl<N: SocketNet> Worker<N> {
             segments_after: None,
             start_edge: None,
             end_edge: None,
-            of_edges: [(); 2].map(|()| Vec::with_capacity(self.strands.len())),
+            at_start: Vec::with_capacity(self.strands.len()),
+            fairness: FairnessSums::default(),
             next_sample: if samples { order.window.start } else { Nanos::MAX },
             samples: Vec::with_capacity(expected_samples(&order)),
             failed_before: self.net.sockets().opener.failed_connections,
@@ -575,6 +587,13 @@ impl<N: SocketNet> Worker<N> {
         self.events.send(Event::Failed(error));
     }
 
+    /// The call that waits for all strands has failed.
+    pub(crate) fn failed_to_wait(&mut self, call: &'static str, source: io::Error) {
+        let (group, strand) = self.strands.first().map_or((0, 0), |s| (s.group, s.number));
+        let at = Position::default();
+        self.failed(StrandError { group, strand, kind: call, at, source });
+    }
+
     fn check_finished(&mut self) {
         let Some(running) = &self.running else { return };
         if running.unfinished != Some(0) {
@@ -596,8 +615,7 @@ impl<N: SocketNet> Worker<N> {
             timing.closed = true;
         }
         running.held = true;
-        let started =
-            self.strands.iter().map(|s| (s.group, s.number, s.started().max(s.limit()))).collect();
+        let started = self.strands.iter().map(|s| s.started().max(s.limit())).collect();
         self.events.send(Event::Quiesced { worker: self.number, started });
     }
 
@@ -613,17 +631,19 @@ impl<N: SocketNet> Worker<N> {
         }
         if self.running.as_ref()?.start_edge.is_none() && now >= window.start {
             self.net.sockets_mut().opener.reads_closing = false;
-            let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[0]);
-            let edge = self.edge(memory);
-            self.running.as_mut()?.start_edge = Some(edge);
+            let edge = self.edge();
+            let running = self.running.as_mut()?;
+            running.at_start.extend(self.strands.iter().map(|s| (s.bytes(), s.completed())));
+            running.start_edge = Some(edge);
         }
         if self.running.as_ref()?.end_edge.is_none() && now >= window.end {
             self.net.sockets_mut().opener.reads_closing = true;
-            let memory = std::mem::take(&mut self.running.as_mut()?.of_edges[1]);
-            let edge = self.edge(memory);
+            let edge = self.edge();
+            let fairness = self.fairness(self.running.as_ref()?);
             let segments = self.segments();
             let running = self.running.as_mut()?;
             running.end_edge = Some(edge);
+            running.fairness = fairness;
             running.segments_after = Some(segments);
         }
         self.sample(now);
@@ -688,17 +708,29 @@ impl<N: SocketNet> Worker<N> {
         segments
     }
 
-    /// What is known now; `moved`: memory for it.
-    fn edge(&self, mut moved: Vec<(u64, u64)>) -> EdgeState {
-        moved.extend(self.strands.iter().map(|s| (s.bytes(), s.completed())));
+    fn edge(&self) -> EdgeState {
         let open = self.open().count() as u64;
-        let mut edge = EdgeState { moved, open, ..EdgeState::default() };
         // Buffers are alike on connections that were opened alike; reading them all would take
         // long.
         let first = self.open().take(16);
         let (sum, count) = first.fold((0, 0), |(sum, n), s| (sum + s.buffer_bytes(), n + 1));
-        edge.buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * edge.open;
-        edge
+        let buffer_bytes = u64::checked_div(sum, count).unwrap_or(0) * open;
+        EdgeState { open, buffer_bytes }
+    }
+
+    /// Of what the strands have moved since the start of the window, or in all if it has not started.
+    fn fairness(&self, running: &Running) -> FairnessSums {
+        let mut fairness = FairnessSums::default();
+        for (local, strand) in self.strands.iter().enumerate() {
+            let before = running.at_start.get(local).copied().unwrap_or((0, 0));
+            let group = self.group_of[local] as usize;
+            if self.groups[group].phases[running.order.phase as usize].is_some() {
+                let bytes = strand.bytes().saturating_sub(before.0);
+                let transactions = strand.completed().saturating_sub(before.1);
+                fairness.add(if bytes > 0 { bytes } else { transactions } as f64);
+            }
+        }
+        fairness
     }
 
     fn sample(&mut self, now: Nanos) {
@@ -737,18 +769,11 @@ impl<N: SocketNet> Worker<N> {
             return;
         };
         let start = running.start_edge.take().unwrap_or_default();
-        let end = running.end_edge.take().unwrap_or_else(|| self.edge(Vec::new()));
+        let end = running.end_edge.take().unwrap_or_else(|| {
+            running.fairness = self.fairness(&running);
+            self.edge()
+        });
         let segments = running.segments_after.unwrap_or_else(|| self.segments());
-        let mut fairness = FairnessSums::default();
-        for (local, after) in end.moved.iter().enumerate() {
-            let before = start.moved.get(local).copied().unwrap_or((0, 0));
-            let group = self.group_of[local] as usize;
-            if self.groups[group].phases[running.order.phase as usize].is_some() {
-                let bytes = after.0.saturating_sub(before.0);
-                let transactions = after.1.saturating_sub(before.1);
-                fairness.add(if bytes > 0 { bytes } else { transactions } as f64);
-            }
-        }
         let (mut group_transactions, mut strands) = (Vec::new(), Vec::new());
         if running.order.details {
             group_transactions = running.record.transactions_of_groups();
@@ -788,7 +813,7 @@ impl<N: SocketNet> Worker<N> {
             segments: segments.since(&running.segments_before.unwrap_or_default()),
             closed_unread: self.net.sockets().opener.closed_unread - running.closed_unread_before,
             tcp_samples: running.samples,
-            fairness,
+            fairness: running.fairness,
             drops: drops.saturating_sub(running.drops_before),
             unfinished,
             buffer_bytes: start.buffer_bytes.max(end.buffer_bytes),

@@ -16,8 +16,11 @@ use wirecost_profile::protocols;
 pub type Counts = BTreeMap<u32, Vec<u64>>;
 
 /// The limits of each host, from what each has begun.
-pub fn completion_limits(programs: &[&Program], phase: u32, started: &[Counts]) -> Vec<Counts> {
-    let mut limits: Vec<Counts> = started.to_vec();
+pub fn completion_limits(
+    programs: &[&Program],
+    phase: u32,
+    mut started: Vec<Counts>,
+) -> Vec<Counts> {
     let takes_part =
         |group: &GroupProgram| matches!(group.phases.get(phase as usize), Some(Some(_)));
     let groups: Vec<u32> = programs.iter().flat_map(|p| &p.groups).map(|g| g.group).collect();
@@ -39,23 +42,22 @@ pub fn completion_limits(programs: &[&Program], phase: u32, started: &[Counts]) 
         };
         let strands = started.iter().filter_map(|s| s.get(&group)).map(Vec::len).max().unwrap_or(0);
         for strand in 0..strands {
-            let begun = |host: usize| {
-                started[host].get(&group).and_then(|s| s.get(strand)).copied().unwrap_or(0)
-            };
+            let begun =
+                |host: usize| started[host].get(&group).and_then(|s| s.get(strand)).copied();
             let agreed = members
                 .iter()
                 .filter(|(_, part)| counts(*part))
-                .map(|&(host, _)| begun(host))
+                .filter_map(|&(host, _)| begun(host))
                 .max()
                 .unwrap_or(0);
             for &(host, _) in &members {
-                if let Some(place) = limits[host].get_mut(&group).and_then(|g| g.get_mut(strand)) {
-                    *place = begun(host).max(agreed);
+                if let Some(place) = started[host].get_mut(&group).and_then(|g| g.get_mut(strand)) {
+                    *place = agreed.max(*place);
                 }
             }
         }
     }
-    limits
+    started
 }
 
 /// What a host has to do with a phase.
@@ -162,7 +164,7 @@ mod tests {
     fn streams_end_together_at_the_larger_number() {
         let (master, peer) =
             (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
-        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([7, 8])]);
+        let limits = completion_limits(&[&master, &peer], 1, vec![counts([5, 9]), counts([7, 8])]);
         assert_eq!(limits, [counts([7, 9]), counts([7, 9])]);
     }
 
@@ -170,7 +172,8 @@ mod tests {
     fn datagrams_are_received_to_the_last() {
         let (master, peer) =
             (program(Side::Master, "udp", "read"), program(Side::Peer, "udp", "write"));
-        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([7000, 8])]);
+        let limits =
+            completion_limits(&[&master, &peer], 1, vec![counts([5, 9]), counts([7000, 8])]);
         assert_eq!(limits, [counts([7000, 9]), counts([7000, 9])]);
     }
 
@@ -182,7 +185,7 @@ mod tests {
             program(Side::Peer, "udp", "write"),
         ];
         let started = [counts([5, 9]), counts([6, 8]), counts([7000, 8])];
-        let limits = completion_limits(&hosts.each_ref(), 1, &started);
+        let limits = completion_limits(&hosts.each_ref(), 1, started.to_vec());
         assert_eq!(limits, [counts([6, 9]), counts([6, 9]), counts([7000, 9])]);
     }
 
@@ -206,7 +209,7 @@ mod tests {
             (program(Side::Master, "tcp", "read"), program(Side::Peer, "tcp", "write"));
         peer.groups[0].phases[1] = None;
         assert!(takes_part(&master, 1) && !takes_part(&peer, 1));
-        let limits = completion_limits(&[&master, &peer], 1, &[counts([5, 9]), counts([0, 0])]);
+        let limits = completion_limits(&[&master, &peer], 1, vec![counts([5, 9]), counts([0, 0])]);
         assert_eq!(limits, [counts([5, 9]), counts([0, 0])]);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn event_loops() -> impl Iterator<Item = &'static str> {
 /// last argument is the engine.
 macro_rules! on_every_engine {
     ($tests:tt) => {
-        on_every_engine!([epoll io_uring poll threads] $tests);
+        on_every_engine!([epoll io_uring io_uring_sqpoll poll threads] $tests);
     };
     ([$($engine:ident)*] $tests:tt) => {
         #[test]

@@ -227,7 +227,7 @@ impl Controller<'_> {
         let patience = longest_wait(profile, phase);
         let started = self.held(phase, start, window.map(|(_, to)| to), patience)?;
         let programs: Vec<_> = self.hosts.iter().map(|host| &host.program).collect();
-        let limits = completion_limits(&programs, phase, &started);
+        let limits = completion_limits(&programs, phase, started);
         for (host, limits) in self.hosts.iter_mut().zip(limits) {
             host.member.host.order(Order::Finish { limits })?;
         }

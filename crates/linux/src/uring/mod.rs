@@ -29,7 +29,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -50,6 +50,9 @@ const BATCH: usize = 256;
 /// and count its users. That takes a system call, and another one at the end.
 const LASTING: u32 = 32;
 
+/// Time that a [`Poller`] is given to take what a socket was asked for, before it counts as not taken.
+const HAND_OVER: Duration = Duration::from_millis(100);
+
 /// Flag of a zero-copy send: report whether the kernel still copied the bytes; and the bit that reports a
 /// copy (Linux 6.2,
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/io_uring.h#L380>).
@@ -63,6 +66,18 @@ pub struct Setup {
     pub buffers: Buffers,
     /// Connections whose descriptors can be registered.
     pub files: u32,
+    /// Without one, operations are handed over by system calls.
+    pub poller: Option<Poller>,
+}
+
+/// A thread of the kernel that looks for operations and executes them (IORING_SETUP_SQPOLL), so that
+/// handing them over takes no system call. It belongs to the process, and its CPU time too.
+#[derive(Debug, Clone, Copy)]
+pub struct Poller {
+    /// The CPU to which it is pinned. Without one it runs on any of the machine's.
+    pub cpu: Option<u32>,
+    /// After this time without operations it sleeps, in milliseconds. The next operation takes a system call, which wakes it.
+    pub idle: u32,
 }
 
 /// What a ring receives into.
@@ -199,6 +214,8 @@ pub struct Ring<S: AsFd> {
     hungry: VecDeque<u32>,
     /// Places of links below this number can be registered.
     files: u32,
+    /// A [`Poller`] takes the operations.
+    polled: bool,
     zero_copy: ZeroCopy,
     reaped: Vec<Completion>,
     /// Memory that links have spilled to and no longer need.
@@ -216,15 +233,22 @@ impl<S: AsFd> Ring<S> {
     /// # Errors
     /// Why this process may not have a ring.
     pub fn new(setup: &Setup) -> Result<Self, Unavailable> {
-        let uring = IoUring::builder()
+        let mut builder = IoUring::builder();
+        builder
             .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()
-            .setup_cqsize(setup.entries.saturating_mul(4))
-            .build(setup.entries)
-            .map_err(|error| Unavailable::of(&error))?;
+            .setup_cqsize(setup.entries.saturating_mul(4));
+        match setup.poller {
+            None => {
+                builder.setup_defer_taskrun().setup_taskrun_flag();
+            }
+            Some(Poller { cpu, idle }) => {
+                builder.setup_sqpoll(idle);
+                cpu.map(|cpu| builder.setup_sqpoll_cpu(cpu));
+            }
+        }
+        let uring = builder.build(setup.entries).map_err(|error| Unavailable::of(&error))?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(Unavailable::Missing("waiting with a time-out"));
         }
@@ -238,6 +262,7 @@ impl<S: AsFd> Ring<S> {
         Ok(Self {
             uring,
             files,
+            polled: setup.poller.is_some(),
             zero_copy: ZeroCopy::default(),
             pieces: Pieces::new(pool.count()),
             pool: ManuallyDrop::new(pool),
@@ -342,8 +367,7 @@ impl<S: AsFd> Ring<S> {
     /// taken out ([`Ring::submit`]).
     pub fn get_mut(&mut self, key: &Key) -> io::Result<&mut S> {
         if self.link(key.0).asked == self.round {
-            self.unload();
-            self.enter(0, Duration::ZERO)?;
+            self.hand_over()?;
             if self.link(key.0).asked == self.round {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -678,9 +702,27 @@ impl<S: AsFd> Ring<S> {
         }
     }
 
+    /// Lets the kernel take all that has been asked for, without waiting for completions. Some may be left
+    /// where it takes no more before completions are taken out.
+    fn hand_over(&mut self) -> io::Result<()> {
+        self.unload();
+        self.enter(0, Duration::ZERO)?;
+        let begin = Instant::now();
+        while self.polled && !self.is_handed_over() && begin.elapsed() < HAND_OVER {
+            std::thread::yield_now();
+            self.unload();
+            self.enter(0, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    fn is_handed_over(&mut self) -> bool {
+        self.backlog.is_empty() && self.uring.submission().is_empty()
+    }
+
     fn enter(&mut self, want: usize, wait: Duration) -> io::Result<()> {
         let entered = self.enter_once(want, wait);
-        if self.backlog.is_empty() && self.uring.submission().is_empty() {
+        if self.is_handed_over() {
             self.round += 1;
         }
         entered
@@ -702,8 +744,8 @@ impl<S: AsFd> Ring<S> {
     }
 
     /// Hands over all that has been asked for, waits for something to happen if there is a time to
-    /// wait for, and appends what has. One system call, or none where there is nothing to hand over and
-    /// nothing to wait for.
+    /// wait for, and appends what has. One system call, or none where there is nothing to hand over, or a
+    /// [`Poller`] takes it, and nothing to wait for.
     ///
     /// # Errors
     /// Those of io_uring_enter.
@@ -923,8 +965,7 @@ impl<S: AsFd> Ring<S> {
         let mut events = Vec::new();
         for _ in 0..10 {
             // What has not been handed over cannot be cancelled.
-            self.unload();
-            if self.outstanding == 0 || self.enter(0, Duration::ZERO).is_err() {
+            if self.outstanding == 0 || self.hand_over().is_err() {
                 return;
             }
             let most = Some(Timespec::from(second));

@@ -58,6 +58,6 @@ fn disabled() -> Option<u8> {
 /// Why a [`Ring`] cannot be made by this thread.
 pub fn available() -> Result<(), Unavailable> {
     let buffers = Buffers { count: 1, bytes: 4096 };
-    let setup = Setup { entries: 8, buffers, files: 1 };
+    let setup = Setup { entries: 8, buffers, files: 1, poller: None };
     Ring::<std::os::fd::OwnedFd>::new(&setup).map(drop)
 }

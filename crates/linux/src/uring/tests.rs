@@ -6,9 +6,41 @@ use super::*;
 const BUFFER: usize = 4096;
 
 fn ring<S: AsFd>(buffers: u16) -> Ring<S> {
+    ring_with(buffers, None)
+}
+
+/// A ring whose operations a thread of the kernel takes.
+fn polled<S: AsFd>(buffers: u16) -> Ring<S> {
+    ring_with(buffers, Some(Poller { cpu: None, idle: 1 }))
+}
+
+fn ring_with<S: AsFd>(buffers: u16, poller: Option<Poller>) -> Ring<S> {
     let buffers = Buffers { count: buffers, bytes: BUFFER as u32 };
-    let setup = Setup { entries: 64, buffers, files: 100 };
+    let setup = Setup { entries: 64, buffers, files: 100, poller };
     Ring::new(&setup).unwrap()
+}
+
+/// Makes two tests of each function, which takes a ring with so many buffers: one where operations are handed
+/// over by calls, and one where the kernel polls for them.
+macro_rules! with_and_without_poller {
+    ($($test:ident: $buffers:expr;)*) => {
+        mod by_calls {
+            $(#[test] fn $test() { super::$test(super::ring($buffers)); })*
+        }
+
+        mod by_poller {
+            $(#[test] fn $test() { super::$test(super::polled($buffers)); })*
+        }
+    };
+}
+
+with_and_without_poller! {
+    a_full_buffer_is_waited_for_and_the_sending_goes_on: 1;
+    a_connection_that_is_closed_with_work_under_way_is_let_go_when_it_is_over: 4;
+    a_message_is_sent_many_times_by_one_operation: 4;
+    a_socket_that_is_replaced_takes_what_it_was_asked_for_with_it: 4;
+    a_ring_that_is_dropped_lets_go_of_all: 4;
+    more_operations_than_entries_are_all_done: 16;
 }
 
 /// A connection of the ring with this token, and its other end.
@@ -101,9 +133,7 @@ fn what_is_sent_is_what_was_given_even_where_the_caller_changes_it() {
     assert_eq!(got[..], shared[500..1500]);
 }
 
-#[test]
-fn a_full_buffer_is_waited_for_and_the_sending_goes_on() {
-    let mut ring = ring(1);
+fn a_full_buffer_is_waited_for_and_the_sending_goes_on(mut ring: Ring<UnixStream>) {
     let (key, mut there) = pair(&mut ring, 3);
     let shared: Arc<[u8]> = bytes(1 << 20).into();
     ring.hold(shared.clone());
@@ -188,9 +218,9 @@ fn those_who_do_not_read_cannot_keep_buffers_from_those_who_do() {
     assert_eq!(read(&mut ring, &lazy, sent.len(), 1000), sent);
 }
 
-#[test]
-fn a_connection_that_is_closed_with_work_under_way_is_let_go_when_it_is_over() {
-    let mut ring = ring(4);
+fn a_connection_that_is_closed_with_work_under_way_is_let_go_when_it_is_over(
+    mut ring: Ring<UnixStream>,
+) {
     let (key, mut there) = pair(&mut ring, 1);
     assert!(ring.receive(&key, 10).is_err());
     let _ = ring.poll(&key, Direction::Read);
@@ -240,9 +270,7 @@ fn zero_copy_sends_say_what_became_of_them() {
 }
 
 /// Times a message, more than the socket holds: what one operation sends of it is a part, as of any send.
-#[test]
-fn a_message_is_sent_many_times_by_one_operation() {
-    let mut ring = ring(4);
+fn a_message_is_sent_many_times_by_one_operation(mut ring: Ring<UnixStream>) {
     let (here, there) = UnixStream::pair().unwrap();
     let key = ring.insert(here, 1, false);
     let message: Arc<[u8]> = bytes(1000).into();
@@ -316,9 +344,7 @@ fn what_becomes_of_a_zero_copy_send_says_nothing_of_the_next_one() {
 
 /// An operation goes to the socket that it was asked for of, also where the caller then puts another into
 /// its place: the descriptor's number may be somebody else's by the time of the next system call.
-#[test]
-fn a_socket_that_is_replaced_takes_what_it_was_asked_for_with_it() {
-    let mut ring = ring(4);
+fn a_socket_that_is_replaced_takes_what_it_was_asked_for_with_it(mut ring: Ring<UnixStream>) {
     let (key, mut there) = pair(&mut ring, 1);
     let (mut next, mut other) = UnixStream::pair().unwrap();
     assert!(ring.send(&key, b"to the first").is_err());
@@ -458,9 +484,7 @@ fn connections_that_nobody_takes_are_limited() {
 }
 
 /// What is under way when a ring is dropped ends, and is not begun again.
-#[test]
-fn a_ring_that_is_dropped_lets_go_of_all() {
-    let mut ring = ring(4);
+fn a_ring_that_is_dropped_lets_go_of_all(mut ring: Ring<UnixStream>) {
     let (key, mut there) = pair(&mut ring, 1);
     let (woken, waker) = UnixStream::pair().unwrap();
     ring.watch(&woken, 2).unwrap();
@@ -479,9 +503,7 @@ fn a_ring_that_is_dropped_lets_go_of_all() {
     assert_eq!(there.read(&mut [0; 1]).unwrap(), 0, "its descriptors are closed");
 }
 
-#[test]
-fn more_operations_than_entries_are_all_done() {
-    let mut ring = ring(16);
+fn more_operations_than_entries_are_all_done(mut ring: Ring<UnixStream>) {
     let mut pairs: Vec<_> = (0..300).map(|token| pair(&mut ring, token)).collect();
     for (key, _) in &pairs {
         assert!(ring.receive(key, 100).is_err());

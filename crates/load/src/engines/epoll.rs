@@ -70,10 +70,10 @@ fn run(thread: WorkerThread, shares_cpus: bool) {
     let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
     let Some(wakers) = wakers else { return };
     let run = sockets.opener.run();
-    let worker = Worker::new(number, sockets, patterns, outlet);
+    let worker = Worker::new(number, mine, sockets, patterns, outlet);
     let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run, shares_cpus };
     let mut events = Vec::with_capacity(EVENTS);
-    while engine.scheduler.handle_order(&orders, &mut engine.worker, &mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }

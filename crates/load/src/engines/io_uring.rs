@@ -9,14 +9,13 @@ use std::io;
 
 use wirecost_linux::clock::Monotonic;
 use wirecost_linux::thread;
-use wirecost_linux::uring::{self, Buffers, Event, Ring};
+use wirecost_linux::uring::{self, Buffers, Event, Poller, Ring};
 use wirecost_model::clock::Clock;
-use wirecost_model::profile::Position;
 use wirecost_model::program::Program;
 use wirecost_model::warning::{self, Warning};
 use wirecost_program::hello;
 use wirecost_program::net::Interest;
-use wirecost_program::strand::{StrandError, TURN_BYTES, Turn};
+use wirecost_program::strand::{TURN_BYTES, Turn};
 
 use super::epoll::Epoll;
 use super::scheduler::Scheduler;
@@ -43,7 +42,7 @@ const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=64 << 10;
 const ROUND: usize = 256;
 
 /// The ring of a worker whose longest message is that long (0: not known).
-fn ring_setup(message: u64) -> uring::Setup {
+fn ring_setup(message: u64, poller: Option<Poller>) -> uring::Setup {
     let longest = match usize::try_from(message) {
         Ok(1..) => message as usize,
         _ => *BUFFER_BYTES.end(),
@@ -55,7 +54,7 @@ fn ring_setup(message: u64) -> uring::Setup {
         .next_multiple_of(64);
     let count = (BUFFERS_BYTES / length).min(MAX_BUFFERS).next_power_of_two();
     let buffers = Buffers { count: count as u16, bytes: length as u32 };
-    uring::Setup { entries: ENTRIES, buffers, files: CONNECTIONS }
+    uring::Setup { entries: ENTRIES, buffers, files: CONNECTIONS, poller }
 }
 
 /// Of a worker that only receives, and takes all that there is.
@@ -76,49 +75,58 @@ impl Engine for IoUring {
         Some(&Epoll)
     }
 
-    /// Names the protocols whose bytes do not go through a ring, which a comparison of engines must
-    /// not hide.
     fn warnings(&self, program: &Program) -> Vec<Warning> {
-        let names: BTreeSet<_> = transports_of(program)
-            .filter(|(transport, _)| transport.bypasses_ring())
-            .map(|(transport, _)| transport.protocol().name())
-            .collect();
-        let beside = names.into_iter().map(|name| {
-            Warning::from(warning::Fallback {
-                host: String::new(),
-                wanted: "engine io_uring".to_owned(),
-                used: format!("a system call for each read and write of {name}"),
-                reason: "the ring only tells when; compare it with epoll, whose calls they are"
-                    .to_owned(),
-            })
-        });
-        beside.collect()
+        calls_beside_the_ring(self.name(), program)
     }
 
-    /// Makes a ring that knows what is sent, and what wakes its worker. Whether there is memory for
-    /// it is only known when it has been made.
     fn prepare(&self, setup: &mut Setup<'_>) -> io::Result<Run> {
-        let mut ring: Ring<RingSocket> =
-            Ring::new(&ring_setup(setup.message)).map_err(|reason| {
-                let (engine, reason) = (self.name(), reason.to_string());
-                io::Error::other(Unavailable { engine, reason })
-            })?;
-        setup.patterns.shared().for_each(|bytes| ring.hold(bytes));
-        let wakers = setup.wakers()?;
-        ring.watch(&wakers.wake, Token::Wake.number())?;
-        ring.watch(&wakers.inbox, Token::Inbox.number())?;
-        let shares_cpus = setup.shares_cpus;
-        if shares_cpus {
-            thread::set_batch();
-        }
-        Ok(Box::new(move |thread| run(thread, ring, shares_cpus)))
+        prepare(self.name(), setup, None)
     }
+}
+
+/// Names the protocols whose bytes do not go through a ring, which a comparison of engines must
+/// not hide.
+pub(super) fn calls_beside_the_ring(engine: &str, program: &Program) -> Vec<Warning> {
+    let names: BTreeSet<_> = transports_of(program)
+        .filter(|(transport, _)| transport.bypasses_ring())
+        .map(|(transport, _)| transport.protocol().name())
+        .collect();
+    let beside = names.into_iter().map(|name| {
+        Warning::from(warning::Fallback {
+            host: String::new(),
+            wanted: format!("engine {engine}"),
+            used: format!("a system call for each read and write of {name}"),
+            reason: "the ring only tells when; compare it with epoll, whose calls they are"
+                .to_owned(),
+        })
+    });
+    beside.collect()
+}
+
+/// Makes a ring that knows what is sent, and what wakes its worker. Whether there is memory for
+/// it is only known when it has been made.
+pub(super) fn prepare(
+    engine: &'static str,
+    setup: &mut Setup<'_>,
+    poller: Option<Poller>,
+) -> io::Result<Run> {
+    let shares_cpus = setup.shares_cpus;
+    if shares_cpus {
+        // Before the ring is made, because its poller inherits this.
+        thread::set_batch();
+    }
+    let mut ring: Ring<RingSocket> = Ring::new(&ring_setup(setup.message, poller))
+        .map_err(|reason| io::Error::other(Unavailable { engine, reason: reason.to_string() }))?;
+    setup.patterns.shared().for_each(|bytes| ring.hold(bytes));
+    let wakers = setup.wakers()?;
+    ring.watch(&wakers.wake, Token::Wake.number())?;
+    ring.watch(&wakers.inbox, Token::Inbox.number())?;
+    Ok(Box::new(move |thread| run(thread, ring, shares_cpus)))
 }
 
 struct Loop {
     worker: Worker<RingNet>,
     scheduler: Scheduler,
-    mine: Vec<(u32, u32)>,
     wakers: Wakers,
     run: u32,
 }
@@ -128,10 +136,10 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
     let WorkerThread { number, sockets, patterns, outlet, orders, mine, wakers } = thread;
     let Some(wakers) = wakers else { return };
     let run = sockets.opener.run();
-    let worker = Worker::new(number, RingNet::new(sockets, ring), patterns, outlet);
-    let mut engine = Loop { worker, scheduler: Scheduler::default(), mine, wakers, run };
+    let worker = Worker::new(number, mine, RingNet::new(sockets, ring), patterns, outlet);
+    let mut engine = Loop { worker, scheduler: Scheduler::default(), wakers, run };
     let mut events = Vec::with_capacity(EVENTS);
-    while engine.scheduler.handle_order(&orders, &mut engine.worker, &engine.mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
             if engine.worker.net.has_much() {
@@ -144,7 +152,8 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
         let sleep = engine.scheduler.sleep(now, due);
         let has_much = engine.worker.net.has_much();
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
-            engine.fail(source);
+            // Without its ring a worker can do nothing.
+            engine.worker.failed_to_wait("io_uring_enter", source);
             break;
         }
         if shares_cpus && has_much {
@@ -159,13 +168,6 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
 }
 
 impl Loop {
-    /// Without its ring a worker can do nothing.
-    fn fail(&mut self, source: io::Error) {
-        let (group, strand) = self.mine.first().copied().unwrap_or_default();
-        let at = Position::default();
-        self.worker.failed(StrandError { group, strand, kind: "io_uring_enter", at, source });
-    }
-
     fn run_next(&mut self) {
         let Some(local) = self.scheduler.next() else { return };
         if !self.worker.is_running() {

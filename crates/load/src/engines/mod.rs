@@ -3,6 +3,7 @@
 
 mod epoll;
 pub(crate) mod io_uring;
+mod io_uring_sqpoll;
 mod poll;
 mod scheduler;
 mod threads;
@@ -32,6 +33,11 @@ pub trait Engine: Sync {
         true
     }
 
+    /// CPUs that a worker needs for itself: more than one where threads of the kernel work for it.
+    fn cpus_per_worker(&self) -> usize {
+        1
+    }
+
     /// The engine that runs in its place where this one is [`Unavailable`].
     fn fallback(&self) -> Option<&'static dyn Engine> {
         None
@@ -54,6 +60,7 @@ pub static ALL: &[&dyn Engine] = &[
     // The default.
     &epoll::Epoll,
     &io_uring::IoUring,
+    &io_uring_sqpoll::IoUringSqpoll,
     &poll::Poll,
     &threads::Threads,
 ];
@@ -93,6 +100,9 @@ pub struct Setup<'a> {
     pub(crate) wakers: Option<&'a Wakers>,
     /// Another host of the run uses the same CPUs.
     pub(crate) shares_cpus: bool,
+    /// The CPU for a thread of the kernel that works for this worker, where the engine has more than one
+    /// CPU per worker.
+    pub(crate) second_cpu: Option<u32>,
 }
 
 impl Setup<'_> {

@@ -9,9 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use wirecost_linux::clock::{Monotonic, timespec};
 use wirecost_model::clock::{Clock, Nanos};
-use wirecost_model::profile::Position;
 use wirecost_program::net::Interest;
-use wirecost_program::strand::{StrandError, TURN_BYTES, Turn, Wait};
+use wirecost_program::strand::{TURN_BYTES, Turn, Wait};
 
 use super::scheduler::Scheduler;
 use super::{Engine, Run, Setup, Wakers, WorkerThread};
@@ -73,7 +72,7 @@ fn run(thread: WorkerThread) {
     let most = 2 + (0..mine.len() as u32).map(descriptors_of).sum::<usize>();
     let run = sockets.opener.run();
     let mut engine = Loop {
-        worker: Worker::new(number, sockets, patterns, outlet),
+        worker: Worker::new(number, mine, sockets, patterns, outlet),
         scheduler: Scheduler::default(),
         wakers,
         inbox_is_open: true,
@@ -82,7 +81,7 @@ fn run(thread: WorkerThread) {
         descriptors: Vec::with_capacity(most),
         entries: Vec::with_capacity(most),
     };
-    while engine.scheduler.handle_order(&orders, &mut engine.worker, &mine) {
+    while engine.scheduler.handle_order(&orders, &mut engine.worker) {
         for _ in 0..engine.scheduler.ready().min(ROUND) {
             engine.run_next();
         }
@@ -90,9 +89,7 @@ fn run(thread: WorkerThread) {
         let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         if let Err(source) = engine.poll(now, due) {
-            let (group, strand) = mine.first().copied().unwrap_or_default();
-            let at = Position::default();
-            engine.worker.failed(StrandError { group, strand, kind: "poll", at, source });
+            engine.worker.failed_to_wait("poll", source);
             break;
         }
     }

@@ -37,13 +37,12 @@ impl Scheduler {
         &mut self,
         orders: &Receiver<Order>,
         worker: &mut Worker<N>,
-        mine: &[(u32, u32)],
     ) -> bool {
         loop {
             match orders.try_recv() {
                 Ok(Order::Connect { endpoints, groups }) => {
-                    worker.connect(endpoints, groups, mine);
-                    self.reset(mine.len());
+                    worker.connect(endpoints, groups);
+                    self.reset(worker.strands.len());
                 }
                 Ok(Order::Phase(order)) => {
                     // A strand that was to run in the phase before must not begin this one early. A

@@ -39,7 +39,7 @@ impl Engine for Threads {
 /// Runs until the orders end.
 fn run(thread: WorkerThread) {
     let WorkerThread { number, sockets, patterns, outlet, orders, mine, .. } = thread;
-    let mut worker = Worker::new(number, sockets, patterns, outlet);
+    let mut worker = Worker::new(number, mine, sockets, patterns, outlet);
     loop {
         let order = if worker.is_running() {
             match orders.try_recv() {
@@ -54,14 +54,14 @@ fn run(thread: WorkerThread) {
             }
         };
         if let Some(order) = order {
-            handle_order(&mut worker, order, &mine);
+            handle_order(&mut worker, order);
             continue;
         }
         let now = Monotonic.now();
         let early = worker.start().saturating_sub(now);
         if early > LONGEST_WAIT {
             match orders.recv_timeout(Duration::from_nanos(LONGEST_WAIT)) {
-                Ok(order) => handle_order(&mut worker, order, &mine),
+                Ok(order) => handle_order(&mut worker, order),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -85,7 +85,7 @@ fn run(thread: WorkerThread) {
                 let next = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(now));
                 let length = Duration::from_nanos(next.min(LONGEST_WAIT));
                 match orders.recv_timeout(length) {
-                    Ok(order) => handle_order(&mut worker, order, &mine),
+                    Ok(order) => handle_order(&mut worker, order),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -94,7 +94,7 @@ fn run(thread: WorkerThread) {
                 worker.failed(*error);
                 // The run is over; wait to be told.
                 match orders.recv() {
-                    Ok(order) => handle_order(&mut worker, order, &mine),
+                    Ok(order) => handle_order(&mut worker, order),
                     Err(_) => break,
                 }
             }
@@ -103,9 +103,9 @@ fn run(thread: WorkerThread) {
     worker.close_all();
 }
 
-fn handle_order(worker: &mut Worker, order: Order, mine: &[(u32, u32)]) {
+fn handle_order(worker: &mut Worker, order: Order) {
     match order {
-        Order::Connect { endpoints, groups } => worker.connect(endpoints, groups, mine),
+        Order::Connect { endpoints, groups } => worker.connect(endpoints, groups),
         Order::Phase(order) => {
             worker.begin(order);
         }

@@ -76,7 +76,7 @@ impl Lone {
             files: Vec::new(),
         };
         let (outlet, events) = EventSender::new(Arc::new(|| {}));
-        let worker = Worker::new(0, sockets, patterns, outlet);
+        let worker = Worker::new(0, strands(&plan), sockets, patterns, outlet);
         let counters = Arc::default();
         Ok((Self { plan, worker, counters, _events: events, _services: services }, prepared))
     }
@@ -88,7 +88,7 @@ impl Lone {
     pub fn connect(&mut self, endpoints: Endpoints) -> Result<(), LoadError> {
         let groups =
             step::compile(&self.plan.program, self.plan.seed, &[]).map_err(LoadError::Plan)?;
-        self.worker.connect(Arc::new(endpoints), groups.into(), &strands(&self.plan));
+        self.worker.connect(Arc::new(endpoints), groups.into());
         Ok(())
     }
 

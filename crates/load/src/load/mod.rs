@@ -175,6 +175,7 @@ pub struct Load {
     plan: Plan,
     /// What the workers run on, which need not be what the plan asks for.
     engine: &'static dyn Engine,
+    placement: Placement,
     handles: Handles,
     outlet: EventSender,
     events: Receiver<Event>,
@@ -347,6 +348,7 @@ impl Load {
             log: (logged > 0).then(log),
             plan,
             engine,
+            placement,
             handles,
             outlet,
             events,
@@ -472,7 +474,7 @@ impl Load {
                 Event::Clocks(clocks) => phase.snapshots.keep_clocks(clocks),
                 Event::Quiesced { worker, started } => {
                     phase.held[worker as usize] = true;
-                    for (group, strand, count) in started {
+                    for ((group, strand), count) in self.placement.strands(worker).zip(started) {
                         let of_group = phase.started.get_mut(&group);
                         if let Some(place) = of_group.and_then(|g| g.get_mut(strand as usize)) {
                             *place = count;
@@ -693,8 +695,8 @@ fn start_worker(
     (announce, outlet): (Sender<io::Result<Started>>, EventSender),
 ) -> Result<(Handle, Option<OwnedFd>), LoadError> {
     let (orders_to, orders) = channel();
-    let cpu = placement.cpu(number);
-    let mine = placement.strands(number);
+    let (cpu, second_cpu) = (placement.cpu(number), placement.second_cpu(number));
+    let mine: Vec<_> = placement.strands(number).collect();
     let wanted = services.own_addresses(&mine);
     let mut common = common.clone();
     let payloads = step::payloads(&plan.program);
@@ -743,6 +745,7 @@ fn start_worker(
                 message,
                 wakers: wakers.as_ref(),
                 shares_cpus,
+                second_cpu,
             })?;
             sockets.data.open_sinks(
                 (&sinks, &common.permissions.files),

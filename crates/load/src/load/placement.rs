@@ -21,11 +21,14 @@ const SPARE: u64 = 2_000;
 pub(super) struct Placement {
     workers: u32,
     cpus: Vec<u32>,
-    pinned: bool,
+    /// CPUs of each worker; none where workers are not pinned.
+    cpus_per_worker: Option<usize>,
     /// Strands of each group, by its number.
     strands: Vec<(u32, u32)>,
     worker_of: WorkerOf,
     forced: bool,
+    /// The engine, where CPUs are too few for its threads of the kernel.
+    crowded: Option<&'static str>,
     connections: u64,
 }
 
@@ -57,7 +60,8 @@ impl Placement {
         let cpus = plan.cpus.clone();
         let (workers, forced) = if engine.shares_threads() {
             let least = u32::try_from(needed.div_ceil(per_worker)).unwrap_or(u32::MAX);
-            let wanted = plan.workers.unwrap_or(cpus.len().max(1) as u32).max(1);
+            let fit = (cpus.len() / engine.cpus_per_worker()).max(1) as u32;
+            let wanted = plan.workers.unwrap_or(fit).max(1);
             (wanted.max(least).min(total.max(1)), least > wanted)
         } else if needed > per_worker {
             return Err(LoadError::Plan(format!(
@@ -86,9 +90,21 @@ impl Placement {
             // 0005), and to turn would part them.
             turns: plan.workers.is_some() && plan.program.side == Side::Peer,
         };
-        let pinned = engine.shares_threads();
+        let cpus_per_worker = engine.shares_threads().then(|| engine.cpus_per_worker());
         let connections = connections_of(groups);
-        Ok(Self { workers, cpus, pinned, strands, worker_of, forced, connections })
+        let each = engine.cpus_per_worker();
+        let crowded = each > 1 && (plan.shares_cpus || workers as usize * each > plan.cpus.len());
+        let crowded = crowded.then(|| engine.name());
+        Ok(Self {
+            workers,
+            cpus,
+            cpus_per_worker,
+            strands,
+            worker_of,
+            forced,
+            crowded,
+            connections,
+        })
     }
 
     pub(super) fn workers(&self) -> u32 {
@@ -105,30 +121,44 @@ impl Placement {
     }
 
     pub(super) fn cpu(&self, worker: u32) -> Option<u32> {
-        if !self.pinned || self.cpus.is_empty() {
-            return None;
-        }
-        self.cpus.get(worker as usize % self.cpus.len()).copied()
+        self.cpu_of(worker, 0)
+    }
+
+    /// The CPU for what the kernel does for a worker on a thread of its own, where the engine has such a thread.
+    pub(super) fn second_cpu(&self, worker: u32) -> Option<u32> {
+        self.cpu_of(worker, 1)
+    }
+
+    /// One of the CPUs of a worker.
+    fn cpu_of(&self, worker: u32, number: usize) -> Option<u32> {
+        let each = self.cpus_per_worker.filter(|&each| number < each)?;
+        let place = (worker as usize * each + number).checked_rem(self.cpus.len())?;
+        self.cpus.get(place).copied()
     }
 
     /// (group, strand) of a worker's strands, ascending.
-    pub(super) fn strands(&self, worker: u32) -> Vec<(u32, u32)> {
-        let of_group = |&(group, count): &(u32, u32)| {
+    pub(super) fn strands(&self, worker: u32) -> impl Iterator<Item = (u32, u32)> {
+        let of_group = move |&(group, count): &(u32, u32)| {
             let own = self.worker_of.strands(group, count, worker);
             own.map(move |strand| (group, strand))
         };
-        self.strands.iter().flat_map(of_group).collect()
+        self.strands.iter().flat_map(of_group)
     }
 
     pub(super) fn warnings(&self) -> Vec<Warning> {
-        if !self.forced {
-            return Vec::new();
+        let mut warnings = Vec::new();
+        if self.forced {
+            warnings.push(Warning::from(warning::MoreWorkersThanCpus {
+                host: String::new(),
+                workers: self.workers,
+                cpus: self.cpus.len() as u32,
+            }));
         }
-        vec![Warning::from(warning::MoreWorkersThanCpus {
-            host: String::new(),
-            workers: self.workers,
-            cpus: self.cpus.len() as u32,
-        })]
+        if let Some(engine) = self.crowded {
+            let (host, engine) = (String::new(), engine.to_owned());
+            warnings.push(Warning::from(warning::PollersShareCpus { host, engine }));
+        }
+        warnings
     }
 }
 
@@ -163,6 +193,10 @@ mod tests {
     use super::*;
 
     fn placement(side: Side, workers: Option<u32>) -> Placement {
+        placement_of(side, workers, crate::engines::ALL[0])
+    }
+
+    fn placement_of(side: Side, workers: Option<u32>, engine: &dyn Engine) -> Placement {
         let group = GroupProgram { group: 0, name: String::new(), strands: 16, phases: Vec::new() };
         let plan = Plan {
             token: String::new(),
@@ -179,7 +213,7 @@ mod tests {
             details: false,
             logged_operations: 0,
         };
-        Placement::new(&plan, crate::engines::ALL[0], 20_000).expect("a plan that fits")
+        Placement::new(&plan, engine, 20_000).expect("a plan that fits")
     }
 
     /// Pairs of the CPUs that the ends of a flow are on.
@@ -193,5 +227,26 @@ mod tests {
     fn both_ends_of_a_flow_are_on_one_cpu_unless_workers_are_asked_for() {
         assert_eq!(ends(None), (0..4).map(|cpu| (Some(cpu), Some(cpu))).collect());
         assert_eq!(ends(Some(4)).len(), 16);
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_has_a_cpu_beside_its_worker() {
+        let of = |name: &str, workers| {
+            let engine = crate::engines::find(name).expect("an engine");
+            let placement = placement_of(Side::Master, workers, engine);
+            let cpus = |worker| (placement.cpu(worker), placement.second_cpu(worker));
+            (0..placement.workers()).map(cpus).collect::<Vec<_>>()
+        };
+        let pairs = [(Some(0), Some(1)), (Some(2), Some(3))];
+        assert_eq!(of("io_uring_sqpoll", None), pairs);
+        assert_eq!(of("io_uring_sqpoll", Some(4)), [pairs, pairs].concat());
+        let crowded = |workers| {
+            let engine = crate::engines::find("io_uring_sqpoll").expect("an engine");
+            let warnings = placement_of(Side::Master, workers, engine).warnings();
+            warnings.iter().any(|warning| warning.code() == "pollers-share-cpus")
+        };
+        assert!(!crowded(None) && !crowded(Some(2)) && crowded(Some(3)));
+        assert_eq!(of("io_uring", None), (0..4).map(|cpu| (Some(cpu), None)).collect::<Vec<_>>());
+        assert!(of("threads", None).iter().all(|cpus| *cpus == (None, None)));
     }
 }

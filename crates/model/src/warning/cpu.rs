@@ -199,6 +199,38 @@ impl Problem for MoreWorkersThanCpus {
     }
 }
 
+/// Threads of the kernel that spin for an engine's operations share CPUs with the workers that they serve, or
+/// with another host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PollersShareCpus {
+    pub host: String,
+    pub engine: String,
+}
+
+impl Problem for PollersShareCpus {
+    fn code(&self) -> &'static str {
+        "pollers-share-cpus"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host, engine } = self;
+        format!(
+            "the kernel threads of engine {engine} on {host} spin on CPUs that workers need, so the result \
+             shows how the scheduler divides them: use at least 2 CPUs for each worker, which no other \
+             host uses, or engine io_uring"
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, engine } = self;
+        format!("kernel threads of engine {engine} on {host} spin on CPUs that workers need")
+    }
+}
+
 /// Other measuring runs used the same CPUs at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SharedMachine {

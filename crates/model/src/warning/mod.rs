@@ -83,6 +83,7 @@ warnings! {
     NoEffect,
     NothingMoved,
     OfferedLoadNotReached,
+    PollersShareCpus,
     Profile,
     SaturatedWorker,
     SegmentsRetransmitted,

@@ -337,7 +337,7 @@ impl Sim<'_> {
             .map(|host| host.running.as_ref().unwrap().held.clone().unwrap_or_default())
             .collect();
         let programs: Vec<&Program> = self.outcome.programs.iter().collect();
-        let limits = completion_limits(&programs, phase as u32, &started);
+        let limits = completion_limits(&programs, phase as u32, started);
         for (host, limits) in self.hosts.iter_mut().zip(&limits) {
             host.finish(limits);
         }
