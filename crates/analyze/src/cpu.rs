@@ -3,6 +3,7 @@
 
 use wirecost_model::clock;
 use wirecost_model::host::{CpuSnapshot, CpuTicks};
+use wirecost_model::link::LinkReport;
 use wirecost_model::observe::{CpuSection, CpuTime, HostObservation};
 use wirecost_model::run::{Cpu, CpuLine};
 
@@ -16,6 +17,8 @@ pub(crate) struct CpuUse {
     pub(crate) source: String,
     /// User, system and interrupt time of all CPUs together.
     pub(crate) busy_seconds: f64,
+    /// Length of the time.
+    seconds: f64,
     /// Counts a second of the time-stamp counter, measured over the same time.
     tsc_rate: Option<f64>,
     /// Counted by the hardware.
@@ -31,6 +34,22 @@ impl CpuUse {
             (None, "bpf") => "tsc-exact",
             _ => "tsc-ticks",
         }
+    }
+
+    /// The same without what emulated links used of these CPUs (all, for `None`). The split stays that of the
+    /// CPUs.
+    pub(crate) fn without(mut self, link: Option<&LinkReport>, cpus: Option<&[u32]>) -> Self {
+        let Some(link) = link else { return self };
+        let of_cpus =
+            link.cpus.iter().filter(|(cpu, _)| cpus.is_none_or(|cpus| cpus.contains(cpu)));
+        let percent: f64 = of_cpus.map(|(_, percent)| percent).sum();
+        let seconds = (self.seconds * percent / 100.0).min(self.busy_seconds);
+        if self.busy_seconds > 0.0 {
+            let left = 1.0 - seconds / self.busy_seconds;
+            self.pmu_cycles = self.pmu_cycles.map(|cycles| cycles * left);
+        }
+        self.busy_seconds -= seconds;
+        self
     }
 
     /// Busy cycles, or why they are not known.
@@ -89,6 +108,7 @@ pub(crate) fn observed(
         split: mean(per_cpu),
         source: section.source.clone(),
         busy_seconds: busy * scale,
+        seconds,
         tsc_rate: section.tsc_hz,
         pmu_cycles: pmu.map(|pmu| pmu.cycles * scale),
     })
@@ -166,6 +186,7 @@ fn ticked(span: &Span<'_>, cpus: Option<&[u32]>) -> Option<CpuUse> {
         split: mean(spent.iter().map(|ticks| line(ticks, wall)).collect()),
         source: "proc-stat".to_owned(),
         busy_seconds: busy as f64 / ticks_per_second,
+        seconds,
         tsc_rate: tsc_rate(start, end, seconds),
         pmu_cycles: None,
     })

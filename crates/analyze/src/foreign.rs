@@ -1,7 +1,7 @@
 //! CPU time of programs that are no part of the run.
 
 use wirecost_model::observe::{CpuUser, HostObservation};
-use wirecost_model::outcome::HostOutcome;
+use wirecost_model::outcome::{HostOutcome, Outcome};
 
 /// Programs that are named; all are in the sum.
 const NAMED: usize = 3;
@@ -17,13 +17,18 @@ pub(crate) struct ForeignUse {
 
 /// Of a machine on which these hosts of the run are, as it was observed as a whole. `None` where
 /// processes were not read.
-pub(crate) fn of(hosts: &[&HostOutcome], seen: &HostObservation) -> Option<ForeignUse> {
+pub(crate) fn of(
+    outcome: &Outcome,
+    hosts: &[&HostOutcome],
+    seen: &HostObservation,
+) -> Option<ForeignUse> {
     let cpu = seen.cpu.as_ref()?;
     let busy = cpu.total.wall - cpu.total.idle;
     if busy <= 0.0 {
         return None;
     }
-    let ours = |pid: u32| hosts.iter().any(|host| host.pid == pid);
+    let link = outcome.link.as_ref().map(|link| link.pid);
+    let ours = |pid: u32| link == Some(pid) || hosts.iter().any(|host| host.pid == pid);
     let is_foreign = |user: &CpuUser<'_>| {
         !user.kernel_thread && !user.pid.is_some_and(ours) && !user.is_controller()
     };

@@ -1,5 +1,6 @@
 //! A row per host and per machine: which CPUs it had, what they did, and what a byte cost.
 
+use wirecost_model::link::LinkReport;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::program::Side;
 use wirecost_model::run::{HostRow, MachineRow};
@@ -30,8 +31,14 @@ fn same_machine(a: &HostOutcome, b: &HostOutcome) -> bool {
     !a.facts.boot_id.is_empty() && a.facts.boot_id == b.facts.boot_id
 }
 
-pub(crate) fn hosts(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<HostRow> {
-    outcome.hosts.iter().map(|host| host_row(outcome, host, window_of(host, windows))).collect()
+/// The CPU time of emulated links is that of no host.
+pub(crate) fn hosts(
+    outcome: &Outcome,
+    windows: &[HostWindow<'_>],
+    link: Option<&LinkReport>,
+) -> Vec<HostRow> {
+    let row = |host| host_row(outcome, host, window_of(host, windows), link);
+    outcome.hosts.iter().map(row).collect()
 }
 
 fn window_of<'a, 'b>(
@@ -41,9 +48,15 @@ fn window_of<'a, 'b>(
     windows.iter().find(|w| std::ptr::eq(w.host, host))
 }
 
-fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_>>) -> HostRow {
+fn host_row(
+    outcome: &Outcome,
+    host: &HostOutcome,
+    window: Option<&HostWindow<'_>>,
+    link: Option<&LinkReport>,
+) -> HostRow {
     let bytes = window.map(|w| w.span.bytes());
     let used = window.and_then(|w| cpu::used(w, observed::of_host(outcome, w), Some(&host.cpus)));
+    let used = used.map(|used| used.without(link, Some(&host.cpus)));
     let cycles = if !host.owns_cpus {
         Err("its CPUs are shared with another host of the run: see machines".to_owned())
     } else if let Some(bytes) = &bytes {
@@ -85,20 +98,27 @@ fn host_row(outcome: &Outcome, host: &HostOutcome, window: Option<&HostWindow<'_
     }
 }
 
-pub(crate) fn machines(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Vec<MachineRow> {
-    by_machine(outcome).into_iter().map(|hosts| machine_row(outcome, &hosts, windows)).collect()
+pub(crate) fn machines(
+    outcome: &Outcome,
+    windows: &[HostWindow<'_>],
+    link: Option<&LinkReport>,
+) -> Vec<MachineRow> {
+    let row = |hosts: Vec<&HostOutcome>| machine_row(outcome, &hosts, windows, link);
+    by_machine(outcome).into_iter().map(row).collect()
 }
 
 fn machine_row(
     outcome: &Outcome,
     hosts: &[&HostOutcome],
     windows: &[HostWindow<'_>],
+    link: Option<&LinkReport>,
 ) -> MachineRow {
     let here: Vec<&HostWindow<'_>> =
         hosts.iter().filter_map(|host| window_of(host, windows)).collect();
     // Every host of a machine reads the same /proc/stat; the first that did will do.
     let used =
         here.iter().find_map(|w| cpu::used(w, observed::of_machine(outcome, hosts, w), None));
+    let used = used.map(|used| used.without(link, None));
     let cycles = if here.is_empty() {
         Err(NO_WINDOW.to_owned())
     } else {
@@ -127,7 +147,7 @@ fn foreign_cycles(
     window: &HostWindow<'_>,
     cycles: &Result<f64, String>,
 ) -> Option<f64> {
-    let foreign = foreign::of(hosts, observed::of_machine(outcome, hosts, window)?)?;
+    let foreign = foreign::of(outcome, hosts, observed::of_machine(outcome, hosts, window)?)?;
     Some(cycles.as_ref().ok()? * foreign.share)
 }
 

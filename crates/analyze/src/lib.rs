@@ -20,6 +20,7 @@ pub mod function_counts;
 mod hosts;
 mod intervals;
 pub mod knee;
+mod link;
 pub mod measured;
 pub mod metrics;
 mod observed;
@@ -92,8 +93,9 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
         window.dead_seconds = Some(dead_time.seconds);
     }
     run.phases = figures::phases(outcome);
-    run.hosts = hosts::hosts(outcome, &windows);
-    run.machines = hosts::machines(outcome, &windows);
+    run.link = link::report(outcome, &windows);
+    run.hosts = hosts::hosts(outcome, &windows, run.link.as_ref());
+    run.machines = hosts::machines(outcome, &windows, run.link.as_ref());
     run.observe = observed::section(outcome, &windows);
     observed::spread_cost(&mut run);
     let encrypts = outcome.phases.iter().any(|plan| plan.encrypts);

@@ -22,6 +22,8 @@ const STEAL_PERCENT: f64 = 1.0;
 const UNACCOUNTED_PERCENT: f64 = 2.0;
 /// A smaller share of the busy time changes no conclusion.
 const FOREIGN_PERCENT: f64 = 5.0;
+/// Late frames of emulated links.
+const LINK_LATE: f64 = 0.01;
 const SKEW_MILLISECONDS: f64 = 10.0;
 /// Of the window between hosts; of a short one at least as long as a busy host may keep the thread that
 /// reads counters waiting.
@@ -55,6 +57,13 @@ pub(crate) fn of(
     let mut problems = RunProblems::default();
     let warnings = &mut problems.warnings;
     warnings.extend(outcome.warnings.iter().cloned());
+    if let Some(link) = run.link.as_ref().filter(|link| link.late > LINK_LATE || link.refused > 0) {
+        warnings.push(Warning::from(warning::LinkLate {
+            late: link.late,
+            p99: link.error_us.map_or(0.0, |error| error.p99),
+            refused: link.refused,
+        }));
+    }
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
     }
@@ -202,7 +211,9 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
         let here =
             windows.iter().find(|window| hosts.iter().any(|h| std::ptr::eq(*h, window.host)));
         let seen = here.and_then(|window| observed::of_machine(outcome, &hosts, window));
-        let Some(foreign) = seen.and_then(|seen| foreign::of(&hosts, seen)) else { continue };
+        let Some(foreign) = seen.and_then(|seen| foreign::of(outcome, &hosts, seen)) else {
+            continue;
+        };
         let percent = foreign.share * 100.0;
         if percent >= FOREIGN_PERCENT {
             warnings.push(Warning::from(warning::ForeignCpu {

@@ -9,6 +9,10 @@ use proptest::prelude::*;
 use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, analyze_offered, key};
 use wirecost_model::clock::SECOND;
 use wirecost_model::environment::{Device, Environment};
+use wirecost_model::histogram::Histogram;
+use wirecost_model::link::{
+    LineCounts, LinkCounts, LinkOutcome, LinkSample, LinkSpec, NamedLine, SideCounts, Topology,
+};
 use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
@@ -635,4 +639,54 @@ fn a_window_shorter_than_an_interval_is_one_interval() {
     let run = analyze(&outcome);
     assert_eq!(run.intervals.len(), 1);
     assert!(close(run.intervals[0].seconds, 0.4, 1e-6));
+}
+
+/// Threads of emulated links that used this share of CPU 0, with 2% of their frames late.
+fn with_links(outcome: &mut Outcome, share: f64) {
+    let window = outcome.hosts[0].phases[0].snapshot(Edge::WindowStart).unwrap().at;
+    let samples = (0..100_u64).map(|number| {
+        let mut error = Histogram::new();
+        error.record_many(40_000, 980 * number);
+        error.record_many(3_000_000, 20 * number);
+        let counts = LineCounts {
+            sent: 1_000 * number,
+            sent_bytes: 1_462_000 * number,
+            ..LineCounts::default()
+        };
+        let side = SideCounts {
+            lines: vec![NamedLine { name: "forward".to_owned(), counts }],
+            error,
+            late: 20 * number,
+            cpu_nanoseconds: [(0, (share * 1e8) as u64 * number)].into(),
+            ..SideCounts::default()
+        };
+        LinkSample { at: window + number * SECOND / 10, counts: LinkCounts { sides: vec![side] } }
+    });
+    let (topology, link) = (Topology::Pair, LinkSpec::default());
+    outcome.link = Some(LinkOutcome { topology, link, pid: 1, samples: samples.collect() });
+}
+
+#[test]
+fn what_links_used_is_in_no_cost() {
+    let mut outcome = honest();
+    on_one_machine(&mut outcome, true);
+    let before = analyze(&outcome);
+    with_links(&mut outcome, 0.02);
+    let after = analyze(&outcome);
+    let link = after.link.as_ref().unwrap();
+    assert!(close(link.lines[0].bits_per_second, 1_500.0 * 8.0 * 1e4, 0.01), "{link:?}");
+    assert!(close(link.cpu_percent, 2.0, 0.01), "{link:?}");
+    assert!(close(link.late, 0.02, 0.01), "{link:?}");
+    assert_eq!(link.cpu_source, "schedstat");
+    let error = link.error_us.unwrap();
+    assert!(close(error.p50, 40.0, 0.02) && close(error.p99, 3_000.0, 0.02), "{error:?}");
+    let cost = |run: &Run, host: usize| run.hosts[host].cycles_per_kbyte.unwrap();
+    let cpu = before.hosts[0].cpu.as_ref().unwrap();
+    let busy = cpu.usr + cpu.sys + cpu.irq + cpu.softirq;
+    assert!(close(cost(&after, 0), cost(&before, 0) * (1.0 - 2.0 / busy), 0.01));
+    assert!(close(cost(&after, 1), cost(&before, 1), 1e-9));
+    let machine = |run: &Run| run.machines[0].cycles_per_kbyte.unwrap();
+    assert!(machine(&after) < machine(&before));
+    assert_eq!(after.hosts[0].cpu, before.hosts[0].cpu);
+    assert!(codes(&after).contains(&"link-late") && !codes(&before).contains(&"link-late"));
 }

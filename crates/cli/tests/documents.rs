@@ -105,3 +105,12 @@ fn links_between_documents_resolve() {
     assert!(checked > 0, "no links were found");
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
+
+#[test]
+fn keys_of_links_are_documented() {
+    let text = fs::read_to_string(tree().join("docs/labs.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let documented: Vec<&str> = rows.collect();
+    let keys: Vec<&str> = wirecost_model::link::keys::ALL.iter().map(|key| key.name).collect();
+    assert_eq!(documented, keys);
+}

@@ -20,6 +20,9 @@ const BRIDGE: &str = "br0";
 /// The kernel handles a new device within milliseconds, or a second on a loaded machine.
 const CARRIER: Duration = Duration::from_secs(10);
 
+/// Frames of a host that wait for the emulator: 64 KiB each at most.
+const EMULATED_QUEUE: u32 = 4_000;
+
 /// Settings of every namespace. All others, such as buffers and congestion control, are the kernel's
 /// defaults, so that a lab measures what a host would.
 const SETTINGS: &[(&str, &str)] = &[
@@ -78,7 +81,12 @@ pub(crate) fn lab_of(namespace: &str) -> Option<&str> {
 }
 
 /// Creates what was planned, and records in `state` what the kernel granted.
-pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
+///
+/// `emulate` starts the emulator of a lab with emulated links, which creates the hosts' devices.
+pub(crate) fn build(
+    state: &mut State,
+    emulate: impl FnOnce(&mut State) -> Result<(), LabError>,
+) -> Result<(), LabError> {
     let made = state
         .hosts
         .iter()
@@ -93,6 +101,13 @@ pub(crate) fn build(state: &mut State) -> Result<(), LabError> {
             join_by_switch(&switch, state, &made)?;
             if let Some(rate) = state.rate_bits_per_second {
                 limit(&switch, state, &made, rate)?;
+            }
+        }
+        None if state.emulator.is_some() => {
+            emulate(state)?;
+            // A host that sends faster than the emulator reads waits here, as at a device that is busy.
+            for made in &made {
+                made.links.set_queue_length(DEVICE, EMULATED_QUEUE)?;
             }
         }
         None => join_by_wire(&made)?,

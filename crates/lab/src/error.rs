@@ -40,6 +40,12 @@ pub enum LabError {
     List { source: io::Error },
     #[error("failed to set {setting} in `{namespace}`")]
     Setting { setting: &'static str, namespace: String, source: io::Error },
+    #[error("the emulator of the links did not start")]
+    Emulator { source: io::Error },
+    #[error("the emulator of the links of lab `{name}` has ended")]
+    EmulatorGone { name: String },
+    #[error("a {topology} has {hosts} hosts, not {asked}")]
+    Topology { topology: &'static str, hosts: &'static str, asked: usize },
     #[error("failed to prepare the start of a process in `{namespace}`")]
     Place { namespace: String, source: io::Error },
     #[error("failed to read which CPUs this process may use")]
@@ -62,8 +68,13 @@ impl LabError {
                  on loopback: `wirecost run` without --lab, `wirecost study run` with --loopback"
                     .to_owned(),
             ),
-            Self::NameTaken { name } | Self::Incomplete { name, .. } => {
+            Self::NameTaken { name }
+            | Self::Incomplete { name, .. }
+            | Self::EmulatorGone { name } => {
                 Some(format!("remove it: wirecost lab down --name {name}"))
+            }
+            Self::Emulator { .. } => {
+                Some("the kernel must have TUN devices (/dev/net/tun): modprobe tun".to_owned())
             }
             Self::NotFound { .. } => Some("list the labs: wirecost lab status".to_owned()),
             Self::InUse { pid, .. } => Some(format!("stop process {pid}; this removes the lab")),

@@ -1,6 +1,6 @@
 //! One host of a lab.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,11 @@ pub struct LabHost {
 }
 
 impl LabHost {
+    /// Its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        std::iter::once(IpAddr::V4(self.ipv4)).chain(self.ipv6.map(IpAddr::V6))
+    }
+
     /// Makes a child process start on this host: in its namespace and on its CPUs.
     ///
     /// # Errors

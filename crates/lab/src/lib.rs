@@ -13,6 +13,7 @@
 
 mod addresses;
 mod build;
+mod emulator;
 mod error;
 mod host;
 mod placement;
@@ -26,12 +27,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wirecost_linux::privilege::{self, NAMESPACES};
 use wirecost_linux::process::ProcessId;
+use wirecost_model::link::{LinkSpec, Topology};
 
 pub use addresses::MAX_HOSTS;
+pub use emulator::{EmulatedLinks, LinkReader, serve as serve_links};
 pub use error::LabError;
 pub use host::LabHost;
 pub use state::Lifetime;
-pub use status::{HostStatus, LabStatus, LinkStatus, Status, status};
+pub use status::{EmulatedStatus, HostStatus, LabStatus, LinkStatus, Status, status};
 
 use state::{Directory, State};
 
@@ -39,7 +42,7 @@ use state::{Directory, State};
 pub const DEFAULT_NAME: &str = "lab";
 
 /// A lab to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LabSpec {
     /// Part of the namespaces' names; unique on the machine.
     pub name: String,
@@ -47,20 +50,25 @@ pub struct LabSpec {
     pub lifetime: Lifetime,
     /// Rate of each host's link, per direction; unlimited if absent.
     pub rate_bits_per_second: Option<u64>,
+    /// Emulated links instead of wires or a switch.
+    pub emulated: Option<EmulatedLinks>,
 }
 
 impl LabSpec {
     /// A temporary lab, removed when its [`Lab`] is dropped.
     #[must_use]
     pub fn temporary(hosts: usize) -> Self {
-        Self { name: run_name(), hosts, lifetime: Lifetime::Run, rate_bits_per_second: None }
+        Self::new(run_name(), hosts, Lifetime::Run)
     }
 
     /// A persistent lab, which stays until [`down`] is called with its name.
     #[must_use]
     pub fn persistent(name: impl Into<String>, hosts: usize) -> Self {
-        let lifetime = Lifetime::UntilDown;
-        Self { name: name.into(), hosts, lifetime, rate_bits_per_second: None }
+        Self::new(name.into(), hosts, Lifetime::UntilDown)
+    }
+
+    fn new(name: String, hosts: usize, lifetime: Lifetime) -> Self {
+        Self { name, hosts, lifetime, rate_bits_per_second: None, emulated: None }
     }
 
     /// Limits the rate of the links. They meet in a switch, also with two hosts. The switch queues 50 ms
@@ -81,6 +89,8 @@ fn run_name() -> String {
 #[derive(Debug)]
 pub struct Lab {
     state: State,
+    /// The emulator that this process started.
+    emulator: Option<emulator::Process>,
 }
 
 impl Lab {
@@ -98,8 +108,15 @@ impl Lab {
         }
         // Written first: if the process is killed after this, `down` knows what to remove.
         directory.save(&state)?;
-        match build::build(&mut state).and_then(|()| directory.save(&state)) {
-            Ok(()) => Ok(Self { state }),
+        let program = spec.emulated.as_ref().map(|links| links.program.as_slice());
+        let mut emulator = None;
+        let built = build::build(&mut state, |state| {
+            let started = directory.start_emulator(state, program.unwrap_or_default())?;
+            emulator = started;
+            Ok(())
+        });
+        match built.and_then(|()| directory.save(&state)) {
+            Ok(()) => Ok(Self { state, emulator }),
             Err(error) => {
                 // Report the error that stopped the building. What could not be removed stays in
                 // the state file, for `down`.
@@ -127,6 +144,9 @@ impl Lab {
         if let Some(rate) = spec.rate_bits_per_second.filter(|rate| *rate < rate::MIN_RATE) {
             return Err(LabError::Rate { asked: rate });
         }
+        if let Some(links) = &spec.emulated {
+            check_topology(links.topology, spec.hosts)?;
+        }
         check_privileges()?;
         State::plan(spec, ProcessId::this().ok_or(LabError::NoProc)?)
     }
@@ -145,8 +165,11 @@ impl Lab {
         if let Some(gone) = state.namespaces().find(|namespace| !present.contains(namespace)) {
             return Err(LabError::Incomplete { name: name.to_owned(), namespace: gone });
         }
+        if state.emulator.as_ref().is_some_and(|emulator| !emulator.is_alive()) {
+            return Err(LabError::EmulatorGone { name: name.to_owned() });
+        }
         state.lifetime = Lifetime::UntilDown;
-        Ok(Self { state })
+        Ok(Self { state, emulator: None })
     }
 
     #[must_use]
@@ -158,6 +181,19 @@ impl Lab {
     #[must_use]
     pub fn rate_bits_per_second(&self) -> Option<u64> {
         self.state.rate_bits_per_second
+    }
+
+    /// How its hosts are joined and by which links, if they are emulated.
+    #[must_use]
+    pub fn emulated(&self) -> Option<(Topology, &LinkSpec)> {
+        self.state.emulator.as_ref().map(|emulator| (emulator.topology, &emulator.link))
+    }
+
+    /// What reads the counters of its emulated links; `None` if it has none.
+    #[must_use]
+    pub fn link_reader(&self) -> Option<LinkReader> {
+        let process = self.state.emulator.as_ref()?.process?;
+        Some(LinkReader::new(&self.state.name, process.pid))
     }
 
     #[must_use]
@@ -179,6 +215,9 @@ impl Lab {
         }
         // Only once: what a failure leaves behind is for `down`.
         self.state.lifetime = Lifetime::UntilDown;
+        if let Some(mut emulator) = self.emulator.take() {
+            emulator.stop();
+        }
         remove_lab(&Directory::lock()?, &self.state)
     }
 }
@@ -247,8 +286,23 @@ fn remove_lab(directory: &Directory, state: &State) -> Result<(), LabError> {
     let present = build::namespaces_of(&state.name)?;
     let ours: Vec<String> =
         state.namespaces().filter(|namespace| present.contains(namespace)).collect();
+    if let Some(process) = state.emulator.as_ref().and_then(|emulator| emulator.process) {
+        emulator::stop(process);
+    }
     build::remove(&state.name, &ours)?;
     directory.forget(&state.name)
+}
+
+fn check_topology(topology: Topology, asked: usize) -> Result<(), LabError> {
+    match topology {
+        Topology::Pair if asked != 2 => {
+            Err(LabError::Topology { topology: "pair", hosts: "2", asked })
+        }
+        Topology::Dumbbell if asked < 4 => {
+            Err(LabError::Topology { topology: "dumbbell", hosts: "4 or more", asked })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_privileges() -> Result<(), LabError> {

@@ -10,15 +10,21 @@ pub(crate) struct Share {
 }
 
 /// Divides `cpus` among hosts. Each host gets the same number, so that no host is faster than another.
-/// The remainder is left to the controller and the rest of the machine. With fewer CPUs than hosts, all
+/// The remainder, at least `spare` CPUs if there are as many beside one per host, is left to an emulator, the
+/// controller and the rest of the machine. With fewer CPUs than hosts, all
 /// hosts share all CPUs. CPUs of one core (see `core_of`) stay together, because threads of a core slow
 /// each other down.
 pub(crate) fn share(
     cpus: &[u32],
     hosts: usize,
+    spare: usize,
     core_of: impl Fn(u32) -> Option<(u32, u32)>,
 ) -> Vec<Share> {
-    let each = cpus.len() / hosts.max(1);
+    let hosts_at_least = hosts.max(1);
+    let each = match cpus.len().saturating_sub(spare) / hosts_at_least {
+        0 => cpus.len() / hosts_at_least,
+        each => each,
+    };
     if each == 0 {
         return vec![Share { cpus: cpus.to_vec(), owned: false }; hosts];
     }
@@ -50,7 +56,7 @@ mod tests {
     use super::*;
 
     fn shares(cpus: &[u32], hosts: usize, core_of: fn(u32) -> Option<(u32, u32)>) -> Vec<Vec<u32>> {
-        let shares = share(cpus, hosts, core_of);
+        let shares = share(cpus, hosts, 0, core_of);
         assert!(shares.iter().all(|share| share.owned == (cpus.len() >= hosts)));
         shares.into_iter().map(|share| share.cpus).collect()
     }
@@ -59,6 +65,18 @@ mod tests {
     fn each_host_gets_the_same_number_of_cpus() {
         assert_eq!(shares(&[0, 1], 2, |_| None), [[0], [1]]);
         assert_eq!(shares(&[0, 1, 2, 3, 5], 2, |_| None), [[0, 1], [2, 3]]);
+    }
+
+    #[test]
+    fn an_emulator_gets_a_cpu_where_there_are_more_than_hosts() {
+        let cpus = |number: u32, spare| -> Vec<u32> {
+            let all: Vec<u32> = (0..number).collect();
+            share(&all, 2, spare, |_| None).into_iter().flat_map(|share| share.cpus).collect()
+        };
+        assert_eq!(cpus(4, 0), [0, 1, 2, 3]);
+        assert_eq!(cpus(4, 1), [0, 1]);
+        assert_eq!(cpus(3, 1), [0, 1]);
+        assert_eq!(cpus(2, 1), [0, 1]);
     }
 
     #[test]

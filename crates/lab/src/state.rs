@@ -2,6 +2,7 @@
 //! written before anything is created and removed after everything is gone. One lock guards the files,
 //! so that two processes never create or remove labs at once.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,9 +15,13 @@ use serde::{Deserialize, Serialize};
 use wirecost_linux::process::ProcessId;
 use wirecost_linux::thread::allowed_cpus;
 
+use crate::emulator::{EmulatorState, Process};
 use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
 
 const DIRECTORY: &str = "/run/wirecost/lab";
+/// CPUs that hosts leave to the emulator where there are enough.
+const EMULATOR_CPUS: usize = 1;
+
 const SCHEMA: &str = "wirecost.lab/1";
 
 /// Creating a lab of many hosts takes a second or two; longer means that something is stuck.
@@ -33,7 +38,7 @@ pub enum Lifetime {
 }
 
 /// The state file of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) schema: String,
     pub(crate) name: String,
@@ -44,6 +49,9 @@ pub(crate) struct State {
     pub(crate) switch: Option<String>,
     /// Rate of each host's link.
     pub(crate) rate_bits_per_second: Option<u64>,
+    /// What emulates the links.
+    #[serde(default)]
+    pub(crate) emulator: Option<EmulatorState>,
 }
 
 impl State {
@@ -51,7 +59,10 @@ impl State {
     pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
         let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        let shares = placement::share(&cpus, spec.hosts, placement::core_of);
+        let threads = spec.emulated.as_ref().map_or(0, |_| EMULATOR_CPUS);
+        let shares = placement::share(&cpus, spec.hosts, threads, placement::core_of);
+        let owned: Vec<u32> = shares.iter().flat_map(|share| share.cpus.clone()).collect();
+        let spare: Vec<u32> = cpus.iter().copied().filter(|cpu| !owned.contains(cpu)).collect();
         let hosts = (1..=u8::MAX)
             .zip(shares)
             .map(|(number, share)| {
@@ -68,7 +79,15 @@ impl State {
                 }
             })
             .collect();
-        let switched = spec.hosts > 2 || spec.rate_bits_per_second.is_some();
+        let switched =
+            spec.emulated.is_none() && (spec.hosts > 2 || spec.rate_bits_per_second.is_some());
+        let emulator = spec.emulated.as_ref().map(|links| EmulatorState {
+            topology: links.topology,
+            link: links.link.clone(),
+            seed: links.seed,
+            cpus: if spare.is_empty() { cpus } else { spare },
+            process: None,
+        });
         Ok(Self {
             schema: SCHEMA.to_owned(),
             name: spec.name.clone(),
@@ -77,6 +96,7 @@ impl State {
             hosts,
             switch: switched.then(|| build::namespace_of(&spec.name, build::SWITCH)),
             rate_bits_per_second: spec.rate_bits_per_second,
+            emulator,
         })
     }
 
@@ -136,6 +156,19 @@ impl Directory {
         }
     }
 
+    /// Starts the emulator of a lab whose namespaces exist.
+    pub(crate) fn start_emulator(
+        &self,
+        state: &mut State,
+        program: &[OsString],
+    ) -> Result<Option<Process>, LabError> {
+        let Some(emulator) = &mut state.emulator else { return Ok(None) };
+        let socket = self.path.join(socket_name(&state.name));
+        let process = Process::start(emulator, program, &state.hosts, &socket, state.lifetime)?;
+        emulator.process = process.id();
+        Ok(Some(process))
+    }
+
     pub(crate) fn load(&self, name: &str) -> Result<Option<State>, LabError> {
         load(&self.file(name))
     }
@@ -155,18 +188,29 @@ impl Directory {
     }
 
     pub(crate) fn forget(&self, name: &str) -> Result<(), LabError> {
-        let path = self.file(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(failed("remove", &path)(error))
+        for path in [self.path.join(socket_name(name)), self.file(name)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("remove", &path)(error));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn file(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.json"))
     }
+}
+
+/// The socket at which the emulator of a lab answers.
+pub(crate) fn socket_of(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(socket_name(name))
+}
+
+fn socket_name(name: &str) -> String {
+    format!("{name}.socket")
 }
 
 /// All labs, by name, read without the lock, which requires privileges.

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::{Link, Links};
 use wirecost_linux::netns;
+use wirecost_model::link::{LinkSpec, Topology};
 
 use crate::{LabError, LabHost, Lifetime, build, state};
 
 /// The labs of this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub labs: Vec<LabStatus>,
     /// Namespaces named like a lab's, without a state file. `down` with the lab's name removes them.
@@ -15,7 +16,7 @@ pub struct Status {
 }
 
 /// One lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabStatus {
     pub name: String,
     pub lifetime: Lifetime,
@@ -27,7 +28,18 @@ pub struct LabStatus {
     pub whole: bool,
     /// Rate of each host's link; `None` if unlimited.
     pub rate_bits_per_second: Option<u64>,
+    /// Its emulated links.
+    pub emulated: Option<EmulatedStatus>,
     pub hosts: Vec<HostStatus>,
+}
+
+/// Emulated links of a lab.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmulatedStatus {
+    pub topology: Topology,
+    pub link: LinkSpec,
+    /// Whether the process that emulates them runs.
+    pub alive: bool,
 }
 
 /// One host of a lab.
@@ -71,6 +83,11 @@ pub fn status() -> Result<Status, LabError> {
             stale: state.is_stale(),
             whole: state.missing_from(&present).is_none(),
             rate_bits_per_second: state.rate_bits_per_second,
+            emulated: state.emulator.map(|emulator| EmulatedStatus {
+                alive: emulator.is_alive(),
+                topology: emulator.topology,
+                link: emulator.link,
+            }),
             name: state.name,
             hosts: state
                 .hosts

@@ -81,26 +81,50 @@ pub fn set_batch() {
     }
 }
 
-/// How long a thread has been ready to run and had no CPU, since it began.
-#[derive(Debug)]
-pub struct RunDelay(Option<std::fs::File>);
+/// How long a thread has run, and how long it has been ready to run and had no CPU, since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Nanoseconds. Softirqs that interrupted the thread are part of it, unless the kernel has
+    /// `CONFIG_IRQ_TIME_ACCOUNTING`.
+    pub ran: u64,
+    pub waited: u64,
+}
 
-impl RunDelay {
+/// The scheduler's counts of a thread.
+#[derive(Debug)]
+pub struct SchedStat(Option<std::fs::File>);
+
+impl SchedStat {
     /// Of the calling thread.
     #[must_use]
     pub fn own() -> Self {
         Self(std::fs::File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// Nanoseconds; none where the kernel does not count them (`CONFIG_SCHED_INFO`).
+    /// None where the kernel does not count (`CONFIG_SCHED_INFO`).
     #[must_use]
-    pub fn now(&self) -> Option<u64> {
+    pub fn now(&self) -> Option<Scheduled> {
         use std::os::unix::fs::FileExt;
         let mut text = [0; 128];
         let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(text.get(..length)?).ok()?;
-        text.split_ascii_whitespace().nth(1)?.parse().ok()
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Scheduled { ran: next()?, waited: next()? })
     }
+}
+
+/// Gives the calling thread priority over others (nice(2), -20 to 19). Returns whether the kernel allowed it: less
+/// than before requires CAP_SYS_NICE.
+pub fn set_nice(nice: i32) -> bool {
+    // SAFETY: takes integers only. Linux applies it to a thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
+}
+
+/// The CPU that runs the calling thread at this moment.
+#[must_use]
+pub fn current_cpu() -> u32 {
+    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or_default()
 }
 
 /// Makes timers of the calling thread fire without the 50 us that the kernel may add to save power

@@ -2,7 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 /// Comes before each packet: `struct virtio_net_hdr`.
 pub const PREFIX: usize = 10;
@@ -13,12 +14,35 @@ pub const PREFIX: usize = 10;
 pub struct Tun(File);
 
 impl Tun {
-    /// Creates a device of IP packets, each behind a `struct virtio_net_hdr`.
+    /// Creates a device of IP packets, each behind a `struct virtio_net_hdr`. [`Tun::receive`] waits.
     ///
     /// # Errors
     /// Those of open(2) and ioctl(2): without CAP_NET_ADMIN, or where the name is taken.
     pub fn create(name: &str) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+        Self::open(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR, 0)
+    }
+
+    /// Creates a device that takes and gives several packets as one, and packets without checksum. UDP's are
+    /// among them if the kernel can (6.2). [`Tun::receive`] does not wait, and what [`Tun::send`] gives the kernel is
+    /// received in softirq context, as from a device (NAPI).
+    ///
+    /// # Errors
+    /// Those of [`Tun::create`].
+    pub fn create_with_offloads(name: &str) -> io::Result<Self> {
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
+        let tun = Self::open(name, flags, libc::O_NONBLOCK)?;
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        tun.set_offloads(tcp | udp).or_else(|_| tun.set_offloads(tcp))?;
+        Ok(tun)
+    }
+
+    fn open(name: &str, flags: libc::c_int, file_flags: libc::c_int) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(file_flags)
+            .open("/dev/net/tun")?;
         // SAFETY: an all-zero ifreq is a valid one.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         // The last byte stays 0: a name ends there.
@@ -28,7 +52,6 @@ impl Tun {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
         // SAFETY: the descriptor and the structure are valid for the call, which reads the name and
         // the flags and writes the name.
@@ -36,10 +59,18 @@ impl Tun {
         if result == 0 { Ok(Self(file)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next packet that the kernel sends, its prefix included. Waits for it.
+    fn set_offloads(&self, offloads: libc::c_uint) -> io::Result<()> {
+        // SAFETY: the descriptor is valid for the call, which takes an integer.
+        let result = unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads))
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The next packet that the kernel sends, its prefix included.
     ///
     /// # Errors
-    /// Those of read(2).
+    /// Those of read(2): `WouldBlock` where it does not wait and there is none.
     pub fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(packet)
     }
@@ -50,5 +81,11 @@ impl Tun {
     /// Those of write(2).
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         (&self.0).write_all(packet)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

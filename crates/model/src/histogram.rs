@@ -56,6 +56,17 @@ impl Histogram {
         let _ = self.0.add(&other.0);
     }
 
+    /// What was recorded since an earlier state of the same histogram; empty if the other is none. The largest
+    /// value is within the precision.
+    #[must_use]
+    pub fn since(&self, earlier: &Histogram) -> Self {
+        let mut difference = self.clone();
+        match difference.0.subtract(&earlier.0) {
+            Ok(()) => difference,
+            Err(_) => Self::new(),
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.0.len()
     }

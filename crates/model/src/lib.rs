@@ -12,6 +12,7 @@ pub mod event;
 pub mod histogram;
 pub mod holder;
 pub mod host;
+pub mod link;
 pub mod measure;
 pub mod metric;
 pub mod observe;

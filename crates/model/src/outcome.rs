@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
+use crate::link::LinkOutcome;
 use crate::measure::{PhaseResult, Setting};
 use crate::observe::ObserverReport;
 use crate::profile::Until;
@@ -20,6 +21,9 @@ pub struct Outcome {
     pub hosts: Vec<HostOutcome>,
     pub observations: Vec<PhaseObservation>,
     pub warnings: Vec<Warning>,
+    /// Emulated links between the hosts.
+    #[serde(default)]
+    pub link: Option<LinkOutcome>,
 }
 
 /// What was observed of one machine in one phase.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
+use crate::link::LinkReport;
 use crate::measure::{Bytes, Datagrams, Setting};
 use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
@@ -61,6 +62,9 @@ pub struct Run {
     pub io: Option<Io>,
     /// What ciphers cost; null for profiles that do not encrypt.
     pub crypto: Option<Crypto>,
+    /// Emulated links between the hosts; null where there are none.
+    #[serde(default)]
+    pub link: Option<LinkReport>,
     pub settings: Vec<Setting>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
@@ -572,6 +576,7 @@ impl Run {
             fairness: None,
             io: None,
             crypto: None,
+            link: None,
             settings: Vec::new(),
             hosts: Vec::new(),
             machines: Vec::new(),

@@ -426,6 +426,7 @@ fn outcome(phases: usize, ended: u32) -> Outcome {
         hosts: vec![master],
         observations: Vec::new(),
         warnings: Vec::new(),
+        link: None,
     }
 }
 

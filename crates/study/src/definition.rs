@@ -55,11 +55,13 @@ pub enum Place {
 
 /// What the lab is like.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LabDefinition {
-    /// Of each host's link, as `1gbit`; as fast as the CPU can without.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<String>,
+    /// Keys that differ in the direction to the first host.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub back: IndexMap<String, Scalar>,
+    /// Keys of its links, and its topology.
+    #[serde(flatten)]
+    pub keys: IndexMap<String, Scalar>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

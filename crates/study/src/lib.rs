@@ -24,6 +24,7 @@ pub use expect::{Expectation, Verdict};
 pub use matrix::{Matrix, Skipped};
 pub use order::Task;
 pub use runner::{Event, Listener, PointError, PointRunner, StopReason, Summary, run};
+pub use scalar::Scalar;
 
 /// Checks the repeats and expectations of a study.
 ///

@@ -177,6 +177,7 @@ impl Traffic {
                 .collect(),
             observations: Vec::new(),
             warnings: Vec::new(),
+            link: None,
         }
     }
 

@@ -1,11 +1,14 @@
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use wirecost_lab::{self as lab, LabError, LabSpec};
+use wirecost_model::link::{LinkSpec, Topology};
 use wirecost_model::status::Status;
 use wirecost_model::units;
 use wirecost_model::visible::visible;
 
+use super::link_options::LinkOptions;
 use crate::Failure;
 use crate::terminal;
 
@@ -27,9 +30,8 @@ enum Act {
         hosts: usize,
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
-        /// Rate of each host's link per direction, such as `1gbit` or `100mbit` [default: unlimited].
-        #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-        rate: Option<u64>,
+        #[command(flatten)]
+        links: LinkOptions,
     },
     /// Remove a lab, and the labs of killed runs.
     Down {
@@ -50,6 +52,7 @@ pub(crate) fn failure(error: &LabError) -> Failure {
     let status = match error {
         LabError::HostCount { .. }
         | LabError::Rate { .. }
+        | LabError::Topology { .. }
         | LabError::BadName { .. }
         | LabError::NameTaken { .. } => Status::Usage,
         _ => Status::Peer,
@@ -65,11 +68,11 @@ impl Lab {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let mut out = String::new();
         match self.act {
-            Act::Up { hosts, name, rate } => {
+            Act::Up { hosts, name, links } => {
                 let mut spec = LabSpec::persistent(name, hosts);
-                spec.rate_bits_per_second = rate;
+                links.links()?.apply(&mut spec)?;
                 let lab = lab::Lab::up(&spec).map_err(|e| failure(&e))?;
-                let links = links(lab.rate_bits_per_second());
+                let links = describe(lab.rate_bits_per_second(), lab.emulated());
                 let _ = writeln!(out, "lab {} is up{links}", lab.name());
                 for host in lab.hosts() {
                     let _ = writeln!(out, "  {}", line(host));
@@ -102,14 +105,20 @@ impl Lab {
                     let _ = writeln!(out, "no lab exists");
                 }
                 for one in &status.labs {
+                    let gone = one.emulated.as_ref().is_some_and(|links| !links.alive);
                     let state = match (one.stale, one.whole) {
+                        (false, true) if gone => "incomplete: the emulator of its links has ended",
                         (true, _) => {
                             "stale: its run was killed; the next lab or `wirecost lab down` removes it"
                         }
                         (false, false) => "incomplete: a namespace is missing",
                         (false, true) => "up",
                     };
-                    let links = links(one.rate_bits_per_second);
+                    let emulated = one.emulated.as_ref();
+                    let links = describe(
+                        one.rate_bits_per_second,
+                        emulated.map(|links| (links.topology, &links.link)),
+                    );
                     let _ = writeln!(out, "lab {}: {state}{links}", visible(&one.name));
                     for host in &one.hosts {
                         let link = match &host.link {
@@ -131,18 +140,32 @@ impl Lab {
     }
 }
 
-/// A rate on the command line.
-pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
-    units::parse_bit_rate(text).ok_or_else(|| {
-        "must be a number with k, m or g, or with bit, kbit, mbit or gbit, such as 1gbit".to_owned()
-    })
+/// Name of the command that emulates links.
+pub(crate) const EMULATOR: &str = "link-emulator";
+
+/// Emulates the links of a lab that another process creates.
+pub(crate) fn emulate() -> Result<Status, Failure> {
+    match lab::serve_links() {
+        Ok(()) => Ok(Status::Ok),
+        Err(error) => Err(Failure::new(Status::Peer, error.to_string())),
+    }
 }
 
-/// The rate of the links, if it is limited.
-fn links(rate: Option<u64>) -> String {
-    rate.map_or_else(String::new, |rate| {
-        format!(", each link {}", units::decimal(rate as f64, "b/s"))
-    })
+/// What starts this program as an emulator.
+pub(crate) fn emulator_program() -> Result<Vec<OsString>, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Status::Peer, format!("cannot find this program: {error}"))
+    })?;
+    Ok(vec![program.into(), EMULATOR.into()])
+}
+
+/// What lies between the hosts, where that is more than wires.
+fn describe(rate: Option<u64>, emulated: Option<(Topology, &LinkSpec)>) -> String {
+    match (rate, emulated) {
+        (_, Some((topology, link))) => format!(", links: {}", link.describe(topology)),
+        (Some(rate), None) => format!(", each link {}", units::bit_rate(rate as f64)),
+        (None, None) => String::new(),
+    }
 }
 
 fn line(host: &lab::LabHost) -> String {

@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod flame;
 mod lab;
+mod link_options;
 mod list;
 mod observe;
 mod output;
@@ -38,6 +39,9 @@ pub(crate) enum Command {
     List(list::List),
     Agent(agent::Agent),
     Lab(lab::Lab),
+    /// Emulates the links of a lab. Labs start it.
+    #[command(name = lab::EMULATOR, hide = true)]
+    LinkEmulator,
     Uperf(uperf::Uperf),
 }
 
@@ -57,6 +61,7 @@ impl Command {
             Command::List(command) => command.run(),
             Command::Agent(command) => command.run(),
             Command::Lab(command) => command.run(),
+            Command::LinkEmulator => lab::emulate(),
             Command::Uperf(command) => command.run(),
         }
     }
@@ -94,6 +99,13 @@ pub(crate) fn refuse(arguments: impl Iterator<Item = OsString>, message: &str) {
     if let Err(failure) = written {
         failure.print();
     }
+}
+
+/// A rate on the command line.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    wirecost_model::units::parse_bit_rate(text).ok_or_else(|| {
+        "must be a number with k, m or g, or with bit, kbit, mbit or gbit, such as 1gbit".to_owned()
+    })
 }
 
 /// A duration on the command line: `10s`, `500ms`, `2m` (two minutes). A bare number is seconds.

@@ -7,8 +7,8 @@ use wirecost_report::documents::cost_model as report;
 use wirecost_study::builtins::{self, Builtin};
 
 use super::explain::StudySelection;
-use super::lab::parse_rate;
 use super::output::Format;
+use super::parse_rate;
 use crate::Failure;
 
 /// Predict the number of CPUs that a load needs, from the cost model of a study (`wirecost explain`).

@@ -30,6 +30,7 @@ mod io;
 mod io_uring;
 mod lab;
 mod less_kernel;
+mod links;
 mod machines;
 mod native;
 mod observe;

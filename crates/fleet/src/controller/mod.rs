@@ -133,6 +133,7 @@ fn refused(errors: &[ProgramError]) -> Outcome {
         hosts: Vec::new(),
         observations: Vec::new(),
         warnings: Vec::new(),
+        link: None,
     }
 }
 
@@ -686,6 +687,7 @@ impl<'a> Controller<'a> {
             hosts,
             observations: self.observations,
             warnings: self.warnings,
+            link: None,
         }
     }
 }

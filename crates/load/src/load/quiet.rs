@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use wirecost_linux::thread::RunDelay;
+use wirecost_linux::thread::SchedStat;
 use wirecost_model::clock::{MILLISECOND, Nanos, SECOND};
 use wirecost_model::measure::Quiet;
 use wirecost_program::record::WorkerCounters;
@@ -53,19 +53,19 @@ impl QuietTimes {
     }
 
     /// Reads the counters if it is time to. Returns when to read them next.
-    pub(super) fn look(&mut self, now: Nanos, delay: &RunDelay) -> Nanos {
+    pub(super) fn look(&mut self, now: Nanos, delay: &SchedStat) -> Nanos {
         let next = self.looked.saturating_add(SLICE);
         if now < next {
             return next;
         }
-        self.read(now, delay.now());
+        self.read(now, delay.now().map(|scheduled| scheduled.waited));
         now + SLICE
     }
 
     /// The last look, at the end of the phase.
-    pub(super) fn finish(&mut self, now: Nanos, delay: &RunDelay) {
+    pub(super) fn finish(&mut self, now: Nanos, delay: &SchedStat) {
         if now > self.looked {
-            self.read(now, delay.now());
+            self.read(now, delay.now().map(|scheduled| scheduled.waited));
             self.end(now, now);
         }
     }

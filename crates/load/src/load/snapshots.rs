@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wirecost_linux::clock::{Monotonic, ThreadClock};
-use wirecost_linux::thread::RunDelay;
+use wirecost_linux::thread::SchedStat;
 use wirecost_linux::{proc_stat, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
 use wirecost_model::measure::{Edge, Quiet, Snapshot};
@@ -139,7 +139,7 @@ fn run(
 ) -> QuietTimes {
     thread::set_realtime(thread::RealtimePriority::Snapshot);
     thread::minimize_timer_slack();
-    let delay = RunDelay::own();
+    let delay = SchedStat::own();
     let start = schedule.start;
     // Where the end is known, how many readings there are has been checked with the order.
     let most = match schedule.window {
@@ -183,7 +183,7 @@ fn run(
 fn wait_until(
     due: Nanos,
     stop: &(Mutex<bool>, Condvar),
-    (quiet, delay): (&mut QuietTimes, &RunDelay),
+    (quiet, delay): (&mut QuietTimes, &SchedStat),
 ) -> bool {
     let Ok(mut stopped) = stop.0.lock() else {
         return false;

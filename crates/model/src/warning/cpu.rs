@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use crate::units;
 
 /// A worker's thread used (nearly) all of its CPU time: the load generator may be the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -228,6 +229,45 @@ impl Problem for PollersShareCpus {
     fn brief(&self) -> String {
         let Self { host, engine } = self;
         format!("kernel threads of engine {engine} on {host} spin on CPUs that workers need")
+    }
+}
+
+/// Emulated links released frames late, or hosts did not take them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkLate {
+    /// Share of frames with an error of more than a millisecond.
+    pub late: f64,
+    /// 99th percentile of the errors, microseconds.
+    pub p99: f64,
+    pub refused: u64,
+}
+
+impl Problem for LinkLate {
+    fn code(&self) -> &'static str {
+        "link-late"
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}: what the links did to the traffic is not what was asked; lower the rate, give the \
+             machine more CPUs, or stop other programs",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { late, p99, refused } = self;
+        let lost = match refused {
+            0 => String::new(),
+            frames => {
+                format!(", {} not taken by their host", units::counted(*frames, "frame", "frames"))
+            }
+        };
+        format!(
+            "the emulated links fell behind: {:.1}% of the frames had an error of more than 1 ms (p99 {}){lost}",
+            late * 100.0,
+            units::latency(*p99)
+        )
     }
 }
 

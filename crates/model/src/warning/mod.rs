@@ -78,6 +78,7 @@ warnings! {
     FailedOperations,
     Fallback,
     ForeignCpu,
+    LinkLate,
     LostIntervals,
     MoreWorkersThanCpus,
     NoEffect,

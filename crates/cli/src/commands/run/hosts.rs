@@ -16,7 +16,8 @@ use wirecost_program::program;
 
 use crate::Failure;
 use crate::commands::agent::with_port;
-use crate::commands::lab::{failure, parse_rate};
+use crate::commands::lab::failure;
+use crate::commands::link_options::{LinkOptions, Links};
 
 /// Name of the driving host in `--host`.
 const MASTER: &str = "master";
@@ -63,9 +64,8 @@ pub(crate) struct HostOptions {
     )]
     pub(crate) lab: Option<String>,
 
-    /// Rate of each link of the temporary lab, such as `1gbit` or `1G` [default: unlimited].
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    pub(crate) rate: Option<u64>,
+    #[command(flatten)]
+    pub(crate) links: LinkOptions,
 
     /// Agent of a host of the profile (`wirecost agent --listen ADDR`); `master=ADDR` sets the
     /// driving host [default: this machine]. Can be repeated.
@@ -79,17 +79,18 @@ impl HostOptions {
         self.hosts.iter().all(|host| host.name != MASTER)
     }
 
-    /// Checks that a rate belongs to links that the run creates.
-    fn check_rate(&self) -> Result<(), Failure> {
-        match self.lab.as_deref() {
-            _ if self.rate.is_none() => Ok(()),
-            None => {
-                Err(Failure::usage("--rate limits the links of a lab, and this run has no lab")
-                    .help("add --lab to run in a lab"))
-            }
-            Some("") => Ok(()),
-            Some(_) => Err(Failure::usage("--rate applies only to a temporary lab")
-                .help("set the rate of a persistent lab with: wirecost lab up --rate RATE")),
+    /// The links of the lab that the run creates.
+    fn links(&self) -> Result<Links, Failure> {
+        match (self.links.first(), self.lab.as_deref()) {
+            (None, _) | (_, Some("")) => self.links.links(),
+            (Some(option), None) => Err(Failure::usage(format!(
+                "--{option} is of the links of a lab, and this run has no lab"
+            ))
+            .help("add --lab to run in a lab")),
+            (Some(option), Some(_)) => Err(Failure::usage(format!(
+                "--{option} applies only to a temporary lab"
+            ))
+            .help(format!("set it for a persistent lab with: wirecost lab up --{option} VALUE"))),
         }
     }
 
@@ -142,9 +143,9 @@ impl Place {
         kept: Option<Rc<Lab>>,
     ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
-        host_options.check_rate()?;
+        let links = host_options.links()?;
         match host_options.lab.as_deref() {
-            Some(name) => Self::in_lab(&names, name, host_options.rate, kept),
+            Some(name) => Self::in_lab(&names, name, &links, kept),
             None if host_options.hosts.is_empty() => Self::on_loopback(&names),
             None => Self::on_hosts(&names, &host_options.hosts),
         }
@@ -163,7 +164,7 @@ impl Place {
         given: &[(String, String)],
     ) -> Result<(), Failure> {
         let mut names = program::remote_hosts(profile);
-        host_options.check_rate()?;
+        let links = host_options.links()?;
         if !host_options.hosts.is_empty() {
             return Self::on_hosts(&names, &host_options.hosts).map(drop);
         }
@@ -172,7 +173,7 @@ impl Place {
         match host_options.lab.as_deref() {
             None => Self::on_loopback(&names).map(drop),
             Some("") => {
-                let planned = Lab::planned(&temporary_lab(wanted, host_options.rate));
+                let planned = Lab::planned(&temporary_lab(wanted, &links)?);
                 sites_in_lab(&names, &planned.map_err(|error| failure(&error))?).map(drop)
             }
             Some(name) => sites_in_lab(&names, existing_lab(name, wanted)?.hosts()).map(drop),
@@ -209,14 +210,20 @@ impl Place {
     fn in_lab(
         names: &[String],
         lab: &str,
-        rate: Option<u64>,
+        links: &Links,
         kept: Option<Rc<Lab>>,
     ) -> Result<Self, Failure> {
         let wanted = hosts_wanted(names);
         let lab = match (lab, kept) {
-            (_, Some(lab)) if lab.hosts().len() >= wanted => lab,
-            ("", _) => {
-                let spec = temporary_lab(wanted, rate);
+            (name, Some(lab))
+                if lab.hosts().len() >= wanted && (!name.is_empty() || links.are_of(&lab)) =>
+            {
+                lab
+            }
+            ("", kept) => {
+                // Two labs at once would share the CPUs.
+                drop(kept);
+                let spec = temporary_lab(wanted, links)?;
                 // A host that it lacks is told before anything is created.
                 let planned = Lab::planned(&spec).map_err(|error| failure(&error))?;
                 sites_in_lab(names, &planned)?;
@@ -380,10 +387,10 @@ fn hosts_wanted(names: &[String]) -> usize {
     (names.len() + 1).max(2)
 }
 
-fn temporary_lab(hosts: usize, rate: Option<u64>) -> LabSpec {
+fn temporary_lab(hosts: usize, links: &Links) -> Result<LabSpec, Failure> {
     let mut spec = LabSpec::temporary(hosts);
-    spec.rate_bits_per_second = rate;
-    spec
+    links.apply(&mut spec)?;
+    Ok(spec)
 }
 
 /// The lab of this name, if it has as many hosts.

@@ -1,6 +1,7 @@
 //! `wirecost run`: a profile, on hosts, once.
 
 mod hosts;
+mod link_samples;
 mod machines;
 pub(crate) mod options;
 mod peers;

@@ -19,6 +19,7 @@ use wirecost_observe::Set;
 use wirecost_program::offered;
 
 use super::hosts::{HostOptions, Place};
+use super::link_samples::LinkSampler;
 use super::machines::Machines;
 use super::options::Changes;
 use super::peers::connect_to_each;
@@ -204,7 +205,9 @@ impl RunOptions {
         };
         let began = Instant::now();
         let members: Vec<Member> = place.members(&machines.request(!probes.is_empty()))?;
+        let links = place.lab().and_then(|lab| LinkSampler::start(&lab));
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
+        outcome.link = links.map(LinkSampler::finish);
         outcome.warnings.extend(machines.shared_since(began));
         for note in &loaded.notes {
             outcome.warnings.push(Warning::from(warning::Profile {

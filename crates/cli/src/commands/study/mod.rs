@@ -188,7 +188,7 @@ fn make_runs(
     let steps = plan::steps(loaded, &beside)?;
     let profiles = loaded.profiles()?;
     let hosts = Claimed::of(loaded, conflict, output)?;
-    let lab = lab(loaded, &steps)?;
+    let lab = lab(&steps)?;
     let path = match path {
         Some(path) => path.to_owned(),
         None => own_directory(&default_name(&loaded.definition))?,
@@ -213,9 +213,9 @@ fn make_runs(
 }
 
 /// A lab for the first run, where the study needs one.
-fn lab(loaded: &Loaded, steps: &[Step]) -> Result<Option<Rc<Lab>>, Failure> {
+fn lab(steps: &[Step]) -> Result<Option<Rc<Lab>>, Failure> {
     match steps.first() {
-        Some(step) => Ok(step.options.place(&step.ready, &loaded.hosts, None)?.lab()),
+        Some(step) => Ok(step.options.place(&step.ready, &step.hosts, None)?.lab()),
         None => Ok(None),
     }
 }
@@ -357,7 +357,6 @@ fn drive(
     let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
     let mut runner = Hosts {
         title: &loaded.definition.title,
-        hosts: loaded.hosts.clone(),
         steps,
         writer,
         show: &show,

@@ -15,8 +15,8 @@ use super::settings;
 use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
-use crate::commands::run::RunOptions;
 use crate::commands::run::options::load::offer;
+use crate::commands::run::{HostOptions, RunOptions};
 use crate::profile::Loaded as Ready;
 
 /// Preparing hosts, connecting, draining, and the time without observers beside the window.
@@ -28,6 +28,8 @@ const CONNECTION: Duration = Duration::from_micros(100);
 pub(super) struct Step {
     pub(super) options: RunOptions,
     pub(super) ready: Ready,
+    /// Where it runs: the lab may differ between points.
+    pub(super) hosts: HostOptions,
     /// Estimated time of one run.
     pub(super) time: Duration,
 }
@@ -54,7 +56,8 @@ fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result
         offered.map_err(|failure| failure.at(point))?;
     }
     let time = time(&options, &ready.profile);
-    Ok(Step { options, ready, time })
+    let hosts = settings::hosts(point, &loaded.hosts)?;
+    Ok(Step { options, ready, hosts, time })
 }
 
 fn time(options: &RunOptions, profile: &Profile) -> Duration {

@@ -17,12 +17,11 @@ use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
 use crate::commands::run::options::load::offer;
-use crate::commands::run::{HostOptions, Machines, environments};
+use crate::commands::run::{Machines, environments};
 
 /// Runs points on hosts.
 pub(super) struct Hosts<'a> {
     pub(super) title: &'a str,
-    pub(super) hosts: HostOptions,
     pub(super) steps: &'a [Step],
     pub(super) writer: &'a Writer,
     pub(super) show: &'a RefCell<Show<'a>>,
@@ -62,7 +61,7 @@ impl Hosts<'_> {
         if let Some(load) = task.load {
             offer(&mut ready.profile, load)?;
         }
-        let place = step.options.place(&ready, &self.hosts, self.lab.take())?;
+        let place = step.options.place(&ready, &step.hosts, self.lab.take())?;
         self.lab = place.lab();
         let show = self.show;
         let passes = step.options.passes();

@@ -4,7 +4,7 @@ use clap::Parser;
 use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
 
 use crate::Failure;
-use crate::commands::run::{RunOptions, options};
+use crate::commands::run::{HostOptions, RunOptions, options};
 use crate::input::STANDARD_INPUT;
 use crate::profile;
 
@@ -22,6 +22,8 @@ const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", 
 const OF_RUN: &str = "run.";
 /// Before the name of a variable, where `wirecost run` has an argument of that name.
 const OF_PROFILE: &str = "var.";
+/// Before the name of a key of the lab's links.
+const OF_LAB: &str = "lab.";
 /// Options of flowops are words of this variable of a profile.
 const WORDS: &str = "options";
 
@@ -88,7 +90,7 @@ pub(super) fn run_options(
         let name = of_run.unwrap_or(name);
         // A share is a rate once the point that it is a share of was measured.
         let is_share = name == LOAD && matches!(point.load(), OfferedLoad::Share(_));
-        if name == "profile" || is_share {
+        if name == "profile" || is_share || name.starts_with(OF_LAB) {
             continue;
         } else if let Some(variable) = name.strip_prefix(OF_PROFILE) {
             arguments.push(format!("--var={variable}={value}"));
@@ -133,6 +135,24 @@ pub(super) fn run_options(
     Line::try_parse_from(arguments)
         .map(|line| line.options)
         .map_err(|error| Failure::usage(format!("at {point}: {}", first_line(&error))))
+}
+
+/// Where a point is run: the links of the lab may be among what it sets.
+pub(super) fn hosts(point: &Point, of_study: &HostOptions) -> Result<HostOptions, Failure> {
+    let mut hosts = of_study.clone();
+    for setting in &point.settings {
+        let Some(key) = setting.name.strip_prefix(OF_LAB) else { continue };
+        match key.strip_prefix("back.") {
+            Some(key) => hosts.links.set_back(key, &setting.value),
+            None => hosts.links.set(key, &setting.value),
+        }
+    }
+    if !hosts.links.is_empty() && hosts.lab.is_none() {
+        return Err(Failure::usage("the study sets the links of a lab but does not run in a lab")
+            .help("set place = \"lab\", or remove the keys of lab"));
+    }
+    hosts.links.links().map_err(|failure| failure.at(point))?;
+    Ok(hosts)
 }
 
 /// `NAME=VALUE`; for a flag, `NAME` or nothing.

@@ -9,7 +9,7 @@ use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
 
 use crate::Failure;
-use crate::commands::lab::parse_rate;
+use crate::commands::link_options::LinkOptions;
 use crate::commands::run::{HostArgument, HostOptions, options};
 use crate::diagnostics;
 use crate::input;
@@ -145,6 +145,18 @@ impl Source {
     }
 }
 
+/// The links of the lab, as the study says.
+fn typed(lab: Option<&LabDefinition>) -> LinkOptions {
+    let mut links = LinkOptions::default();
+    for (name, value) in lab.iter().flat_map(|lab| &lab.keys) {
+        links.set(name, &value.0);
+    }
+    for (name, value) in lab.iter().flat_map(|lab| &lab.back) {
+        links.set_back(name, &value.0);
+    }
+    links
+}
+
 impl Loaded {
     /// A study on these hosts, with profiles as the command line names them.
     pub(super) fn on(definition: Definition, hosts: &HostOptions) -> Result<Self, Failure> {
@@ -162,8 +174,8 @@ impl Loaded {
         } else if !hosts.hosts.is_empty() {
             definition.hosts = hosts.hosts.iter().map(HostArgument::parts).collect();
         }
-        if let Some(rate) = hosts.rate {
-            definition.lab = Some(LabDefinition { rate: Some(format!("{rate}bit")) });
+        if !hosts.links.is_empty() {
+            definition.lab = Some(hosts.links.clone().over(typed(definition.lab.as_ref())).into());
         }
         let lab = hosts.lab.clone().filter(|name| !name.is_empty());
         Self::of(definition, beside, lab)
@@ -182,18 +194,8 @@ impl Loaded {
             (true, Place::Lab) => Some(lab.unwrap_or_default()),
             _ => None,
         };
-        let rate = definition.lab.as_ref().and_then(|lab| lab.rate.as_deref());
-        let rate = match rate {
-            Some(text) => Some(parse_rate(text).map_err(|message| {
-                Failure::usage(format!("lab = {{ rate = {text:?} }}: {message}"))
-            })?),
-            None => None,
-        };
-        if rate.is_some() && lab.is_none() {
-            return Err(Failure::usage("the study sets lab.rate but does not run in a lab")
-                .help("set place = \"lab\", or remove lab.rate"));
-        }
-        let hosts = HostOptions { lab, rate, hosts };
+        let links = typed(definition.lab.as_ref());
+        let hosts = HostOptions { lab, links, hosts };
         Ok(Self { definition, matrix, beside, hosts })
     }
 

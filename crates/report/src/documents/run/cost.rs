@@ -6,7 +6,7 @@ use wirecost_model::metric::Unit;
 use wirecost_model::run::{Cpu, HostRow, Run};
 use wirecost_model::units::{cpus, cycles};
 
-use super::host_rows;
+use super::{host_rows, link};
 
 pub(super) fn sections(run: &Run) -> Vec<Section> {
     section(run, run.hosts.iter().map(|host| host_row(run, host)).collect(), true)
@@ -72,6 +72,9 @@ fn section(run: &Run, host_rows: Vec<Vec<Cell>>, foreign: bool) -> Vec<Section> 
         table.row(row);
         sources.extend(machine.cpu_source.as_deref());
         sources.extend(machine.cycles_source.as_deref());
+    }
+    if let Some(link) = &run.link {
+        table.row(link::row(link, run.machines.first()));
     }
     let mut section = Section::named("hosts", "");
     section.table(table);

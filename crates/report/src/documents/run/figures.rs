@@ -10,6 +10,8 @@ use wirecost_model::units::{
     NOT_MEASURED, bit_rate, bytes, count, counted, cycles, latency, percent, rate, three_digits,
 };
 
+use super::link;
+
 pub(super) fn sections(run: &Run) -> Vec<Section> {
     section(run, |_| true)
 }
@@ -50,6 +52,7 @@ fn section(run: &Run, shown: impl Fn(&str) -> bool) -> Vec<Section> {
     for (label, value) in run.io.as_ref().map(io).unwrap_or_default() {
         figure(label, Some(value));
     }
+    figure("link", run.link.as_ref().map(link::figure));
     figure("crypto", run.crypto.as_ref().map(crypto));
     // Of one strand it is 1 and says nothing.
     let fairness = run.fairness.as_ref().filter(|fairness| fairness.strands > 1);

@@ -7,6 +7,7 @@
 mod cost;
 mod figures;
 mod host_rows;
+mod link;
 mod summary;
 
 use wirecost_model::document::{Cell, Column, Document, Emphasis, Message, Section, Table};
@@ -26,6 +27,7 @@ pub use summary::summary;
 const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     figures::sections,
     cost::sections,
+    link::sections,
     phases,
     flowops,
     settings,

@@ -1,0 +1,93 @@
+//! Emulated links in the window of a run.
+
+use std::collections::BTreeMap;
+
+use wirecost_model::clock;
+use wirecost_model::histogram::Histogram;
+use wirecost_model::link::{
+    LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine, WIRE_OVERHEAD,
+};
+use wirecost_model::observe::HostObservation;
+use wirecost_model::outcome::Outcome;
+
+use crate::window::HostWindow;
+use crate::{hosts, observed};
+
+/// The report; `None` without emulated links or without two readings of their counters in the window.
+pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<LinkReport> {
+    let link = outcome.link.as_ref()?;
+    let window = windows.first()?;
+    // All hosts of a lab have the clock of its machine.
+    let (start, end) = (window.span.start.at, window.span.end.at);
+    let within = |at: u64| (start..=end).contains(&at);
+    let first = link.samples.iter().find(|sample| within(sample.at))?;
+    let last = link.samples.iter().rev().find(|sample| within(sample.at))?;
+    if last.at == first.at {
+        return None;
+    }
+    let seconds = clock::seconds(last.at - first.at);
+    let (before, after) = (&first.counts, &last.counts);
+    let lines = lines(before).zip(lines(after)).map(|(before, after)| line(before, after, seconds));
+    let (mut error, mut late, mut refused) = (Histogram::new(), 0, 0);
+    for (before, after) in before.sides.iter().zip(&after.sides) {
+        error.merge(&after.error.since(&before.error));
+        late += after.late - before.late;
+        refused += after.refused - before.refused;
+    }
+    let scheduled = cpus(before, after, seconds);
+    let all: f64 = scheduled.values().sum();
+    let machine = hosts::by_machine(outcome).into_iter().next().unwrap_or_default();
+    let traced =
+        observed::of_machine(outcome, &machine, window).and_then(|seen| traced(link, seen));
+    let cpu_percent = traced.unwrap_or(all);
+    let scale = if all > 0.0 { cpu_percent / all } else { 0.0 };
+    let microseconds = |quantile| error.quantile(quantile).map(|nanos| nanos as f64 / 1e3);
+    let quantiles = microseconds(0.5).zip(microseconds(0.99)).zip(microseconds(1.0));
+    Some(LinkReport {
+        topology: link.topology,
+        link: link.link.clone(),
+        seconds,
+        lines: lines.collect(),
+        error_us: quantiles.map(|((p50, p99), max)| LinkError { p50, p99, max }),
+        late: if error.is_empty() { 0.0 } else { late as f64 / error.count() as f64 },
+        refused,
+        cpu_percent,
+        cpu_source: if traced.is_some() { "bpf" } else { "schedstat" }.to_owned(),
+        cpus: scheduled.into_iter().map(|(cpu, percent)| (cpu, percent * scale)).collect(),
+    })
+}
+
+fn lines(counts: &LinkCounts) -> impl Iterator<Item = &NamedLine> {
+    counts.sides.iter().flat_map(|side| &side.lines)
+}
+
+fn line(before: &NamedLine, after: &NamedLine, seconds: f64) -> LineReport {
+    let counts = after.counts.since(&before.counts);
+    let packets = counts.sent + counts.cross;
+    let bytes = counts.sent_bytes + counts.cross_bytes + packets * u64::from(WIRE_OVERHEAD);
+    LineReport {
+        line: NamedLine { name: after.name.clone(), counts },
+        bits_per_second: bytes as f64 * 8.0 / seconds,
+    }
+}
+
+/// Percent of each CPU that threads of the emulator used, as the scheduler counts it.
+fn cpus(before: &LinkCounts, after: &LinkCounts, seconds: f64) -> BTreeMap<u32, f64> {
+    let mut percent = BTreeMap::new();
+    for (before, after) in before.sides.iter().zip(&after.sides) {
+        for (cpu, nanoseconds) in &after.cpu_nanoseconds {
+            let before = before.cpu_nanoseconds.get(cpu).copied().unwrap_or_default();
+            let used = clock::seconds(nanoseconds.saturating_sub(before));
+            *percent.entry(*cpu).or_default() += used * 100.0 / seconds;
+        }
+    }
+    percent
+}
+
+/// Percent of one CPU that the emulator used as a task, without softirqs that interrupted it.
+fn traced(link: &LinkOutcome, seen: &HostObservation) -> Option<f64> {
+    let cpu = seen.cpu.as_ref().filter(|cpu| cpu.source == "bpf")?;
+    let users = cpu.users();
+    let user = users.iter().find(|user| user.pid == Some(link.pid))?;
+    (seen.seconds > 0.0).then(|| user.seconds * 100.0 / seen.seconds)
+}

@@ -1,0 +1,199 @@
+//! Labs with emulated links: what the links do to real traffic, and that nothing is left of them.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use wirecost_linux::privilege::skip_without_namespaces;
+
+use crate::document::Document;
+use crate::interruption::under_way;
+use crate::program::{Program, namespaces_of, processes, signal_to, until};
+
+/// A direction of a link in the document.
+fn line(document: &Document, name: &str) -> Value {
+    let lines = document.list("/link/lines");
+    let found = lines.iter().find(|line| line["name"] == name);
+    found.unwrap_or_else(|| panic!("no line {name}: {lines:?}")).clone()
+}
+
+/// `wirecost run` in a lab, with a ramp that lets TCP fill its link.
+fn in_lab(profile: &str, arguments: &[&str]) -> Document {
+    let run = ["run", profile, "--lab", "--quiet", "--interval", "100ms", "--ramp", "500ms"];
+    Program::new(run).args(["--duration", "1s"]).args(arguments).measure()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("no {key}: {value}"))
+}
+
+#[test]
+fn traffic_gets_the_rate_and_the_round_trip_time_of_its_link() {
+    if skip_without_namespaces("traffic_gets_the_rate_and_the_round_trip_time_of_its_link") {
+        return;
+    }
+    let arguments = ["--rate", "100mbit", "--rtt", "20ms", "--back", "rate=50mbit"];
+    let document = in_lab("@stream", &arguments);
+    let forward = line(&document, "forward");
+    // What leaves in the window was let in before: half of the rate was enough to see the link.
+    let rate = number(&forward, "bits_per_second");
+    assert!((40e6..103e6).contains(&rate), "{rate}");
+    // Packets of a frame that is larger than its packets are charged one by one: 1500 bytes of IP are 1538.
+    let payload = document.number("/throughput/bits_per_second");
+    assert!(payload < 100e6 * 1_460.0 / 1_500.0, "{payload}");
+    assert!(document.number("/tcp/rtt_us/min") >= 20_000.0);
+    assert!(number(&line(&document, "back"), "bits_per_second") < rate / 5.0);
+    // The emulator has CPU time, and its own row.
+    let cpu = document.number("/link/cpu_percent");
+    assert!(cpu > 0.0 && cpu < 200.0, "{cpu}");
+    assert!(document.number("/link/error_us/p99") > 0.0);
+    let link = document.at("/link/link/back").clone();
+    assert_eq!(link["capacity"]["rate"], 50_000_000);
+    assert_eq!(link["delay_nanoseconds"], 10_000_000);
+}
+
+#[test]
+fn packets_are_lost_one_by_one() {
+    if skip_without_namespaces("packets_are_lost_one_by_one") {
+        return;
+    }
+    let document = in_lab("@stream", &["--rate", "200mbit", "--rtt", "2ms", "--loss", "1%"]);
+    let forward = line(&document, "forward");
+    let (arrived, lost) = (number(&forward, "arrived"), number(&forward, "lost"));
+    assert!(arrived > 500.0, "{forward}");
+    // Six standard deviations.
+    let expected = 0.01 * arrived;
+    assert!((lost - expected).abs() < 6.0 * expected.sqrt() + 1.0, "{lost} of {arrived}");
+    assert!(document.number("/tcp/retransmits") > 0.0);
+}
+
+#[test]
+fn hosts_of_a_star_and_of_a_dumbbell_reach_each_other() {
+    if skip_without_namespaces("hosts_of_a_star_and_of_a_dumbbell_reach_each_other") {
+        return;
+    }
+    for topology in ["star", "dumbbell"] {
+        let arguments = ["--lab", "--peers", "3", "--topology", topology, "--rtt", "4ms"];
+        let document = Program::short_run("@rr", &arguments).measure();
+        assert_eq!(document.list("/hosts").len(), 4);
+        assert_eq!(document.text("/link/topology"), topology);
+        assert!(document.count("/transactions/count") > 0);
+        // Of a dumbbell, h2 is on the side of h1, without the link between.
+        let min = document.number("/latency_us/min");
+        assert_eq!(min < 4_000.0, topology == "dumbbell", "{min}");
+    }
+}
+
+#[test]
+fn a_link_may_change_from_point_to_point() {
+    if skip_without_namespaces("a_link_may_change_from_point_to_point") {
+        return;
+    }
+    let study = r#"
+        title = "Distance"
+        profile = "@rr"
+        place = "lab"
+        [lab]
+        rate = "100mbit"
+        [set]
+        duration = "200ms"
+        ramp = "50ms"
+        observe = "none"
+        [repeat]
+        times = 1
+        [axes]
+        "lab.rtt" = ["2ms", "10ms"]
+    "#;
+    let finished =
+        Program::new(["study", "run", "s.toml", "--out", "kept"]).file("s.toml", study).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let mut delays: Vec<u64> = std::fs::read_dir(finished.path("kept/runs"))
+        .unwrap()
+        .map(|entry| {
+            let run = std::fs::read(entry.unwrap().path().join("run.json")).unwrap();
+            let run: Value = serde_json::from_slice(&run).unwrap();
+            let delay = run["link"]["link"]["forward"]["delay_nanoseconds"].as_u64().unwrap();
+            assert!(run["latency_us"]["min"].as_f64().unwrap() >= delay as f64 / 500.0, "{run}");
+            delay
+        })
+        .collect();
+    delays.sort_unstable();
+    assert_eq!(delays, [1_000_000, 5_000_000]);
+}
+
+#[test]
+fn a_lab_whose_emulator_was_killed_is_told_and_removed() {
+    if skip_without_namespaces("a_lab_whose_emulator_was_killed_is_told_and_removed") {
+        return;
+    }
+    let name = format!("test-{}-emulated", std::process::id());
+    let up = Program::new(["lab", "up", "--name", &name, "--rtt", "2ms", "--rate", "1gbit"]);
+    let running = up.start();
+    let mark = running.mark.clone();
+    // The emulator stays.
+    let up = running.wait_only();
+    assert_eq!(up.code, 0, "{up}");
+    assert!(up.stdout.contains("links: pair, RTT 2.00 ms, 1.00 Gb/s"), "{up}");
+    let emulators = processes(&mark);
+    assert_eq!(emulators.len(), 1);
+    let on_lab = format!("--lab={name}");
+    let document = Program::short_run("@rr", &[&on_lab]).measure();
+    assert!(document.number("/latency_us/min") >= 2_000.0);
+    let refused = Program::short_run("@rr", &[&on_lab, "--rtt", "5ms"]).finish();
+    assert_eq!(refused.code, 2, "{refused}");
+    signal_to(emulators[0], Signal::KILL);
+    until("the emulator has ended", || processes(&mark).is_empty());
+    let status = Program::new(["lab", "status"]).finish();
+    let of_lab = format!("lab {name}: incomplete: the emulator of its links has ended");
+    assert!(status.stdout.contains(&of_lab), "{status}");
+    let refused = Program::short_run("@rr", &[&on_lab]).finish();
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains(&format!("wirecost lab down --name {name}")), "{refused}");
+    let down = Program::new(["lab", "down", "--name", &name]).finish();
+    assert_eq!(down.code, 0, "{down}");
+}
+
+#[test]
+fn nothing_is_left_of_an_emulator_whose_run_was_killed() {
+    if skip_without_namespaces("nothing_is_left_of_an_emulator_whose_run_was_killed") {
+        return;
+    }
+    let running = under_way(&["--lab", "--rtt", "2ms"]);
+    let (pid, mark) = (running.pid, running.mark.clone());
+    running.signal(Signal::KILL);
+    running.wait_only();
+    until("agents and emulator have ended by themselves", || processes(&mark).is_empty());
+    let finished = Program::short_run("@rr", &["--lab", "--observe", "none"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    assert!(namespaces_of(pid).is_empty(), "{:?}", namespaces_of(pid));
+    assert!(!std::fs::read_dir("/run/wirecost/lab").unwrap().any(|entry| {
+        entry.unwrap().file_name().to_string_lossy().starts_with(&format!("run-{pid}-"))
+    }));
+}
+
+#[test]
+fn links_that_cannot_be_are_refused_before_anything_is_created() {
+    if skip_without_namespaces("links_that_cannot_be_are_refused_before_anything_is_created") {
+        return;
+    }
+    let name = format!("test-{}-refused", std::process::id());
+    for (arguments, reason) in [
+        (&["--rate", "1kbit"][..], "rate `1kbit`: must be from 120kbit to 100gbit"),
+        (&["--rtt", "20"], "rtt `20`: must be a time such as `20ms` or `1.5s`"),
+        (&["--loss", "100%"], "loss `100%`: must be a share below 100%"),
+        (&["--queue", "1bdp", "--rtt", "1ms"], "queue needs a rate"),
+        (&["--topology", "ring"], "topology `ring`: must be pair, star or dumbbell"),
+        (&["--topology", "dumbbell"], "a dumbbell has 4 or more hosts, not 2"),
+        (&["--topology", "pair", "--hosts", "3"], "a pair has 2 hosts, not 3"),
+        (&["--back", "colour=blue"], "a link has no `colour`"),
+        (&["--back", "rtt=1ms"], "rtt is that of both directions"),
+        (&["--trace", "missing.trace"], "cannot read missing.trace"),
+    ] {
+        let up = Program::new(["lab", "up", "--name", &name]).args(arguments).finish();
+        assert_eq!(up.code, 2, "{arguments:?}: {up}");
+        assert!(up.stderr.contains(reason), "{arguments:?}: {up}");
+        let status = Program::new(["lab", "status"]).finish();
+        assert!(!status.stdout.contains(&name), "{status}");
+    }
+    let without = Program::short_run("@rr", &["--rtt", "1ms"]).finish();
+    assert_eq!(without.code, 2, "{without}");
+    assert!(without.stderr.contains("--rtt is of the links of a lab"), "{without}");
+}

@@ -1,0 +1,16 @@
+//! Emulated links: what lies between hosts of a lab that have TUN devices.
+//!
+//! [`Line`] is one direction of a link, without clock or devices. [`Emulator`] serves lines between
+//! devices, with a thread for each direction at most.
+
+mod clock;
+mod codel;
+mod emulator;
+mod frame;
+mod line;
+mod route;
+mod side;
+mod wiring;
+
+pub use emulator::{Emulator, Plan};
+pub use line::{Line, Piece, Shape};

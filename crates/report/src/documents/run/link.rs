@@ -1,0 +1,73 @@
+//! Emulated links: what they did to packets, and how well.
+
+use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::link::{LinkError, LinkReport};
+use wirecost_model::metric::Unit;
+use wirecost_model::run::{MachineRow, Run};
+use wirecost_model::units::latency;
+
+/// A row for each direction.
+pub(super) fn sections(run: &Run) -> Vec<Section> {
+    let Some(link) = &run.link else { return Vec::new() };
+    let mut table = Table::new([
+        Column::text("direction"),
+        Column::number("on the wire"),
+        Column::number("packets"),
+        Column::number("overflowed"),
+        Column::number("CoDel").drop_order(3),
+        Column::number("lost"),
+        Column::number("reordered").drop_order(2),
+        Column::number("twice").drop_order(1),
+        Column::number("longest queue").drop_order(4),
+    ]);
+    for line in link.lines.iter().filter(|line| line.line.counts.arrived > 0) {
+        let counts = &line.line.counts;
+        table.row(vec![
+            Cell::text(line.line.name.as_str()),
+            Cell::number(Unit::BitsPerSecond, line.bits_per_second),
+            Cell::count(counts.arrived),
+            Cell::count(counts.overflowed),
+            Cell::count(counts.dropped),
+            Cell::count(counts.lost),
+            Cell::count(counts.reordered),
+            Cell::count(counts.duplicated),
+            Cell::bytes(counts.longest_queue),
+        ]);
+    }
+    let mut section = Section::named("links", "Emulated links");
+    section.table(table);
+    section.note(link.link.describe(link.topology));
+    let source = match link.cpu_source.as_str() {
+        "bpf" => "traced",
+        _ => "as the scheduler counts it, which includes receive work of hosts that interrupted it",
+    };
+    section.note(format!(
+        "emulator: {:.1}% of a CPU, {source}; no part of the cost of hosts and machines",
+        link.cpu_percent
+    ));
+    vec![section]
+}
+
+/// In a few words: the links and how exactly they were emulated.
+pub(super) fn figure(link: &LinkReport) -> Cell {
+    let error = link.error_us.map_or_else(String::new, |LinkError { p50, p99, max }| {
+        let [p50, p99, max] = [p50, p99, max].map(latency);
+        format!("; error p50 {p50}, p99 {p99}, max {max}")
+    });
+    Cell::text(format!("{}{error}", link.link.describe(link.topology)))
+}
+
+/// CPU time of the emulator in the table of hosts, of all CPUs of the machine.
+pub(super) fn row(link: &LinkReport, machine: Option<&MachineRow>) -> Vec<Cell> {
+    let cpus = machine.map_or(1, |machine| machine.cpus.max(1));
+    let mut row = vec![
+        Cell::text("link"),
+        Cell::text("emulator"),
+        Cell::text(format!("all {cpus}")),
+        Cell::empty(),
+        Cell::percent(link.cpu_percent / f64::from(cpus)),
+    ];
+    row.resize_with(9, Cell::empty);
+    row.push(Cell::Missing("what the emulator uses is no part of any cost".to_owned()));
+    row
+}
