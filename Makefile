@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench-recording: ## Instructions that an operation takes: counting and timing it
 bench-report: ## The table of a thousand runs.
 	cargo build --release --locked -p wirecost -p wirecost-bench
 	target/release/wirecost-bench report
+
+bench-lab: ## Emulated links filled by TCP: their rate and their errors.
+	cargo build --release --locked -p wirecost -p wirecost-bench
+	target/release/wirecost-bench lab
 
 bench-scale: ## Thirty thousand connections beside a hundred, on loopback and in a lab.
 	cargo build --release --locked -p wirecost -p wirecost-bench

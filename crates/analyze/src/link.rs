@@ -51,6 +51,7 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
         error_us: quantiles.map(|((p50, p99), max)| LinkError { p50, p99, max }),
         late: if error.is_empty() { 0.0 } else { late as f64 / error.count() as f64 },
         refused,
+        unread: after.unread - before.unread,
         cpu_percent,
         cpu_source: if traced.is_some() { "bpf" } else { "schedstat" }.to_owned(),
         cpus: scheduled.into_iter().map(|(cpu, percent)| (cpu, percent * scale)).collect(),

@@ -57,11 +57,13 @@ pub(crate) fn of(
     let mut problems = RunProblems::default();
     let warnings = &mut problems.warnings;
     warnings.extend(outcome.warnings.iter().cloned());
-    if let Some(link) = run.link.as_ref().filter(|link| link.late > LINK_LATE || link.refused > 0) {
+    if let Some(link) =
+        run.link.as_ref().filter(|link| link.late > LINK_LATE || link.refused + link.unread > 0)
+    {
         warnings.push(Warning::from(warning::LinkLate {
             late: link.late,
             p99: link.error_us.map_or(0.0, |error| error.p99),
-            refused: link.refused,
+            lost: link.refused + link.unread,
         }));
     }
     for host in &outcome.hosts {

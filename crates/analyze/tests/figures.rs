@@ -660,7 +660,10 @@ fn with_links(outcome: &mut Outcome, share: f64) {
             cpu_nanoseconds: [(0, (share * 1e8) as u64 * number)].into(),
             ..SideCounts::default()
         };
-        LinkSample { at: window + number * SECOND / 10, counts: LinkCounts { sides: vec![side] } }
+        LinkSample {
+            at: window + number * SECOND / 10,
+            counts: LinkCounts { sides: vec![side], unread: 0 },
+        }
     });
     let (topology, link) = (Topology::Pair, LinkSpec::default());
     outcome.link = Some(LinkOutcome { topology, link, pid: 1, samples: samples.collect() });

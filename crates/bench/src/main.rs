@@ -4,6 +4,7 @@
 mod callgrind;
 mod findings;
 mod interrupt;
+mod lab;
 mod namespace;
 mod observe;
 mod paired;
@@ -27,6 +28,8 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "wirecost-bench", about = "Side-by-side measurements of wirecost")]
 enum Bench {
+    /// Fill emulated links: their rate and their errors.
+    Lab(lab::Lab),
     /// Measure the cost of observing: each set of probes against none, in pairs of slices of one run.
     Observe(observe::Observe),
     /// Count the instructions that recording takes per operation.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Bench::Recording(bench) => bench.run(&mut io::stdout()),
         Bench::Report(bench) => bench.run(&mut io::stdout()),
         Bench::Resampling(bench) => bench.run(&mut io::stdout()),
+        Bench::Lab(bench) => bench.run(&mut io::stdout()),
         Bench::Scale(bench) => bench.run(&mut io::stdout()),
         Bench::Statistics(bench) => bench.run(&mut io::stdout()),
         Bench::RecordingLoop(of) => {

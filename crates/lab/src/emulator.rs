@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use wirecost_link::{Emulator, Plan};
+use wirecost_linux::net_dev::NetDev;
 use wirecost_linux::netns::NetNs;
 use wirecost_linux::process::ProcessId;
 use wirecost_linux::spawn;
@@ -208,8 +209,12 @@ pub fn serve() -> io::Result<()> {
     let mut order = String::new();
     input.read_line(&mut order)?;
     let order: Order = serde_json::from_str(&order)?;
-    let devices =
-        order.namespaces.iter().map(|name| device_in(name)).collect::<io::Result<Vec<_>>>()?;
+    let (mut counters, mut devices) = (Vec::new(), Vec::new());
+    for name in &order.namespaces {
+        let (device, counter) = device_in(name)?;
+        devices.push(device);
+        counters.push(counter);
+    }
     let listener = listen(&order.socket)?;
     let emulator = Emulator::start(&order.plan, devices)?;
     let mut output = io::stdout();
@@ -218,7 +223,7 @@ pub fn serve() -> io::Result<()> {
     let stdin = io::stdin();
     loop {
         let watched = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
-        let mut polled = vec![watched(listener.as_fd())];
+        let mut polled = vec![watched(listener.as_fd()), watched(emulator.ended())];
         if order.lifetime == Lifetime::Run {
             polled.push(watched(stdin.as_fd()));
         }
@@ -226,15 +231,16 @@ pub fn serve() -> io::Result<()> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Its creator has ended, or has closed the lab.
-        if polled.get(1).is_some_and(|input| !input.revents().is_empty()) {
+        // Its creator has ended, or has closed the lab; or a device is gone.
+        if polled[1..].iter().any(|end| !end.revents().is_empty()) {
             return emulator.stop();
         }
         if !polled[0].revents().is_empty() {
             let (mut reader, _) = listener.accept()?;
             reader.set_write_timeout(Some(PATIENCE))?;
             // Who asks may go away.
-            let _ = serde_json::to_writer(&mut reader, &emulator.counts());
+            let counts = LinkCounts { unread: unread(&mut counters), ..emulator.counts() };
+            let _ = serde_json::to_writer(&mut reader, &counts);
         }
     }
 }
@@ -249,9 +255,20 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn device_in(namespace: &str) -> io::Result<Tun> {
+/// Creates the device of a host, and opens its counters.
+fn device_in(namespace: &str) -> io::Result<(Tun, NetDev)> {
     let namespace = NetNs::open(namespace).map_err(io::Error::other)?;
-    namespace.run(|| Tun::create_with_offloads(DEVICE)).map_err(io::Error::other)?.map_err(
-        |error| io::Error::new(error.kind(), format!("cannot create a TUN device: {error}")),
-    )
+    let create = || {
+        let device = Tun::create_with_offloads(DEVICE).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot create a TUN device: {error}"))
+        })?;
+        Ok((device, NetDev::open()?))
+    };
+    namespace.run(create).map_err(io::Error::other)?
+}
+
+/// Frames that hosts dropped because the queue of their device was full.
+fn unread(counters: &mut [NetDev]) -> u64 {
+    let of_host = |counter: &mut NetDev| Some(counter.read().ok()?.get(DEVICE)?.tx_drops);
+    counters.iter_mut().filter_map(of_host).sum()
 }

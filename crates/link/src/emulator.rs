@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -36,6 +36,8 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Emulator {
     stop: OwnedFd,
+    /// Can be read when a thread has ended.
+    ended: OwnedFd,
     threads: Vec<JoinHandle<io::Result<()>>>,
     published: Vec<Arc<Mutex<SideCounts>>>,
 }
@@ -53,6 +55,7 @@ impl Emulator {
         let devices = Arc::new(devices);
         let mut emulator = Self {
             stop: eventfd(0, EventfdFlags::CLOEXEC)?,
+            ended: eventfd(0, EventfdFlags::CLOEXEC)?,
             threads: Vec::new(),
             published: Vec::new(),
         };
@@ -61,10 +64,11 @@ impl Emulator {
             emulator.published.push(Arc::clone(&published));
             let (router, lines) = part_of(&wiring, inputs, plan);
             let mut side = Side::new(Arc::clone(&devices), inputs, lines, router, published);
-            let stop = emulator.stop.try_clone()?;
+            let (stop, ended) = (emulator.stop.try_clone()?, emulator.ended.try_clone()?);
             let serve = move || {
                 linux_thread::set_nice(-20);
-                side.serve(stop.as_fd())
+                let result = side.serve(stop.as_fd());
+                signal(&ended).and(result)
             };
             emulator.threads.push(thread::Builder::new().name("link".to_owned()).spawn(serve)?);
         }
@@ -78,7 +82,13 @@ impl Emulator {
         let of = |side: &Arc<Mutex<SideCounts>>| {
             side.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
-        LinkCounts { sides: sides.map(of).collect() }
+        LinkCounts { sides: sides.map(of).collect(), unread: 0 }
+    }
+
+    /// Can be read when a thread has ended without having been told to: its device is gone.
+    #[must_use]
+    pub fn ended(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
     }
 
     /// Stops the threads.
@@ -90,7 +100,7 @@ impl Emulator {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        rustix::io::write(&self.stop, &1_u64.to_ne_bytes())?;
+        signal(&self.stop)?;
         let panicked = |_| io::Error::other("the thread of a link panicked");
         let ends = self.threads.drain(..).map(|thread| thread.join().map_err(panicked).flatten());
         ends.collect::<Vec<_>>().into_iter().collect()
@@ -102,6 +112,12 @@ impl Drop for Emulator {
         // An error was one of a thread that has ended.
         let _ = self.end();
     }
+}
+
+/// Makes an eventfd readable for good.
+fn signal(event: &OwnedFd) -> io::Result<()> {
+    rustix::io::write(event, &1_u64.to_ne_bytes())?;
+    Ok(())
 }
 
 /// The lines of the hosts that one thread reads.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 
 /// What a device has counted since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +25,31 @@ pub fn read(pid: Option<u32>) -> io::Result<BTreeMap<String, Counters>> {
         None => fs::read_to_string("/proc/thread-self/net/dev")?,
     };
     Ok(parse(&text))
+}
+
+/// Counters of the network namespace in which it was opened, whichever is the reader's.
+#[derive(Debug)]
+pub struct NetDev(fs::File);
+
+impl NetDev {
+    /// Of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(fs::File::open("/proc/thread-self/net/dev")?))
+    }
+
+    /// Counters by name of the device.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&mut self) -> io::Result<BTreeMap<String, Counters>> {
+        let mut text = String::new();
+        self.0.rewind()?;
+        self.0.read_to_string(&mut text)?;
+        Ok(parse(&text))
+    }
 }
 
 pub(crate) fn parse(text: &str) -> BTreeMap<String, Counters> {

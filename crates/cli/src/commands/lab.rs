@@ -1,12 +1,15 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use serde::Deserialize;
 use wirecost_lab::{self as lab, LabError, LabSpec};
 use wirecost_model::link::{LinkSpec, Topology};
 use wirecost_model::status::Status;
 use wirecost_model::units;
 use wirecost_model::visible::visible;
+use wirecost_study::LabDefinition;
 
 use super::link_options::LinkOptions;
 use crate::Failure;
@@ -26,8 +29,12 @@ pub(crate) struct Lab {
 enum Act {
     /// Create a lab that persists.
     Up {
-        #[arg(long, value_name = "N", default_value_t = 2)]
-        hosts: usize,
+        /// TOML file with the number of hosts and the keys of their links; options override it.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Number of hosts [default: 2].
+        #[arg(long, value_name = "N")]
+        hosts: Option<usize>,
         #[arg(long, default_value = lab::DEFAULT_NAME)]
         name: String,
         #[command(flatten)]
@@ -68,7 +75,11 @@ impl Lab {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let mut out = String::new();
         match self.act {
-            Act::Up { hosts, name, links } => {
+            Act::Up { file, hosts, name, links } => {
+                let file =
+                    file.map_or_else(|| Ok(LabFile::default()), |path| LabFile::read(&path))?;
+                let links = links.over((&file.lab).into());
+                let hosts = hosts.or(file.hosts).unwrap_or(DEFAULT_HOSTS);
                 let mut spec = LabSpec::persistent(name, hosts);
                 links.links()?.apply(&mut spec)?;
                 let lab = lab::Lab::up(&spec).map_err(|e| failure(&e))?;
@@ -137,6 +148,24 @@ impl Lab {
         }
         terminal::print(&out);
         Ok(Status::Ok)
+    }
+}
+
+const DEFAULT_HOSTS: usize = 2;
+
+/// A lab as a file describes it.
+#[derive(Debug, Default, Deserialize)]
+struct LabFile {
+    hosts: Option<usize>,
+    #[serde(flatten)]
+    lab: LabDefinition,
+}
+
+impl LabFile {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let failed = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| failed(error.to_string()))
     }
 }
 

@@ -139,6 +139,19 @@ impl Links {
     }
 }
 
+impl From<&LabDefinition> for LinkOptions {
+    fn from(lab: &LabDefinition) -> Self {
+        let mut links = Self::default();
+        for (name, value) in &lab.keys {
+            links.set(name, &value.0);
+        }
+        for (name, value) in &lab.back {
+            links.set_back(name, &value.0);
+        }
+        links
+    }
+}
+
 impl From<LinkOptions> for LabDefinition {
     fn from(links: LinkOptions) -> Self {
         let all = |pairs: Vec<(String, String)>| {

@@ -282,6 +282,8 @@ pub struct SideCounts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkCounts {
     pub sides: Vec<SideCounts>,
+    /// Frames that hosts dropped because the emulator had not read those before them.
+    pub unread: u64,
 }
 
 /// Counts at an instant of the machine's monotonic clock, nanoseconds.
@@ -317,6 +319,8 @@ pub struct LinkReport {
     pub late: f64,
     /// Frames that the receiving host did not take.
     pub refused: u64,
+    /// Frames that hosts dropped because the emulator had not read those before them.
+    pub unread: u64,
     /// CPU time, percent of one CPU.
     pub cpu_percent: f64,
     /// `bpf`: traced, without the hosts' receive work. `schedstat`: as the scheduler counts it, which includes

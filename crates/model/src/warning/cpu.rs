@@ -232,14 +232,15 @@ impl Problem for PollersShareCpus {
     }
 }
 
-/// Emulated links released frames late, or hosts did not take them.
+/// Emulated links released frames late, or lost some.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkLate {
     /// Share of frames with an error of more than a millisecond.
     pub late: f64,
     /// 99th percentile of the errors, microseconds.
     pub p99: f64,
-    pub refused: u64,
+    /// Frames that hosts did not take, or dropped before the emulator read them.
+    pub lost: u64,
 }
 
 impl Problem for LinkLate {
@@ -256,11 +257,11 @@ impl Problem for LinkLate {
     }
 
     fn brief(&self) -> String {
-        let Self { late, p99, refused } = self;
-        let lost = match refused {
+        let Self { late, p99, lost } = self;
+        let lost = match lost {
             0 => String::new(),
             frames => {
-                format!(", {} not taken by their host", units::counted(*frames, "frame", "frames"))
+                format!(", {} lost", units::counted(*frames, "frame", "frames"))
             }
         };
         format!(

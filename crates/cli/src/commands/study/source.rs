@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use miette::Severity;
 use wirecost_store::input::{PROFILE, STUDY, read_text};
-use wirecost_study::{Definition, LabDefinition, Matrix, Place, StudyError, builtins};
+use wirecost_study::{Definition, Matrix, Place, StudyError, builtins};
 
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
@@ -145,18 +145,6 @@ impl Source {
     }
 }
 
-/// The links of the lab, as the study says.
-fn typed(lab: Option<&LabDefinition>) -> LinkOptions {
-    let mut links = LinkOptions::default();
-    for (name, value) in lab.iter().flat_map(|lab| &lab.keys) {
-        links.set(name, &value.0);
-    }
-    for (name, value) in lab.iter().flat_map(|lab| &lab.back) {
-        links.set_back(name, &value.0);
-    }
-    links
-}
-
 impl Loaded {
     /// A study on these hosts, with profiles as the command line names them.
     pub(super) fn on(definition: Definition, hosts: &HostOptions) -> Result<Self, Failure> {
@@ -175,7 +163,8 @@ impl Loaded {
             definition.hosts = hosts.hosts.iter().map(HostArgument::parts).collect();
         }
         if !hosts.links.is_empty() {
-            definition.lab = Some(hosts.links.clone().over(typed(definition.lab.as_ref())).into());
+            let of_study = definition.lab.as_ref().map(LinkOptions::from).unwrap_or_default();
+            definition.lab = Some(hosts.links.clone().over(of_study).into());
         }
         let lab = hosts.lab.clone().filter(|name| !name.is_empty());
         Self::of(definition, beside, lab)
@@ -194,7 +183,7 @@ impl Loaded {
             (true, Place::Lab) => Some(lab.unwrap_or_default()),
             _ => None,
         };
-        let links = typed(definition.lab.as_ref());
+        let links = definition.lab.as_ref().map(LinkOptions::from).unwrap_or_default();
         let hosts = HostOptions { lab, links, hosts };
         Ok(Self { definition, matrix, beside, hosts })
     }
