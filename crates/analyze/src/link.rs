@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use wirecost_model::clock;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::link::{
-    LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine, WIRE_OVERHEAD,
+    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, LinkSample, NamedLine,
+    WIRE_OVERHEAD,
 };
 use wirecost_model::observe::HostObservation;
 use wirecost_model::outcome::Outcome;
@@ -19,15 +20,16 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
     let window = windows.first()?;
     // All hosts of a lab have the clock of its machine.
     let (start, end) = (window.span.start.at, window.span.end.at);
-    let within = |at: u64| (start..=end).contains(&at);
-    let first = link.samples.iter().find(|sample| within(sample.at))?;
-    let last = link.samples.iter().rev().find(|sample| within(sample.at))?;
-    if last.at == first.at {
-        return None;
-    }
+    let (first, last) = edges(&link.samples, start, end)?;
     let seconds = clock::seconds(last.at - first.at);
     let (before, after) = (&first.counts, &last.counts);
-    let lines = lines(before).zip(lines(after)).map(|(before, after)| line(before, after, seconds));
+    let none = LineCounts::default();
+    let reports = lines(after).map(|after| {
+        let same = lines(before).find(|before| before.name == after.name);
+        line(same.map_or(&none, |before| &before.counts), after, seconds)
+    });
+    let unheld = |counts| lines(counts).map(|line| line.counts.unheld).sum::<u64>();
+    let unheld = unheld(after) - unheld(before);
     let (mut error, mut late, mut refused) = (Histogram::new(), 0, 0);
     for (before, after) in before.sides.iter().zip(&after.sides) {
         error.merge(&after.error.since(&before.error));
@@ -47,14 +49,28 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
         topology: link.topology,
         link: link.link.clone(),
         seconds,
-        lines: lines.collect(),
+        lines: reports.collect(),
         error_us: quantiles.map(|((p50, p99), max)| LinkError { p50, p99, max }),
         late: if error.is_empty() { 0.0 } else { late as f64 / error.count() as f64 },
         refused,
         unread: after.unread - before.unread,
+        unheld,
         cpu_percent,
         cpu_source: if traced.is_some() { "bpf" } else { "schedstat" }.to_owned(),
         cpus: scheduled.into_iter().map(|(cpu, percent)| (cpu, percent * scale)).collect(),
+    })
+}
+
+/// The readings at both edges of the window: the first and the last within it, or around it where it has too few.
+fn edges(samples: &[LinkSample], start: u64, end: u64) -> Option<(&LinkSample, &LinkSample)> {
+    let within = |sample: &&LinkSample| (start..=end).contains(&sample.at);
+    let inner = samples.iter().find(within).zip(samples.iter().rev().find(within));
+    let covers =
+        |(first, last): &(&LinkSample, &LinkSample)| 2 * (last.at - first.at) >= end - start;
+    inner.filter(covers).or_else(|| {
+        let first = samples.iter().rev().find(|sample| sample.at <= start).or(samples.first())?;
+        let last = samples.iter().find(|sample| sample.at >= end).or(samples.last())?;
+        (last.at > first.at).then_some((first, last))
     })
 }
 
@@ -62,8 +78,8 @@ fn lines(counts: &LinkCounts) -> impl Iterator<Item = &NamedLine> {
     counts.sides.iter().flat_map(|side| &side.lines)
 }
 
-fn line(before: &NamedLine, after: &NamedLine, seconds: f64) -> LineReport {
-    let counts = after.counts.since(&before.counts);
+fn line(before: &LineCounts, after: &NamedLine, seconds: f64) -> LineReport {
+    let counts = after.counts.since(before);
     let packets = counts.sent + counts.cross;
     let bytes = counts.sent_bytes + counts.cross_bytes + packets * u64::from(WIRE_OVERHEAD);
     LineReport {

@@ -58,12 +58,12 @@ pub(crate) fn of(
     let warnings = &mut problems.warnings;
     warnings.extend(outcome.warnings.iter().cloned());
     if let Some(link) =
-        run.link.as_ref().filter(|link| link.late > LINK_LATE || link.refused + link.unread > 0)
+        run.link.as_ref().filter(|link| link.late > LINK_LATE || link.lost_frames() > 0)
     {
         warnings.push(Warning::from(warning::LinkLate {
             late: link.late,
             p99: link.error_us.map_or(0.0, |error| error.p99),
-            lost: link.refused + link.unread,
+            lost: link.lost_frames(),
         }));
     }
     for host in &outcome.hosts {

@@ -50,6 +50,8 @@ pub(crate) struct EmulatorState {
     pub(crate) seed: u64,
     /// CPUs of its threads: all where they share them with hosts.
     pub(crate) cpus: Vec<u32>,
+    /// Whether one thread serves both directions, because there are too few CPUs.
+    pub(crate) one_thread: bool,
     pub(crate) process: Option<ProcessId>,
 }
 
@@ -92,6 +94,7 @@ impl Process {
                 topology: state.topology,
                 link: state.link.clone(),
                 seed: state.seed,
+                one_thread: state.one_thread,
                 addresses: hosts.iter().map(addresses).collect(),
             },
             namespaces: hosts.iter().map(|host| host.namespace.clone()).collect(),
@@ -240,7 +243,7 @@ pub fn serve() -> io::Result<()> {
             reader.set_write_timeout(Some(PATIENCE))?;
             // Who asks may go away.
             let counts = LinkCounts { unread: unread(&mut counters), ..emulator.counts() };
-            let _ = serde_json::to_writer(&mut reader, &counts);
+            let _ = reader.write_all(&serde_json::to_vec(&counts)?);
         }
     }
 }

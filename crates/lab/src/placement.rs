@@ -20,11 +20,10 @@ pub(crate) fn share(
     spare: usize,
     core_of: impl Fn(u32) -> Option<(u32, u32)>,
 ) -> Vec<Share> {
-    let hosts_at_least = hosts.max(1);
-    let each = match cpus.len().saturating_sub(spare) / hosts_at_least {
-        0 => cpus.len() / hosts_at_least,
-        each => each,
-    };
+    let hosts = hosts.max(1);
+    let leaving = |spare: usize| cpus.len().saturating_sub(spare) / hosts;
+    // Rather less for the emulator than no CPU for a host.
+    let each = (0..=spare).rev().map(leaving).find(|each| *each > 0).unwrap_or(0);
     if each == 0 {
         return vec![Share { cpus: cpus.to_vec(), owned: false }; hosts];
     }
@@ -77,6 +76,8 @@ mod tests {
         assert_eq!(cpus(4, 1), [0, 1]);
         assert_eq!(cpus(3, 1), [0, 1]);
         assert_eq!(cpus(2, 1), [0, 1]);
+        assert_eq!(cpus(3, 2), [0, 1]);
+        assert_eq!(cpus(8, 2), [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -19,8 +19,10 @@ use crate::emulator::{EmulatorState, Process};
 use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
 
 const DIRECTORY: &str = "/run/wirecost/lab";
-/// CPUs that hosts leave to the emulator where there are enough.
-const EMULATOR_CPUS: usize = 1;
+/// CPUs that hosts leave to the emulator where there are enough: one for each direction.
+const EMULATOR_CPUS: usize = 2;
+/// With fewer CPUs in all, one thread serves both directions: the hosts need the CPUs.
+const CPUS_FOR_TWO_THREADS: usize = 3;
 
 const SCHEMA: &str = "wirecost.lab/1";
 
@@ -81,11 +83,14 @@ impl State {
             .collect();
         let switched =
             spec.emulated.is_none() && (spec.hosts > 2 || spec.rate_bits_per_second.is_some());
+        let machine_cpus = cpus.len();
+        let emulator_cpus = if spare.is_empty() { cpus } else { spare };
         let emulator = spec.emulated.as_ref().map(|links| EmulatorState {
             topology: links.topology,
             link: links.link.clone(),
             seed: links.seed,
-            cpus: if spare.is_empty() { cpus } else { spare },
+            one_thread: machine_cpus < CPUS_FOR_TWO_THREADS || emulator_cpus.len() < 2,
+            cpus: emulator_cpus,
             process: None,
         });
         Ok(Self {

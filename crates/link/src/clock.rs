@@ -81,6 +81,8 @@ impl Rate {
 pub(crate) struct Steps {
     /// Length in nanoseconds, and rate in bits per second.
     steps: Vec<(u64, u64)>,
+    /// Length of all.
+    length: u64,
     /// The step that is in effect, and its end.
     at: usize,
     until: Instant,
@@ -89,12 +91,15 @@ pub(crate) struct Steps {
 impl Steps {
     fn new(steps: &[(u64, u64)]) -> Self {
         let until = steps.first().map_or(u64::MAX, |(length, _)| *length);
-        Self { steps: steps.to_vec(), at: 0, until }
+        let length = steps.iter().map(|(length, _)| length).sum::<u64>().max(1);
+        Self { steps: steps.to_vec(), length, at: 0, until }
     }
 
     fn transmit(&mut self, start: Instant, bytes: u32) -> Instant {
         let mut nanobits = u128::from(bytes) * 8 * SECOND;
         let mut now = start;
+        // Whole passes in which nothing was sent.
+        self.until += now.saturating_sub(self.until) / self.length * self.length;
         loop {
             while self.until <= now {
                 self.at = (self.at + 1) % self.steps.len();
@@ -135,6 +140,13 @@ impl Opportunities {
         let mut bytes = bytes;
         if self.left_at < start {
             self.left = 0;
+        }
+        // Whole passes in which nothing was sent.
+        let length = self.milliseconds.last().map_or(1, |last| last * MILLISECOND).max(1);
+        let passes = start.saturating_sub(self.began).saturating_sub(1) / length;
+        if passes > 0 {
+            self.began += passes * length;
+            self.at = 0;
         }
         loop {
             let used = bytes.min(self.left);
@@ -183,6 +195,17 @@ mod tests {
         // 1 ms gives 6,152 bits, 2 ms give nothing, and 0.5 ms gives the rest.
         assert_eq!(clock.transmit(0, 1500), 3_500_000);
         assert_eq!(clock.transmit(3_500_000, 1500), 5_000_000);
+    }
+
+    #[test]
+    fn idle_passes_are_skipped() {
+        let year = 365 * 24 * 3_600 * 1_000 * MILLISECOND;
+        let steps = vec![(MILLISECOND, 12_304_000), (MILLISECOND, 0)];
+        let mut clock = Transmitter::new(&Capacity::Steps(steps));
+        assert_eq!(clock.transmit(year, 1500), year + MILLISECOND);
+        let mut clock = Transmitter::new(&Capacity::Opportunities(vec![1, 1, 2]));
+        assert_eq!(clock.transmit(year, 1500), year);
+        assert_eq!(clock.transmit(year + 1, 1500), year + MILLISECOND);
     }
 
     #[test]

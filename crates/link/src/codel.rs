@@ -20,6 +20,8 @@ pub(crate) struct CoDel {
     last_count: u32,
     /// Whether a drop at this instant has begun the dropping state: the next packet is sent.
     spared: bool,
+    /// Whether the last packet was dropped: if the next waited too long as well, the next drop is due later.
+    dropped: bool,
 }
 
 impl CoDel {
@@ -31,15 +33,19 @@ impl CoDel {
             return false;
         }
         if self.dropping {
+            let dropped = std::mem::take(&mut self.dropped);
             if !too_long {
                 self.dropping = false;
                 return false;
+            }
+            if dropped {
+                self.drop_next = self.next_after(self.drop_next);
             }
             if now < self.drop_next {
                 return false;
             }
             self.count += 1;
-            self.drop_next = self.next_after(self.drop_next);
+            self.dropped = true;
             return true;
         }
         if !too_long {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -18,9 +19,6 @@ use crate::route::Router;
 use crate::side::Side;
 use crate::wiring::Wiring;
 
-/// With fewer CPUs both directions share a thread: the hosts need the CPUs.
-const CPUS_FOR_TWO_THREADS: usize = 3;
-
 /// What lies between hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -28,6 +26,8 @@ pub struct Plan {
     pub link: LinkSpec,
     /// Losses, jitter and cross traffic follow from it.
     pub seed: u64,
+    /// Whether one thread serves both directions.
+    pub one_thread: bool,
     /// Addresses of each host.
     pub addresses: Vec<Vec<IpAddr>>,
 }
@@ -36,6 +36,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Emulator {
     stop: OwnedFd,
+    stopped: Arc<AtomicBool>,
     /// Can be read when a thread has ended.
     ended: OwnedFd,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -49,12 +50,13 @@ impl Emulator {
     /// No descriptor or no thread is left.
     pub fn start(plan: &Plan, devices: Vec<Tun>) -> io::Result<Self> {
         let mut wiring = Wiring::new(plan.topology, devices.len(), &plan.link);
-        if linux_thread::allowed_cpus()?.len() < CPUS_FOR_TWO_THREADS {
+        if plan.one_thread {
             wiring = wiring.on_one_thread();
         }
         let devices = Arc::new(devices);
         let mut emulator = Self {
             stop: eventfd(0, EventfdFlags::CLOEXEC)?,
+            stopped: Arc::default(),
             ended: eventfd(0, EventfdFlags::CLOEXEC)?,
             threads: Vec::new(),
             published: Vec::new(),
@@ -64,11 +66,14 @@ impl Emulator {
             emulator.published.push(Arc::clone(&published));
             let (router, lines) = part_of(&wiring, inputs, plan);
             let mut side = Side::new(Arc::clone(&devices), inputs, lines, router, published);
-            let (stop, ended) = (emulator.stop.try_clone()?, emulator.ended.try_clone()?);
+            let stop = emulator.stop.try_clone()?;
+            let ended = Ended(emulator.ended.try_clone()?);
+            let stopped = Arc::clone(&emulator.stopped);
             let serve = move || {
                 linux_thread::set_nice(-20);
-                let result = side.serve(stop.as_fd());
-                signal(&ended).and(result)
+                // Also where it panics.
+                let _ended = ended;
+                side.serve(stop.as_fd(), &stopped)
             };
             emulator.threads.push(thread::Builder::new().name("link".to_owned()).spawn(serve)?);
         }
@@ -100,6 +105,7 @@ impl Emulator {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        self.stopped.store(true, Ordering::Relaxed);
         signal(&self.stop)?;
         let panicked = |_| io::Error::other("the thread of a link panicked");
         let ends = self.threads.drain(..).map(|thread| thread.join().map_err(panicked).flatten());
@@ -111,6 +117,17 @@ impl Drop for Emulator {
     fn drop(&mut self) {
         // An error was one of a thread that has ended.
         let _ = self.end();
+    }
+}
+
+/// Tells that a thread has ended, when it is dropped.
+#[derive(Debug)]
+struct Ended(OwnedFd);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // An eventfd takes it.
+        let _ = signal(&self.0);
     }
 }
 

@@ -7,6 +7,9 @@ use crate::line::Shape;
 /// Bytes of `struct virtio_net_hdr`.
 pub const PREFIX: usize = 10;
 
+/// Bit of the flags: the checksum is not complete.
+const NEEDS_CHECKSUM: u8 = 1;
+
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
@@ -19,8 +22,8 @@ const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-const TCP: u32 = 6;
-const UDP: u32 = 17;
+/// Packets with less payload than TCP's smallest (`TCP_MIN_MSS`) are not told apart.
+const SMALLEST: u32 = 48;
 
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
@@ -35,37 +38,32 @@ pub fn shape(frame: &[u8]) -> Shape {
 
 fn shape_of_packets(frame: &[u8]) -> Option<Shape> {
     let (prefix, packet) = frame.split_at_checked(PREFIX)?;
-    let each = u32::from(u16::from_ne_bytes([prefix[4], prefix[5]]));
-    let header = header_length(prefix[1], packet)?;
-    let payload = u32::try_from(packet.len().checked_sub(header)?).ok()?;
-    if each == 0 || payload == 0 {
+    let field = |at: usize| u16::from_ne_bytes([prefix[at], prefix[at + 1]]);
+    let each = u32::from(field(4));
+    // Each packet of the frame gets its own checksum.
+    if prefix[0] & NEEDS_CHECKSUM == 0 || each < SMALLEST {
         return None;
     }
-    let packets = u16::try_from(payload.div_ceil(each)).ok()?;
-    Some(Shape { packets, header: u32::try_from(header).ok()?, payload, each })
-}
-
-/// Bytes of the headers that each packet of the frame has.
-fn header_length(gso_type: u8, packet: &[u8]) -> Option<usize> {
-    let transport = transport_offset(packet)?;
-    match gso_type & !GSO_ECN {
+    let transport = usize::from(field(6));
+    let network = match packet.first()? >> 4 {
+        4 => IPV4_HEADER,
+        6 => IPV6_HEADER,
+        _ => return None,
+    };
+    if transport < network {
+        return None;
+    }
+    let header = match prefix[1] & !GSO_ECN {
         GSO_TCPV4 | GSO_TCPV6 => {
             let length = usize::from(packet.get(transport + 12)? >> 4) * 4;
-            (length >= TCP_HEADER).then_some(transport + length)
+            (length >= TCP_HEADER).then_some(transport + length)?
         }
-        GSO_UDP_L4 => Some(transport + UDP_HEADER),
-        _ => None,
-    }
-}
-
-/// Where the header of TCP or UDP begins. The kernel builds no frame of several packets with extension
-/// headers of IPv6.
-fn transport_offset(packet: &[u8]) -> Option<usize> {
-    match packet.first()? >> 4 {
-        4 => Some(usize::from(packet[0] & 15) * 4).filter(|length| *length >= IPV4_HEADER),
-        6 => Some(IPV6_HEADER),
-        _ => None,
-    }
+        GSO_UDP_L4 => transport + UDP_HEADER,
+        _ => return None,
+    };
+    let payload = u32::try_from(packet.len().checked_sub(header)?).ok()?;
+    let packets = u16::try_from(payload.div_ceil(each)).ok().filter(|packets| *packets > 0)?;
+    Some(Shape { packets, header: u32::try_from(header).ok()?, payload, each })
 }
 
 /// Destination of the packets of a frame, in the order of the network: 4 or 16 bytes.
@@ -96,28 +94,31 @@ pub fn cut(frame: &[u8], shape: Shape, (from, to): (u16, u16), out: &mut Vec<u8>
     out.extend_from_slice(&frame[..header]);
     out.extend_from_slice(&frame[header + first as usize..header + end as usize]);
     let udp = out[1] & !GSO_ECN == GSO_UDP_L4;
+    let transport = usize::from(u16::from_ne_bytes([out[6], out[7]]));
+    // How much of it the kernel keeps together: the headers.
+    let mut together = shape.header as u16;
     if to - from == 1 {
+        together = 0;
         out[1] = GSO_NONE;
         out[4..6].fill(0);
     } else if from > 0 {
         out[1] &= !GSO_ECN;
     }
+    out[2..4].copy_from_slice(&together.to_ne_bytes());
     let packet = &mut out[PREFIX..];
-    let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
-    let transport = if packet[0] >> 4 == 4 {
+    let total = packet.len() as u16;
+    if packet[0] >> 4 == 4 {
         packet[2..4].copy_from_slice(&total.to_be_bytes());
         // Segmentation gives each packet the next identification (inet_gso_segment).
         let id = u16::from_be_bytes([packet[4], packet[5]]).wrapping_add(from);
         packet[4..6].copy_from_slice(&id.to_be_bytes());
-        let transport = usize::from(packet[0] & 15) * 4;
         packet[10..12].fill(0);
-        let checksum = !sum(&packet[..transport]);
+        let network = (usize::from(packet[0] & 15) * 4).clamp(IPV4_HEADER, transport);
+        let checksum = !sum(&packet[..network]);
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-        transport
     } else {
         packet[4..6].copy_from_slice(&(total - IPV6_HEADER as u16).to_be_bytes());
-        IPV6_HEADER
-    };
+    }
     let length = total - transport as u16;
     let checksum = if udp {
         packet[transport + 4..transport + 6].copy_from_slice(&length.to_be_bytes());
@@ -135,10 +136,10 @@ pub fn cut(frame: &[u8], shape: Shape, (from, to): (u16, u16), out: &mut Vec<u8>
         }
         transport + 16
     };
-    // The checksum stays incomplete: it holds the sum of the pseudo-header (RFC 9293, section 3.1).
-    let addresses = if packet[0] >> 4 == 4 { 12..20 } else { 8..40 };
-    let protocol = if udp { UDP } else { TCP };
-    let partial = fold(u32::from(sum(&packet[addresses])) + protocol + u32::from(length));
+    // The checksum is incomplete: it holds the sum of the pseudo-header, of which the length changes (RFC 1624).
+    let whole = (frame.len() - PREFIX - transport) as u16;
+    let partial = u16::from_be_bytes([packet[checksum], packet[checksum + 1]]);
+    let partial = fold(u32::from(partial) + u32::from(!whole) + u32::from(length));
     packet[checksum..checksum + 2].copy_from_slice(&partial.to_be_bytes());
 }
 
@@ -166,28 +167,29 @@ mod tests {
     use super::*;
 
     /// A frame of the kernel: a header, a payload of `bytes`, and the sum of the pseudo-header.
-    fn frame(ipv6: bool, udp: bool, bytes: usize, each: u16) -> Vec<u8> {
+    fn frame(ipv6: bool, udp: bool, options: usize, bytes: usize, each: u16) -> Vec<u8> {
         let transport = if udp { UDP_HEADER } else { TCP_HEADER + 12 };
         let protocol = if udp { 17 } else { 6 };
-        let network = if ipv6 { IPV6_HEADER } else { IPV4_HEADER };
+        // Destination options of IPv6, or options of IPv4.
+        let network = options + if ipv6 { IPV6_HEADER } else { IPV4_HEADER };
         let mut packet = vec![0; network + transport + bytes];
         let length = (transport + bytes) as u16;
         if ipv6 {
             packet[0] = 0x60;
-            packet[4..6].copy_from_slice(&length.to_be_bytes());
-            packet[6] = protocol;
+            packet[4..6].copy_from_slice(&(options as u16 + length).to_be_bytes());
+            packet[6] = if options > 0 { 60 } else { protocol };
             packet[7] = 64;
             packet[8..24].copy_from_slice(&[0xfd, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
             packet[24..40].copy_from_slice(&[0xfd, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
         } else {
-            packet[0] = 0x45;
-            packet[2..4].copy_from_slice(&(20 + length).to_be_bytes());
+            packet[0] = 0x45 + (options / 4) as u8;
+            packet[2..4].copy_from_slice(&(network as u16 + length).to_be_bytes());
             packet[4..6].copy_from_slice(&0xfffe_u16.to_be_bytes());
             packet[8] = 64;
             packet[9] = protocol;
             packet[12..16].copy_from_slice(&[198, 18, 0, 1]);
             packet[16..20].copy_from_slice(&[198, 18, 0, 2]);
-            let checksum = !sum(&packet[..20]);
+            let checksum = !sum(&packet[..network]);
             packet[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
         let addresses = if ipv6 { 8..40 } else { 12..20 };
@@ -230,12 +232,12 @@ mod tests {
         packet[start + offset..start + offset + 2].copy_from_slice(&complete.to_be_bytes());
         let length = (packet.len() - start) as u16;
         let (protocol, addresses) = if packet[0] >> 4 == 4 {
-            assert_eq!(sum(&packet[..20]), 0xffff);
+            assert_eq!(sum(&packet[..usize::from(packet[0] & 15) * 4]), 0xffff);
             assert_eq!(usize::from(u16::from_be_bytes([packet[2], packet[3]])), packet.len());
             (packet[9], &packet[12..20])
         } else {
-            assert_eq!(u16::from_be_bytes([packet[4], packet[5]]), length);
-            (packet[6], &packet[8..40])
+            assert_eq!(usize::from(u16::from_be_bytes([packet[4], packet[5]])), packet.len() - 40);
+            (if offset == 6 { 17 } else { 6 }, &packet[8..40])
         };
         let pseudo = u32::from(sum(addresses)) + u32::from(protocol) + u32::from(length);
         assert_eq!(fold(pseudo + u32::from(sum(&packet[start..]))), 0xffff);
@@ -256,10 +258,11 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_are_what_a_receiver_expects(
-            ipv6 in any::<bool>(), udp in any::<bool>(), bytes in 1_usize..9_000, each in 1_u16..1_500,
+            ipv6 in any::<bool>(), udp in any::<bool>(), options in 0_usize..4, bytes in 1_usize..9_000,
+            each in 48_u16..1_500,
             cuts in any::<[prop::sample::Index; 2]>(),
         ) {
-            let whole = frame(ipv6, udp, bytes, each);
+            let whole = frame(ipv6, udp, options * 8, bytes, each);
             let of_whole = shape(&whole);
             prop_assert_eq!(usize::from(of_whole.packets), bytes.div_ceil(each.into()));
             let mut places = cuts.map(|cut| cut.index(usize::from(of_whole.packets) + 1) as u16).to_vec();

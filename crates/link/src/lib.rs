@@ -7,6 +7,7 @@ mod clock;
 mod codel;
 mod emulator;
 mod frame;
+mod jitter;
 mod line;
 mod route;
 mod side;

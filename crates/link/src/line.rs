@@ -2,7 +2,7 @@
 //!
 //! A frame is what a host hands over at once, up to 64 KiB, and has one or more packets. Everything
 //! happens to packets. Packets of a frame that leave the line one after another travel as one frame
-//! again (a *piece*), as they would through a receiver's GRO.
+//! again (a *piece*): it costs less to receive, and the first of them comes later.
 //!
 //! The queue is evaluated late: at each arrival and each release everything is computed that has happened
 //! since, with the instants at which it happened. A late call therefore delays a release, but changes no
@@ -10,28 +10,33 @@
 
 use std::collections::VecDeque;
 
-use wirecost_model::link::{Conditions, Discipline, LineCounts, WIRE_OVERHEAD};
+use wirecost_model::link::{Conditions, Discipline, LineCounts, MAX_HELD, WIRE_OVERHEAD};
 
 use crate::clock::{Instant, Transmitter};
 use crate::codel::CoDel;
+use crate::jitter::Jitter;
 
-/// Packets of a frame travel together if they are due within this time. At lower rates a host sends
-/// smaller frames by itself: TCP's are about 1 ms long (`tcp_tso_autosize`).
-const TOGETHER: u64 = 1_000_000;
-
-/// The same with jitter, which differs from packet to packet.
-const TOGETHER_WITH_JITTER: u64 = 50_000;
+/// Packets of a frame travel together if they are due within this part of the delay, within these bounds. At lower rates a
+/// host sends smaller frames by itself: TCP's are about 1 ms long (`tcp_tso_autosize`).
+const TOGETHER_PART: u64 = 10;
+const TOGETHER_MIN: u64 = 50_000;
+const TOGETHER_MAX: u64 = 1_000_000;
 
 /// A reordered packet comes later by this part of the delay, and by at least a millisecond, so that
 /// packets sent after it arrive before it.
 const REORDER_PART: u64 = 4;
 const REORDER_MIN: u64 = 1_000_000;
+/// It comes after at least as many packets that follow it at once.
+const REORDER_PACKETS: u32 = 4;
 
 /// Bytes of a packet of the cross traffic.
 const CROSS_BYTES: u32 = 1_500;
 
 /// Cross traffic of a longer time without calls is not computed.
-const CROSS_MEMORY: u64 = 1_000_000_000;
+const CROSS_MEMORY: u64 = 50_000_000;
+
+/// Bytes of frames that a line holds at most, with whole frames for each packet of them.
+const MEMORY: u64 = MAX_HELD + MAX_HELD / 2;
 
 /// Packets of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,11 @@ impl Shape {
     #[must_use]
     pub fn packet(bytes: u32) -> Self {
         Self { packets: 1, header: 0, payload: bytes, each: bytes }
+    }
+
+    /// Bytes of the frame.
+    fn total(&self) -> u64 {
+        u64::from(self.header) + u64::from(self.payload)
     }
 
     /// Bytes of a packet, with its headers.
@@ -88,7 +98,7 @@ struct Frame<F> {
     /// Packets in the queue.
     queued: u16,
     /// Pieces in the delay line.
-    delayed: u16,
+    delayed: u32,
 }
 
 /// Packets of a frame in the delay line.
@@ -123,6 +133,9 @@ pub struct Line<F> {
     held: VecDeque<Delayed>,
     /// Next packet of the cross traffic.
     next_cross: Instant,
+    jitter: Jitter,
+    /// Bytes of all frames in the line.
+    held_bytes: u64,
     counts: LineCounts,
     /// Frames that have left the line.
     done: Vec<F>,
@@ -145,6 +158,8 @@ impl<F> Line<F> {
             delayed: VecDeque::new(),
             held: VecDeque::new(),
             next_cross: Instant::MAX,
+            jitter: Jitter::new(conditions.jitter_nanoseconds),
+            held_bytes: 0,
             counts: LineCounts::default(),
             done: Vec::new(),
         };
@@ -171,6 +186,12 @@ impl<F> Line<F> {
     /// A frame arrives. From call to call, instants do not decrease.
     pub fn arrive(&mut self, now: Instant, frame: F, shape: Shape) {
         self.advance(now);
+        if self.held_bytes + shape.total() > MEMORY {
+            self.counts.unheld += 1;
+            self.done.push(frame);
+            return;
+        }
+        self.held_bytes += shape.total();
         let number = self.first_frame + self.frames.len() as u64;
         self.frames.push_back(Some(Frame { frame, shape, queued: shape.packets, delayed: 0 }));
         for packet in 0..shape.packets {
@@ -195,15 +216,22 @@ impl<F> Line<F> {
         // What has not been transmitted comes after what has, except what is held.
         let queued = match delayed {
             Some(_) => None,
-            None => self.queue.iter().find(|queued| queued.frame.is_some()).map(|head| {
-                let start = self.free_at.max(head.arrived);
-                let together =
-                    self.transmitter.estimate(self.rest_of_frame(head)).min(self.together());
-                start.saturating_add(together).saturating_add(self.earliest())
-            }),
+            None => self.next_queued(),
         };
         let held = self.held.front().map(|first| first.due);
         [delayed, queued, held].into_iter().flatten().min()
+    }
+
+    /// About when the first packet in the queue is due.
+    fn next_queued(&self) -> Option<Instant> {
+        let place = self.queue.iter().position(|queued| queued.frame.is_some())?;
+        let (head, first) = (&self.queue[place], &self.queue[0]);
+        let cross = place as u32 * (CROSS_BYTES + WIRE_OVERHEAD);
+        let start = self.free_at.max(first.arrived) + self.transmitter.estimate(cross);
+        let one = self.transmitter.estimate(head.bytes + WIRE_OVERHEAD);
+        let rest = self.transmitter.estimate(self.rest_of_frame(head));
+        let rest = one + whole(self.together(), one).min(rest.saturating_sub(one));
+        Some(start.saturating_add(rest).saturating_add(self.earliest()))
     }
 
     /// Hands over the next packets that are due. Returns false if nothing is due.
@@ -312,13 +340,14 @@ impl<F> Line<F> {
 
     /// Puts a packet that was sent at `sent` into the delay line.
     fn delay(&mut self, sent: Instant, frame: u64, packet: u16) {
-        let jitter = self.conditions.jitter_nanoseconds;
-        let late = if jitter == 0 { 0 } else { self.random.u64(0..=2 * jitter) };
+        let (behind, ahead) = self.jitter.at(sent, &mut self.random);
         let due =
-            (sent + self.conditions.delay_nanoseconds + late).saturating_sub(jitter).max(sent);
+            (sent + self.conditions.delay_nanoseconds + behind).saturating_sub(ahead).max(sent);
         if self.happens(self.conditions.reorder) {
             self.counts.reordered += 1;
-            let due = due + (self.conditions.delay_nanoseconds / REORDER_PART).max(REORDER_MIN);
+            let others = self.transmitter.estimate(REORDER_PACKETS * (CROSS_BYTES + WIRE_OVERHEAD));
+            let due = due
+                + (self.conditions.delay_nanoseconds / REORDER_PART).max(REORDER_MIN).max(others);
             let at = self.held.partition_point(|other| other.due <= due);
             self.held
                 .insert(at, Delayed { due, first_due: due, frame, packets: (packet, packet + 1) });
@@ -368,7 +397,7 @@ impl<F> Line<F> {
         match self.conditions.cross_bits_per_second {
             0 => Instant::MAX,
             rate => {
-                let mean = f64::from(CROSS_BYTES) * 8e9 / rate as f64;
+                let mean = f64::from(CROSS_BYTES + WIRE_OVERHEAD) * 8e9 / rate as f64;
                 // Poisson arrivals. 1 - f64() is never 0.
                 now + (-(1.0 - self.random.f64()).ln() * mean) as u64 + 1
             }
@@ -388,8 +417,11 @@ impl<F> Line<F> {
 
     /// When a piece that may grow is complete.
     fn grown(&self, piece: &Delayed) -> Instant {
-        let rest = self.queue.front().map_or(0, |head| self.rest_of_frame(head));
-        (piece.due + self.transmitter.estimate(rest)).min(piece.first_due + self.together())
+        let Some(head) = self.queue.front() else { return piece.due };
+        let one = self.transmitter.estimate(head.bytes + WIRE_OVERHEAD);
+        let rest = self.transmitter.estimate(self.rest_of_frame(head));
+        let room = (piece.first_due + self.together()).saturating_sub(piece.due);
+        piece.due + whole(room, one).min(rest)
     }
 
     /// Bytes on the wire from a packet in the queue to the end of its frame.
@@ -409,7 +441,7 @@ impl<F> Line<F> {
     }
 
     fn together(&self) -> u64 {
-        if self.conditions.jitter_nanoseconds == 0 { TOGETHER } else { TOGETHER_WITH_JITTER }
+        (self.conditions.delay_nanoseconds / TOGETHER_PART).clamp(TOGETHER_MIN, TOGETHER_MAX)
     }
 
     fn frame(&mut self, number: u64) -> Option<&mut Frame<F>> {
@@ -432,6 +464,7 @@ impl<F> Line<F> {
         }
         let index = (number - self.first_frame) as usize;
         if let Some(frame) = self.frames[index].take() {
+            self.held_bytes -= frame.shape.total();
             self.done.push(frame.frame);
         }
         while let Some(None) = self.frames.front() {
@@ -439,6 +472,11 @@ impl<F> Line<F> {
             self.first_frame += 1;
         }
     }
+}
+
+/// The time of as many packets as fit into `room`.
+fn whole(room: u64, one: u64) -> u64 {
+    room.checked_div(one).map_or(0, |packets| packets * one)
 }
 
 #[cfg(test)]
@@ -490,37 +528,49 @@ mod tests {
     fn packets_are_charged_by_their_bytes_on_the_wire() {
         // 40 packets of 1538 bytes at 1 Gb/s take 492.16 us.
         let capacity = Capacity::Rate(1_000_000_000);
-        for delay_nanoseconds in [0, 10 * MS] {
-            let mut line = Line::new(
-                &Conditions { capacity: capacity.clone(), delay_nanoseconds, ..conditions() },
-                1,
-            );
+        for (delay_nanoseconds, together) in [(0, 5), (10 * MS, 40)] {
+            let conditions =
+                Conditions { capacity: capacity.clone(), delay_nanoseconds, ..conditions() };
+            let mut line = Line::new(&conditions, 1);
             line.arrive(0, 1, LARGE);
             line.arrive(0, 2, LARGE);
-            let ends = [492_160, 984_320].map(|end| end + delay_nanoseconds);
-            let expected = [(1, (0, 40), ends[0], ends[0]), (2, (0, 40), ends[1], ends[1])];
-            assert_eq!(run(&mut line, u64::MAX), expected, "{delay_nanoseconds}");
+            let pieces = (1..=80 / u64::from(together)).map(|number| {
+                let last = number as u16 * together;
+                let due = u64::from(last) * 12_304 + delay_nanoseconds;
+                (
+                    1 + u32::from(last > 40),
+                    (last - together - 40 * u16::from(last > 40), last - 40 * u16::from(last > 40)),
+                    due,
+                    due,
+                )
+            });
+            assert_eq!(
+                run(&mut line, u64::MAX),
+                pieces.collect::<Released>(),
+                "{delay_nanoseconds}"
+            );
         }
     }
 
     #[test]
-    fn packets_travel_together_for_a_millisecond() {
+    fn packets_travel_together_for_a_part_of_the_delay() {
         // A packet takes 1.2304 ms at 10 Mb/s, and 123 us at 100 Mb/s.
-        let at = |rate| {
+        let at = |rate, delay_nanoseconds| {
+            let capacity = Capacity::Rate(rate);
             let mut line =
-                Line::new(&Conditions { capacity: Capacity::Rate(rate), ..conditions() }, 1);
+                Line::new(&Conditions { capacity, delay_nanoseconds, ..conditions() }, 1);
             line.arrive(0, 1, LARGE);
             run(&mut line, u64::MAX)
         };
-        let slow = at(10_000_000);
-        assert_eq!(slow.len(), 40);
-        assert!(slow.iter().all(|(_, _, due, released)| due == released));
-        let fast = at(100_000_000);
-        assert_eq!(
-            fast.iter().map(|(_, packets, ..)| packets.1 - packets.0).collect::<Vec<_>>(),
-            [9, 9, 9, 9, 4]
-        );
-        assert!(fast.iter().all(|(_, _, due, released)| released - due < MS));
+        let sizes = |released: &Released| -> Vec<u16> {
+            released.iter().map(|(_, packets, ..)| packets.1 - packets.0).collect()
+        };
+        assert_eq!(sizes(&at(10_000_000, 50 * MS)), [1; 40]);
+        let fast = at(100_000_000, 50 * MS);
+        assert_eq!(sizes(&fast), [9, 9, 9, 9, 4]);
+        assert_eq!(sizes(&at(100_000_000, 2 * MS)), [2; 20]);
+        assert_eq!(sizes(&at(100_000_000, 0)), [1; 40]);
+        assert!(fast.iter().all(|(_, _, due, released)| due == released));
     }
 
     #[test]
@@ -585,16 +635,37 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_the_order_and_its_bounds() {
+    fn jitter_keeps_the_order_and_the_mean() {
         let jittery =
             Conditions { delay_nanoseconds: 10 * MS, jitter_nanoseconds: 2 * MS, ..conditions() };
-        let (released, counts) = many(&jittery, 50_000);
+        let (released, counts) = many(&jittery, 400_000);
         assert_eq!(counts.reordered, 0);
         assert!(released.is_sorted_by_key(|(frame, ..)| *frame));
-        let delays: Vec<u64> =
-            released.iter().map(|(frame, .., at)| at - u64::from(*frame) * 10_000).collect();
-        assert!(delays.iter().all(|delay| (8 * MS..=12 * MS).contains(delay)));
-        assert!(delays.iter().max() > Some(&(11 * MS)));
+        let delays: Vec<f64> = released
+            .iter()
+            .map(|(frame, .., at)| (at - u64::from(*frame) * 10_000) as f64 / MS as f64)
+            .collect();
+        assert!(delays.iter().all(|delay| (8.0..=12.0).contains(delay)));
+        let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+        let variance =
+            delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / delays.len() as f64;
+        assert!((9.8..10.2).contains(&mean), "{mean}");
+        // A line between independent uniform values has 2/3 of their variance.
+        let expected = 2.0 / 3.0 * 4.0 / 3.0;
+        assert!((0.8..1.2).contains(&(variance / expected)), "{variance}");
+    }
+
+    #[test]
+    fn frames_that_no_memory_is_left_for_are_dropped() {
+        let far = Conditions { delay_nanoseconds: 10_000 * MS, ..conditions() };
+        let mut line = Line::new(&far, 1);
+        let frames = MEMORY / LARGE.total() + 10;
+        for number in 0..frames {
+            line.arrive(number, number as u32, LARGE);
+        }
+        assert_eq!(line.counts().unheld, 10);
+        assert_eq!(run(&mut line, u64::MAX).len() as u64, frames - 10);
+        assert_eq!(line.held_bytes, 0);
     }
 
     #[test]
@@ -639,7 +710,7 @@ mod tests {
         }
         let counts = line.counts();
         assert_eq!(counts.overflowed, 0);
-        let cross = counts.cross_bytes as f64 * 8.0 / 4.0;
+        let cross = (counts.cross_bytes + 38 * counts.cross) as f64 * 8.0 / 4.0;
         assert!((29e6..31e6).contains(&cross), "{cross}");
         assert!(counts.longest_queue > 20_000, "{}", counts.longest_queue);
     }

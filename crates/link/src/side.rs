@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,8 +16,15 @@ use crate::frame;
 use crate::line::Line;
 use crate::route::Router;
 
-/// Frames that are read from one device before another has its turn.
+/// Frames and packets that are read from one device before another has its turn.
 const BATCH: usize = 16;
+const PACKETS: usize = 1_024;
+
+/// Pieces that one line delivers before another has its turn.
+const PIECES: usize = 256;
+
+/// Buffers that are kept for later frames, of each of two sizes.
+const POOL: usize = 256;
 
 /// The largest frame: 64 KiB of IP, and its prefix.
 const LARGEST: usize = frame::PREFIX + 65_536;
@@ -53,8 +61,7 @@ pub(crate) struct Side {
     lines: Vec<Line<Held>>,
     router: Router,
     began: Instant,
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    buffers: Buffers,
     counts: SideCounts,
     published: Arc<Mutex<SideCounts>>,
     publish_at: Instant,
@@ -66,6 +73,38 @@ struct Input {
     device: usize,
     /// When it had no frame, at the last look.
     empty_at: Instant,
+}
+
+/// Buffers of frames that have left.
+#[derive(Debug, Default)]
+struct Buffers {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    /// A buffer with these bytes.
+    fn filled(&mut self, frame: &[u8]) -> Vec<u8> {
+        let (pool, room) = match frame.len() {
+            ..=SMALL => (&mut self.small, SMALL),
+            length => (&mut self.large, length),
+        };
+        let mut bytes = pool.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.reserve_exact(room);
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    /// Keeps the buffers of frames that a line no longer needs.
+    fn take_back(&mut self, line: &mut Line<Held>) {
+        while let Some(Held { bytes, .. }) = line.take_done() {
+            let pool = if bytes.len() <= SMALL { &mut self.small } else { &mut self.large };
+            if pool.len() < POOL {
+                pool.push(bytes);
+            }
+        }
+    }
 }
 
 impl Side {
@@ -85,8 +124,7 @@ impl Side {
             lines,
             router,
             began: now(),
-            small: Vec::new(),
-            large: Vec::new(),
+            buffers: Buffers::default(),
             counts: SideCounts::default(),
             published,
             publish_at: 0,
@@ -98,7 +136,7 @@ impl Side {
     ///
     /// # Errors
     /// Those of read(2) of a device and of poll(2). A frame that a host does not take is counted.
-    pub(crate) fn serve(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn serve(&mut self, stop: BorrowedFd<'_>, stopped: &AtomicBool) -> io::Result<()> {
         thread::minimize_timer_slack();
         let schedule = SchedStat::own();
         let mut used = schedule.now().unwrap_or_default();
@@ -111,6 +149,7 @@ impl Side {
             .chain([stop])
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
+        self.publish(0);
         loop {
             let mut busy = false;
             for input in 0..self.inputs.len() {
@@ -121,6 +160,12 @@ impl Side {
             if instant >= self.publish_at && self.unpublished {
                 self.account(&schedule, &mut used);
                 self.publish(instant);
+            }
+            // It may be busy for ever, and need not wait for that it is told to stop.
+            if stopped.load(Ordering::Relaxed) {
+                self.account(&schedule, &mut used);
+                self.publish(instant);
+                return Ok(());
             }
             if busy {
                 continue;
@@ -138,12 +183,6 @@ impl Side {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if polled.last().is_some_and(|stop| !stop.revents().is_empty()) {
-                let instant = self.elapsed();
-                self.account(&schedule, &mut used);
-                self.publish(instant);
-                return Ok(());
-            }
             // Until it was woken there was no frame. It may have waited for a CPU since.
             let waited = self.account(&schedule, &mut used);
             let woken = self.elapsed().saturating_sub(waited);
@@ -156,12 +195,21 @@ impl Side {
     /// Reads frames of one device into the lines.
     fn receive(&mut self, input: usize, scratch: &mut [u8]) -> io::Result<bool> {
         let device = self.inputs[input].device;
+        let mut packets = 0;
         for read in 0..BATCH {
+            if packets > PACKETS {
+                break;
+            }
             let length = match self.devices[device].receive(scratch) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.inputs[input].empty_at = self.elapsed();
                     return Ok(read > 0);
+                }
+                // A frame that the device cannot describe.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.counts.unroutable += 1;
+                    continue;
                 }
                 Err(error) => return Err(error),
             };
@@ -173,10 +221,13 @@ impl Side {
                 continue;
             };
             let unread = now - self.inputs[input].empty_at;
-            let pool = if length <= SMALL { &mut self.small } else { &mut self.large };
-            let mut bytes = pool.pop().unwrap_or_default();
-            bytes.extend_from_slice(frame);
-            self.lines[line].arrive(now, Held { bytes, output, unread }, frame::shape(frame));
+            let bytes = self.buffers.filled(frame);
+            let shape = frame::shape(frame);
+            packets += usize::from(shape.packets);
+            let line = &mut self.lines[line];
+            line.arrive(now, Held { bytes, output, unread }, shape);
+            // Of frames that were dropped.
+            self.buffers.take_back(line);
         }
         Ok(true)
     }
@@ -186,7 +237,7 @@ impl Side {
         let mut delivered = false;
         let mut piece_bytes = Vec::new();
         for line in 0..self.lines.len() {
-            loop {
+            for _ in 0..PIECES {
                 let now = self.elapsed();
                 let (devices, counts) = (&self.devices, &mut self.counts);
                 let released = self.lines[line].release(now, |piece| {
@@ -204,16 +255,11 @@ impl Side {
                         counts.refused += 1;
                     }
                 });
+                self.buffers.take_back(&mut self.lines[line]);
                 if !released {
                     break;
                 }
                 delivered = true;
-                while let Some(Held { mut bytes, .. }) = self.lines[line].take_done() {
-                    bytes.clear();
-                    let pool =
-                        if bytes.capacity() <= SMALL { &mut self.small } else { &mut self.large };
-                    pool.push(bytes);
-                }
             }
         }
         self.unpublished |= delivered;

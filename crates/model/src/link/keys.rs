@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Capacity, Conditions, Discipline, LinkSpec, trace};
+use super::{Capacity, Conditions, Discipline, LinkSpec, MAX_HELD, trace};
 use crate::units;
 
-/// At a lower rate, not even one packet of 1500 bytes leaves in 100 ms.
+/// At a lower rate, a packet of 1500 bytes takes more than 100 ms.
 pub const MIN_RATE: u64 = 120_000;
 /// Faster links than this are not emulated.
 pub const MAX_RATE: u64 = 100_000_000_000;
@@ -17,6 +17,8 @@ const MAX_BURST: f64 = 10_000.0;
 const QUEUE_TIME: u64 = 50_000_000;
 /// A queue has room for ten packets.
 const MIN_QUEUE: u64 = 15_000;
+/// A queue that nobody asked for has room for what hosts send at once, which is about 1 ms (`tcp_tso_autosize`).
+const BURST_TIME: u64 = 2_000_000;
 
 /// A key of a link.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "jitter",
         value: "TIME",
-        about: "A packet comes earlier or later by up to this time, in order",
+        about: "The delay varies by up to this time to both sides; packets stay in order",
         default: None,
         set: |typed, text| set(&mut typed.jitter, time(text)),
     },
@@ -70,7 +72,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "loss-burst",
         value: "PACKETS",
-        about: "Mean number of packets that are lost together (Gilbert-Elliott)",
+        about: "Mean number of packets that are lost together (Gilbert's model)",
         default: Some("independent losses"),
         set: |typed, text| {
             let burst = text.parse().ok().filter(|burst| (1.0..=MAX_BURST).contains(burst));
@@ -83,28 +85,28 @@ pub const ALL: &[Key] = &[
     Key {
         name: "reorder",
         value: "SHARE",
-        about: "Share of packets that come after later ones",
+        about: "Share of packets that are delayed so that later ones overtake them",
         default: None,
         set: |typed, text| set(&mut typed.reorder, share(text)),
     },
     Key {
         name: "duplicate",
         value: "SHARE",
-        about: "Share of packets that come twice",
+        about: "Share of packets that are duplicated",
         default: None,
         set: |typed, text| set(&mut typed.duplicate, share(text)),
     },
     Key {
         name: "queue",
         value: "LENGTH",
-        about: "How much can wait for the link: `1bdp` (rate x round-trip time), `50ms` or `250kB`",
+        about: "Size of the queue at the link: `1bdp` (rate x round-trip time), `50ms` or `250kB`",
         default: Some("1bdp, without rtt 50ms"),
         set: |typed, text| set(&mut typed.queue, queue(text)),
     },
     Key {
         name: "aqm",
         value: "NAME",
-        about: "Which packets the queue drops: droptail or codel",
+        about: "How the queue drops packets: droptail or codel",
         default: Some("droptail"),
         set: |typed, text| {
             typed.discipline = Some(match text {
@@ -118,11 +120,12 @@ pub const ALL: &[Key] = &[
     Key {
         name: "cross",
         value: "RATE",
-        about: "Traffic of others that shares the link, such as `300mbit` or `30%` of the rate",
+        about: "Rate of other traffic on the link, such as `300mbit` or `30%` of the rate",
         default: None,
         set: |typed, text| {
             let rate = match text.strip_suffix('%') {
                 Some(_) => Cross::Share(share(text)?),
+                None if text == "0" => Cross::Rate(0),
                 None => Cross::Rate(
                     units::parse_bit_rate(text)
                         .ok_or("must be a rate such as `300mbit`, or a share")?,
@@ -135,7 +138,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "trace",
         value: "FILE",
-        about: "A rate that changes: lines `SECONDS RATE`, or a trace of Mahimahi",
+        about: "A rate that changes: lines `SECONDS RATE`, or a Mahimahi trace",
         default: None,
         set: |typed, text| {
             typed.trace = Some(PathBuf::from(text));
@@ -201,7 +204,10 @@ impl Typed {
             rtt: one.rtt,
             jitter: other.jitter.or(one.jitter),
             loss: other.loss.or(one.loss),
-            loss_burst: other.loss_burst.or(one.loss_burst),
+            loss_burst: match other.loss {
+                Some(0.0) => other.loss_burst,
+                _ => other.loss_burst.or(one.loss_burst),
+            },
             reorder: other.reorder.or(one.reorder),
             duplicate: other.duplicate.or(one.duplicate),
             queue: other.queue.or(one.queue),
@@ -228,7 +234,10 @@ impl Typed {
             (None, None) => None,
             (Some(_), None) => return Err(without_rate("queue")),
             (queue, Some(rate)) => {
-                let default = if rtt == 0 { Queue::Time(QUEUE_TIME) } else { Queue::Bdp(1.0) };
+                let default = match rtt {
+                    0 => Queue::Time(QUEUE_TIME),
+                    rtt => Queue::Time(rtt.max(BURST_TIME)),
+                };
                 let bytes = |nanoseconds: f64| (rate as f64 * nanoseconds / 8e9).round() as u64;
                 let length = match queue.unwrap_or(default) {
                     Queue::Bdp(_) if rtt == 0 => {
@@ -248,6 +257,7 @@ impl Typed {
             (None, _) => 0,
             (Some(_), None) => return Err(without_rate("cross")),
             (Some(Cross::Share(share)), Some(rate)) => (rate as f64 * share) as u64,
+            (Some(Cross::Rate(0)), _) => 0,
             (Some(Cross::Rate(cross)), Some(rate)) if cross < rate => cross,
             (Some(Cross::Rate(_)), Some(_)) => {
                 return Err("cross must be less than the rate".to_owned());
@@ -258,15 +268,25 @@ impl Typed {
             return Err("jitter must be at most half of rtt".to_owned());
         }
         let loss = self.loss.unwrap_or_default();
+        let burst = self.loss_burst.unwrap_or(1.0);
         if self.loss_burst.is_some() && loss == 0.0 {
             return Err("loss-burst needs a loss".to_owned());
+        }
+        // A good packet would have to be followed by a bad one more often than always.
+        if burst > 1.0 && loss > burst * (1.0 - loss) {
+            return Err("a loss this large needs a larger loss-burst".to_owned());
+        }
+        let in_flight =
+            mean.map_or(0, |rate| u128::from(rate) * u128::from(rtt / 2) / 8_000_000_000);
+        if u128::from(queue_bytes.unwrap_or_default()) + in_flight > u128::from(MAX_HELD) {
+            return Err("the queue and rate x delay are more than 1 GiB".to_owned());
         }
         Ok(Conditions {
             capacity,
             delay_nanoseconds: rtt / 2,
             jitter_nanoseconds: jitter,
             loss,
-            loss_burst: self.loss_burst.unwrap_or(1.0),
+            loss_burst: burst,
             reorder: self.reorder.unwrap_or_default(),
             duplicate: self.duplicate.unwrap_or_default(),
             queue_bytes,
@@ -402,6 +422,7 @@ mod tests {
         let bytes = |keys| link(keys, "").unwrap().forward.queue_bytes;
         assert_eq!(bytes("rate=100mbit rtt=40ms"), Some(500_000));
         assert_eq!(bytes("rate=100mbit"), Some(625_000));
+        assert_eq!(bytes("rate=1gbit rtt=100us"), Some(250_000));
         assert_eq!(bytes("rate=100mbit queue=10ms"), Some(125_000));
         assert_eq!(bytes("rate=100mbit queue=250kB"), Some(250_000));
         assert_eq!(bytes("rate=100mbit queue=0.5bdp rtt=80ms"), Some(500_000));
@@ -419,6 +440,9 @@ mod tests {
         assert_eq!(differing.back.delay_nanoseconds, 10_000_000);
         // Each direction has its own bandwidth-delay product.
         assert_eq!(differing.back.queue_bytes, Some(25_000));
+        let calm =
+            link("rate=100mbit loss=1% loss-burst=4 cross=20mbit", "loss=0 cross=0").unwrap();
+        assert_eq!((calm.back.loss_burst, calm.back.cross_bits_per_second), (1.0, 0));
         let traced = link("trace=lte rtt=20ms", "rate=10mbit").unwrap();
         assert_eq!(traced.back.capacity, Capacity::Rate(10_000_000));
     }
@@ -461,6 +485,8 @@ mod tests {
             ("cross=2gbit rate=1gbit", "", "cross must be less than the rate"),
             ("rtt=10ms jitter=6ms", "", "jitter must be at most half of rtt"),
             ("loss-burst=3", "", "loss-burst needs a loss"),
+            ("loss=80% loss-burst=1.5", "", "a loss this large needs a larger loss-burst"),
+            ("rate=100gbit rtt=10s", "", "the queue and rate x delay are more than 1 GiB"),
             ("rtt=10ms", "rtt=20ms", "rtt is that of both directions"),
             ("rtt=10ms", "jitter=6ms", "back: jitter must be at most half of rtt"),
             ("trace=wifi", "", "cannot read wifi"),

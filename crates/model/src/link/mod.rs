@@ -18,6 +18,9 @@ pub const WIRE_OVERHEAD: u32 = 38;
 /// Bytes of IP that leave at one instant of a trace of Mahimahi.
 pub const OPPORTUNITY_BYTES: u32 = 1_500;
 
+/// Bytes that the queue and the delay of one direction may hold together.
+pub const MAX_HELD: u64 = 1 << 30;
+
 /// How hosts are joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -88,7 +91,7 @@ pub enum Discipline {
 pub struct Conditions {
     pub capacity: Capacity,
     pub delay_nanoseconds: u64,
-    /// A packet comes earlier or later by up to this time, in order.
+    /// The delay varies by up to this time to both sides. Packets stay in order.
     pub jitter_nanoseconds: u64,
     /// Share of packets that are lost.
     pub loss: f64,
@@ -100,7 +103,7 @@ pub struct Conditions {
     /// Bytes (IP) that can wait; unlimited if absent.
     pub queue_bytes: Option<u64>,
     pub discipline: Discipline,
-    /// Traffic of others, bits of IP per second.
+    /// Traffic of others, bits on the wire per second.
     pub cross_bits_per_second: u64,
 }
 
@@ -222,6 +225,8 @@ pub struct LineCounts {
     /// Dropped by CoDel.
     pub dropped: u64,
     pub lost: u64,
+    /// Frames for which the emulator had no memory left.
+    pub unheld: u64,
     pub reordered: u64,
     pub duplicated: u64,
     /// Traffic of others.
@@ -243,6 +248,7 @@ impl LineCounts {
             overflowed: self.overflowed - earlier.overflowed,
             dropped: self.dropped - earlier.dropped,
             lost: self.lost - earlier.lost,
+            unheld: self.unheld - earlier.unheld,
             reordered: self.reordered - earlier.reordered,
             duplicated: self.duplicated - earlier.duplicated,
             cross: self.cross - earlier.cross,
@@ -321,6 +327,8 @@ pub struct LinkReport {
     pub refused: u64,
     /// Frames that hosts dropped because the emulator had not read those before them.
     pub unread: u64,
+    /// Frames for which the emulator had no memory left.
+    pub unheld: u64,
     /// CPU time, percent of one CPU.
     pub cpu_percent: f64,
     /// `bpf`: traced, without the hosts' receive work. `schedstat`: as the scheduler counts it, which includes
@@ -328,6 +336,14 @@ pub struct LinkReport {
     pub cpu_source: String,
     /// Percent of each CPU, by number.
     pub cpus: BTreeMap<u32, f64>,
+}
+
+impl LinkReport {
+    /// Frames that were lost by accident.
+    #[must_use]
+    pub fn lost_frames(&self) -> u64 {
+        self.refused + self.unread + self.unheld
+    }
 }
 
 /// One direction of a link in the window of a run.

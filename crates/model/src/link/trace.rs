@@ -1,6 +1,7 @@
 //! Traces of a link's rate.
 
 use super::Capacity;
+use super::keys::{MAX_RATE, MIN_RATE};
 
 /// A trace is larger than this by mistake.
 const MAX_LINES: usize = 1_000_000;
@@ -21,7 +22,11 @@ pub(super) fn parse(text: &str) -> Result<Capacity, String> {
         return Err(format!("the trace has more than {MAX_LINES} lines"));
     }
     let is_mahimahi = lines.iter().all(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()));
-    if is_mahimahi { opportunities(&lines) } else { steps(&lines) }
+    let trace = if is_mahimahi { opportunities(&lines) } else { steps(&lines) }?;
+    match trace.mean() {
+        Some(mean) if (MIN_RATE..=MAX_RATE).contains(&mean) => Ok(trace),
+        _ => Err("the mean rate must be from 120kbit to 100gbit".to_owned()),
+    }
 }
 
 fn opportunities(lines: &[(usize, &str)]) -> Result<Capacity, String> {
@@ -49,17 +54,18 @@ fn steps(lines: &[(usize, &str)]) -> Result<Capacity, String> {
         let error = || format!("line {number}: `{line}` is not SECONDS RATE, such as `0.5 20mbit`");
         let (seconds, rate) = line.split_once([' ', '\t', ',']).ok_or_else(error)?;
         let seconds: f64 = seconds.parse().map_err(|_| error())?;
-        if !(1e-6..=86_400.0).contains(&seconds) {
-            return Err(format!("line {number}: a step lasts from 1 us to a day"));
+        if !(1e-3..=86_400.0).contains(&seconds) {
+            return Err(format!("line {number}: a step lasts from 1 ms to a day"));
         }
         let rate = rate.trim();
         let rate = if rate == "0" { Some(0) } else { crate::units::parse_bit_rate(rate) };
-        Ok(((seconds * 1e9) as u64, rate.ok_or_else(error)?))
+        let rate = rate.ok_or_else(error)?;
+        if rate != 0 && !(MIN_RATE..=MAX_RATE).contains(&rate) {
+            return Err(format!("line {number}: a rate is 0, or from 120kbit to 100gbit"));
+        }
+        Ok(((seconds * 1e9) as u64, rate))
     };
     let steps = lines.iter().map(step).collect::<Result<Vec<_>, String>>()?;
-    if steps.iter().all(|(_, rate)| *rate == 0) {
-        return Err("the rate is always 0".to_owned());
-    }
     Ok(Capacity::Steps(steps))
 }
 
@@ -89,9 +95,11 @@ mod tests {
             ("0\n0\n", "the trace ends at 0 ms"),
             ("5\n4\n", "line 2: 4 ms comes before the line above"),
             ("99999999999999999999\n", "line 1: `99999999999999999999` is too large"),
-            ("1 0\n2 0\n", "the rate is always 0"),
+            ("1 0\n2 0\n", "the mean rate must be from 120kbit to 100gbit"),
+            ("1 1kbit\n", "line 1: a rate is 0, or from 120kbit to 100gbit"),
+            ("0\n86000000\n", "the mean rate must be from 120kbit to 100gbit"),
             ("1 fast\n", "line 1: `1 fast` is not SECONDS RATE, such as `0.5 20mbit`"),
-            ("-1 1mbit\n", "line 1: a step lasts from 1 us to a day"),
+            ("-1 1mbit\n", "line 1: a step lasts from 1 ms to a day"),
             ("0.5\n1 1mbit\n", "line 1: `0.5` is not SECONDS RATE, such as `0.5 20mbit`"),
         ] {
             assert_eq!(parse(text), Err(reason.to_owned()), "{text}");

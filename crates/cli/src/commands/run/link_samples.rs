@@ -12,6 +12,10 @@ use wirecost_model::link::{LinkOutcome, LinkSample, LinkSpec, Topology};
 /// The edges of a window lie between two readings. A reading takes the emulator's process less than a millisecond.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// Of more readings every other is forgotten, and the interval is twice as long from then on: the edges of a long
+/// window need not be known as exactly.
+const MOST: usize = 1_024;
+
 /// Readings in progress.
 #[derive(Debug)]
 pub(super) struct LinkSampler {
@@ -30,10 +34,14 @@ impl LinkSampler {
         let pid = reader.pid();
         let (stop, stopped) = mpsc::channel();
         let read = move || {
-            let mut samples = Vec::new();
+            let (mut samples, mut interval) = (Vec::new(), INTERVAL);
             loop {
                 samples.extend(sample(&reader));
-                if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                if samples.len() > MOST {
+                    samples = samples.into_iter().step_by(2).collect();
+                    interval *= 2;
+                }
+                if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                     return samples;
                 }
             }
