@@ -184,7 +184,7 @@ fn links_that_cannot_be_are_refused_before_anything_is_created() {
     let name = format!("test-{}-refused", std::process::id());
     for (arguments, reason) in [
         (&["--rate", "1kbit"][..], "rate `1kbit`: must be from 120kbit to 100gbit"),
-        (&["--rtt", "20"], "rtt `20`: must be a time such as `20ms` or `1.5s`"),
+        (&["--rtt", "20"], "rtt `20`: must be a time, such as 20ms or 1.5s"),
         (&["--loss", "100%"], "loss `100%`: must be a share below 100%"),
         (&["--queue", "1bdp", "--rtt", "1ms"], "queue needs a rate"),
         (&["--topology", "ring"], "topology `ring`: must be pair, star or dumbbell"),

@@ -50,6 +50,10 @@ fn a_rate_is_kept() {
             document
         };
         undisturbed(run, Document::disturbances, |document| {
+            // Threads that spin take the CPUs of those that have something due.
+            if document.has_warning("pollers-share-cpus") {
+                return;
+            }
             let count = document.count("/transactions/count");
             assert!(count.abs_diff(800) <= 8, "{engine}: {count}, not 800");
             let per_second = document.number("/transactions/per_second");

@@ -40,7 +40,7 @@ pub const ALL: &[Key] = &[
         about: "Rate in bits on the wire, such as `1gbit`",
         default: None,
         set: |typed, text| {
-            let rate = units::parse_bit_rate(text).ok_or("must be a rate such as `1gbit`")?;
+            let rate = units::parse_bit_rate(text).ok_or("must be a rate, such as 1gbit")?;
             if !(MIN_RATE..=MAX_RATE).contains(&rate) {
                 return Err("must be from 120kbit to 100gbit".to_owned());
             }
@@ -58,7 +58,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "jitter",
         value: "TIME",
-        about: "The delay varies by up to this time to both sides; packets stay in order",
+        about: "The one-way delay varies by up to plus or minus this time; packets stay in order",
         default: None,
         set: |typed, text| set(&mut typed.jitter, time(text)),
     },
@@ -72,7 +72,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "loss-burst",
         value: "PACKETS",
-        about: "Mean number of packets that are lost together (Gilbert's model)",
+        about: "Mean length of a loss burst, in consecutive packets (Gilbert model)",
         default: Some("independent losses"),
         set: |typed, text| {
             let burst = text.parse().ok().filter(|burst| (1.0..=MAX_BURST).contains(burst));
@@ -100,7 +100,7 @@ pub const ALL: &[Key] = &[
         name: "queue",
         value: "LENGTH",
         about: "Size of the queue at the link: `1bdp` (rate x round-trip time), `50ms` or `250kB`",
-        default: Some("1bdp, without rtt 50ms"),
+        default: Some("1bdp, at least 2ms; without rtt 50ms"),
         set: |typed, text| set(&mut typed.queue, queue(text)),
     },
     Key {
@@ -128,7 +128,7 @@ pub const ALL: &[Key] = &[
                 None if text == "0" => Cross::Rate(0),
                 None => Cross::Rate(
                     units::parse_bit_rate(text)
-                        .ok_or("must be a rate such as `300mbit`, or a share")?,
+                        .ok_or("must be a rate or a share, such as 300mbit or 30%")?,
                 ),
             };
             typed.cross = Some(rate);
@@ -138,7 +138,7 @@ pub const ALL: &[Key] = &[
     Key {
         name: "trace",
         value: "FILE",
-        about: "A rate that changes: lines `SECONDS RATE`, or a Mahimahi trace",
+        about: "A rate that changes: lines `SECONDS RATE` (how long, how fast), or a Mahimahi trace",
         default: None,
         set: |typed, text| {
             typed.trace = Some(PathBuf::from(text));
@@ -328,10 +328,10 @@ fn time(text: &str) -> Result<u64, String> {
         "ms" => 1e6,
         "us" => 1e3,
         "ns" => 1.0,
-        _ => return Err("must be a time such as `20ms` or `1.5s`".to_owned()),
+        _ => return Err("must be a time, such as 20ms or 1.5s".to_owned()),
     };
     let nanoseconds =
-        number.ok_or_else(|| "must be a time such as `20ms` or `1.5s`".to_owned())? * scale;
+        number.ok_or_else(|| "must be a time, such as 20ms or 1.5s".to_owned())? * scale;
     if nanoseconds > MAX_TIME as f64 {
         return Err("must be at most 10s".to_owned());
     }
@@ -340,7 +340,7 @@ fn time(text: &str) -> Result<u64, String> {
 
 /// A share below 1.
 fn share(text: &str) -> Result<f64, String> {
-    let error = || "must be a share below 100% such as `0.01%` or `0.0001`".to_owned();
+    let error = || "must be a share below 100%, such as 0.01% or 0.0001".to_owned();
     let (number, unit) = split_unit(text);
     let share = match unit {
         "%" => number.ok_or_else(error)? / 100.0,
@@ -351,7 +351,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn queue(text: &str) -> Result<Queue, String> {
-    let error = || "must be a length such as `1bdp`, `50ms` or `250kB`".to_owned();
+    let error = || "must be a length, such as 1bdp, 50ms or 250kB".to_owned();
     let (number, unit) = split_unit(text);
     let number = number.ok_or_else(error)?;
     let bytes = |scale: f64| Queue::Bytes((number * scale).round() as u64);

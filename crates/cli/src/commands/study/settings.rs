@@ -147,9 +147,11 @@ pub(super) fn hosts(point: &Point, of_study: &HostOptions) -> Result<HostOptions
             None => hosts.links.set(key, &setting.value),
         }
     }
-    if !hosts.links.is_empty() && hosts.lab.is_none() {
-        return Err(Failure::usage("the study sets the links of a lab but does not run in a lab")
-            .help("set place = \"lab\", or remove the keys of lab"));
+    if let (Some(key), None) = (hosts.links.first(), &hosts.lab) {
+        let message = format!("the study sets lab.{key} but does not run in a lab");
+        return Err(
+            Failure::usage(message).help(format!("set place = \"lab\", or remove lab.{key}"))
+        );
     }
     hosts.links.links().map_err(|failure| failure.at(point))?;
     Ok(hosts)
