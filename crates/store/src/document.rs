@@ -80,12 +80,12 @@ fn possible(file: &Path, run: Run) -> Result<Run, StoreError> {
 /// Checks the samples of a record. Early versions wrote none.
 fn check_samples(record: &Path) -> Result<(), StoreError> {
     let path = record.join(SAMPLES);
-    let file = match input::open(&path, input::RECORD) {
+    let mut file = match input::open(&path, input::RECORD) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &path)(error)),
     };
-    parquet_file::check(&file).map_err(|unreadable| match unreadable {
+    parquet_file::check(&mut file).map_err(|unreadable| match unreadable {
         Unreadable::Damaged(why) => StoreError::Damaged { path, why },
         Unreadable::Foreign(why) => StoreError::Foreign { path, why },
         Unreadable::Newer(found) => StoreError::Newer { path, found, known: FORMAT },

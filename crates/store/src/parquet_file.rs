@@ -1,12 +1,12 @@
 //! Samples as a Parquet file. What Parquet is is known here only.
 
-use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
@@ -24,12 +24,6 @@ pub(crate) enum Unreadable {
     Foreign(String),
     /// The version that wrote it.
     Newer(String),
-}
-
-impl From<ParquetError> for Unreadable {
-    fn from(error: ParquetError) -> Self {
-        Self::Damaged(error.to_string())
-    }
 }
 
 /// The bytes of a file.
@@ -91,14 +85,18 @@ fn too_few(column: &str) -> ParquetError {
     ParquetError::General(format!("there is no column {column}"))
 }
 
-/// Whether a file is one of these: that it ends as it should, and which columns it has. Its rows are
-/// not looked at.
-pub(crate) fn check(file: &File) -> Result<(), Unreadable> {
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(file)?;
-    let pairs = metadata.file_metadata().key_value_metadata();
-    let pairs = pairs.map(Vec::as_slice).unwrap_or_default();
-    let format = pairs.iter().find(|pair| pair.key == FORMAT_KEY).and_then(|p| p.value.as_deref());
-    match format {
+/// What a Parquet file begins and ends with.
+/// <https://github.com/apache/parquet-format/blob/master/README.md#file-format>
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Whether a file is one of these: that it begins and ends as it should, and which format it names.
+/// Its columns and rows are not looked at.
+///
+/// The library would decode all of the footer for this, and takes minutes for some of a kilobyte:
+/// a list may claim 2^31 booleans, which are skipped one by one though each takes no byte.
+pub(crate) fn check(file: &mut (impl Read + Seek)) -> Result<(), Unreadable> {
+    let footer = footer(file)?;
+    match format(&footer) {
         Some(FORMAT) => Ok(()),
         Some(format) if is_newer(format, FORMAT) => Err(Unreadable::Newer(format.to_owned())),
         Some(format) => Err(Unreadable::Foreign(format!("its format is {format}"))),
@@ -106,9 +104,50 @@ pub(crate) fn check(file: &File) -> Result<(), Unreadable> {
     }
 }
 
+/// The metadata at the end of a file: before its length, four bytes, and [`MAGIC`].
+fn footer(file: &mut (impl Read + Seek)) -> Result<Vec<u8>, Unreadable> {
+    let damaged = |why: &str| Unreadable::Damaged(why.to_owned());
+    let unread = |error: std::io::Error| Unreadable::Damaged(error.to_string());
+    let length = file.seek(SeekFrom::End(0)).map_err(unread)?;
+    let magic = MAGIC.len() as u64;
+    let Some(end) = length.checked_sub(magic + 4).filter(|end| *end >= magic) else {
+        return Err(damaged("it is too short for a Parquet file"));
+    };
+    let mut head = [0; 4];
+    let mut tail = [0; 8];
+    file.rewind().and_then(|()| file.read_exact(&mut head)).map_err(unread)?;
+    file.seek(SeekFrom::Start(end)).and_then(|_| file.read_exact(&mut tail)).map_err(unread)?;
+    let [l0, l1, l2, l3, last @ ..] = tail;
+    if &head != MAGIC || &last != MAGIC {
+        return Err(damaged("it does not begin and end as a Parquet file does"));
+    }
+    let bytes = u32::from_le_bytes([l0, l1, l2, l3]);
+    let Some(start) = end.checked_sub(bytes.into()).filter(|start| *start >= magic) else {
+        return Err(damaged("its footer is longer than the file"));
+    };
+    let mut footer = Vec::new();
+    file.seek(SeekFrom::Start(start)).map_err(unread)?;
+    file.take(bytes.into()).read_to_end(&mut footer).map_err(unread)?;
+    Ok(footer)
+}
+
+/// The value of [`FORMAT_KEY`] in a footer. A pair is a struct of two strings in Thrift's compact
+/// protocol: each the header of a field (one up from the field before, type 8), a length, and bytes.
+/// <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md#struct>
+fn format(footer: &[u8]) -> Option<&str> {
+    const STRING: u8 = 0x18;
+    let mut key = vec![STRING, FORMAT_KEY.len() as u8];
+    key.extend_from_slice(FORMAT_KEY.as_bytes());
+    key.push(STRING);
+    let after = footer.windows(key.len()).position(|bytes| bytes == key)? + key.len();
+    let (length, value) = footer.get(after..)?.split_first()?;
+    std::str::from_utf8(value.get(..usize::from(*length))?).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek as _, Write as _};
+    use std::fs::File;
+    use std::io::{Cursor, Write as _};
 
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
@@ -159,7 +198,7 @@ mod tests {
             let samples = samples(count);
             let bytes = write(&samples).unwrap();
             assert_eq!(read(&bytes), samples);
-            assert_eq!(check(&file(&bytes)), Ok(()));
+            assert_eq!(check(&mut file(&bytes)), Ok(()));
         }
     }
 
@@ -174,7 +213,7 @@ mod tests {
     fn a_truncated_file_is_damaged() {
         let bytes = write(&samples(50)).unwrap();
         for length in 0..bytes.len() {
-            let result = check(&file(&bytes[..length]));
+            let result = check(&mut Cursor::new(&bytes[..length]));
             assert!(matches!(result, Err(Unreadable::Damaged(_))), "{length}: {result:?}");
         }
     }
@@ -186,7 +225,7 @@ mod tests {
             for flip in [0x01, 0x10, 0x55, 0x80, 0xff] {
                 let mut bytes = bytes.clone();
                 bytes[place] ^= flip;
-                let _ = check(&file(&bytes));
+                let _ = check(&mut Cursor::new(&bytes));
             }
         }
     }
@@ -195,11 +234,13 @@ mod tests {
     fn foreign_and_newer_files_are_distinguished() {
         let written = |key: &str, format: &str| {
             let pair = KeyValue::new(key.to_owned(), format.to_owned());
-            file(&with_metadata(&samples(3), vec![pair]).unwrap())
+            Cursor::new(with_metadata(&samples(3), vec![pair]).unwrap())
         };
-        let newer = check(&written(FORMAT_KEY, "wirecost.samples/2")).unwrap_err();
+        let newer = check(&mut written(FORMAT_KEY, "wirecost.samples/2")).unwrap_err();
         assert_eq!(newer, Unreadable::Newer("wirecost.samples/2".to_owned()));
-        let other = check(&written("pandas", "{}")).unwrap_err();
+        let other = check(&mut written(FORMAT_KEY, "other/1")).unwrap_err();
+        assert_eq!(other, Unreadable::Foreign("its format is other/1".to_owned()));
+        let other = check(&mut written("pandas", "{}")).unwrap_err();
         assert_eq!(other, Unreadable::Foreign("it does not name its format".to_owned()));
     }
 }
