@@ -22,6 +22,23 @@ pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// A list as the kernel writes it: ascending, neighbours as ranges.
+#[must_use]
+pub fn format_list(cpus: &[u32]) -> String {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let mut parts = Vec::new();
+    for neighbours in cpus.chunk_by(|one, next| one + 1 == *next) {
+        match neighbours {
+            [only] => parts.push(only.to_string()),
+            [first, .., last] => parts.push(format!("{first}-{last}")),
+            [] => {}
+        }
+    }
+    parts.join(",")
+}
+
 /// CPUs of a mask: hexadecimal words of 32 bits, the highest first, as `bitmap_parse` of the kernel
 /// reads them: <https://elixir.bootlin.com/linux/v6.12/source/lib/bitmap-str.c>.
 #[must_use]
@@ -59,6 +76,13 @@ mod tests {
         assert_eq!(parse_list("0-500000000"), None);
         assert_eq!(parse_list("8191,8192"), None);
         assert_eq!(parse_list(&["0-8191"; 1 << 16].join(",")), None);
+    }
+
+    #[test]
+    fn lists_are_written_as_the_kernel_does() {
+        for (cpus, text) in [(vec![], ""), (vec![3], "3"), (vec![8, 1, 0, 2, 2], "0-2,8")] {
+            assert_eq!(format_list(&cpus), text);
+        }
     }
 
     #[test]

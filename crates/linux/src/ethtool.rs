@@ -37,13 +37,20 @@ pub struct Ethtool {
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_SCOALESCE: u32 = 0x0f;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_SRINGPARAM: u32 = 0x11;
 const ETHTOOL_GPAUSEPARAM: u32 = 0x12;
+const ETHTOOL_SPAUSEPARAM: u32 = 0x13;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const ETHTOOL_GRXRINGS: u32 = 0x2d;
+const ETHTOOL_GRSSH: u32 = 0x46;
+const ETHTOOL_SRSSH: u32 = 0x47;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
@@ -59,6 +66,31 @@ const RING_WORDS: usize = 9;
 const COALESCE_WORDS: usize = 23;
 const PAUSE_WORDS: usize = 4;
 const CHANNELS_WORDS: usize = 9;
+/// Words of `struct ethtool_rxfh` before the table, and room for `struct ethtool_rxnfc`.
+const RXFH_WORDS: usize = 6;
+const RXNFC_WORDS: usize = 64;
+/// `ETH_RXFH_INDIR_NO_CHANGE`.
+const TABLE_UNCHANGED: u32 = u32::MAX;
+
+/// How a device spreads what it receives over its queues (receive side scaling).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spreading {
+    /// Queue by the low bits of the hash.
+    pub table: Vec<u32>,
+    /// Of the hash function; empty where the device does not tell it.
+    pub key: Vec<u8>,
+    /// Queues that there are.
+    pub queues: u32,
+}
+
+/// A change of how a device spreads what it receives.
+#[derive(Debug, Clone, Copy)]
+pub enum SetSpreading<'a> {
+    Table(&'a [u32]),
+    /// The driver's own table, which follows the number of queues.
+    DefaultTable,
+    Key(&'a [u8]),
+}
 
 impl Ethtool {
     /// # Errors
@@ -111,20 +143,10 @@ impl Ethtool {
     /// # Errors
     /// Those of the ioctl.
     pub fn features(&self, device: &str) -> io::Result<BTreeMap<String, Feature>> {
-        let names = self.feature_names(device)?;
-        // 32 features a block; a block is four words: available, requested, active, never changed.
-        let blocks = names.len().div_ceil(32);
-        let mut states = vec![0; 2 + blocks * 4];
-        states[0] = ETHTOOL_GFEATURES;
-        states[1] = blocks as u32;
-        self.ask(device, &mut states)?;
-
-        let bit = |word: usize, feature: usize| {
-            states[2 + feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
-        };
+        let (names, blocks) = self.feature_blocks(device)?;
         let state = |feature| Feature {
-            on: bit(2, feature),
-            changeable: bit(0, feature) && !bit(3, feature),
+            on: bit(&blocks, ACTIVE, feature),
+            changeable: bit(&blocks, AVAILABLE, feature) && !bit(&blocks, NEVER_CHANGED, feature),
         };
         Ok(names
             .into_iter()
@@ -132,6 +154,17 @@ impl Ethtool {
             .filter(|(_, name)| !name.is_empty())
             .map(|(feature, name)| (name, state(feature)))
             .collect())
+    }
+
+    /// Names of features, and `struct ethtool_gfeatures` without its head.
+    fn feature_blocks(&self, device: &str) -> io::Result<(Vec<String>, Vec<u32>)> {
+        let names = self.feature_names(device)?;
+        let blocks = names.len().div_ceil(32);
+        let mut states = vec![0; 2 + blocks * 4];
+        states[0] = ETHTOOL_GFEATURES;
+        states[1] = blocks as u32;
+        self.ask(device, &mut states)?;
+        Ok((names, states.split_off(2)))
     }
 
     /// By number of the feature; one without a name is empty.
@@ -182,6 +215,96 @@ impl Ethtool {
         self.fixed(device, ETHTOOL_GCHANNELS).map(channels)
     }
 
+    /// Sets lengths of rings; the most that the driver allows are not settings, and ignored.
+    ///
+    /// # Errors
+    /// `InvalidInput` beyond what it allows, `Unsupported` when they cannot be set.
+    pub fn set_rings(&self, device: &str, wanted: Rings) -> io::Result<()> {
+        let mut request: [u32; RING_WORDS] = self.fixed(device, ETHTOOL_GRINGPARAM)?;
+        put_rings(&mut request, wanted);
+        self.set(device, ETHTOOL_SRINGPARAM, request)
+    }
+
+    /// Sets how long the device waits before it interrupts.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver cannot set one of the values.
+    pub fn set_coalescing(&self, device: &str, wanted: Coalescing) -> io::Result<()> {
+        let mut request: [u32; COALESCE_WORDS] = self.fixed(device, ETHTOOL_GCOALESCE)?;
+        put_coalescing(&mut request, wanted);
+        self.set(device, ETHTOOL_SCOALESCE, request)
+    }
+
+    /// Sets whether pause frames are obeyed and sent.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver cannot.
+    pub fn set_flow_control(&self, device: &str, wanted: FlowControl) -> io::Result<()> {
+        let FlowControl { negotiated, rx, tx } = wanted;
+        let request = [0, u32::from(negotiated), u32::from(rx), u32::from(tx)];
+        self.set::<PAUSE_WORDS>(device, ETHTOOL_SPAUSEPARAM, request)
+    }
+
+    /// Sets the number of queues; the most that the driver allows are not settings, and ignored.
+    ///
+    /// # Errors
+    /// `InvalidInput` beyond what it allows, or below what its table of queues needs; `Unsupported` when
+    /// they cannot be set.
+    pub fn set_channels(&self, device: &str, wanted: Channels) -> io::Result<()> {
+        let mut request: [u32; CHANNELS_WORDS] = self.fixed(device, ETHTOOL_GCHANNELS)?;
+        put_channels(&mut request, wanted);
+        self.set(device, ETHTOOL_SCHANNELS, request)
+    }
+
+    /// How the device spreads what it receives over its queues.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn spreading(&self, device: &str) -> io::Result<Spreading> {
+        let answer = self.spreading_words(device)?;
+        let (table, key) = spreading_parts(&answer).ok_or(io::ErrorKind::InvalidData)?;
+        let mut rings = vec![0; RXNFC_WORDS];
+        rings[0] = ETHTOOL_GRXRINGS;
+        self.ask(device, &mut rings)?;
+        // The low half of a 64-bit number, on either byte order.
+        let queues = u64::from_ne_bytes(words_of(&rings, 2)) as u32;
+        Ok(Spreading { table, key, queues })
+    }
+
+    /// Changes how the device spreads what it receives over its queues.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a queue that does not exist, or a table or a key of another length;
+    /// `Unsupported` when the driver cannot.
+    pub fn set_spreading(&self, device: &str, wanted: SetSpreading<'_>) -> io::Result<()> {
+        let now = self.spreading_words(device)?;
+        let mut request = spreading_request(&now, wanted).ok_or(io::ErrorKind::InvalidInput)?;
+        self.ask(device, &mut request)
+    }
+
+    /// `struct ethtool_rxfh` of the device, with table and key.
+    fn spreading_words(&self, device: &str) -> io::Result<Vec<u32>> {
+        let mut sizes = vec![0; RXFH_WORDS];
+        sizes[0] = ETHTOOL_GRSSH;
+        self.ask(device, &mut sizes)?;
+        let (table, key) = (sizes[2] as usize, sizes[3] as usize);
+        let mut request = vec![0; RXFH_WORDS + table + key.div_ceil(4)];
+        request[0] = ETHTOOL_GRSSH;
+        request[2..4].copy_from_slice(&sizes[2..4]);
+        self.ask(device, &mut request)?;
+        Ok(request)
+    }
+
+    fn set<const WORDS: usize>(
+        &self,
+        device: &str,
+        command: u32,
+        mut request: [u32; WORDS],
+    ) -> io::Result<()> {
+        request[0] = command;
+        self.ask(device, &mut request)
+    }
+
     /// Asks for a structure of a fixed number of words.
     fn fixed<const WORDS: usize>(&self, device: &str, command: u32) -> io::Result<[u32; WORDS]> {
         let mut request = [0; WORDS];
@@ -196,22 +319,35 @@ impl Ethtool {
     /// `Unsupported` when the device has none of this name or does not let it be changed; those of
     /// the ioctl.
     pub fn set_feature(&self, device: &str, feature: &str, on: bool) -> io::Result<()> {
-        let names = self.feature_names(device)?;
+        let (names, before) = self.feature_blocks(device)?;
         let place =
             names.iter().position(|name| name == feature).ok_or(io::ErrorKind::Unsupported)?;
+        self.request_feature(device, names.len(), place, on)?;
+        // What cannot be is no error of the ioctl.
+        let (_, after) = self.feature_blocks(device)?;
+        if bit(&after, ACTIVE, place) == on {
+            return Ok(());
+        }
+        // The kernel remembers what was requested, and would switch it when it can one day.
+        self.request_feature(device, names.len(), place, bit(&before, REQUESTED, place))?;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn request_feature(
+        &self,
+        device: &str,
+        count: usize,
+        place: usize,
+        on: bool,
+    ) -> io::Result<()> {
         // Two words a block: which features are meant, and what they shall be.
-        let blocks = names.len().div_ceil(32);
+        let blocks = count.div_ceil(32);
         let mut request = vec![0; 2 + blocks * 2];
         request[0] = ETHTOOL_SFEATURES;
         request[1] = blocks as u32;
         request[2 + place / 32 * 2] = 1 << (place % 32);
         request[2 + place / 32 * 2 + 1] = u32::from(on) << (place % 32);
-        self.ask(device, &mut request)?;
-        // What cannot be is no error of the ioctl.
-        match self.features(device)?.get(feature) {
-            Some(now) if now.on == on => Ok(()),
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        }
+        self.ask(device, &mut request)
     }
 
     /// What the driver counts, by its own names (`ethtool -S`).
@@ -302,6 +438,87 @@ fn channels(words: [u32; CHANNELS_WORDS]) -> Channels {
     Channels { rx, rx_max, tx, tx_max, combined, combined_max }
 }
 
+/// Words of each block of 32 features.
+const AVAILABLE: usize = 0;
+const REQUESTED: usize = 1;
+const ACTIVE: usize = 2;
+const NEVER_CHANGED: usize = 3;
+
+fn bit(blocks: &[u32], word: usize, feature: usize) -> bool {
+    blocks[feature / 32 * 4 + word] >> (feature % 32) & 1 == 1
+}
+
+fn put_rings(words: &mut [u32; RING_WORDS], wanted: Rings) {
+    words[5] = wanted.rx;
+    words[8] = wanted.tx;
+}
+
+fn put_coalescing(words: &mut [u32; COALESCE_WORDS], wanted: Coalescing) {
+    words[1] = wanted.rx_us;
+    words[2] = wanted.rx_frames;
+    words[5] = wanted.tx_us;
+    words[6] = wanted.tx_frames;
+    words[10] = u32::from(wanted.adaptive_rx);
+    words[11] = u32::from(wanted.adaptive_tx);
+}
+
+fn put_channels(words: &mut [u32; CHANNELS_WORDS], wanted: Channels) {
+    words[5] = wanted.rx;
+    words[6] = wanted.tx;
+    words[8] = wanted.combined;
+}
+
+/// Table and key of `struct ethtool_rxfh`.
+fn spreading_parts(words: &[u32]) -> Option<(Vec<u32>, Vec<u8>)> {
+    let (entries, key) = (*words.get(2)? as usize, *words.get(3)? as usize);
+    let table = words.get(RXFH_WORDS..RXFH_WORDS.checked_add(entries)?)?;
+    let key = bytes(words.get(RXFH_WORDS + entries..)?).get(..key)?.to_vec();
+    Some((table.to_vec(), key))
+}
+
+/// A request that changes one of the two. Hash function 0 means unchanged; the transformation of its
+/// input, which has no such value in every kernel, is what the device told.
+fn spreading_request(now: &[u32], wanted: SetSpreading<'_>) -> Option<Vec<u32>> {
+    let (table, key) = spreading_parts(now)?;
+    let mut request = vec![0; RXFH_WORDS];
+    request[0] = ETHTOOL_SRSSH;
+    let mut function_and_input = now.get(4)?.to_ne_bytes();
+    function_and_input[0] = 0;
+    request[4] = u32::from_ne_bytes(function_and_input);
+    match wanted {
+        SetSpreading::DefaultTable => {}
+        SetSpreading::Table(wanted) => {
+            if wanted.len() != table.len() {
+                return None;
+            }
+            request[2] = wanted.len() as u32;
+            request.extend(wanted);
+        }
+        SetSpreading::Key(wanted) => {
+            if wanted.len() != key.len() {
+                return None;
+            }
+            request[2] = TABLE_UNCHANGED;
+            request[3] = wanted.len() as u32;
+            // The key begins behind as many words as the table is said to have: none.
+            let words = wanted.chunks(4).map(|chunk| {
+                let mut word = [0; 4];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u32::from_ne_bytes(word)
+            });
+            request.extend(words);
+        }
+    }
+    Some(request)
+}
+
+fn words_of(words: &[u32], place: usize) -> [u8; 8] {
+    let mut both = [0; 8];
+    both[..4].copy_from_slice(&words[place].to_ne_bytes());
+    both[4..].copy_from_slice(&words[place + 1].to_ne_bytes());
+    both
+}
+
 /// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
 pub(crate) fn mask_words(settings: &[u32]) -> Option<u8> {
     let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
@@ -365,7 +582,23 @@ mod tests {
             ethtool.set_feature("eth0", "tx-tcp-segmentation", on).unwrap();
             assert_eq!(ethtool.features("eth0").unwrap()["tx-tcp-segmentation"].on, on);
         }
+        let channels = ethtool.channels("eth0").unwrap();
+        if channels.rx_max > 1 && channels.tx_max > 1 {
+            ethtool.set_channels("eth0", Channels { rx: 2, tx: 2, ..channels }).unwrap();
+            let now = ethtool.channels("eth0").unwrap();
+            assert_eq!((now.rx, now.tx), (2, 2));
+            let beyond = Channels { rx: channels.rx_max + 1, ..channels };
+            assert!(ethtool.set_channels("eth0", beyond).is_err());
+        }
+        assert!(ethtool.spreading("eth0").is_err());
         assert!(ethtool.set_feature("eth0", "no-such-feature", true).is_err());
+        // It needs checksums. That it was wanted without them is forgotten.
+        let on = |feature: &str| ethtool.features("eth0").unwrap()[feature].on;
+        ethtool.set_feature("eth0", "tx-tcp-segmentation", false).unwrap();
+        ethtool.set_feature("eth0", "tx-checksum-ip-generic", false).unwrap();
+        assert!(ethtool.set_feature("eth0", "tx-tcp-segmentation", true).is_err());
+        ethtool.set_feature("eth0", "tx-checksum-ip-generic", true).unwrap();
+        assert!(!on("tx-tcp-segmentation") && on("tx-tcp6-segmentation"));
         let statistics = ethtool.statistics("eth0").unwrap();
         // veth has at least the number of its peer.
         assert!(statistics["peer_ifindex"] > 0, "{statistics:?}");
@@ -411,5 +644,50 @@ mod tests {
         let expected =
             Channels { rx: 4, rx_max: 16, tx: 2, tx_max: 8, combined: 12, combined_max: 63 };
         assert_eq!(channels(answer), expected);
+    }
+
+    #[test]
+    fn what_is_put_into_a_structure_is_read_from_it_and_nothing_else_changes() {
+        let mut words = [7; RING_WORDS];
+        let wanted = Rings { rx: 1, rx_max: 7, tx: 2, tx_max: 7 };
+        put_rings(&mut words, wanted);
+        assert_eq!(rings(words), wanted);
+        assert_eq!(words.iter().filter(|&&word| word == 7).count(), RING_WORDS - 2);
+        let mut words = [7; COALESCE_WORDS];
+        let wanted = Coalescing {
+            adaptive_rx: true,
+            adaptive_tx: false,
+            rx_us: 20,
+            rx_frames: 21,
+            tx_us: 22,
+            tx_frames: 23,
+        };
+        put_coalescing(&mut words, wanted);
+        assert_eq!(coalescing(words), wanted);
+        assert_eq!(words.iter().filter(|&&word| word == 7).count(), COALESCE_WORDS - 6);
+        let mut words = [7; CHANNELS_WORDS];
+        let wanted = Channels { rx: 1, rx_max: 7, tx: 2, tx_max: 7, combined: 3, combined_max: 7 };
+        put_channels(&mut words, wanted);
+        assert_eq!(channels(words), wanted);
+        assert_eq!(words.iter().filter(|&&word| word == 7).count(), CHANNELS_WORDS - 3);
+    }
+
+    #[test]
+    fn spreading_is_read_and_one_part_of_it_is_changed() {
+        let function = u32::from_ne_bytes([1, 2, 0, 0]);
+        let mut now = vec![ETHTOOL_GRSSH, 0, 4, 6, function, 0, 0, 1, 0, 1];
+        now.extend([u32::from_ne_bytes([1, 2, 3, 4]), u32::from_ne_bytes([5, 6, 0, 0])]);
+        let expected = (vec![0, 1, 0, 1], vec![1, 2, 3, 4, 5, 6]);
+        assert_eq!(spreading_parts(&now), Some(expected));
+        let input = u32::from_ne_bytes([0, 2, 0, 0]);
+        let table = spreading_request(&now, SetSpreading::Table(&[1, 1, 0, 0])).unwrap();
+        assert_eq!(table, [ETHTOOL_SRSSH, 0, 4, 0, input, 0, 1, 1, 0, 0]);
+        let default = spreading_request(&now, SetSpreading::DefaultTable).unwrap();
+        assert_eq!(default, [ETHTOOL_SRSSH, 0, 0, 0, input, 0]);
+        let key = spreading_request(&now, SetSpreading::Key(&[9, 8, 7, 6, 5, 4])).unwrap();
+        assert_eq!(key[..6], [ETHTOOL_SRSSH, 0, TABLE_UNCHANGED, 6, input, 0]);
+        assert_eq!(bytes(&key[6..]), [9, 8, 7, 6, 5, 4, 0, 0]);
+        assert!(spreading_request(&now, SetSpreading::Table(&[1])).is_none());
+        assert!(spreading_request(&now, SetSpreading::Key(&[1])).is_none());
     }
 }

@@ -129,7 +129,8 @@ pub fn of_device(place: &str) -> Option<Vec<u32>> {
 }
 
 /// Directory of the device at a place on a bus, in the files of the kernel below `root`.
-pub(crate) fn on_a_bus(root: &Path, place: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn on_a_bus(root: &Path, place: &str) -> Option<PathBuf> {
     ["pci", "platform", "virtio", "vmbus", "xen"]
         .iter()
         .map(|bus| root.join(format!("sys/bus/{bus}/devices/{place}")))
@@ -137,7 +138,8 @@ pub(crate) fn on_a_bus(root: &Path, place: &str) -> Option<PathBuf> {
 }
 
 /// The interrupts of a device by its directory, ascending.
-pub(crate) fn of_bus_device(path: &Path) -> Vec<u32> {
+#[must_use]
+pub fn of_bus_device(path: &Path) -> Vec<u32> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let mut irqs: Vec<u32> = children(&path.join("msi_irqs")).iter().filter_map(number).collect();
     if irqs.is_empty() {

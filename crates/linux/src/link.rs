@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
-use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
 };
@@ -40,6 +40,12 @@ pub struct Link {
     pub qdisc: Option<String>,
     /// What its administrator says of it (`ip link set ... alias`).
     pub alias: Option<String>,
+    /// Its hardware address, as `02:00:00:00:00:01`; `None` where it has none, as a TUN device.
+    pub address: Option<String>,
+    /// Index of the bridge, bond or team that it is a port of.
+    pub controller: Option<u32>,
+    /// Index of the device of this namespace that it is made on, as of a VLAN.
+    pub lower: Option<u32>,
     /// Packets that the device dropped as it had no place for them.
     pub rx_missed: Option<u64>,
     /// Switched on by the administrator.
@@ -193,6 +199,44 @@ impl Links {
         self.finish("give an address to", device, request.execute())
     }
 
+    /// Index of the device that has an address; `None` where none has it.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn index_of_address(&self, address: IpAddr) -> Result<Option<u32>, LinkError> {
+        let request = self.handle.address().get().execute();
+        let messages: Vec<AddressMessage> =
+            self.finish("list", "addresses", request.try_collect())?;
+        let is_it = |message: &&AddressMessage| {
+            message.attributes.iter().any(|attribute| match attribute {
+                // Of a point-to-point device `Address` is the far end's.
+                AddressAttribute::Local(local) => *local == address,
+                AddressAttribute::Address(of) => address.is_ipv6() && *of == address,
+                _ => false,
+            })
+        };
+        Ok(messages.iter().find(is_it).map(|message| message.header.index))
+    }
+
+    /// Sets the largest packet that a device sends, in bytes without the link's header.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn set_mtu(&self, device: &str, bytes: u32) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(self.get(device)?.index).mtu(bytes).build();
+        self.finish("set the MTU of", device, self.handle.link().set(message).execute())
+    }
+
+    /// Sets how many packets the queueing disciplines of a device hold that have no limit of their own.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn set_tx_queue_len(&self, device: &str, packets: u32) -> Result<(), LinkError> {
+        let index = self.get(device)?.index;
+        let message = LinkUnspec::new_with_index(index).txqueuelen(packets).build();
+        self.finish("set the queue length of", device, self.handle.link().set(message).execute())
+    }
+
     /// Gives a device a text that says what it is for, which every tool shows beside its name.
     ///
     /// # Errors
@@ -223,6 +267,15 @@ impl Links {
     pub fn up(&self, device: &str) -> Result<(), LinkError> {
         let message = LinkUnspec::new_with_index(self.get(device)?.index).up().build();
         self.finish("switch on", device, self.handle.link().set(message).execute())
+    }
+
+    /// Gives a device another name. Kernels before 6.2 want it switched off.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn rename(&self, device: &str, name: &str) -> Result<(), LinkError> {
+        let message = LinkUnspec::new_with_index(self.get(device)?.index).name(name).build();
+        self.finish("rename", device, self.handle.link().set(message).execute())
     }
 
     /// Removes a device, and the other end of a pair with it.
@@ -283,10 +336,16 @@ impl Link {
             tx_queue_len: None,
             qdisc: None,
             alias: None,
+            address: None,
+            controller: None,
+            lower: None,
             rx_missed: None,
             up,
             running: false,
         };
+        let elsewhere =
+            |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkNetNsId(_));
+        let elsewhere = message.attributes.iter().any(elsewhere);
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
@@ -294,6 +353,15 @@ impl Link {
                 LinkAttribute::TxQueueLen(length) => link.tx_queue_len = Some(*length),
                 LinkAttribute::Qdisc(kind) => link.qdisc = Some(kind.clone()),
                 LinkAttribute::IfAlias(alias) => link.alias = Some(alias.clone()),
+                LinkAttribute::Address(bytes) if !bytes.is_empty() => {
+                    let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                    link.address = Some(bytes.join(":"));
+                }
+                LinkAttribute::Controller(index) => link.controller = Some(*index),
+                // `lo` and others name themselves or nothing.
+                LinkAttribute::Link(index) if !elsewhere && *index != 0 && *index != link.index => {
+                    link.lower = Some(*index);
+                }
                 LinkAttribute::Stats64(stats) => link.rx_missed = Some(stats.rx_missed_errors),
                 LinkAttribute::OperState(State::Up) => link.running = up,
                 LinkAttribute::OperState(State::Unknown) => link.running = up,
@@ -305,6 +373,10 @@ impl Link {
                 }
                 _ => {}
             }
+        }
+        // The far end of a pair is no device that the near one is made on.
+        if link.kind.as_deref() == Some("veth") {
+            link.lower = None;
         }
         (!link.name.is_empty()).then_some(link)
     }
@@ -357,8 +429,18 @@ mod tests {
             let link = links.get("eth0").unwrap();
             assert_eq!(link.kind.as_deref(), Some("veth"));
             assert_eq!(link.mtu, Some(1500));
+            assert_eq!(link.address.unwrap().len(), 17);
+            assert_eq!(link.lower, None, "the far end is in another namespace");
             assert_eq!(link.qdisc.as_deref(), Some("noqueue"));
         }
+        let near = links_a.get("eth0").unwrap().index;
+        let of = |address: &str| links_a.index_of_address(address.parse().unwrap()).unwrap();
+        assert_eq!((of("198.18.0.1"), of("198.18.0.2")), (Some(near), None));
+        links_a.set_mtu("eth0", 9000).unwrap();
+        links_a.set_tx_queue_len("eth0", 17).unwrap();
+        let link = links_a.get("eth0").unwrap();
+        assert_eq!((link.mtu, link.tx_queue_len), (Some(9000), Some(17)));
+        assert!(links_a.set_mtu("eth0", 1).is_err());
         links_a.delete("eth0").unwrap();
         let error = links_b.get("eth0").unwrap_err();
         assert_eq!(error.to_string(), "failed to find `eth0`");
@@ -375,6 +457,8 @@ mod tests {
         links.add_bridge("br0").unwrap();
         links.add_veth("port", "eth0", &b).unwrap();
         links.attach("port", "br0").unwrap();
+        let bridge = links.get("br0").unwrap().index;
+        assert_eq!(links.get("port").unwrap().controller, Some(bridge));
         links.add_bridge("br1").unwrap();
         // A bridge cannot leave its namespace, a pair's end can.
         assert!(links.move_to("br1", &b).is_err());

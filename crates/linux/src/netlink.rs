@@ -11,9 +11,10 @@ use rustix::net::{
 };
 
 pub(crate) const NLM_F_REQUEST: u16 = 0x01;
-#[cfg(test)]
 pub(crate) const NLM_F_ACK: u16 = 0x04;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_REPLACE: u16 = 0x100;
+pub(crate) const NLM_F_CREATE: u16 = 0x400;
 
 const NLM_F_MULTI: u16 = 0x02;
 const NLM_F_DUMP_INTR: u16 = 0x10;
@@ -40,8 +41,20 @@ impl Netlink {
     /// # Errors
     /// When the kernel does not speak this protocol.
     pub(crate) fn open(protocol: Protocol) -> io::Result<Self> {
+        Self::of_protocol(Some(protocol))
+    }
+
+    /// Route netlink, which is protocol 0.
+    ///
+    /// # Errors
+    /// When no socket can be had.
+    pub(crate) fn route() -> io::Result<Self> {
+        Self::of_protocol(None)
+    }
+
+    fn of_protocol(protocol: Option<Protocol>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(protocol))?;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         let direction = rustix::net::sockopt::Timeout::Recv;
         set_socket_timeout(&socket, direction, Some(DEADLINE))?;
         Ok(Self { socket })
@@ -139,8 +152,7 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is no netlink message")
 }
 
-/// For tests of those who ask: an attribute with its header.
-#[cfg(test)]
+/// An attribute with its header.
 pub(crate) fn with_header(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut attribute = Vec::new();
     attribute.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());

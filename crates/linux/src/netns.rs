@@ -13,7 +13,11 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
     fsconfig_create, fsmount, fsopen, mount_bind, mount_bind_recursive, mount_change, unmount,
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use serde::{Deserialize, Serialize};
+
+use crate::raw_option::SocketOption;
 
 /// Where names are kept.
 const DIRECTORY: &str = "/run/netns";
@@ -85,6 +89,74 @@ impl NetNs {
         Ok(Self { name, handle: file.into() })
     }
 
+    /// Opens the namespace that a file of nsfs leads to, such as `/proc/PID/fd/N`.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] when there is no such file, or it is no namespace.
+    pub fn open_path(path: &Path) -> Result<Self, NetNsError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|source| refused("open", &name, source))?;
+        let filesystem =
+            rustix::fs::fstatfs(&file).map_err(|error| refused("open", &name, error.into()))?;
+        if filesystem.f_type != NSFS_MAGIC {
+            let cause = io::Error::new(io::ErrorKind::InvalidData, "it is no namespace");
+            return Err(refused("open", &name, cause));
+        }
+        Ok(Self { name, handle: file.into() })
+    }
+
+    /// A second handle.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { name: self.name.clone(), handle: self.handle.try_clone()? })
+    }
+
+    /// Opens the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] where there is no /proc.
+    pub fn here() -> Result<Self, NetNsError> {
+        Self::open_path(Path::new("/proc/thread-self/ns/net"))
+    }
+
+    /// Which namespace of this boot it is.
+    ///
+    /// # Errors
+    /// [`NetNsError::Refused`] when it cannot be entered.
+    pub fn id(&self) -> Result<NetNsId, NetNsError> {
+        let unknown = |source| refused("identify", &self.name, source);
+        let stat = rustix::fs::fstat(&self.handle).map_err(|error| unknown(error.into()))?;
+        let cookie =
+            run_in(&self.handle, cookie_here).and_then(|cookie| cookie).map_err(unknown)?;
+        Ok(NetNsId { device: stat.st_dev, inode: stat.st_ino, cookie })
+    }
+
+    /// Opens a namespace by its identity: one that has a name or a process.
+    ///
+    /// # Errors
+    /// [`NetNsError::NotFound`] when there is none.
+    pub fn find(id: NetNsId) -> Result<Self, NetNsError> {
+        let named = fs::read_dir(DIRECTORY).into_iter().flatten().flatten().map(|file| file.path());
+        let of_process = |file: fs::DirEntry| {
+            let name = file.file_name();
+            let is_pid = name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
+            is_pid.then(|| file.path().join("ns/net"))
+        };
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let is_it = |path: &PathBuf| {
+            let found = fs::metadata(path);
+            found.is_ok_and(|file| (file.dev(), file.ino()) == (id.device, id.inode))
+        };
+        named
+            .chain(processes.filter_map(of_process))
+            .filter(is_it)
+            .filter_map(|path| Self::open_path(&path).ok())
+            .find(|namespace| namespace.id().is_ok_and(|found| found == id))
+            .ok_or_else(|| NetNsError::NotFound { name: format!("net:[{}]", id.inode) })
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -138,6 +210,29 @@ impl AsFd for NetNs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+/// Which namespace of this boot is meant, also after its inode was given to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NetNsId {
+    /// Of the file of nsfs, as is the inode.
+    pub device: u64,
+    pub inode: u64,
+    /// No other namespace of this boot has or had it
+    /// (<https://elixir.bootlin.com/linux/v6.12/source/net/core/net_namespace.c>).
+    pub cookie: u64,
+}
+
+/// Cookie of the calling thread's namespace.
+fn cookie_here() -> io::Result<u64> {
+    // SAFETY: the value is an integer of 8 bytes (socket(7)).
+    const COOKIE: SocketOption<u64> =
+        unsafe { SocketOption::new(libc::SOL_SOCKET, libc::SO_NETNS_COOKIE) };
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    let mut cookie = 0;
+    COOKIE.read(&socket, &mut cookie)?;
+    Ok(cookie)
 }
 
 /// Runs `work` in an open network namespace, on a thread of its own that ends with it.
@@ -324,6 +419,24 @@ mod tests {
         assert!(!list().unwrap().contains(&name));
         assert!(matches!(NetNs::open(&name), Err(NetNsError::NotFound { .. })));
         assert!(matches!(delete(&name), Err(NetNsError::NotFound { .. })));
+    }
+
+    #[test]
+    fn a_namespace_is_found_by_its_identity() {
+        if skip_without_namespaces("netns::a_namespace_is_found_by_its_identity") {
+            return;
+        }
+        let guard = NetNsGuard::new(NetNs::create(&name("identity")).unwrap());
+        let id = guard.namespace.as_ref().unwrap().id().unwrap();
+        assert_eq!(NetNs::find(id).unwrap().id().unwrap(), id);
+        let here = NetNs::here().unwrap().id().unwrap();
+        assert_ne!(here.cookie, id.cookie);
+        assert_eq!(NetNs::find(here).unwrap().id().unwrap(), here);
+        let other = NetNsId { cookie: id.cookie + 1, ..id };
+        assert!(matches!(NetNs::find(other), Err(NetNsError::NotFound { .. })));
+        drop(guard);
+        assert!(matches!(NetNs::find(id), Err(NetNsError::NotFound { .. })));
+        assert!(NetNs::open_path(Path::new("/proc/self/status")).is_err());
     }
 
     #[test]

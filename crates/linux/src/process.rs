@@ -1,6 +1,7 @@
 //! Which process is meant, also after its number was given to another one.
 
 use std::fs;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,16 @@ pub fn descendants(of: u32) -> Vec<u32> {
         found.extend(children);
     }
     found
+}
+
+/// Makes the calling process ignore a signal, and the programs that it executes.
+///
+/// # Errors
+/// Those of signal(2): `InvalidInput` for SIGKILL and SIGSTOP.
+pub fn ignore_signal(signal: rustix::process::Signal) -> io::Result<()> {
+    // SAFETY: no handler is installed, so no code of ours runs in a signal's context.
+    let before = unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// What /etc/passwd calls a user; `uid N` where it does not know the number.
@@ -127,7 +138,7 @@ mod tests {
             .unwrap();
         // The line comes when the second process has been started.
         let mut line = [0u8; 1];
-        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
         let found = descendants(std::process::id());
         let [sleeper] = descendants(shell.id())[..] else { panic!("one child") };
         assert!(found.contains(&shell.id()) && found.contains(&sleeper), "{found:?}");
@@ -136,6 +147,12 @@ mod tests {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
         shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_kill_cannot_be_ignored() {
+        let refused = ignore_signal(rustix::process::Signal::KILL).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 /// Value of a setting such as `net.ipv4.tcp_rmem`, blanks as single blanks.
@@ -21,8 +22,18 @@ pub fn write(name: &str, value: &str) -> io::Result<()> {
     fs::write(path(name), value)
 }
 
+/// Whether the calling thread's network namespace lets a setting be changed. The mode decides, also for
+/// root: <https://elixir.bootlin.com/linux/v6.12/source/fs/proc/proc_sysctl.c>.
+///
+/// # Errors
+/// When the kernel does not have it (`NotFound`), or does not show it in this namespace.
+pub fn is_writable(name: &str) -> io::Result<bool> {
+    Ok(fs::metadata(path(name))?.permissions().mode() & 0o200 != 0)
+}
+
 /// Value without the tabs between its parts and the end of line.
-pub(crate) fn tidy(text: &str) -> String {
+#[must_use]
+pub fn tidy(text: &str) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -37,6 +48,7 @@ mod tests {
     #[test]
     fn values_are_tidied() {
         assert_eq!(read("kernel.ostype").unwrap(), "Linux");
+        assert!(!is_writable("kernel.ostype").unwrap());
         assert_eq!(tidy("4096\t131072\t33554432\n"), "4096 131072 33554432");
         assert_eq!(read("net.no_such").unwrap_err().kind(), io::ErrorKind::NotFound);
     }

@@ -1,0 +1,89 @@
+//! Why a setting could not be changed or restored, and what to do about it.
+
+use std::io;
+
+use wirecost_linux::netns::NetNsError;
+
+use crate::target::Refusal;
+
+/// Why a setting could not be changed or restored. Unless it says so, nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    #[error("there is no tunable named `{name}`{}", suggestion(.similar))]
+    Unknown { name: String, similar: Option<&'static str> },
+    #[error("`{value}` is not a value of `{name}`: it takes {wants}")]
+    BadValue { name: &'static str, value: String, wants: String },
+    #[error("`{name}` is set twice")]
+    Twice { name: &'static str },
+    #[error("cannot set `{name}` to `{value}` on {target}")]
+    Refused { name: &'static str, value: String, target: String, source: Refusal },
+    #[error("`{name}` concerns `{device}`, which carries the control connection")]
+    ControlDevice { name: &'static str, device: String },
+    #[error(
+        "a change of `{name}` on `{device}`, which carries the control connection, needs a guardian"
+    )]
+    NoGuardian { name: &'static str, device: String },
+    #[error("`{name}` on {target} is being changed by process {pid}")]
+    InUse { name: String, target: String, pid: u32 },
+    #[error("the change was not confirmed in time and has been reverted")]
+    NotConfirmed,
+    #[error("failed to undo {settings} after another setting was refused: {cause}")]
+    StillChanged { settings: String, cause: String },
+    #[error("the guardian does not answer")]
+    Guardian { source: io::Error },
+    #[error("failed to {act} {path}")]
+    Journal { act: &'static str, path: String, source: io::Error },
+    #[error("another wirecost has held {path} for {seconds} s")]
+    Locked { path: String, seconds: u64 },
+    #[error("/proc has no entry for this process")]
+    NoProc,
+    #[error(transparent)]
+    Namespace(#[from] NetNsError),
+}
+
+impl TuneError {
+    /// What the reader can do about it, where there is something.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Refused { source: Refusal::PciNotAllowed, .. } => {
+                Some("allow it with --allow-pci, on a machine whose loss does no harm".to_owned())
+            }
+            Self::Refused { source: Refusal::Failed { source, .. }, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("run the agent as root, with CAP_NET_ADMIN and CAP_SYS_ADMIN".to_owned())
+            }
+            Self::ControlDevice { .. } => Some(
+                "allow it with --allow-control-device; it then reverts unless the controller \
+                 confirms within 10 s"
+                    .to_owned(),
+            ),
+            Self::InUse { pid, .. } => Some(format!("wait for process {pid}, or stop it")),
+            Self::StillChanged { .. } => Some("run: wirecost restore".to_owned()),
+            Self::Journal { path, source, .. } => match source.kind() {
+                io::ErrorKind::InvalidData => Some(format!(
+                    "it was written by another version: run `wirecost restore` of that version, or \
+                     remove {path} and check the settings"
+                )),
+                _ => Some("make /run/wirecost writable for this user".to_owned()),
+            },
+            _ => None,
+        }
+    }
+}
+
+fn suggestion(similar: &Option<&'static str>) -> String {
+    similar.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
