@@ -405,7 +405,8 @@ impl Ethtool {
         // more than the command and the counts in the request say, and the callers above size it
         // by these.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut ifreq) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        // What could not be done of a request for features is told by a positive number.
+        if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
