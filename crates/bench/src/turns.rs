@@ -34,27 +34,35 @@ pub(crate) const LOADS: [(Load, &str, f64, f64); 3] = [
 pub(crate) struct Turns {
     load: Load,
     operations: u64,
+    /// Number of connections, which have their turns one after another.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
 }
 
 impl Turns {
     pub(crate) fn run(&self) -> Result<(), String> {
-        let [mut master, mut peer] = self.load.hosts()?;
-        complete_openings(&mut master, &mut peer)?;
+        let strands = self.connections;
+        let [mut master, mut peer] = self.load.hosts(self.connections)?;
+        complete_openings(&mut master, &mut peer, strands)?;
         master.begin(1, true);
         peer.begin(1, true);
         let [of_master, of_peer] = [self.load != Load::Read, self.load != Load::Write];
-        let turn = |host: &mut Lone, is_counted: bool| match is_counted {
-            true => counted_turn(host),
-            false => host.turn(),
+        let turn = |host: &mut Lone, strand: u32, is_counted: bool| match is_counted {
+            true => counted_turn(host, strand),
+            false => host.turn(strand),
         };
         let done = |master: &Lone, peer: &Lone| {
             (if of_master { master.operations() } else { 0 })
                 + (if of_peer { peer.operations() } else { 0 })
         };
         while done(&master, &peer) < self.operations {
-            for turned in [turn(&mut master, of_master), turn(&mut peer, of_peer)] {
-                if let Turn::Failed(error) = turned {
-                    return Err(error.to_string());
+            for strand in 0..strands {
+                let turns =
+                    [turn(&mut master, strand, of_master), turn(&mut peer, strand, of_peer)];
+                for turned in turns {
+                    if let Turn::Failed(error) = turned {
+                        return Err(error.to_string());
+                    }
                 }
             }
         }
@@ -63,15 +71,15 @@ impl Turns {
 }
 
 impl Load {
-    /// Both hosts of a run with one connection, in this process.
-    fn hosts(self) -> Result<[Lone; 2], String> {
+    /// Both hosts of a run, in this process.
+    fn hosts(self, connections: u32) -> Result<[Lone; 2], String> {
         let name = if self == Load::Rr { "rr" } else { "stream" };
         let builtin = builtins::find(name).ok_or("no such profile")?;
         let variables = |name: &str| {
             let variable = builtin.variables.iter().find(|variable| variable.name == name)?;
             Some(match (name, variable.default) {
                 ("size", _) => WRITE_BYTES.to_owned(),
-                ("connections", _) => "1".to_owned(),
+                ("connections", _) => connections.to_string(),
                 ("duration", _) => "3600s".to_owned(),
                 (_, builtins::Default::Text(text)) => text.to_owned(),
                 (_, _) => "127.0.0.1".to_owned(),
@@ -128,19 +136,24 @@ impl Load {
 
 /// What is counted.
 #[inline(never)]
-fn counted_turn(host: &mut Lone) -> Turn {
-    host.turn()
+fn counted_turn(host: &mut Lone, strand: u32) -> Turn {
+    host.turn(strand)
 }
 
 /// The first phase, which opens the connections.
-fn complete_openings(master: &mut Lone, peer: &mut Lone) -> Result<(), String> {
+fn complete_openings(master: &mut Lone, peer: &mut Lone, strands: u32) -> Result<(), String> {
     master.begin(0, false);
     peer.begin(0, false);
-    loop {
-        match (master.turn(), peer.turn()) {
-            (Turn::Quiesced, Turn::Quiesced) => return Ok(()),
-            (Turn::Failed(error), _) | (_, Turn::Failed(error)) => return Err(error.to_string()),
-            _ => {}
+    for strand in 0..strands {
+        loop {
+            match (master.turn(strand), peer.turn(strand)) {
+                (Turn::Quiesced, Turn::Quiesced) => break,
+                (Turn::Failed(error), _) | (_, Turn::Failed(error)) => {
+                    return Err(error.to_string());
+                }
+                _ => {}
+            }
         }
     }
+    Ok(())
 }

@@ -48,6 +48,10 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "REGEX")]
     points: Option<Regex>,
 
+    /// Run only contenders with a matching name, as in the first column of the tables.
+    #[arg(long, value_name = "REGEX")]
+    contenders: Option<Regex>,
+
     /// Number of rounds; each runs every contender at every point. Fewer than six give no interval.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -170,10 +174,14 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn open(settings: &'a Peers, wirecost: PathBuf) -> Result<Self, String> {
         let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut contenders = contender::all();
+        if let Some(pattern) = &settings.contenders {
+            contenders.retain(|contender| pattern.is_match(contender.name()));
+        }
         let mut bench = Self {
             settings,
             wirecost,
-            contenders: contender::all(),
+            contenders,
             meter: WindowMeter::open(),
             ports: Ports::default(),
             scratch,
@@ -191,6 +199,10 @@ impl<'a> Bench<'a> {
         }
         if bench.points.is_empty() && bench.pairs.is_empty() {
             return Err("no point matches; --list --full shows all".to_owned());
+        }
+        if bench.contenders.is_empty() {
+            let names: Vec<String> = contender::all().iter().map(|c| c.name().to_owned()).collect();
+            return Err(format!("no contender matches; there are {}", names.join(", ")));
         }
         Ok(bench)
     }

@@ -24,7 +24,7 @@ use crate::worker::{Event, EventSender, PhaseOrder, Worker};
 /// Longer than anybody waits for.
 const HOUR: u64 = 3_600 * SECOND;
 
-/// A host of a plan whose only strand has listeners of its own, as one of TCP has.
+/// A host of a plan whose strands have listeners of their own, as those of TCP have.
 #[derive(Debug)]
 pub struct Lone {
     plan: Plan,
@@ -113,9 +113,9 @@ impl Lone {
         });
     }
 
-    /// The strand's next turn. Where it would wait, whoever calls calls again.
-    pub fn turn(&mut self) -> Turn {
-        self.worker.turn(0, TURN_BYTES)
+    /// The next turn of a strand, by number. Where it would wait, whoever calls calls again.
+    pub fn turn(&mut self, strand: u32) -> Turn {
+        self.worker.turn(strand, TURN_BYTES)
     }
 
     /// Operations completed in this phase.
