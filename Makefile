@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo dist install test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: ## Build, then run a real profile between two hosts on this machine.
 install: ## Build, and install the program wirecost for this user.
 	@scripts/need-to-build
 	cargo install --locked --path crates/cli
+
+dist: ## One file that runs on any Linux from 6.1, in target/dist: make dist [ARCH=amd64|arm64].
+	@scripts/dist $(ARCH)
 
 # The cheapest first; the tests last, so that their results are the last lines.
 test: lint docs fuzz ## Everything that CI runs. Installs what is missing.
