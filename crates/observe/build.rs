@@ -1,44 +1,16 @@
-//! Compiles every `*.bpf.c` below `src` with the distribution's clang. What comes out is embedded in
-//! the program: nothing is looked for at run time.
+//! Compiles the BPF programs, and lists the system calls of the target.
 
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-/// Whatever a distribution calls its compiler.
-const COMPILERS: &[&str] = &[
-    "clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15",
-    "clang-14",
-];
-
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=src");
-    println!("cargo:rerun-if-env-changed=CLANG");
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    // libbpf-sys says where it keeps the headers of the libbpf that it links.
-    let libbpf = env::var("DEP_BPF_INCLUDE")?;
-    let clang = compiler()?;
-    fs::write(out.join("syscalls.rs"), system_calls(&clang)?)?;
-    let mut sources = Vec::new();
-    find(Path::new("src"), &mut sources)?;
-    for source in sources {
-        let name = source.strip_prefix("src")?.to_string_lossy().replace('/', "_");
-        let object = out.join(name.replace(".bpf.c", ".bpf.o"));
-        let done = Command::new(&clang)
-            .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
-            .arg(format!("-D__TARGET_ARCH_{}", architecture()?))
-            .args(["-I", "src/bpf", "-I", "src/tracker", "-I", &libbpf, "-c"])
-            .arg(&source)
-            .arg("-o")
-            .arg(&object)
-            .status()?;
-        if !done.success() {
-            return Err(format!("{clang} does not compile {}", source.display()).into());
-        }
-    }
-    Ok(())
+    let out = env::var("OUT_DIR")?;
+    let clang = wirecost_bpf_build::compiler()?;
+    fs::write(Path::new(&out).join("syscalls.rs"), system_calls(&clang)?)?;
+    wirecost_bpf_build::compile(&["src/bpf", "src/tracker"])
 }
 
 /// Numbers and names of the system calls of the target, as its kernel headers have them: a slice.
@@ -62,39 +34,4 @@ fn system_calls(clang: &str) -> Result<String, Box<dyn Error>> {
         .collect();
     calls.sort_unstable();
     Ok(format!("&{calls:?}"))
-}
-
-fn compiler() -> Result<String, Box<dyn Error>> {
-    if let Ok(named) = env::var("CLANG") {
-        return Ok(named);
-    }
-    COMPILERS
-        .iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()))
-        .map(|&name| name.to_owned())
-        .ok_or_else(|| "no clang: install it (apt install clang), or name one in CLANG".into())
-}
-
-/// As bpf_tracing.h names architectures.
-fn architecture() -> Result<&'static str, Box<dyn Error>> {
-    Ok(match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
-        "x86_64" => "x86",
-        "aarch64" => "arm64",
-        "riscv64" => "riscv",
-        "s390x" => "s390",
-        "powerpc64" => "powerpc",
-        other => return Err(format!("no BPF programs for {other}").into()),
-    })
-}
-
-fn find(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            find(&path, found)?;
-        } else if path.to_string_lossy().ends_with(".bpf.c") {
-            found.push(path);
-        }
-    }
-    Ok(())
 }

@@ -40,6 +40,11 @@ impl CpuUse {
     /// CPUs.
     pub(crate) fn without(mut self, link: Option<&LinkReport>, cpus: Option<&[u32]>) -> Self {
         let Some(link) = link else { return self };
+        // The scheduler counts receive work of hosts for the thread that hands packets to them. Of devices with
+        // queues that is all of it, so what the emulator itself used is not known.
+        if link.link.nic.is_some() && link.cpu_source != "bpf" {
+            return self;
+        }
         let of_cpus =
             link.cpus.iter().filter(|(cpu, _)| cpus.is_none_or(|cpus| cpus.contains(cpu)));
         let percent: f64 = of_cpus.map(|(_, percent)| percent).sum();

@@ -24,11 +24,12 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
     let seconds = clock::seconds(last.at - first.at);
     let (before, after) = (&first.counts, &last.counts);
     let none = LineCounts::default();
-    let reports = lines(after).map(|after| {
-        let same = lines(before).find(|before| before.name == after.name);
+    let reports = after.lines.iter().map(|after| {
+        let same = before.lines.iter().find(|before| before.name == after.name);
         line(same.map_or(&none, |before| &before.counts), after, seconds)
     });
-    let unheld = |counts| lines(counts).map(|line| line.counts.unheld).sum::<u64>();
+    let unheld =
+        |counts: &LinkCounts| counts.lines.iter().map(|line| line.counts.unheld).sum::<u64>();
     let unheld = unheld(after) - unheld(before);
     let (mut error, mut late, mut refused) = (Histogram::new(), 0, 0);
     for (before, after) in before.sides.iter().zip(&after.sides) {
@@ -36,6 +37,10 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
         late += after.late - before.late;
         refused += after.refused - before.refused;
     }
+    let devices = after.devices.iter().map(|after| {
+        let same = before.devices.iter().find(|before| before.host == after.host);
+        same.map_or_else(|| after.clone(), |before| after.since(before))
+    });
     let scheduled = cpus(before, after, seconds);
     let all: f64 = scheduled.values().sum();
     let machine = hosts::by_machine(outcome).into_iter().next().unwrap_or_default();
@@ -50,6 +55,7 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
         link: link.link.clone(),
         seconds,
         lines: reports.collect(),
+        devices: devices.collect(),
         error_us: quantiles.map(|((p50, p99), max)| LinkError { p50, p99, max }),
         late: if error.is_empty() { 0.0 } else { late as f64 / error.count() as f64 },
         refused,
@@ -72,10 +78,6 @@ fn edges(samples: &[LinkSample], start: u64, end: u64) -> Option<(&LinkSample, &
         let last = samples.iter().find(|sample| sample.at >= end).or(samples.last())?;
         (last.at > first.at).then_some((first, last))
     })
-}
-
-fn lines(counts: &LinkCounts) -> impl Iterator<Item = &NamedLine> {
-    counts.sides.iter().flat_map(|side| &side.lines)
 }
 
 fn line(before: &LineCounts, after: &NamedLine, seconds: f64) -> LineReport {

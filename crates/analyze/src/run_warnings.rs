@@ -66,6 +66,9 @@ pub(crate) fn of(
             lost: link.lost_frames(),
         }));
     }
+    if outcome.link.is_some() && run.link.is_none() && !windows.is_empty() {
+        warnings.push(Warning::from(warning::LinkUnmeasured {}));
+    }
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
     }

@@ -10,6 +10,7 @@ use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, analyze_offered, key};
 use wirecost_model::clock::SECOND;
 use wirecost_model::environment::{Device, Environment};
 use wirecost_model::histogram::Histogram;
+use wirecost_model::link::nic::{DeviceCounts, QueueCounts};
 use wirecost_model::link::{
     LineCounts, LinkCounts, LinkOutcome, LinkSample, LinkSpec, NamedLine, SideCounts, Topology,
 };
@@ -654,15 +655,27 @@ fn with_links(outcome: &mut Outcome, share: f64) {
             ..LineCounts::default()
         };
         let side = SideCounts {
-            lines: vec![NamedLine { name: "forward".to_owned(), counts }],
             error,
             late: 20 * number,
             cpu_nanoseconds: [(0, (share * 1e8) as u64 * number)].into(),
             ..SideCounts::default()
         };
+        let queue = QueueCounts {
+            cpu: 1,
+            received: 500 * number,
+            dropped: 3 * number,
+            ..QueueCounts::default()
+        };
+        let device =
+            DeviceCounts { host: "h2".to_owned(), pauses: number, queues: vec![queue, queue] };
         LinkSample {
             at: window + number * SECOND / 10,
-            counts: LinkCounts { sides: vec![side], unread: 0 },
+            counts: LinkCounts {
+                lines: vec![NamedLine { name: "forward".to_owned(), counts }],
+                sides: vec![side],
+                devices: vec![device],
+                unread: 0,
+            },
         }
     });
     let (topology, link) = (Topology::Pair, LinkSpec::default());
@@ -681,6 +694,11 @@ fn what_links_used_is_in_no_cost() {
     assert!(close(link.cpu_percent, 2.0, 0.01), "{link:?}");
     assert!(close(link.late, 0.02, 0.01), "{link:?}");
     assert_eq!(link.cpu_source, "schedstat");
+    let device = &link.devices[0];
+    let queue = device.queues[1];
+    assert_eq!(queue.received, device.pauses * 500);
+    assert_eq!((queue.cpu, queue.dropped), (1, device.pauses * 3));
+    assert!(close(device.pauses as f64, link.seconds * 10.0, 0.01));
     let error = link.error_us.unwrap();
     assert!(close(error.p50, 40.0, 0.02) && close(error.p99, 3_000.0, 0.02), "{error:?}");
     let cost = |run: &Run, host: usize| run.hosts[host].cycles_per_kbyte.unwrap();
@@ -692,4 +710,15 @@ fn what_links_used_is_in_no_cost() {
     assert!(machine(&after) < machine(&before));
     assert_eq!(after.hosts[0].cpu, before.hosts[0].cpu);
     assert!(codes(&after).contains(&"link-late") && !codes(&before).contains(&"link-late"));
+}
+
+#[test]
+fn an_emulator_that_does_not_answer_is_told() {
+    let mut outcome = honest();
+    with_links(&mut outcome, 0.02);
+    assert!(!codes(&analyze(&outcome)).contains(&"link-unmeasured"));
+    outcome.link.as_mut().unwrap().samples.truncate(1);
+    let run = analyze(&outcome);
+    assert_eq!(run.link, None);
+    assert!(codes(&run).contains(&"link-unmeasured"));
 }

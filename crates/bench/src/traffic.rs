@@ -76,6 +76,7 @@ impl Traffic {
                 address: None,
                 cpus: Vec::new(),
                 owns_cpus: false,
+                device: None,
                 claim: None,
             })
         };

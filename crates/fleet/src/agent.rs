@@ -1,6 +1,7 @@
 //! One session of an agent, in a process of its own: carries out the orders of one controller, and
 //! ends what it runs when the controller is gone.
 
+use std::ffi::OsString;
 use std::io::{self, BufReader, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use rustix::event::Timespec;
 use rustix::process::{Resource, getrlimit};
 use socket2::Socket;
 use wirecost_linux::clock::Monotonic;
-use wirecost_linux::privilege::LOAD;
+use wirecost_linux::privilege::{LOAD, TUNING};
 use wirecost_linux::{confine, environment, facts};
 use wirecost_load::engines;
 pub use wirecost_load::files::Files;
@@ -32,6 +33,7 @@ use wirecost_program::calls::KnownOptions;
 use crate::listener::GRACE;
 use crate::machine::{self, Claim, ClaimError, ClaimWaiter, ConflictPolicy};
 use crate::observing::{ObserverEvent, Observing};
+use crate::tuning::{Tuner, TuningError};
 use crate::unauthenticated;
 use crate::watchdog::{Watchdog, is_gone};
 use crate::wire::{self, ClaimRequest, Known, LONGEST_HELLO, Notice, Order};
@@ -65,6 +67,17 @@ pub struct SessionPolicy {
     /// The controller may be anyone who reached the port: it gets load to and from its own address, and
     /// neither files nor observations nor a description of the host.
     pub anyone: bool,
+    /// How settings of this host are changed, if orders may ask for it.
+    pub tuning: Option<TuningPolicy>,
+}
+
+/// How an agent changes settings of its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TuningPolicy {
+    /// What starts a process that calls `wirecost_tunable::guardian::run`: a program and its arguments.
+    pub guardian: Vec<OsString>,
+    /// Whether registers of PCI devices may be changed.
+    pub allow_pci: bool,
 }
 
 /// Serves the one session whose stream is given, of the domain Unix or over TCP. When the
@@ -97,7 +110,7 @@ fn serve(
     policy: SessionPolicy,
     hangs: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let SessionPolicy { files, must_claim, hello, anyone } = policy;
+    let SessionPolicy { files, must_claim, hello, anyone, tuning } = policy;
     let permissions = match anyone {
         true => Permissions { files: Files::default(), partners: Partners::only(peer(&stream)?) },
         false => Permissions { files, ..Permissions::default() },
@@ -125,8 +138,10 @@ fn serve(
         permissions,
         anyone,
         must_claim,
+        tuning,
         load: None,
         observing: None,
+        tuner: None,
         observes: None,
         interval: 0,
         extent: None,
@@ -212,8 +227,11 @@ struct Session {
     /// The controller may be anyone.
     anyone: bool,
     must_claim: bool,
+    tuning: Option<TuningPolicy>,
     load: Option<Load>,
     observing: Option<Observing>,
+    /// Restores what it has changed when it is dropped, after the load.
+    tuner: Option<Tuner>,
     /// Of the phase under way, where this host observes.
     observes: Option<ObserveTimes>,
     /// Of the plan.
@@ -302,6 +320,8 @@ impl Session {
             Order::Ping { .. } | Order::Environment => self.stage >= Stage::Greeted,
             Order::Observe(_) => self.stage >= Stage::Greeted && self.observing.is_none(),
             Order::Claim(_) => self.stage == Stage::Greeted && self.claim.is_none(),
+            Order::Tune(_) => self.stage == Stage::Greeted && self.tuner.is_none(),
+            Order::ConfirmTuning | Order::Restore => self.tuner.is_some(),
             Order::Prepare(_) => self.stage == Stage::Greeted,
             Order::Connect(_) => self.stage == Stage::Prepared,
             Order::Start(_) => self.stage == Stage::Connected,
@@ -327,8 +347,13 @@ impl Session {
                     facts.version = env!("CARGO_PKG_VERSION").to_owned();
                     let pid = std::process::id();
                     let available_memory = facts::available_memory();
-                    let facts = Box::new(facts);
-                    self.send_notice(&Notice::Welcome { version, facts, pid, available_memory })
+                    self.send_notice(&Notice::Welcome {
+                        version,
+                        facts: Box::new(facts),
+                        pid,
+                        available_memory,
+                        network_namespace: facts::network_namespace(),
+                    })
                 }
                 Err(error) => self.fail(Status::Peer, error),
             },
@@ -336,6 +361,35 @@ impl Session {
                 self.send_notice(&Notice::Pong { number, now: Monotonic.now() })
             }
             Order::Claim(request) => self.claim(request),
+            Order::Tune(_) if self.must_claim && self.claim.is_none() => self.fail(
+                Status::Peer,
+                "the controller changes settings before it has claimed this host",
+            ),
+            Order::Tune(tuning) => {
+                let Some(policy) = &self.tuning else {
+                    return self.fail(
+                        Status::Usage,
+                        "this agent changes no settings of its host; start it with --tune",
+                    );
+                };
+                let control = self.control_connections().map(|(local, _)| local.ip());
+                match Tuner::start(&tuning, policy, control) {
+                    Ok((tuner, settings, left)) => {
+                        self.tuner = Some(tuner);
+                        self.send_notice(&Notice::Tuned { settings, left })
+                    }
+                    Err(TuningError { status, message }) => self.fail(status, message),
+                }
+            }
+            Order::ConfirmTuning => match self.tuner.as_mut().map(Tuner::confirm) {
+                None | Some(Ok(())) => Ok(()),
+                Some(Err(TuningError { status, message })) => self.fail(status, message),
+            },
+            Order::Restore => match self.tuner.take().map(Tuner::restore) {
+                None => self.unexpected_order(),
+                Some(Ok(left)) => self.send_notice(&Notice::Restored { left }),
+                Some(Err(TuningError { status, message })) => self.fail(status, message),
+            },
             Order::Prepare(_) if self.must_claim && self.claim.is_none() => self.fail(
                 Status::Peer,
                 "the controller prepares a run before it has claimed this host",
@@ -454,7 +508,8 @@ impl Session {
         }
     }
 
-    /// The connection of this session, and that of ssh(1) where it goes through one.
+    /// The connection of this session, and that of ssh(1) where it goes through one: each address of this host
+    /// and that of the other.
     fn control_connections(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + use<> {
         let address = |address: io::Result<socket2::SockAddr>| address.ok()?.as_socket();
         let own = address(self.stream.local_addr()).zip(address(self.stream.peer_addr()));
@@ -478,7 +533,8 @@ impl Session {
         }
         if self.must_claim && !request.observes {
             // What starts from now on may do no more than that.
-            confine::keep_only(LOAD)?;
+            let tuning = if request.tunes { TUNING } else { &[] };
+            confine::keep_only(&[LOAD, tuning].concat())?;
         }
         self.send_notice(&Notice::Claimed)
     }
@@ -546,13 +602,14 @@ impl Session {
     }
 }
 
-/// Of the variable SSH_CONNECTION, as sshd(8) sets it: address and port of the client, then of the
-/// server.
+/// Of the variable SSH_CONNECTION, as sshd(8) sets it (address and port of the client, then of the
+/// server): that of the server, and of the client.
 fn ssh_connection(text: &str) -> Option<(SocketAddr, SocketAddr)> {
     let mut words = text.split_ascii_whitespace();
     let mut address =
         || Some(SocketAddr::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?));
-    Some((address()?, address()?))
+    let client = address()?;
+    Some((address()?, client))
 }
 
 /// Whether an engine has a thread for each strand. One that this host does not have is refused when the plan is carried out.
@@ -610,6 +667,7 @@ mod tests {
             must_claim: false,
             hello: None,
             anyone: false,
+            tuning: None,
         };
         session(agent.into(), policy, || ()).unwrap();
     }

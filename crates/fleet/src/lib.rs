@@ -13,6 +13,7 @@ pub mod memory;
 mod observing;
 pub mod remote_claim;
 pub mod runtime_dir;
+mod tuning;
 mod unauthenticated;
 mod watchdog;
 pub mod wire;

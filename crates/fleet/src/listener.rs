@@ -38,6 +38,9 @@ const ENDS_FIRST: &str = "500";
 pub struct SessionLimits {
     /// Sessions at a time. A run has one for each of its hosts that this agent plays.
     pub sessions: usize,
+    /// Whether the kernel ends them rather than others where memory runs out. What they start to restore
+    /// settings would end first too.
+    pub ends_first: bool,
     /// Bytes of memory of the process of each.
     pub memory: u64,
     pub descriptors: u64,
@@ -270,7 +273,9 @@ impl<'a> Listener<'a> {
             }
         };
         // A host that does not let it be is no worse for it.
-        let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), ENDS_FIRST);
+        if self.limits.ends_first {
+            let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), ENDS_FIRST);
+        }
         self.sessions.push(Running {
             from,
             child,

@@ -17,6 +17,8 @@ const HARMLESS_TEXTS: [&str; 1] = ["cc"];
 pub(crate) enum Refusal {
     #[error("it observes nothing for controllers that it does not know")]
     Observation,
+    #[error("it changes no settings for controllers that it does not know")]
+    Tuning,
     #[error("it reports no single operations to controllers that it does not know")]
     Operations,
     #[error(
@@ -33,6 +35,8 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
     match order {
         Order::Observe(_) => Err(Refusal::Observation),
         Order::Claim(request) if request.observes => Err(Refusal::Observation),
+        Order::Claim(request) if request.tunes => Err(Refusal::Tuning),
+        Order::Tune(_) | Order::ConfirmTuning | Order::Restore => Err(Refusal::Tuning),
         Order::Prepare(plan) => check_plan(plan),
         Order::Hello { .. }
         | Order::Ping { .. }
@@ -187,7 +191,13 @@ mod tests {
         let claim = |observes| {
             let (id, user, host) = ("1".to_owned(), "u".to_owned(), "h".to_owned());
             let run = RunIdentity { id, user, host, pid: 1, command: "c".to_owned() };
-            Order::Claim(ClaimRequest { run, wait: Duration::ZERO, share: false, observes })
+            Order::Claim(ClaimRequest {
+                run,
+                wait: Duration::ZERO,
+                share: false,
+                observes,
+                tunes: false,
+            })
         };
         assert_eq!(check(&claim(true)), Err(Refusal::Observation));
         assert_eq!(check(&claim(false)), Ok(()));

@@ -32,6 +32,7 @@ impl Elsewhere {
             address: None,
             cpus: Vec::new(),
             owns_cpus: false,
+            device: None,
             claim: None,
         }
     }
@@ -47,7 +48,13 @@ impl Host for Elsewhere {
         let notice = match order {
             Order::Hello { version } => {
                 let facts = HostFacts { boot_id: self.name.to_owned(), ..HostFacts::default() };
-                Notice::Welcome { version, facts: Box::new(facts), pid: 0, available_memory: None }
+                Notice::Welcome {
+                    version,
+                    facts: Box::new(facts),
+                    pid: 0,
+                    available_memory: None,
+                    network_namespace: None,
+                }
             }
             Order::Ping { number } => Notice::Pong { number, now: Monotonic.now() + self.ahead },
             // Far enough.

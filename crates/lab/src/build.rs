@@ -220,7 +220,8 @@ fn configure(host: &mut LabHost, made: &CreatedNamespace) -> Result<(), LabError
     if let Some(ipv6) = host.ipv6 {
         made.links.add_address(DEVICE, IpAddr::V6(ipv6), IPV6_PREFIX)?;
     }
-    if host.owns_cpus {
+    // Queues have CPUs already.
+    if host.owns_cpus && host.receive_cpus.is_empty() {
         host.receive_cpus = rps::steer(&made.namespace, DEVICE, &host.cpus)?;
     }
     made.links.up(DEVICE)?;

@@ -52,6 +52,9 @@ pub(crate) struct EmulatorState {
     pub(crate) cpus: Vec<u32>,
     /// Whether one thread serves both directions, because there are too few CPUs.
     pub(crate) one_thread: bool,
+    /// CPUs of the queues of each host's device, where devices have some.
+    #[serde(default)]
+    pub(crate) queue_cpus: Vec<Vec<u32>>,
     pub(crate) process: Option<ProcessId>,
 }
 
@@ -96,6 +99,7 @@ impl Process {
                 seed: state.seed,
                 one_thread: state.one_thread,
                 addresses: hosts.iter().map(addresses).collect(),
+                queue_cpus: state.queue_cpus.clone(),
             },
             namespaces: hosts.iter().map(|host| host.namespace.clone()).collect(),
             socket: socket.to_owned(),
@@ -214,7 +218,7 @@ pub fn serve() -> io::Result<()> {
     let order: Order = serde_json::from_str(&order)?;
     let (mut counters, mut devices) = (Vec::new(), Vec::new());
     for name in &order.namespaces {
-        let (device, counter) = device_in(name)?;
+        let (device, counter) = device_in(name, &order.plan)?;
         devices.push(device);
         counters.push(counter);
     }
@@ -259,14 +263,9 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 }
 
 /// Creates the device of a host, and opens its counters.
-fn device_in(namespace: &str) -> io::Result<(Tun, NetDev)> {
+fn device_in(namespace: &str, plan: &Plan) -> io::Result<(Vec<Tun>, NetDev)> {
     let namespace = NetNs::open(namespace).map_err(io::Error::other)?;
-    let create = || {
-        let device = Tun::create_with_offloads(DEVICE).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot create a TUN device: {error}"))
-        })?;
-        Ok((device, NetDev::open()?))
-    };
+    let create = || Ok((plan.create_device(DEVICE)?, NetDev::open()?));
     namespace.run(create).map_err(io::Error::other)?
 }
 

@@ -44,6 +44,8 @@ pub enum LabError {
     Emulator { source: io::Error },
     #[error("the emulator of the links of lab `{name}` has ended")]
     EmulatorGone { name: String },
+    #[error("{asked} queues need as many CPUs; this process may use {cpus}")]
+    Queues { asked: usize, cpus: usize },
     #[error("a {topology} has {hosts} hosts, not {asked}")]
     Topology { topology: &'static str, hosts: &'static str, asked: usize },
     #[error("failed to prepare the start of a process in `{namespace}`")]

@@ -28,7 +28,8 @@ pub struct LabHost {
     pub cpus: Vec<u32>,
     /// Whether no other host uses these CPUs; otherwise all hosts share them.
     pub owns_cpus: bool,
-    /// CPUs to which RPS steers the receive work of its device; if empty, it runs on the sender's CPU.
+    /// CPUs that do the receive work of its device: of its queues in their order, or those to which RPS steers. If
+    /// empty, it runs on the sender's CPU.
     pub receive_cpus: Vec<u32>,
 }
 

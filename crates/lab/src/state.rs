@@ -16,6 +16,7 @@ use wirecost_linux::process::ProcessId;
 use wirecost_linux::thread::allowed_cpus;
 
 use crate::emulator::{EmulatorState, Process};
+use crate::placement::Share;
 use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
 
 const DIRECTORY: &str = "/run/wirecost/lab";
@@ -61,13 +62,27 @@ impl State {
     pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
         let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        let threads = spec.emulated.as_ref().map_or(0, |_| EMULATOR_CPUS);
-        let shares = placement::share(&cpus, spec.hosts, threads, placement::core_of);
+        let nic = spec.emulated.as_ref().and_then(|links| links.link.nic.as_ref());
+        // Queues are served on the CPUs of their hosts.
+        let threads = match (&spec.emulated, nic) {
+            (Some(_), None) => EMULATOR_CPUS,
+            _ => 0,
+        };
+        let mut shares = placement::share(&cpus, spec.hosts, threads, placement::core_of);
+        let queues = nic.map_or(0, |nic| usize::from(nic.queues));
+        if queues > cpus.len() {
+            return Err(LabError::Queues { asked: queues, cpus: cpus.len() });
+        }
+        if shares.iter().any(|share| share.cpus.len() < queues) {
+            shares.fill(Share { cpus: cpus.clone(), owned: false });
+        }
+        let queue_cpus: Vec<Vec<u32>> =
+            shares.iter().map(|share| share.cpus[..queues].to_vec()).collect();
         let owned: Vec<u32> = shares.iter().flat_map(|share| share.cpus.clone()).collect();
         let spare: Vec<u32> = cpus.iter().copied().filter(|cpu| !owned.contains(cpu)).collect();
         let hosts = (1..=u8::MAX)
-            .zip(shares)
-            .map(|(number, share)| {
+            .zip(shares.into_iter().zip(&queue_cpus))
+            .map(|(number, (share, queue_cpus))| {
                 let name = format!("h{number}");
                 LabHost {
                     namespace: build::namespace_of(&spec.name, &name),
@@ -77,20 +92,21 @@ impl State {
                     device: host::DEVICE.to_owned(),
                     cpus: share.cpus,
                     owns_cpus: share.owned,
-                    receive_cpus: Vec::new(),
+                    receive_cpus: queue_cpus.clone(),
                 }
             })
             .collect();
         let switched =
             spec.emulated.is_none() && (spec.hosts > 2 || spec.rate_bits_per_second.is_some());
         let machine_cpus = cpus.len();
-        let emulator_cpus = if spare.is_empty() { cpus } else { spare };
+        let emulator_cpus = if spare.is_empty() || nic.is_some() { cpus } else { spare };
         let emulator = spec.emulated.as_ref().map(|links| EmulatorState {
             topology: links.topology,
             link: links.link.clone(),
             seed: links.seed,
             one_thread: machine_cpus < CPUS_FOR_TWO_THREADS || emulator_cpus.len() < 2,
             cpus: emulator_cpus,
+            queue_cpus: if nic.is_some() { queue_cpus } else { Vec::new() },
             process: None,
         });
         Ok(Self {
@@ -178,8 +194,9 @@ impl Directory {
         load(&self.file(name))
     }
 
+    /// All labs whose state can be read.
     pub(crate) fn load_all(&self) -> Result<Vec<State>, LabError> {
-        load_all(&self.path)
+        Ok(load_all(&self.path)?.0)
     }
 
     /// Writes atomically: a reader sees the old or the new file.
@@ -218,26 +235,29 @@ fn socket_name(name: &str) -> String {
     format!("{name}.socket")
 }
 
-/// All labs, by name, read without the lock, which requires privileges.
-pub(crate) fn load_all_unlocked() -> Result<Vec<State>, LabError> {
+/// All labs, by name, and why others cannot be read; without the lock, which requires privileges.
+pub(crate) fn load_all_unlocked() -> Result<(Vec<State>, Vec<LabError>), LabError> {
     load_all(Path::new(DIRECTORY))
 }
 
-fn load_all(directory: &Path) -> Result<Vec<State>, LabError> {
+fn load_all(directory: &Path) -> Result<(Vec<State>, Vec<LabError>), LabError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(error) => return Err(failed("read", directory)(error)),
     };
-    let mut states = Vec::new();
+    let (mut states, mut unreadable) = (Vec::new(), Vec::new());
     for entry in entries {
         let path = entry.map_err(failed("read", directory))?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
-            states.extend(load(&path)?);
+            match load(&path) {
+                Ok(state) => states.extend(state),
+                Err(error) => unreadable.push(error),
+            }
         }
     }
     states.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(states)
+    Ok((states, unreadable))
 }
 
 fn load(path: &Path) -> Result<Option<State>, LabError> {
@@ -267,6 +287,30 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_state_that_cannot_be_read_hides_no_other() {
+        let home = std::env::temp_dir().join(format!("wirecost-lab-states-{}", std::process::id()));
+        let directory = Directory::lock_at(home.clone()).unwrap();
+        let state = State {
+            schema: SCHEMA.to_owned(),
+            name: "good".to_owned(),
+            lifetime: Lifetime::UntilDown,
+            creator: ProcessId::this().unwrap(),
+            hosts: Vec::new(),
+            switch: None,
+            rate_bits_per_second: None,
+            emulator: None,
+        };
+        directory.save(&state).unwrap();
+        fs::write(home.join("bad.json"), "{").unwrap();
+        let (states, unreadable) = load_all(&home).unwrap();
+        let bad = directory.load("bad");
+        fs::remove_dir_all(&home).unwrap();
+        assert_eq!(states, [state]);
+        assert!(unreadable[0].to_string().contains("bad.json"), "{unreadable:?}");
+        bad.unwrap_err();
+    }
 
     #[test]
     fn a_lock_that_is_a_link_is_not_followed() {

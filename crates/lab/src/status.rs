@@ -3,14 +3,16 @@
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::{Link, Links};
 use wirecost_linux::netns;
-use wirecost_model::link::{LinkSpec, Topology};
+use wirecost_model::link::{LinkCounts, LinkSpec, Topology};
 
-use crate::{LabError, LabHost, Lifetime, build, state};
+use crate::{LabError, LabHost, Lifetime, LinkReader, build, state};
 
 /// The labs of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub labs: Vec<LabStatus>,
+    /// Why the state files of others cannot be read.
+    pub unreadable: Vec<String>,
     /// Namespaces named like a lab's, without a state file. `down` with the lab's name removes them.
     pub orphans: Vec<String>,
 }
@@ -40,6 +42,9 @@ pub struct EmulatedStatus {
     pub link: LinkSpec,
     /// Whether the process that emulates them runs.
     pub alive: bool,
+    /// What they have done since the lab was created; `None` if the process does not answer, or this one
+    /// may not ask it.
+    pub counts: Option<LinkCounts>,
 }
 
 /// One host of a lab.
@@ -65,7 +70,7 @@ pub struct LinkStatus {
 /// # Errors
 /// [`LabError`] when a state file or /run/netns cannot be read.
 pub fn status() -> Result<Status, LabError> {
-    let states = state::load_all_unlocked()?;
+    let (states, unreadable) = state::load_all_unlocked()?;
     let present = netns::list().map_err(|source| LabError::List { source })?;
     let known = |namespace: &String| {
         states.iter().any(|state| state.namespaces().any(|name| name == *namespace))
@@ -85,6 +90,10 @@ pub fn status() -> Result<Status, LabError> {
             rate_bits_per_second: state.rate_bits_per_second,
             emulated: state.emulator.map(|emulator| EmulatedStatus {
                 alive: emulator.is_alive(),
+                counts: emulator
+                    .process
+                    .filter(|process| process.is_alive())
+                    .and_then(|process| LinkReader::new(&state.name, process.pid).read().ok()),
                 topology: emulator.topology,
                 link: emulator.link,
             }),
@@ -101,7 +110,11 @@ pub fn status() -> Result<Status, LabError> {
                 .collect(),
         })
         .collect();
-    Ok(Status { labs, orphans })
+    let why = |error: &LabError| {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+        format!("{error}{}", cause.unwrap_or_default())
+    };
+    Ok(Status { labs, unreadable: unreadable.iter().map(why).collect(), orphans })
 }
 
 fn device_of(host: &LabHost) -> Option<Link> {

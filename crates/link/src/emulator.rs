@@ -1,6 +1,5 @@
 //! Threads between the devices of hosts.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,11 +11,13 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 use wirecost_linux::thread as linux_thread;
 use wirecost_linux::tun::Tun;
-use wirecost_model::link::{LinkCounts, LinkSpec, SideCounts, Topology};
+use wirecost_model::link::{Conditions, LinkCounts, LinkSpec, NamedLine, SideCounts, Topology};
 
 use crate::line::Line;
+use crate::nic::Nics;
 use crate::route::Router;
-use crate::side::Side;
+use crate::side::{self, Shared, SharedLine, Side, Work};
+use crate::steer::Steering;
 use crate::wiring::Wiring;
 
 /// What lies between hosts.
@@ -26,15 +27,38 @@ pub struct Plan {
     pub link: LinkSpec,
     /// Losses, jitter and cross traffic follow from it.
     pub seed: u64,
-    /// Whether one thread serves both directions.
+    /// Whether one thread serves both directions, where devices are no more than ends of a link.
     pub one_thread: bool,
     /// Addresses of each host.
     pub addresses: Vec<Vec<IpAddr>>,
+    /// The CPU of each queue of each host's device, where the link has such devices.
+    pub queue_cpus: Vec<Vec<u32>>,
+}
+
+impl Plan {
+    /// Creates the device of a host, in its namespace: an end of each of its queues.
+    ///
+    /// # Errors
+    /// Those of [`Tun::create_with_offloads`], and of bpf(2) for the program that picks queues.
+    pub fn create_device(&self, name: &str) -> io::Result<Vec<Tun>> {
+        let queues = self.link.nic.as_ref().map_or(1, |nic| nic.queues);
+        let device = Tun::create_with_offloads(name, queues).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot create a TUN device: {error}"))
+        })?;
+        if let Some(nic) = self.link.nic.as_ref().filter(|nic| nic.queues > 1) {
+            let steered = Steering::load(&nic.rss).and_then(|steering| steering.attach(&device[0]));
+            steered.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot pick queues by BPF: {error}"))
+            })?;
+        }
+        Ok(device)
+    }
 }
 
 /// Running threads. They end when this is dropped.
 #[derive(Debug)]
 pub struct Emulator {
+    shared: Arc<Shared>,
     stop: OwnedFd,
     stopped: Arc<AtomicBool>,
     /// Can be read when a thread has ended.
@@ -48,31 +72,56 @@ impl Emulator {
     ///
     /// # Errors
     /// No descriptor or no thread is left.
-    pub fn start(plan: &Plan, devices: Vec<Tun>) -> io::Result<Self> {
+    pub fn start(plan: &Plan, devices: Vec<Vec<Tun>>) -> io::Result<Self> {
         let mut wiring = Wiring::new(plan.topology, devices.len(), &plan.link);
         if plan.one_thread {
             wiring = wiring.on_one_thread();
         }
-        let devices = Arc::new(devices);
+        let nic = plan.link.nic.as_ref();
+        let nics = nic.map(|nic| Nics::new(nic, &plan.queue_cpus)).transpose()?;
+        // A thread's CPU, if it has one, and its work.
+        let work: Vec<(Option<u32>, Work)> = match &nics {
+            Some(nics) => nics
+                .threads()
+                .enumerate()
+                .map(|(thread, cpu)| (Some(cpu), of_queues(thread, nics, &wiring, plan.topology)))
+                .collect(),
+            None => wiring
+                .inputs
+                .iter()
+                .enumerate()
+                .map(|(thread, inputs)| (None, of_devices(thread, inputs, &wiring)))
+                .collect(),
+        };
+        let shared = Arc::new(Shared {
+            devices,
+            lines: lines(&wiring, plan.seed),
+            router: Router::new(&plan.addresses, wiring.between),
+            nics,
+            began: side::now(),
+        });
         let mut emulator = Self {
+            shared,
             stop: eventfd(0, EventfdFlags::CLOEXEC)?,
             stopped: Arc::default(),
             ended: eventfd(0, EventfdFlags::CLOEXEC)?,
             threads: Vec::new(),
             published: Vec::new(),
         };
-        for inputs in &wiring.inputs {
+        for (cpu, work) in work {
             let published = Arc::default();
             emulator.published.push(Arc::clone(&published));
-            let (router, lines) = part_of(&wiring, inputs, plan);
-            let mut side = Side::new(Arc::clone(&devices), inputs, lines, router, published);
+            let mut side = Side::new(Arc::clone(&emulator.shared), work, published);
             let stop = emulator.stop.try_clone()?;
             let ended = Ended(emulator.ended.try_clone()?);
             let stopped = Arc::clone(&emulator.stopped);
             let serve = move || {
-                linux_thread::set_nice(-20);
                 // Also where it panics.
                 let _ended = ended;
+                if let Some(cpu) = cpu {
+                    linux_thread::pin(cpu)?;
+                }
+                linux_thread::set_nice(-20);
                 side.serve(stop.as_fd(), &stopped)
             };
             emulator.threads.push(thread::Builder::new().name("link".to_owned()).spawn(serve)?);
@@ -83,11 +132,17 @@ impl Emulator {
     /// Counts since the start.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
-        let sides = self.published.iter();
-        let of = |side: &Arc<Mutex<SideCounts>>| {
+        let line =
+            |line: &SharedLine| NamedLine { name: line.name.clone(), counts: line.lock().counts() };
+        let side = |side: &Arc<Mutex<SideCounts>>| {
             side.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
-        LinkCounts { sides: sides.map(of).collect(), unread: 0 }
+        LinkCounts {
+            lines: self.shared.lines.iter().filter(|line| line.is_used()).map(line).collect(),
+            sides: self.published.iter().map(side).collect(),
+            devices: self.shared.nics.as_ref().map_or_else(Vec::new, Nics::counts),
+            unread: 0,
+        }
     }
 
     /// Can be read when a thread has ended without having been told to: its device is gone.
@@ -137,23 +192,47 @@ fn signal(event: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The lines of the hosts that one thread reads.
-fn part_of<F>(wiring: &Wiring, inputs: &[usize], plan: &Plan) -> (Router, Vec<(String, Line<F>)>) {
-    let mut numbers: Vec<usize> = Vec::new();
-    let mut between = HashMap::new();
-    let mut pairs: Vec<_> =
-        wiring.between.iter().filter(|((from, _), _)| inputs.contains(from)).collect();
-    pairs.sort_unstable();
-    for (pair, number) in pairs {
-        let line = numbers.iter().position(|known| known == number).unwrap_or_else(|| {
-            numbers.push(*number);
-            numbers.len() - 1
-        });
-        between.insert(*pair, line);
-    }
-    let line = |number: usize| {
-        let (name, conditions) = &wiring.lines[number];
-        (name.clone(), Line::new(conditions, plan.seed.wrapping_add(number as u64)))
+/// All lines of a lab, by number.
+fn lines(wiring: &Wiring, seed: u64) -> Vec<SharedLine> {
+    let line = |(number, (name, conditions)): (usize, &(String, Conditions))| {
+        let mut outputs: Vec<usize> = wiring
+            .between
+            .iter()
+            .filter(|(_, line)| **line == number)
+            .map(|((_, to), _)| *to)
+            .collect();
+        outputs.sort_unstable();
+        outputs.dedup();
+        let line = Line::new(conditions, seed.wrapping_add(number as u64));
+        SharedLine::new(name.clone(), outputs, line)
     };
-    (Router::new(&plan.addresses, between), numbers.into_iter().map(line).collect())
+    wiring.lines.iter().enumerate().map(line).collect()
+}
+
+/// A thread that reads devices, and releases the frames that it has read.
+fn of_devices(thread: usize, devices: &[usize], wiring: &Wiring) -> Work {
+    let of_devices = wiring.between.iter().filter(|((from, _), _)| devices.contains(from));
+    let mut lines: Vec<usize> = of_devices.map(|(_, line)| *line).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let inputs = devices.iter().map(|device| (*device, 0)).collect();
+    Work { thread, inputs, lines, outputs: Vec::new() }
+}
+
+/// A thread that hands packets over on its CPU. In a pair it reads the queues of the other host that lead to
+/// its own, and releases what they send; elsewhere a queue leads to several hosts, and it reads those of its own.
+fn of_queues(thread: usize, nics: &Nics, wiring: &Wiring, topology: Topology) -> Work {
+    let outputs = nics.queues_of(thread);
+    let input = |&(device, queue): &(usize, usize)| match topology {
+        Topology::Pair => (1 - device, queue),
+        Topology::Star | Topology::Dumbbell => (device, queue),
+    };
+    let inputs: Vec<_> = outputs.iter().map(input).collect();
+    let feeds = |line: &usize| {
+        let pairs = wiring.between.iter().filter(|(_, number)| *number == line);
+        let mut senders = pairs.map(|((from, _), _)| *from);
+        senders.any(|from| inputs.iter().any(|(device, _)| *device == from))
+    };
+    let lines = (0..wiring.lines.len()).filter(feeds).collect();
+    Work { thread, inputs, lines, outputs }
 }

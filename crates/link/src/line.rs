@@ -63,6 +63,12 @@ impl Shape {
         u64::from(self.header) + u64::from(self.payload)
     }
 
+    /// Bytes of all packets, each with its headers.
+    #[must_use]
+    pub fn all_bytes(&self) -> u64 {
+        u64::from(self.packets) * u64::from(self.header) + u64::from(self.payload)
+    }
+
     /// Bytes of a packet, with its headers.
     #[must_use]
     pub fn bytes(&self, packet: u16) -> u32 {

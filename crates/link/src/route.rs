@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use crate::frame;
 
-/// Where frames of one device go, by their destination: a line of the thread that reads the device, and
-/// the device at its end.
+/// Where frames of a device go, by their destination: a line, and the device at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     devices: HashMap<IpAddr, usize>,

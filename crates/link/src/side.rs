@@ -1,24 +1,30 @@
-//! The loop of one thread: it reads the frames of some hosts, and delivers them when the lines say.
+//! The loop of one thread: it reads the frames of some devices, and delivers them when the lines say.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use wirecost_linux::thread::{self, SchedStat};
 use wirecost_linux::tun::Tun;
-use wirecost_model::link::{NamedLine, SideCounts};
+use wirecost_model::link::SideCounts;
 
 use crate::clock::Instant;
 use crate::frame;
-use crate::line::Line;
+use crate::line::{Line, Piece, Shape};
+use crate::nic::{Nics, Waiting};
 use crate::route::Router;
 
 /// Frames and packets that are read from one device before another has its turn.
 const BATCH: usize = 16;
 const PACKETS: usize = 1_024;
+
+/// The same where devices have rings: frames, and packets beyond those that the ring has room for. A device
+/// receives while its host is busy, but reading what will be dropped takes time from the host, other than in hardware.
+const RING_BATCH: usize = 256;
+const BEYOND_RING: usize = 64;
 
 /// Pieces that one line delivers before another has its turn.
 const PIECES: usize = 256;
@@ -43,25 +49,71 @@ pub(crate) const LATE: u64 = 1_000_000;
 /// A frame in a line.
 #[derive(Debug)]
 pub(crate) struct Held {
-    bytes: Vec<u8>,
-    /// Where it goes: a device of all.
-    output: usize,
+    bytes: Arc<Vec<u8>>,
+    /// Where it goes: a device of all, and its queue.
+    output: (usize, usize),
     /// How long it may have waited before it was read.
     unread: u64,
 }
 
-/// What a thread serves.
+/// A line that threads share.
+#[derive(Debug)]
+pub(crate) struct SharedLine {
+    pub(crate) name: String,
+    /// The devices where it leads; none if no hosts are joined by it.
+    outputs: Vec<usize>,
+    line: Mutex<Line<Held>>,
+}
+
+impl SharedLine {
+    pub(crate) fn new(name: String, outputs: Vec<usize>, line: Line<Held>) -> Self {
+        Self { name, outputs, line: Mutex::new(line) }
+    }
+
+    /// Whether it joins hosts.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Line<Held>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// An end of each queue of each host's device.
+    pub(crate) devices: Vec<Vec<Tun>>,
+    pub(crate) lines: Vec<SharedLine>,
+    pub(crate) router: Router,
+    /// Where devices are more than an end of a link.
+    pub(crate) nics: Option<Nics>,
+    pub(crate) began: Instant,
+}
+
+/// What one thread serves.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// Number of the thread.
+    pub(crate) thread: usize,
+    /// Devices and queues that it reads.
+    pub(crate) inputs: Vec<(usize, usize)>,
+    /// Lines that it releases frames of, by number.
+    pub(crate) lines: Vec<usize>,
+    /// Devices and queues that it hands packets over to, where devices have rings.
+    pub(crate) outputs: Vec<(usize, usize)>,
+}
+
+/// A thread between devices.
 #[derive(Debug)]
 pub(crate) struct Side {
-    /// Devices of all hosts.
-    devices: Arc<Vec<Tun>>,
-    /// Those that it reads.
+    shared: Arc<Shared>,
+    work: Work,
     inputs: Vec<Input>,
-    names: Vec<String>,
-    lines: Vec<Line<Held>>,
-    router: Router,
-    began: Instant,
     buffers: Buffers,
+    /// Packets that leave rings.
+    taken: Vec<Waiting>,
     counts: SideCounts,
     published: Arc<Mutex<SideCounts>>,
     publish_at: Instant,
@@ -71,6 +123,7 @@ pub(crate) struct Side {
 #[derive(Debug)]
 struct Input {
     device: usize,
+    queue: usize,
     /// When it had no frame, at the last look.
     empty_at: Instant,
 }
@@ -78,53 +131,51 @@ struct Input {
 /// Buffers of frames that have left.
 #[derive(Debug, Default)]
 struct Buffers {
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    small: Vec<Arc<Vec<u8>>>,
+    large: Vec<Arc<Vec<u8>>>,
 }
 
 impl Buffers {
     /// A buffer with these bytes.
-    fn filled(&mut self, frame: &[u8]) -> Vec<u8> {
+    fn filled(&mut self, frame: &[u8]) -> Arc<Vec<u8>> {
         let (pool, room) = match frame.len() {
             ..=SMALL => (&mut self.small, SMALL),
             length => (&mut self.large, length),
         };
-        let mut bytes = pool.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.reserve_exact(room);
-        bytes.extend_from_slice(frame);
-        bytes
+        let mut buffer = pool.pop().unwrap_or_default();
+        if let Some(bytes) = Arc::get_mut(&mut buffer) {
+            bytes.clear();
+            bytes.reserve_exact(room);
+            bytes.extend_from_slice(frame);
+        }
+        buffer
+    }
+
+    /// Keeps a buffer that nobody else has.
+    fn take_back(&mut self, mut buffer: Arc<Vec<u8>>) {
+        let pool = if buffer.len() <= SMALL { &mut self.small } else { &mut self.large };
+        if pool.len() < POOL && Arc::get_mut(&mut buffer).is_some() {
+            pool.push(buffer);
+        }
     }
 
     /// Keeps the buffers of frames that a line no longer needs.
-    fn take_back(&mut self, line: &mut Line<Held>) {
-        while let Some(Held { bytes, .. }) = line.take_done() {
-            let pool = if bytes.len() <= SMALL { &mut self.small } else { &mut self.large };
-            if pool.len() < POOL {
-                pool.push(bytes);
-            }
+    fn take_back_from(&mut self, line: &mut Line<Held>) {
+        while let Some(held) = line.take_done() {
+            self.take_back(held.bytes);
         }
     }
 }
 
 impl Side {
-    pub(crate) fn new(
-        devices: Arc<Vec<Tun>>,
-        inputs: &[usize],
-        lines: Vec<(String, Line<Held>)>,
-        router: Router,
-        published: Arc<Mutex<SideCounts>>,
-    ) -> Self {
-        let (names, lines) = lines.into_iter().unzip();
-        let inputs = inputs.iter().map(|&device| Input { device, empty_at: 0 }).collect();
+    pub(crate) fn new(shared: Arc<Shared>, work: Work, published: Arc<Mutex<SideCounts>>) -> Self {
+        let input = |&(device, queue): &(usize, usize)| Input { device, queue, empty_at: 0 };
         Self {
-            devices,
-            inputs,
-            names,
-            lines,
-            router,
-            began: now(),
+            inputs: work.inputs.iter().map(input).collect(),
+            shared,
+            work,
             buffers: Buffers::default(),
+            taken: Vec::new(),
             counts: SideCounts::default(),
             published,
             publish_at: 0,
@@ -132,7 +183,7 @@ impl Side {
         }
     }
 
-    /// Serves its hosts until `stop` can be read.
+    /// Serves its devices until `stop` can be read.
     ///
     /// # Errors
     /// Those of read(2) of a device and of poll(2). A frame that a host does not take is counted.
@@ -141,21 +192,16 @@ impl Side {
         let schedule = SchedStat::own();
         let mut used = schedule.now().unwrap_or_default();
         let mut scratch = vec![0; LARGEST];
-        let devices = Arc::clone(&self.devices);
-        let mut polled: Vec<PollFd<'_>> = self
-            .inputs
-            .iter()
-            .map(|input| devices[input.device].as_fd())
-            .chain([stop])
-            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
-            .collect();
+        let mut piece = Vec::new();
+        let shared = Arc::clone(&self.shared);
         self.publish(0);
         loop {
             let mut busy = false;
             for input in 0..self.inputs.len() {
                 busy |= self.receive(input, &mut scratch)?;
             }
-            busy |= self.deliver();
+            busy |= self.release(&mut piece);
+            busy |= self.hand_over(&mut piece);
             let instant = self.elapsed();
             if instant >= self.publish_at && self.unpublished {
                 self.account(&schedule, &mut used);
@@ -170,18 +216,31 @@ impl Side {
             if busy {
                 continue;
             }
-            let next = self.lines.iter().filter_map(Line::next).min();
-            let publish = self.unpublished.then_some(self.publish_at);
-            let wait = [next, publish].into_iter().flatten().min().map(|at| {
-                let wait = at.saturating_sub(instant);
+            let nics = shared.nics.as_ref();
+            if let Some(nics) = nics {
+                nics.sleeps(self.work.thread);
+            }
+            let wait = self.next().map(|at| {
+                let wait = at.saturating_sub(self.elapsed());
                 Timespec {
                     tv_sec: (wait / SECOND).cast_signed(),
                     tv_nsec: (wait % SECOND).cast_signed(),
                 }
             });
+            // Frames for a device that pauses stay where they are.
+            let inputs = self.inputs.iter().filter(|input| !self.is_paused(input.device));
+            let mut polled: Vec<PollFd<'_>> = inputs
+                .map(|input| shared.devices[input.device][input.queue].as_fd())
+                .chain([stop])
+                .chain(nics.map(|nics| nics.wake_of(self.work.thread)))
+                .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+                .collect();
             match poll(&mut polled, wait.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if let Some(nics) = nics {
+                nics.woke(self.work.thread);
             }
             // Until it was woken there was no frame. It may have waited for a CPU since.
             let waited = self.account(&schedule, &mut used);
@@ -192,15 +251,48 @@ impl Side {
         }
     }
 
+    /// When it has something to do, if no frame arrives.
+    fn next(&self) -> Option<Instant> {
+        let lines = self.work.lines.iter().map(|number| &self.shared.lines[*number]);
+        let released =
+            lines.filter(|line| !self.is_blocked(line)).filter_map(|line| line.lock().next()).min();
+        let nics = self.shared.nics.as_ref();
+        let handed_over = nics.and_then(|nics| {
+            self.work.outputs.iter().filter_map(|output| nics.next(*output)).min()
+        });
+        let publish = self.unpublished.then_some(self.publish_at);
+        [released, handed_over, publish].into_iter().flatten().min()
+    }
+
+    /// Whether frames of this device have to wait, because another pauses the link.
+    fn is_paused(&self, device: usize) -> bool {
+        self.shared.nics.as_ref().is_some_and(|nics| nics.another_pauses(device))
+    }
+
+    /// Whether a line leads to a device that pauses it.
+    fn is_blocked(&self, line: &SharedLine) -> bool {
+        let nics = self.shared.nics.as_ref();
+        nics.is_some_and(|nics| line.outputs.iter().any(|output| nics.pauses(*output)))
+    }
+
     /// Reads frames of one device into the lines.
     fn receive(&mut self, input: usize, scratch: &mut [u8]) -> io::Result<bool> {
-        let device = self.inputs[input].device;
+        let shared = Arc::clone(&self.shared);
+        let Input { device, queue, .. } = self.inputs[input];
+        let (most, most_packets) = match &shared.nics {
+            Some(nics) => (RING_BATCH, nics.room((device, queue)) + BEYOND_RING),
+            None => (BATCH, PACKETS),
+        };
         let mut packets = 0;
-        for read in 0..BATCH {
-            if packets > PACKETS {
+        for read in 0..most {
+            if packets > most_packets {
                 break;
             }
-            let length = match self.devices[device].receive(scratch) {
+            if self.is_paused(device) {
+                self.inputs[input].empty_at = self.elapsed();
+                return Ok(read > 0);
+            }
+            let length = match shared.devices[device][queue].receive(scratch) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.inputs[input].empty_at = self.elapsed();
@@ -213,57 +305,89 @@ impl Side {
                 }
                 Err(error) => return Err(error),
             };
-            let now = self.elapsed();
             let frame = &scratch[..length];
             self.unpublished = true;
-            let Some((line, output)) = self.router.route(device, frame) else {
+            let shape = frame::shape(frame);
+            if let Some(nics) = &shared.nics {
+                nics.sent((device, queue), shape);
+            }
+            let Some((line, output)) = shared.router.route(device, frame) else {
                 self.counts.unroutable += 1;
                 continue;
             };
-            let unread = now - self.inputs[input].empty_at;
             let bytes = self.buffers.filled(frame);
-            let shape = frame::shape(frame);
             packets += usize::from(shape.packets);
-            let line = &mut self.lines[line];
-            line.arrive(now, Held { bytes, output, unread }, shape);
+            let mut line = shared.lines[line].lock();
+            // With the lock, so that instants do not decrease from thread to thread.
+            let now = self.elapsed();
+            let unread = now.saturating_sub(self.inputs[input].empty_at);
+            line.arrive(now, Held { bytes, output: (output, queue), unread }, shape);
             // Of frames that were dropped.
-            self.buffers.take_back(line);
+            self.buffers.take_back_from(&mut line);
         }
         Ok(true)
     }
 
-    /// Writes what is due.
-    fn deliver(&mut self) -> bool {
-        let mut delivered = false;
-        let mut piece_bytes = Vec::new();
-        for line in 0..self.lines.len() {
+    /// Has what is due leave the lines: to its host, or into a ring of its device.
+    fn release(&mut self, piece_bytes: &mut Vec<u8>) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let mut any = false;
+        for &number in &self.work.lines {
+            let line = &shared.lines[number];
             for _ in 0..PIECES {
+                if self.is_blocked(line) {
+                    break;
+                }
+                let mut line = line.lock();
                 let now = self.elapsed();
-                let (devices, counts) = (&self.devices, &mut self.counts);
-                let released = self.lines[line].release(now, |piece| {
-                    let held = piece.frame;
-                    let bytes = if piece.packets == (0, piece.shape.packets) {
-                        &held.bytes
-                    } else {
-                        frame::cut(&held.bytes, piece.shape, piece.packets, &mut piece_bytes);
-                        &piece_bytes
-                    };
-                    let error = now - piece.due + held.unread;
-                    counts.error.record(error);
-                    counts.late += u64::from(error > LATE);
-                    if devices[held.output].send(bytes).is_err() {
-                        counts.refused += 1;
+                let counts = &mut self.counts;
+                let thread = self.work.thread;
+                let released = line.release(now, |piece| {
+                    let Piece { frame: held, packets, shape, due } = piece;
+                    match &shared.nics {
+                        Some(nics) => {
+                            let resumed = nics.resumed_at(held.output.0);
+                            let error = now - due.max(resumed).min(now) + held.unread;
+                            count_error(counts, error);
+                            let bytes = Arc::clone(&held.bytes);
+                            let waiting = Waiting { bytes, packets, shape };
+                            nics.arrive(held.output, now, waiting, thread);
+                        }
+                        None => {
+                            count_error(counts, now - due + held.unread);
+                            let (device, queue) = held.output;
+                            let device = &shared.devices[device][queue];
+                            send(device, &held.bytes, shape, packets, piece_bytes, counts);
+                        }
                     }
                 });
-                self.buffers.take_back(&mut self.lines[line]);
+                self.buffers.take_back_from(&mut line);
                 if !released {
                     break;
                 }
-                delivered = true;
+                any = true;
             }
         }
-        self.unpublished |= delivered;
-        delivered
+        self.unpublished |= any;
+        any
+    }
+
+    /// Hands over what waits in rings.
+    fn hand_over(&mut self, piece_bytes: &mut Vec<u8>) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(nics) = &shared.nics else { return false };
+        let mut any = false;
+        for &output in &self.work.outputs {
+            nics.take(output, self.elapsed(), &mut self.taken);
+            any |= !self.taken.is_empty();
+            let device = &shared.devices[output.0][output.1];
+            for Waiting { bytes, packets, shape } in self.taken.drain(..) {
+                send(device, &bytes, shape, packets, piece_bytes, &mut self.counts);
+                self.buffers.take_back(bytes);
+            }
+        }
+        self.unpublished |= any;
+        any
     }
 
     /// Counts CPU time since the last call. Returns how long the thread has waited for a CPU since.
@@ -277,25 +401,41 @@ impl Side {
     }
 
     fn publish(&mut self, instant: Instant) {
-        let named = |(name, line): (&String, &Line<Held>)| NamedLine {
-            name: name.clone(),
-            counts: line.counts(),
-        };
-        self.counts.lines = self.names.iter().zip(&self.lines).map(named).collect();
         self.publish_at = instant + PUBLISH;
         self.unpublished = false;
-        self.published
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone_from(&self.counts);
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.counts);
     }
 
     fn elapsed(&self) -> Instant {
-        now() - self.began
+        now() - self.shared.began
     }
 }
 
-fn now() -> Instant {
+fn count_error(counts: &mut SideCounts, error: u64) {
+    counts.error.record(error);
+    counts.late += u64::from(error > LATE);
+}
+
+/// Gives a host packets of a frame.
+fn send(
+    device: &Tun,
+    frame: &[u8],
+    shape: Shape,
+    packets: (u16, u16),
+    piece: &mut Vec<u8>,
+    counts: &mut SideCounts,
+) {
+    let bytes = if packets == (0, shape.packets) {
+        frame
+    } else {
+        frame::cut(frame, shape, packets, piece);
+        piece
+    };
+    counts.refused += u64::from(device.send(bytes).is_err());
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> Instant {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * SECOND + time.tv_nsec.cast_unsigned()
 }

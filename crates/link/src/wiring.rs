@@ -79,7 +79,7 @@ mod tests {
 
     fn link() -> LinkSpec {
         let of = |loss| Conditions { loss, ..Conditions::default() };
-        LinkSpec { forward: of(0.1), back: of(0.2) }
+        LinkSpec { forward: of(0.1), back: of(0.2), nic: None }
     }
 
     /// The loss between two hosts, by number from 1.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
 use rustix::process::{Resource, getrlimit};
 use wirecost_model::host::HostFacts;
@@ -45,6 +46,12 @@ pub fn read() -> Result<HostFacts, FactsError> {
         link_bits_per_second: devices::link_rate(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// Number of this process' network namespace. `None` where /proc does not tell.
+#[must_use]
+pub fn network_namespace() -> Option<u64> {
+    fs::metadata("/proc/self/ns/net").ok().map(|file| file.ino())
 }
 
 /// Bytes of memory that this process can have without swapping: what the kernel estimates for all programs

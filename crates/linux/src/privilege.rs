@@ -77,6 +77,9 @@ impl Capability {
 /// What making namespaces and devices takes.
 pub const NAMESPACES: &[Capability] = &[Capability::NetAdmin, Capability::SysAdmin];
 
+/// What changing settings of a host takes.
+pub const TUNING: &[Capability] = &[Capability::NetAdmin, Capability::SysAdmin];
+
 /// What generating load can use.
 pub const LOAD: &[Capability] =
     &[Capability::NetAdmin, Capability::NetBindService, Capability::SysNice, Capability::IpcLock];

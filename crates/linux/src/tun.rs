@@ -26,15 +26,43 @@ impl Tun {
     /// among them if the kernel can (6.2). [`Tun::receive`] does not wait, and what [`Tun::send`] gives the kernel is
     /// received in softirq context, as from a device (NAPI).
     ///
+    /// Returns an end for each of its queues, of which it has at least one. What is sent through one is received on
+    /// that queue, by the CPU of the caller.
+    ///
     /// # Errors
     /// Those of [`Tun::create`].
-    pub fn create_with_offloads(name: &str) -> io::Result<Self> {
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
-        let tun = Self::open(name, flags, libc::O_NONBLOCK)?;
+    pub fn create_with_offloads(name: &str, queues: u8) -> io::Result<Vec<Self>> {
+        let mut flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
+        if queues > 1 {
+            flags |= libc::IFF_MULTI_QUEUE;
+        }
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        tun.set_offloads(tcp | udp).or_else(|_| tun.set_offloads(tcp))?;
-        Ok(tun)
+        let open = |_| {
+            let tun = Self::open(name, flags, libc::O_NONBLOCK)?;
+            tun.set_offloads(tcp | udp).or_else(|_| tun.set_offloads(tcp))?;
+            Ok(tun)
+        };
+        (0..queues.max(1)).map(open).collect()
+    }
+
+    /// Has the device ask a BPF program (`BPF_PROG_TYPE_SOCKET_FILTER`), which sees a packet from its IP header on,
+    /// through which queue [`Tun::receive`] gets it.
+    /// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/tun.c#L520>
+    ///
+    /// # Errors
+    /// Those of ioctl(2): a kernel before 4.16.
+    pub fn steer(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let program: libc::c_int = program.as_raw_fd();
+        // SAFETY: both descriptors are valid for the call, which reads an integer.
+        let result = unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::TUNSETSTEERINGEBPF as _,
+                std::ptr::from_ref(&program),
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn open(name: &str, flags: libc::c_int, file_flags: libc::c_int) -> io::Result<Self> {

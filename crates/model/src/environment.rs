@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rss::Rss;
+
 /// Surroundings of a host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -178,6 +180,9 @@ pub struct Device {
     pub coalescing: Option<Coalescing>,
     pub flow_control: Option<FlowControl>,
     pub channels: Option<Channels>,
+    /// How it picks the receive queue of a packet.
+    #[serde(default)]
+    pub rss: Option<Rss>,
     /// NUMA node it is attached to; `None` also where the kernel does not know.
     pub numa_node: Option<u32>,
     /// Its interrupts that are in use.

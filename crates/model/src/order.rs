@@ -12,11 +12,14 @@ use crate::holder::{Holder, RunIdentity};
 use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting, Snapshot};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
-use crate::plan::limits::{CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, START_WITHIN, UNOBSERVED};
+use crate::plan::limits::{
+    CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, SETTINGS, START_WITHIN, UNOBSERVED,
+};
 use crate::plan::{
     Endpoints, EngineName, Extent, IoLimits, LimitError, Plan, Prepared, at_least, at_most, text,
 };
 use crate::status::Status;
+use crate::tuning::{NotRestored, Tuned, Tuning};
 use crate::warning::Warning;
 
 /// What the controller tells an agent.
@@ -41,6 +44,12 @@ pub enum Order {
     Finish { limits: BTreeMap<u32, Vec<u64>> },
     /// End the phase now.
     CutOff,
+    /// Change settings of the host, and restore them at the end of the session at the latest.
+    Tune(Tuning),
+    /// The controller still reaches the host, so changes of the device between them stay.
+    ConfirmTuning,
+    /// Restore what was changed.
+    Restore,
     /// Describe the host.
     Environment,
     /// Say what there is to say of the whole run.
@@ -57,6 +66,9 @@ pub struct ClaimRequest {
     pub share: bool,
     /// Whether the session is to observe the host as well.
     pub observes: bool,
+    /// Whether it is to change settings of the host.
+    #[serde(default)]
+    pub tunes: bool,
 }
 
 /// Instants of a phase on the agent's own clock, nanoseconds.
@@ -83,6 +95,9 @@ pub enum Notice {
         pid: u32,
         /// Bytes of memory that its machine can give to programs; null where the kernel does not tell.
         available_memory: Option<u64>,
+        /// Number of the agent's network namespace: hosts of a kernel with the same one share its settings.
+        /// Null where it is not known.
+        network_namespace: Option<u64>,
     },
     Pong {
         number: u64,
@@ -120,6 +135,14 @@ pub enum Notice {
     Observed {
         phase: u32,
         observation: Box<ObserverReport>,
+    },
+    Tuned {
+        settings: Vec<Tuned>,
+        /// What earlier sessions had left changed.
+        left: Vec<NotRestored>,
+    },
+    Restored {
+        left: Vec<NotRestored>,
     },
     Environment(Value),
     Summary {
@@ -162,7 +185,12 @@ impl Order {
             known.extent.ok_or_else(early)
         };
         match self {
-            Order::Hello { .. } | Order::Ping { .. } | Order::Environment => Ok(()),
+            Order::Hello { .. }
+            | Order::Ping { .. }
+            | Order::ConfirmTuning
+            | Order::Restore
+            | Order::Environment => Ok(()),
+            Order::Tune(tuning) => check_tuning(tuning),
             Order::Claim(request) => request.check(),
             Order::Prepare(plan) => match known.extent {
                 None => {
@@ -230,6 +258,15 @@ impl PhaseTimes {
         }
         Ok(length)
     }
+}
+
+fn check_tuning(tuning: &Tuning) -> Result<(), LimitError> {
+    at_most("the number of settings", tuning.settings.len(), SETTINGS)?;
+    for (name, value) in &tuning.settings {
+        text("the name of a setting", name)?;
+        text("the value of a setting", value)?;
+    }
+    tuning.device.iter().try_for_each(|device| text("the device of settings", device))
 }
 
 fn check_request(request: &ObserveRequest) -> Result<(), LimitError> {
@@ -318,6 +355,27 @@ mod tests {
     }
 
     #[test]
+    fn settings_have_limits() {
+        let known = Known {
+            now: NOW,
+            memory: 1 << 30,
+            has_thread_for_each: |_| false,
+            extent: None,
+            io: &TwoOptions,
+        };
+        let check = |edit: fn(&mut Tuning)| {
+            let setting = ("tcp_rmem".to_owned(), "4096 131072 6291456".to_owned());
+            let mut tuning = Tuning { settings: vec![setting], ..Tuning::default() };
+            edit(&mut tuning);
+            Order::Tune(tuning).check(known)
+        };
+        assert_eq!(check(|_| {}), Ok(()));
+        assert!(check(|t| t.settings = vec![t.settings[0].clone(); 1_000]).is_err());
+        assert!(check(|t| t.settings[0].1 = "1".repeat(5000)).is_err());
+        assert!(check(|t| t.device = Some("d".repeat(5000))).is_err());
+    }
+
+    #[test]
     fn claims_have_limits() {
         let known = Known {
             now: NOW,
@@ -331,7 +389,7 @@ mod tests {
             let run =
                 RunIdentity { id: text(), user: text(), host: text(), pid: 1, command: text() };
             let (wait, share, observes) = (Duration::from_secs(60), false, false);
-            let mut request = ClaimRequest { run, wait, share, observes };
+            let mut request = ClaimRequest { run, wait, share, observes, tunes: false };
             assert_eq!(Order::Claim(request.clone()).check(known), Ok(()));
             edit(&mut request);
             let error = Order::Claim(request).check(known).unwrap_err().to_string();

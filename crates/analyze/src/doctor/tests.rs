@@ -51,6 +51,7 @@ fn prepared() -> Environment {
         }),
         numa_node: Some(0),
         vectors: Some((40..48).map(vector).collect()),
+        rss: None,
         rx_missed: Some(0),
         ..Device::default()
     };

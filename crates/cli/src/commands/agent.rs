@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use wirecost_fleet::agent::{self, Files, SessionPolicy};
+use wirecost_fleet::agent::{self, Files, SessionPolicy, TuningPolicy};
 use wirecost_fleet::listener::{AgentEvent, Listener, SessionLimits};
 use wirecost_linux::facts;
-use wirecost_linux::privilege::{LOAD, OBSERVING};
+use wirecost_linux::privilege::{LOAD, OBSERVING, TUNING};
 use wirecost_model::status::Status;
 use wirecost_model::units;
 
@@ -35,6 +35,15 @@ pub(crate) struct Agent {
     /// given several times [default: no files].
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
+
+    /// Controllers may change settings of this host for their runs (`wirecost run --tune`), which takes root;
+    /// they are restored when a session ends in whatever way.
+    #[arg(long)]
+    tune: bool,
+
+    /// Controllers may change registers of PCI devices too, which can stop a machine.
+    #[arg(long, requires = "tune")]
+    allow_pci: bool,
 
     /// Memory that the process of a session may use, such as `512m` or `8g` [default: half of this
     /// host's memory].
@@ -102,6 +111,10 @@ impl Agent {
             must_claim: self.must_claim,
             hello: self.hello,
             anyone: self.anyone,
+            tuning: self.tune.then(|| TuningPolicy {
+                guardian: super::tune::guardian_program(),
+                allow_pci: self.allow_pci,
+            }),
         };
         let hangs = || std::process::exit(i32::from(Status::Peer.exit_code()));
         agent::session(stream, policy, hangs).map_err(|error| Failure::new(Status::Peer, error))?;
@@ -112,9 +125,10 @@ impl Agent {
         let facts = facts::read().map_err(|error| Failure::new(Status::Peer, error))?;
         let limits = SessionLimits {
             sessions: MAX_SESSIONS,
+            ends_first: !self.tune,
             memory: self.session_memory.unwrap_or(facts.memory_bytes / 2).max(MIN_MEMORY),
             descriptors: self.session_descriptors.unwrap_or(facts.descriptor_limit),
-            capabilities: [LOAD, OBSERVING].concat(),
+            capabilities: [LOAD, OBSERVING, if self.tune { TUNING } else { &[] }].concat(),
         };
         let session = |hello: u32| {
             // Also where the file of this program has been replaced meanwhile.
@@ -124,6 +138,8 @@ impl Agent {
             for directory in &self.files {
                 command.arg("--files").arg(directory);
             }
+            let permitted = [("--tune", self.tune), ("--allow-pci", self.allow_pci)];
+            command.args(permitted.iter().filter(|(_, given)| *given).map(|(option, _)| option));
             command
         };
         let mut report = |event| match event {
@@ -131,7 +147,7 @@ impl Agent {
                 let mut out = terminal::stdout();
                 let _ = writeln!(out, "wirecost agent listens at {at}");
                 if !at.ip().is_loopback() {
-                    let _ = writeln!(out, "{}", exposed(&self.files));
+                    let _ = writeln!(out, "{}", exposed(&self.files, self.tune));
                 }
                 let _ = out.flush();
             }
@@ -146,7 +162,8 @@ impl Agent {
 }
 
 /// What whoever reaches the port can do.
-fn exposed(files: &[PathBuf]) -> String {
+fn exposed(files: &[PathBuf], tunes: bool) -> String {
+    let tunes = if tunes { "; change settings of this host while a run lasts" } else { "" };
     let files = match files {
         [] => "use no files".to_owned(),
         some => {
@@ -156,7 +173,7 @@ fn exposed(files: &[PathBuf]) -> String {
     };
     format!(
         "Whoever reaches this port can, without authentication: generate load from this host towards \
-         hosts whose agents have agreed to it; read this host's environment; observe its kernel; {files}."
+         hosts whose agents have agreed to it; read this host's environment; observe its kernel; {files}{tunes}."
     )
 }
 
@@ -178,8 +195,10 @@ mod tests {
 
     #[test]
     fn what_is_exposed_names_the_directories() {
-        assert!(exposed(&[]).ends_with("use no files."));
-        assert!(exposed(&["/a".into(), "/b".into()]).ends_with("write files below /a, /b."));
+        assert!(exposed(&[], false).ends_with("use no files."));
+        let files = ["/a".into(), "/b".into()];
+        assert!(exposed(&files, false).ends_with("write files below /a, /b."));
+        assert!(exposed(&[], true).ends_with("change settings of this host while a run lasts."));
     }
 
     #[test]

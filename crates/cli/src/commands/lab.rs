@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use wirecost_lab::{self as lab, LabError, LabSpec};
-use wirecost_model::link::{LinkSpec, Topology};
+use wirecost_model::link::{LinkCounts, LinkSpec, Topology};
 use wirecost_model::status::Status;
 use wirecost_model::units;
 use wirecost_model::visible::visible;
@@ -46,7 +46,11 @@ enum Act {
         name: String,
     },
     /// Show all labs.
-    Status,
+    Status {
+        /// Write everything that is known as JSON, the counters of emulated links and queues among it.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(crate) fn failure(error: &LabError) -> Failure {
@@ -60,6 +64,7 @@ pub(crate) fn failure(error: &LabError) -> Failure {
         LabError::HostCount { .. }
         | LabError::Rate { .. }
         | LabError::Topology { .. }
+        | LabError::Queues { .. }
         | LabError::BadName { .. }
         | LabError::NameTaken { .. } => Status::Usage,
         _ => Status::Peer,
@@ -110,8 +115,14 @@ impl Lab {
                     let _ = writeln!(out, "removed lab {} ({count} namespaces)", one.name);
                 }
             }
-            Act::Status => {
+            Act::Status { json } => {
                 let status = lab::status().map_err(|e| failure(&e))?;
+                if json {
+                    let text = serde_json::to_string_pretty(&status);
+                    let text = text.map_err(|e| Failure::new(Status::Failed, e.to_string()))?;
+                    terminal::print(&format!("{text}\n"));
+                    return Ok(Status::Ok);
+                }
                 if status.labs.is_empty() && status.orphans.is_empty() {
                     let _ = writeln!(out, "no lab exists");
                 }
@@ -139,7 +150,14 @@ impl Lab {
                         };
                         let alive = if host.alive { link } else { "gone" };
                         let _ = writeln!(out, "  {}  {alive}", line(&host.host));
+                        let counts = emulated.and_then(|links| links.counts.as_ref());
+                        for queue in queues_of(&host.host, counts) {
+                            let _ = writeln!(out, "       {queue}");
+                        }
                     }
+                }
+                for why in &status.unreadable {
+                    let _ = writeln!(out, "{}", visible(why));
                 }
                 for orphan in &status.orphans {
                     let _ = writeln!(out, "namespace {} belongs to no lab", visible(orphan));
@@ -186,6 +204,21 @@ pub(crate) fn emulator_program() -> Result<Vec<OsString>, Failure> {
         Failure::new(Status::Peer, format!("cannot find this program: {error}"))
     })?;
     Ok(vec![program.into(), EMULATOR.into()])
+}
+
+/// What has passed through the queues of a host's device, one line each.
+fn queues_of(host: &lab::LabHost, counts: Option<&LinkCounts>) -> Vec<String> {
+    let mut devices = counts.iter().flat_map(|counts| &counts.devices);
+    let device = devices.find(|device| device.host == host.name);
+    let queues = device.iter().flat_map(|device| device.queues.iter().enumerate());
+    queues
+        .map(|(number, queue)| {
+            format!(
+                "queue {number}, CPU {}: {} sent, {} received, {} dropped, {} interrupts",
+                queue.cpu, queue.sent, queue.received, queue.dropped, queue.interrupts
+            )
+        })
+        .collect()
 }
 
 /// What lies between the hosts, where that is more than wires.

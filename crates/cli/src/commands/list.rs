@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::profile::find_builtin;
 use crate::terminal;
 
-/// List built-in profiles, flowops, options, protocols and engines.
+/// List built-in profiles, flowops, options, protocols, engines and tunables.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Print the source of this built-in profile.
@@ -66,6 +66,11 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "\nEngines")?;
     for engine in wirecost_load::engines::ALL {
         writeln!(out, "  {:<15} {}", engine.name(), engine.help())?;
+    }
+    writeln!(out, "\nTunables (wirecost run --tune NAME=VALUE, `tune.NAME` in studies)")?;
+    let width = wirecost_tunable::all().map(|tunable| tunable.name().len()).max().unwrap_or(0);
+    for tunable in wirecost_tunable::all() {
+        writeln!(out, "  {:<width$} {}", tunable.name(), tunable.about())?;
     }
     Ok(())
 }

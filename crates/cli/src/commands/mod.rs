@@ -15,6 +15,7 @@ mod predict;
 mod report;
 pub(crate) mod run;
 mod study;
+mod tune;
 pub(crate) mod uperf;
 
 use std::ffi::OsString;
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     /// Emulates the links of a lab. Labs start it.
     #[command(name = lab::EMULATOR, hide = true)]
     LinkEmulator,
+    Restore(tune::Restore),
+    /// Restores the settings of the process that starts it. Runs start it.
+    #[command(name = tune::GUARDIAN, hide = true)]
+    Guardian,
     Uperf(uperf::Uperf),
 }
 
@@ -62,6 +67,8 @@ impl Command {
             Command::Agent(command) => command.run(),
             Command::Lab(command) => command.run(),
             Command::LinkEmulator => lab::emulate(),
+            Command::Restore(command) => command.run(),
+            Command::Guardian => tune::guard(),
             Command::Uperf(command) => command.run(),
         }
     }

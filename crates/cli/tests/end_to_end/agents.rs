@@ -258,7 +258,7 @@ impl Hostile {
         // All are one run.
         run.id = "hostile".to_owned();
         let (wait, share, observes) = (Duration::ZERO, false, false);
-        self.order(&Order::Claim(ClaimRequest { run, wait, share, observes }));
+        self.order(&Order::Claim(ClaimRequest { run, wait, share, observes, tunes: false }));
         assert!(matches!(self.notice(), Notice::Claimed));
     }
 

@@ -100,6 +100,7 @@ pub(crate) fn member(host: impl Host + 'static) -> Member {
         address: None,
         cpus: Vec::new(),
         owns_cpus: false,
+        device: None,
         claim: None,
     }
 }

@@ -1,10 +1,13 @@
 //! Labs with emulated links: what the links do to real traffic, and that nothing is left of them.
 
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use wirecost_linux::netns::NetNs;
 use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_model::rss::Rss;
 
 use crate::document::Document;
 use crate::interruption::under_way;
@@ -158,6 +161,104 @@ fn a_lab_whose_emulator_has_ended_is_told_and_removed() {
     assert_eq!(down.code, 0, "{down}");
 }
 
+/// Removes a lab that a test has made.
+struct Removed(String);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        Program::new(["lab", "down", "--name", &self.0]).finish();
+    }
+}
+
+#[test]
+fn datagrams_go_through_the_queues_that_their_hashes_name() {
+    if skip_without_namespaces("datagrams_go_through_the_queues_that_their_hashes_name") {
+        return;
+    }
+    let name = format!("test-{}-queues", std::process::id());
+    let up = ["lab", "up", "--name", &name, "--queues", "2", "--rss-table", "0,1,1"];
+    // The emulator stays.
+    let up = Program::new(up).start().wait_only();
+    let _removed = Removed(name.clone());
+    assert_eq!(up.code, 0, "{up}");
+    let lab = || -> Value {
+        let status = Program::new(["lab", "status", "--json"]).finish();
+        let status: Value = serde_json::from_str(&status.stdout).unwrap();
+        let labs = status["labs"].as_array().unwrap();
+        labs.iter().find(|lab| lab["name"] == name.as_str()).unwrap().clone()
+    };
+    let before = lab();
+    let rss = before["emulated"]["link"]["nic"]["rss"].clone();
+    let rss: Rss = serde_json::from_value(rss).unwrap();
+    let host = |number: usize| {
+        let host = &before["hosts"][number]["host"];
+        let address: Ipv4Addr = host["ipv4"].as_str().unwrap().parse().unwrap();
+        (NetNs::open(host["namespace"].as_str().unwrap()).unwrap(), address)
+    };
+    let ((sender, from), (receiver, to)) = (host(0), host(1));
+    let socket = receiver.run(|| UdpSocket::bind((to, 0)).unwrap()).unwrap();
+    let destination = socket.local_addr().unwrap();
+    let (flows, each) = (100, 3);
+    let mut expected = [0, 0];
+    for _ in 0..flows {
+        let socket = sender.run(|| UdpSocket::bind((from, 0)).unwrap()).unwrap();
+        let source: SocketAddr = socket.local_addr().unwrap();
+        expected[usize::from(rss.queue_of(source, destination))] += each;
+        for _ in 0..each {
+            assert_eq!(socket.send_to(b"datagram", destination).unwrap(), 8);
+        }
+    }
+    // Two of three entries of the table name the second.
+    assert!(expected[0] > 30 && expected[1] > expected[0], "{expected:?}");
+    let received = || -> Vec<u64> {
+        let counts = lab()["emulated"]["counts"].clone();
+        let queues = counts["devices"][1]["queues"].as_array().unwrap().clone();
+        queues.iter().map(|queue| queue["received"].as_u64().unwrap()).collect()
+    };
+    until("all have arrived", || received().iter().sum::<u64>() >= flows * each);
+    assert_eq!(received(), expected);
+    let shown = Program::new(["lab", "status"]).finish();
+    let queue = format!("{} received, 0 dropped", expected[1]);
+    assert!(shown.stdout.contains(&queue), "{shown}");
+    assert!(before["hosts"][1]["host"]["receive_cpus"].as_array().unwrap().len() == 2);
+}
+
+#[test]
+fn a_device_drops_what_its_queue_does_not_hold_unless_it_pauses_the_link() {
+    if skip_without_namespaces(
+        "a_device_drops_what_its_queue_does_not_hold_unless_it_pauses_the_link",
+    ) {
+        return;
+    }
+    let devices = |pause| {
+        // More than fits into the queue comes before its interrupt.
+        let arguments = ["--ring", "16", "--coalesce", "5ms", "--pause", pause];
+        let rate = ["--rate", "20mbit", "--var", "size=100", "--observe", "none"];
+        let document = in_lab("@udp-stream", &[&arguments[..], &rate[..]].concat());
+        let queue = document.at("/link/devices/1/queues/0").clone();
+        assert!(number(&queue, "received") > 100.0, "{queue}");
+        let pauses = document.count("/link/devices/1/pauses");
+        (queue["dropped"].as_u64().unwrap(), pauses)
+    };
+    let (dropped, pauses) = devices("off");
+    assert!(dropped > 100 && pauses == 0, "{dropped} {pauses}");
+    let (dropped, pauses) = devices("on");
+    assert!(dropped == 0 && pauses > 0, "{dropped} {pauses}");
+}
+
+#[test]
+fn coalescing_delays_what_arrives() {
+    if skip_without_namespaces("coalescing_delays_what_arrives") {
+        return;
+    }
+    let document = in_lab("@rr", &["--coalesce", "2ms"]);
+    // Of the request and of the response.
+    assert!(document.number("/latency_us/p50") >= 4_000.0);
+    let devices = document.list("/link/devices");
+    let queue = &devices[1]["queues"][0];
+    assert_eq!(queue["interrupts"], queue["received"], "{queue}");
+}
+
 #[test]
 fn nothing_is_left_of_an_emulator_whose_run_was_killed() {
     if skip_without_namespaces("nothing_is_left_of_an_emulator_whose_run_was_killed") {
@@ -193,6 +294,9 @@ fn links_that_cannot_be_are_refused_before_anything_is_created() {
         (&["--back", "colour=blue"], "a link has no `colour`"),
         (&["--back", "rtt=1ms"], "rtt is that of both directions"),
         (&["--trace", "missing.trace"], "cannot read missing.trace"),
+        (&["--queues", "64"], "64 queues need as many CPUs"),
+        (&["--queues", "2", "--rss-table", "0,2"], "rss-table has queue 2, but the last is 1"),
+        (&["--back", "ring=64"], "queues, ring, coalesce, pause and rss are those of all hosts"),
     ] {
         let up = Program::new(["lab", "up", "--name", &name]).args(arguments).finish();
         assert_eq!(up.code, 2, "{arguments:?}: {up}");

@@ -47,5 +47,6 @@ mod stacks;
 mod studies;
 mod threads;
 mod timing;
+mod tuning;
 mod uperf_mode;
 mod uperf_parsers;

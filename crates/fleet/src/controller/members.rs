@@ -17,6 +17,8 @@ pub struct Member {
     /// CPUs that are its own; empty leaves it to the controller.
     pub cpus: Vec<u32>,
     pub owns_cpus: bool,
+    /// The device through which its traffic goes, where that is known.
+    pub device: Option<String>,
     /// What its agent is asked for before anything else; none where the host is this machine, which
     /// the caller has claimed.
     pub claim: Option<ClaimRequest>,

@@ -21,8 +21,10 @@ use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Worke
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
-use wirecost_model::warning::Warning;
+use wirecost_model::tuning::{NotRestored, Tuned, Tuning};
+use wirecost_model::warning::{SettingLeft, Warning};
 use wirecost_program::program::{self, ProgramError};
+use wirecost_tunable::{Scope, Setting as TunableSetting};
 
 use crate::agent::LEASE;
 use crate::clock_offset::{Exchange, Offset, estimate};
@@ -70,6 +72,8 @@ pub struct Settings {
     /// Names of the probes that watch every machine.
     pub probes: Vec<String>,
     pub dead_time: DeadTimePolicy,
+    /// What is changed on every host.
+    pub tuning: Tuning,
 }
 
 /// Why a run ended before its end.
@@ -146,6 +150,8 @@ struct HostState {
     pid: u32,
     /// Bytes that its machine could give to programs when the run began.
     available_memory: Option<u64>,
+    /// Of its agent.
+    network_namespace: Option<u64>,
     /// Whether it watches its machine, for all hosts there.
     observes: bool,
     offset: Offset,
@@ -156,6 +162,8 @@ struct HostState {
     phases: Vec<PhaseResult>,
     settings: Vec<Setting>,
     warnings: Vec<Warning>,
+    /// Whether its settings are changed.
+    is_tuned: bool,
     environment: serde_json::Value,
     /// Newest counters of the phase under way.
     newest: Option<Snapshot>,
@@ -200,6 +208,7 @@ impl<'a> Controller<'a> {
                 facts: HostFacts::default(),
                 pid: 0,
                 available_memory: None,
+                network_namespace: None,
                 observes: false,
                 offset: Offset::default(),
                 last_received: Instant::now(),
@@ -209,6 +218,7 @@ impl<'a> Controller<'a> {
                 phases: Vec::new(),
                 settings: Vec::new(),
                 warnings: Vec::new(),
+                is_tuned: false,
                 environment: serde_json::Value::Null,
                 newest: None,
             });
@@ -237,6 +247,7 @@ impl<'a> Controller<'a> {
         self.check_machines()?;
         self.match_clocks()?;
         self.share_cpus();
+        self.tune()?;
         self.order_all(|_| Order::Environment)?;
         for (number, notice) in self.one_from_each("environment", is_environment)? {
             if let Notice::Environment(environment) = notice {
@@ -263,7 +274,86 @@ impl<'a> Controller<'a> {
         for phase in 0..phases as u32 {
             self.phase(profile, phase)?;
         }
-        self.summarize()
+        self.summarize()?;
+        self.restore()
+    }
+
+    /// Changes settings of the hosts. What hosts of a machine share is changed by the first of them.
+    fn tune(&mut self) -> Result<(), Stopped> {
+        let Tuning { settings, device, allow_control_device } = self.settings.tuning.clone();
+        for number in 0..self.hosts.len() {
+            let mut own = Vec::new();
+            for (name, value) in &settings {
+                let setting = TunableSetting::new(name, value)
+                    .map_err(|error| Stopped::new(Status::Usage, chain(&error)))?;
+                if !self.is_changed_before(number, setting.tunable().scope()) {
+                    own.push((name.clone(), value.clone()));
+                }
+            }
+            if own.is_empty() {
+                continue;
+            }
+            // The user names one device for all hosts, or each has its own.
+            let device = device.clone().or_else(|| self.hosts[number].member.device.clone());
+            let tuning = Tuning { settings: own, device, allow_control_device };
+            self.hosts[number].member.host.order(Order::Tune(tuning))?;
+            let due = Instant::now() + SET_UP;
+            let (_, notice) = self.wait("the change of settings", due, |from, notice| {
+                from == number && matches!(notice, Notice::Tuned { .. })
+            })?;
+            // That this order comes is what it says.
+            self.hosts[number].member.host.order(Order::ConfirmTuning)?;
+            if let Notice::Tuned { settings, left } = notice {
+                let host = &mut self.hosts[number];
+                host.is_tuned = true;
+                let name = host.member.host.name().to_owned();
+                let setting = |Tuned { name: tunable, requested, effective }| Setting {
+                    name: format!("tune.{tunable}"),
+                    host: name.clone(),
+                    requested,
+                    effective,
+                };
+                host.settings.extend(settings.into_iter().map(setting));
+                self.warn_of(number, left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an earlier host changes what this host shares with it.
+    fn is_changed_before(&self, number: usize, scope: Scope) -> bool {
+        let host = &self.hosts[number];
+        self.hosts[..number].iter().any(|other| {
+            let is_same_machine = other.facts.boot_id == host.facts.boot_id;
+            let is_same_namespace = other.network_namespace == host.network_namespace;
+            is_same_machine && (scope == Scope::Machine || is_same_namespace)
+        })
+    }
+
+    /// Restores what was changed.
+    fn restore(&mut self) -> Result<(), Stopped> {
+        for number in 0..self.hosts.len() {
+            if !self.hosts[number].is_tuned {
+                continue;
+            }
+            self.hosts[number].member.host.order(Order::Restore)?;
+            let due = Instant::now() + SET_UP;
+            let (_, notice) = self.wait("that settings are restored", due, |from, notice| {
+                from == number && matches!(notice, Notice::Restored { .. })
+            })?;
+            if let Notice::Restored { left } = notice {
+                self.warn_of(number, left);
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_of(&mut self, number: usize, left: Vec<NotRestored>) {
+        let host = self.hosts[number].member.host.name().to_owned();
+        let warnings = left
+            .into_iter()
+            .map(|setting| Warning::from(SettingLeft { host: host.clone(), setting }));
+        self.hosts[number].warnings.extend(warnings);
     }
 
     fn order_all(&mut self, order: impl Fn(&HostState) -> Order) -> Result<(), Stopped> {
@@ -279,10 +369,12 @@ impl<'a> Controller<'a> {
         let welcomes =
             self.one_from_each("greeting", |notice| matches!(notice, Notice::Welcome { .. }))?;
         for (number, notice) in welcomes {
-            if let Notice::Welcome { facts, pid, available_memory, .. } = notice {
+            if let Notice::Welcome { facts, pid, available_memory, network_namespace, .. } = notice
+            {
                 self.hosts[number].facts = *facts;
                 self.hosts[number].pid = pid;
                 self.hosts[number].available_memory = available_memory;
+                self.hosts[number].network_namespace = network_namespace;
             }
         }
         self.claim()
@@ -509,12 +601,9 @@ impl<'a> Controller<'a> {
             if let Notice::Summary { settings, warnings } = notice {
                 let host = &mut self.hosts[number];
                 let name = host.member.host.name().to_owned();
-                host.settings = settings
-                    .into_iter()
-                    .map(|setting| Setting { host: name.clone(), ..setting })
-                    .collect();
-                host.warnings =
-                    warnings.into_iter().map(|warning| warning.of_host(&name)).collect();
+                let of_host = |setting| Setting { host: name.clone(), ..setting };
+                host.settings.extend(settings.into_iter().map(of_host));
+                host.warnings.extend(warnings.into_iter().map(|warning| warning.of_host(&name)));
             }
         }
         Ok(())

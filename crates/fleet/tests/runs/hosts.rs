@@ -51,7 +51,12 @@ impl Stage {
             Order::Start(_) => Self::Start,
             Order::Finish { .. } => Self::Finish,
             Order::Summarize => Self::Summarize,
-            Order::Ping { .. } | Order::Claim(_) | Order::CutOff => return None,
+            Order::Ping { .. }
+            | Order::Claim(_)
+            | Order::Tune(_)
+            | Order::ConfirmTuning
+            | Order::Restore
+            | Order::CutOff => return None,
         })
     }
 }
@@ -143,6 +148,7 @@ pub fn members(
             address: None,
             cpus: vec![number as u32],
             owns_cpus: true,
+            device: None,
             claim: None,
         }
     };
@@ -183,10 +189,19 @@ impl FakeHost {
             Order::Hello { version } => {
                 let facts = HostFacts { boot_id: boot_id(), ..HostFacts::default() };
                 let (pid, available_memory) = (self.number as u32, self.available_memory);
-                vec![Notice::Welcome { version, facts: Box::new(facts), pid, available_memory }]
+                vec![Notice::Welcome {
+                    version,
+                    facts: Box::new(facts),
+                    pid,
+                    available_memory,
+                    network_namespace: None,
+                }]
             }
             Order::Ping { number } => vec![Notice::Pong { number, now: 0 }],
             Order::Claim(_) => vec![Notice::Claimed],
+            Order::Tune(_) => vec![Notice::Tuned { settings: Vec::new(), left: Vec::new() }],
+            Order::ConfirmTuning => Vec::new(),
+            Order::Restore => vec![Notice::Restored { left: Vec::new() }],
             Order::Environment => vec![Notice::Environment(json!({ "host": self.name }))],
             Order::Prepare(_) => vec![Notice::Prepared(Prepared {
                 workers: self.number as u32 + 1,

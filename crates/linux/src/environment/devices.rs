@@ -79,6 +79,7 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
         coalescing: ethtool.and_then(|ethtool| ethtool.coalescing(&name).ok()),
         flow_control: ethtool.and_then(|ethtool| ethtool.flow_control(&name).ok()),
         channels: ethtool.and_then(|ethtool| ethtool.channels(&name).ok()),
+        rss: None,
         name,
         kind: link.kind,
         up: link.up,

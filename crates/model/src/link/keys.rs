@@ -1,8 +1,11 @@
 //! The keys of a link, as a user types them.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use super::nic::{MAX_QUEUES, Nic};
 use super::{Capacity, Conditions, Discipline, LinkSpec, MAX_HELD, trace};
+use crate::rss::{Key as RssKey, Rss, TABLE_ENTRIES};
 use crate::units;
 
 /// At a lower rate, a packet of 1500 bytes takes more than 100 ms.
@@ -11,6 +14,11 @@ pub const MIN_RATE: u64 = 120_000;
 pub const MAX_RATE: u64 = 100_000_000_000;
 const MAX_TIME: u64 = 10_000_000_000;
 const MAX_BURST: f64 = 10_000.0;
+/// A longer coalescing time than any driver takes.
+const MAX_COALESCE: u64 = 10_000_000;
+
+/// Packets in a receive queue, if nothing else is asked for: as of many drivers.
+const RING: u32 = 1_024;
 
 /// Queue of a link with a rate and without a round-trip time, in nanoseconds: about ten times the round-trip
 /// time of a local network, so that one flow fills the link and many flows do not starve.
@@ -145,6 +153,71 @@ pub const ALL: &[Key] = &[
             Ok(())
         },
     },
+    Key {
+        name: "queues",
+        value: "N",
+        about: "Queues of each host's device, picked by RSS; a CPU serves each",
+        default: Some("1"),
+        set: |typed, text| set(&mut typed.nic.queues, number(text, 1..=u32::from(MAX_QUEUES))),
+    },
+    Key {
+        name: "ring",
+        value: "PACKETS",
+        about: "Packets that wait in a receive queue of a device; it drops others",
+        default: Some("no limit; 1024 with `queues`, `coalesce` or `pause`"),
+        set: |typed, text| set(&mut typed.nic.ring, number(text, 16..=65_536)),
+    },
+    Key {
+        name: "coalesce",
+        value: "TIME",
+        about: "Time from the arrival of a packet at a device to its interrupt, such as `50us`",
+        default: None,
+        set: |typed, text| {
+            let time = time(text)?;
+            if time > MAX_COALESCE {
+                return Err("must be at most 10ms".to_owned());
+            }
+            typed.nic.coalesce = Some(time);
+            Ok(())
+        },
+    },
+    Key {
+        name: "pause",
+        value: "ON",
+        about: "Whether a device pauses the link when a receive queue is nearly full: on or off",
+        default: Some("off"),
+        set: |typed, text| {
+            typed.nic.pause = Some(match text {
+                "on" => true,
+                "off" => false,
+                _ => return Err("must be on or off".to_owned()),
+            });
+            Ok(())
+        },
+    },
+    Key {
+        name: "rss-key",
+        value: "BYTES",
+        about: "Key of the Toeplitz hash: 40 bytes in hexadecimal, as `ethtool -x` prints them",
+        default: Some("the key of Microsoft's examples"),
+        set: |typed, text| set(&mut typed.nic.key, text.parse()),
+    },
+    Key {
+        name: "rss-table",
+        value: "QUEUES",
+        about: "Queues of the RSS table, such as `0,1,1`: repeated until it has 128 entries",
+        default: Some("all queues in turn"),
+        set: |typed, text| {
+            let queues = text.split(',').map(|queue| queue.trim().parse().ok()).collect();
+            let table: Option<Vec<u8>> = queues;
+            let table = table.filter(|table| table.len() <= TABLE_ENTRIES);
+            set(
+                &mut typed.nic.table,
+                table
+                    .ok_or_else(|| "must be up to 128 numbers of queues, such as 0,1,1".to_owned()),
+            )
+        },
+    },
 ];
 
 /// Keys of one direction that were typed.
@@ -161,6 +234,45 @@ pub struct Typed {
     discipline: Option<Discipline>,
     cross: Option<Cross>,
     trace: Option<PathBuf>,
+    nic: TypedNic,
+}
+
+/// Keys of the devices that were typed.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct TypedNic {
+    queues: Option<u32>,
+    ring: Option<u32>,
+    coalesce: Option<u64>,
+    pause: Option<bool>,
+    key: Option<RssKey>,
+    table: Option<Vec<u8>>,
+}
+
+impl TypedNic {
+    /// None if no key was typed.
+    fn resolve(&self) -> Result<Option<Nic>, String> {
+        if *self == Self::default() {
+            return Ok(None);
+        }
+        let queues = self.queues.map_or(1, |queues| queues as u8);
+        let mut rss = Rss::spread(queues);
+        if let Some(key) = self.key {
+            rss.key = key;
+        }
+        if let Some(table) = &self.table {
+            if let Some(wrong) = table.iter().find(|queue| **queue >= queues) {
+                return Err(format!("rss-table has queue {wrong}, but the last is {}", queues - 1));
+            }
+            rss.table = table.iter().copied().cycle().take(TABLE_ENTRIES).collect();
+        }
+        Ok(Some(Nic {
+            queues,
+            rss,
+            ring: self.ring.unwrap_or(RING),
+            coalesce_nanoseconds: self.coalesce.unwrap_or_default(),
+            pause: self.pause.unwrap_or_default(),
+        }))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -213,6 +325,7 @@ impl Typed {
             queue: other.queue.or(one.queue),
             discipline: other.discipline.or(one.discipline),
             cross: other.cross.or(one.cross),
+            nic: one.nic,
         }
     }
 
@@ -309,15 +422,23 @@ pub fn resolve(
     if back.rtt.is_some() {
         return Err("rtt is that of both directions".to_owned());
     }
+    if back.nic != TypedNic::default() {
+        return Err("queues, ring, coalesce, pause and rss are those of all hosts".to_owned());
+    }
     let forward = both.conditions(&read)?;
     let back =
         both.overridden(back).conditions(&read).map_err(|reason| format!("back: {reason}"))?;
-    Ok(LinkSpec { forward, back })
+    Ok(LinkSpec { forward, back, nic: both.nic.resolve()? })
 }
 
 fn set<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
     *place = Some(value?);
     Ok(())
+}
+
+fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("must be a number from {} to {}", range.start(), range.end()))
 }
 
 /// Nanoseconds.
@@ -414,7 +535,7 @@ mod tests {
             discipline: Discipline::CoDel,
             cross_bits_per_second: 300_000_000,
         };
-        assert_eq!(link, LinkSpec { forward: expected.clone(), back: expected });
+        assert_eq!(link, LinkSpec { forward: expected.clone(), back: expected, nic: None });
     }
 
     #[test]
@@ -448,6 +569,21 @@ mod tests {
     }
 
     #[test]
+    fn devices_are_what_was_typed() {
+        let nic = |keys| link(keys, "").unwrap().nic;
+        assert_eq!(nic("rtt=10ms"), None);
+        let one = nic("ring=16").unwrap();
+        assert_eq!((one.queues, one.ring, one.rss), (1, 16, Rss::spread(1)));
+        let key = "01".repeat(40);
+        let two = nic(&format!("queues=2 coalesce=50us pause=on rss-table=1,0,1 rss-key={key}"));
+        let two = two.unwrap();
+        assert_eq!((two.queues, two.ring, two.coalesce_nanoseconds), (2, 1_024, 50_000));
+        assert!(two.pause);
+        assert_eq!(two.rss.key.0, [1; 40]);
+        assert_eq!((two.rss.table.len(), &two.rss.table[..4]), (128, &[1, 0, 1, 1][..]));
+    }
+
+    #[test]
     fn values_that_cannot_be_are_refused() {
         for (name, value) in [
             ("rate", "fast"),
@@ -467,6 +603,14 @@ mod tests {
             ("aqm", "red"),
             ("cross", "100%"),
             ("cross", "much"),
+            ("queues", "0"),
+            ("queues", "65"),
+            ("ring", "8"),
+            ("coalesce", "11ms"),
+            ("pause", "maybe"),
+            ("rss-key", "6d:5a"),
+            ("rss-table", "0,x"),
+            ("rss-table", ""),
             ("delay", "1ms"),
         ] {
             let error = Typed::default().set(name, value).unwrap_err();
@@ -489,6 +633,12 @@ mod tests {
             ("rate=100gbit rtt=10s", "", "the queue and rate x delay are more than 1 GiB"),
             ("rtt=10ms", "rtt=20ms", "rtt is that of both directions"),
             ("rtt=10ms", "jitter=6ms", "back: jitter must be at most half of rtt"),
+            ("queues=2 rss-table=0,2", "", "rss-table has queue 2, but the last is 1"),
+            (
+                "rtt=10ms",
+                "queues=2",
+                "queues, ring, coalesce, pause and rss are those of all hosts",
+            ),
             ("trace=wifi", "", "cannot read wifi"),
         ] {
             assert_eq!(link(both, back), Err(reason.to_owned()), "{both} {back}");

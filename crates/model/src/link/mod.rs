@@ -1,6 +1,7 @@
 //! Emulated links: what they do to packets, and what they have done.
 
 pub mod keys;
+pub mod nic;
 mod trace;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::units;
+
+use nic::{DeviceCounts, Nic};
 
 /// Bytes that Ethernet adds to an IP packet on the wire: preamble 8, header 14, checksum 4, gap 12 (IEEE
 /// 802.3, clauses 3 and 4).
@@ -130,6 +133,9 @@ impl Default for Conditions {
 pub struct LinkSpec {
     pub forward: Conditions,
     pub back: Conditions,
+    /// Devices with queues; without it a device is an end of the link and nothing more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<Nic>,
 }
 
 impl Topology {
@@ -198,6 +204,7 @@ impl LinkSpec {
         if rtt > 0 {
             words.push(format!("RTT {}", units::latency(rtt as f64 / 1e3)));
         }
+        words.extend(self.nic.iter().flat_map(Nic::describe));
         words.extend(self.forward.describe());
         let back = self.back.describe();
         let text = words.join(", ");
@@ -270,7 +277,6 @@ pub struct NamedLine {
 /// What one thread has done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideCounts {
-    pub lines: Vec<NamedLine>,
     /// Errors of frames in nanoseconds: lateness of the release, and how long it may have waited to be
     /// read.
     pub error: Histogram,
@@ -287,7 +293,10 @@ pub struct SideCounts {
 /// What the threads of a link have done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkCounts {
+    pub lines: Vec<NamedLine>,
     pub sides: Vec<SideCounts>,
+    /// Devices with queues.
+    pub devices: Vec<DeviceCounts>,
     /// Frames that hosts dropped because the emulator had not read those before them.
     pub unread: u64,
 }
@@ -318,6 +327,9 @@ pub struct LinkReport {
     /// Between the readings of its counters within the window.
     pub seconds: f64,
     pub lines: Vec<LineReport>,
+    /// Devices with queues; absent without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceCounts>,
     /// Of frames, microseconds: how late each was released, and for how long it may have waited to be read. Null if
     /// there were none.
     pub error_us: Option<LinkError>,
@@ -342,7 +354,9 @@ impl LinkReport {
     /// Frames that were lost by accident.
     #[must_use]
     pub fn lost_frames(&self) -> u64 {
-        self.refused + self.unread + self.unheld
+        // While a device pauses the link, its senders are not read.
+        let paused = self.devices.iter().any(|device| device.pauses > 0);
+        self.refused + self.unheld + if paused { 0 } else { self.unread }
     }
 }
 

@@ -131,6 +131,8 @@ pub const LOGGED_OPERATIONS: u64 = 1_000_000;
 
 /// Probes of a request, parts of a machine, and hosts that a part covers.
 pub const PROBES: usize = 64;
+/// Settings of a host that a run changes.
+pub const SETTINGS: usize = 256;
 pub const PARTS: usize = HOSTS + 1;
 
 /// Part of the machine's memory that a plan may need.

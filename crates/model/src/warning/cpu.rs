@@ -272,6 +272,28 @@ impl Problem for LinkLate {
     }
 }
 
+/// The emulator of the links did not answer, so what it did is not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkUnmeasured {}
+
+impl Problem for LinkUnmeasured {
+    fn code(&self) -> &'static str {
+        "link-unmeasured"
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}: its CPU time is in the costs of hosts and machines, and frames that it lost or released late \
+             are not known; give the machine more CPUs, or stop other programs",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        "the emulator of the links did not answer twice during the window".to_owned()
+    }
+}
+
 /// Other measuring runs used the same CPUs at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SharedMachine {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use crate::tuning::NotRestored;
 
 /// The file says something whose effect on a number a reader may not expect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,32 @@ impl Problem for Profile {
         let Self { line, column, text } = self;
         let first = text.split("; ").next().unwrap_or_default();
         format!("{line}:{column}: {first}")
+    }
+}
+
+/// A setting that a run had changed does not have its previous value again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettingLeft {
+    pub host: String,
+    pub setting: NotRestored,
+}
+
+impl Problem for SettingLeft {
+    fn code(&self) -> &'static str {
+        "setting-left"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        format!("{}; its value before the run was `{}`", self.brief(), self.setting.previous)
+    }
+
+    fn brief(&self) -> String {
+        let NotRestored { name, place, why, .. } = &self.setting;
+        format!("{}: {name} of {place} was not restored: {why}", self.host)
     }
 }
 

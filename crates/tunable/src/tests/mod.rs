@@ -35,7 +35,7 @@ struct Host {
     name: String,
     _guard: NetNsGuard,
     files: tempfile::TempDir,
-    _tun: Tun,
+    _tun: Vec<Tun>,
 }
 
 impl Host {
@@ -45,7 +45,7 @@ impl Host {
         let namespace = NetNs::open(&name).unwrap();
         let links = Links::of(&namespace).unwrap();
         links.add_veth("near", "far", &namespace).unwrap();
-        let tun = namespace.run(|| Tun::create_with_offloads("tun0")).unwrap().unwrap();
+        let tun = namespace.run(|| Tun::create_with_offloads("tun0", 1)).unwrap().unwrap();
         for device in ["lo", "near", "far", "tun0"] {
             links.up(device).unwrap();
         }

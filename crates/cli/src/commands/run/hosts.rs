@@ -109,6 +109,9 @@ impl HostOptions {
     }
 }
 
+/// The device of hosts on loopback.
+const LOOPBACK: &str = "lo";
+
 /// A host of the run, before its agent starts.
 #[derive(Debug)]
 struct Site {
@@ -349,15 +352,20 @@ impl Place {
             Failure::new(Status::Peer, text)
         };
         let (mut cpus, mut owns_cpus) = (Vec::new(), false);
+        let mut device = None;
         let host = match &site.location {
             Location::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?.0,
-            Location::Local => AgentHost::spawn(&site.name, agent()?).map_err(failed)?,
+            Location::Local => {
+                device = Some(LOOPBACK.to_owned());
+                AgentHost::spawn(&site.name, agent()?).map_err(failed)?
+            }
             Location::Lab(number) => {
                 let mut command = agent()?;
                 if let Some(host) = self.lab.as_ref().and_then(|lab| lab.hosts().get(*number)) {
                     host.place(&mut command).map_err(|error| failure(&error))?;
                     cpus.clone_from(&host.cpus);
                     owns_cpus = host.owns_cpus;
+                    device = Some(host.device.clone());
                 }
                 AgentHost::spawn(&site.name, command).map_err(failed)?
             }
@@ -377,6 +385,7 @@ impl Place {
             address,
             cpus,
             owns_cpus,
+            device,
             claim: matches!(site.location, Location::Remote(_)).then(|| claim.clone()),
         })
     }
@@ -445,8 +454,8 @@ fn agent() -> Result<Command, Failure> {
     let mut command = Command::new(program);
     // The program may have another name.
     command.arg0("wirecost");
-    // The user names the files of a run, and these agents take orders from this process alone.
-    command.args(["agent", "--session", "--all-files"]);
+    // The user names the files and settings of a run, and these agents take orders from this process alone.
+    command.args(["agent", "--session", "--all-files", "--tune"]);
     Ok(command)
 }
 

@@ -65,7 +65,7 @@ impl Machines {
             host_options.hosts.iter().map(|host| host.parts()).collect();
         // All runs claim in the same order, so that two do not wait for each other.
         hosts.sort_by(|a, b| a.1.cmp(&b.1));
-        let request = machines.request(false);
+        let request = machines.request(false, false);
         for (name, address) in hosts {
             let hold = RemoteClaim::take(&name, &address, &request, &waiting).map_err(not_held)?;
             machines._holds.push(hold);
@@ -99,9 +99,10 @@ impl Machines {
     }
 
     /// What the session of an agent is asked for.
-    pub(super) fn request(&self, observes: bool) -> ClaimRequest {
+    pub(super) fn request(&self, observes: bool, tunes: bool) -> ClaimRequest {
         let ConflictOptions { wait, share } = self.conflict;
-        ClaimRequest { run: self.run.clone(), wait: wait.unwrap_or_default(), share, observes }
+        let (run, wait) = (self.run.clone(), wait.unwrap_or_default());
+        ClaimRequest { run, wait, share, observes, tunes }
     }
 
     /// That other runs have used CPUs of this machine since then. Agents tell for theirs.

@@ -13,10 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use wirecost_linux::clock::unix_ms;
 use wirecost_model::document::Document as Report;
+use wirecost_model::environment::Environment;
 use wirecost_model::event::Listener;
+use wirecost_model::link::nic::Nic;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Profile;
 use wirecost_model::run::Run as Document;
@@ -38,7 +41,7 @@ use crate::terminal::{self, StandardOutput};
 
 pub(crate) use hosts::{HostArgument, HostOptions, Place};
 pub(crate) use machines::{ConflictOptions, Machines};
-pub(crate) use run_options::RunOptions;
+pub(crate) use run_options::{ALLOW_CONTROL_DEVICE, RunOptions};
 
 /// Run a profile between hosts and report what it cost.
 ///
@@ -327,8 +330,24 @@ fn connected(profile: &Profile) -> Vec<(u32, u32)> {
 
 /// The environment of each host, by host name.
 pub(crate) fn environments(outcome: &Outcome) -> Map<String, Value> {
-    let of = |host: &HostOutcome| (host.name.clone(), host.environment.clone());
+    let nic = outcome.link.as_ref().and_then(|link| link.link.nic.as_ref());
+    let of = |host: &HostOutcome| {
+        let environment = host.environment.clone();
+        let environment = nic.map_or(environment.clone(), |nic| with_nic(environment, nic));
+        (host.name.clone(), environment)
+    };
     outcome.hosts.iter().map(of).collect()
+}
+
+/// An environment whose TUN devices have the settings that an emulator gives them: the kernel does not know
+/// them.
+fn with_nic(environment: Value, nic: &Nic) -> Value {
+    let Ok(mut read) = Environment::deserialize(&environment) else { return environment };
+    let devices = read.devices.iter_mut().flatten();
+    for device in devices.filter(|device| device.kind.as_deref() == Some("tun")) {
+        nic.show_in(device);
+    }
+    serde_json::to_value(read).unwrap_or(environment)
 }
 
 pub(crate) fn write_json(document: &Document, target: &str) -> Result<(), Failure> {

@@ -14,9 +14,11 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
+use wirecost_model::tuning::Tuning;
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
 use wirecost_program::offered;
+use wirecost_tunable::Setting;
 
 use super::hosts::{HostOptions, Place};
 use super::link_samples::LinkSampler;
@@ -31,6 +33,8 @@ use crate::runnable;
 /// Bits of a number that every JSON reader preserves.
 pub(super) const EXACT: u64 = (1 << 53) - 1;
 const DEFAULT_PROBES: &str = "standard";
+/// An option without a value.
+pub(crate) const ALLOW_CONTROL_DEVICE: &str = "allow-control-device";
 /// Sampled connections per worker.
 const TCP_SAMPLES: u32 = 16;
 
@@ -57,6 +61,21 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SET", default_value = DEFAULT_PROBES, value_parser = Set::parse)]
     pub(crate) observe: Set,
 
+    /// Set a tunable of every host, such as `tcp_rmem=4096 131072 33554432` or `mtu=9000`, until the run ends;
+    /// may be given several times (see `wirecost list`).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tuning)]
+    tune: Vec<(String, String)>,
+
+    /// Device that tunables of devices are set on [default: that of the hosts' traffic, for hosts on this
+    /// machine].
+    #[arg(long, value_name = "NAME", requires = "tune")]
+    tune_device: Option<String>,
+
+    /// Also set tunables of a device that carries the connection to its agent; they revert unless it
+    /// still works.
+    #[arg(long, requires = "tune")]
+    allow_control_device: bool,
+
     /// Seed to reproduce a run's random choices; the JSON of a run contains its seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -68,6 +87,13 @@ pub(crate) struct RunOptions {
     /// Single operations that the master reports.
     #[arg(skip)]
     pub(crate) logged_operations: u64,
+}
+
+/// `NAME=VALUE` of a tunable that there is, and that can have this value.
+fn parse_tuning(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE, such as mtu=9000")?;
+    let setting = Setting::new(name.trim(), value).map_err(|error| error.to_string())?;
+    Ok((setting.name().to_owned(), setting.value().to_owned()))
 }
 
 impl RunOptions {
@@ -110,6 +136,13 @@ impl RunOptions {
         if self.observe.text != DEFAULT_PROBES {
             given.push(Value::new("observe", &self.observe.text));
         }
+        given.extend(self.tune_device.iter().map(|name| Value::new("tune-device", name)));
+        if self.allow_control_device {
+            given.push(Value::new(ALLOW_CONTROL_DEVICE, "true"));
+        }
+        given.extend(
+            self.tune.iter().map(|(name, value)| Value::new(&format!("tune.{name}"), value)),
+        );
         given
     }
 
@@ -201,10 +234,16 @@ impl RunOptions {
             details: self.details,
             logged_operations: self.logged_operations,
             probes: probes.clone(),
+            tuning: Tuning {
+                settings: self.tune.clone(),
+                device: self.tune_device.clone(),
+                allow_control_device: self.allow_control_device,
+            },
             ..self.settings()
         };
         let began = Instant::now();
-        let members: Vec<Member> = place.members(&machines.request(!probes.is_empty()))?;
+        let members: Vec<Member> =
+            place.members(&machines.request(!probes.is_empty(), !self.tune.is_empty()))?;
         let links = place.lab().and_then(|lab| LinkSampler::start(&lab));
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
         outcome.link = links.map(LinkSampler::finish);

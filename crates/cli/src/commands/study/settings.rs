@@ -4,7 +4,7 @@ use clap::Parser;
 use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
 
 use crate::Failure;
-use crate::commands::run::{HostOptions, RunOptions, options};
+use crate::commands::run::{ALLOW_CONTROL_DEVICE, HostOptions, RunOptions, options};
 use crate::input::STANDARD_INPUT;
 use crate::profile;
 
@@ -17,13 +17,16 @@ struct Line {
 }
 
 /// Settings that are arguments of `wirecost run` and take a value.
-const ARGUMENTS: [&str; 6] = ["engine", "duration", "ramp", "workers", "peers", "observe"];
+const ARGUMENTS: [&str; 7] =
+    ["engine", "duration", "ramp", "workers", "peers", "observe", "tune-device"];
 /// Before the name of an option of `wirecost run`, where the profile has a variable of that name.
 const OF_RUN: &str = "run.";
 /// Before the name of a variable, where `wirecost run` has an argument of that name.
 const OF_PROFILE: &str = "var.";
 /// Before the name of a key of the lab's links.
 const OF_LAB: &str = "lab.";
+/// Before the name of a tunable.
+const OF_HOSTS: &str = "tune.";
 /// Options of flowops are words of this variable of a profile.
 const WORDS: &str = "options";
 
@@ -92,8 +95,16 @@ pub(super) fn run_options(
         let is_share = name == LOAD && matches!(point.load(), OfferedLoad::Share(_));
         if name == "profile" || is_share || name.starts_with(OF_LAB) {
             continue;
+        } else if let Some(tunable) = name.strip_prefix(OF_HOSTS) {
+            arguments.push(format!("--tune={tunable}={value}"));
         } else if let Some(variable) = name.strip_prefix(OF_PROFILE) {
             arguments.push(format!("--var={variable}={value}"));
+        } else if name == ALLOW_CONTROL_DEVICE {
+            match value {
+                "true" => arguments.push(format!("--{name}")),
+                "false" => {}
+                _ => return Err(wrong(name, value, "must be true or false")),
+            }
         } else if name == WORDS {
             words.push(value.to_owned());
         } else if let Some(option) = name.strip_prefix("option.") {

@@ -16,6 +16,7 @@ pub(super) fn listen(port: u16) -> Result<Status, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(Status::Failed, error);
     let facts = facts::read().map_err(|error| failed(&error))?;
     let limits = SessionLimits {
+        ends_first: true,
         sessions: 1,
         memory: facts.memory_bytes / 2,
         descriptors: facts.descriptor_limit,

@@ -36,6 +36,9 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
     }
     let mut section = Section::named("links", "Emulated links");
     section.table(table);
+    if !link.devices.is_empty() {
+        section.table(queues(link));
+    }
     section.note(link.link.describe(link.topology));
     let source = match link.cpu_source.as_str() {
         "bpf" => "traced",
@@ -46,6 +49,37 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
         link.cpu_percent
     ));
     vec![section]
+}
+
+/// A row for each queue of each host's device.
+fn queues(link: &LinkReport) -> Table {
+    let mut table = Table::new([
+        Column::text("host"),
+        Column::number("queue"),
+        Column::number("CPU"),
+        Column::number("received"),
+        Column::number("dropped"),
+        Column::number("interrupts"),
+        Column::number("sent").drop_order(1),
+        Column::number("pauses").drop_order(2),
+    ]);
+    for device in &link.devices {
+        for (number, queue) in device.queues.iter().enumerate() {
+            // A device pauses, and not a queue of it.
+            let pauses = if number == 0 { Cell::count(device.pauses) } else { Cell::empty() };
+            table.row(vec![
+                Cell::text(device.host.as_str()),
+                Cell::count(number as u64),
+                Cell::count(u64::from(queue.cpu)),
+                Cell::count(queue.received),
+                Cell::count(queue.dropped),
+                Cell::count(queue.interrupts),
+                Cell::count(queue.sent),
+                pauses,
+            ]);
+        }
+    }
+    table
 }
 
 /// In a few words: the links and how exactly they were emulated.
@@ -67,7 +101,6 @@ pub(super) fn row(link: &LinkReport, machine: Option<&MachineRow>) -> Vec<Cell> 
         Cell::empty(),
         Cell::percent(link.cpu_percent / f64::from(cpus)),
     ];
-    row.resize_with(9, Cell::empty);
-    row.push(Cell::Missing("what the emulator uses is no part of any cost".to_owned()));
+    row.resize_with(10, Cell::empty);
     row
 }

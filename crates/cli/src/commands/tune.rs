@@ -1,0 +1,76 @@
+//! Settings of hosts: the process that restores them, and the command that does so after it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use clap::Args;
+use wirecost_model::status::Status;
+use wirecost_model::visible::visible;
+use wirecost_tunable::{Outcome, guardian, restore_left_behind};
+
+use crate::Failure;
+use crate::terminal;
+
+/// Restore settings of this host that killed runs have left changed.
+///
+/// A run restores what it changed (`--tune`) when it ends, and its guardian does so when it is killed.
+/// This is for what neither could. It changes nothing that somebody else has set meanwhile.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {}
+
+impl Restore {
+    #[expect(clippy::unused_self, reason = "as all commands")]
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        let restored = restore_left_behind(None).map_err(|error| {
+            let failure = Failure::new(Status::Peer, error.to_string());
+            match error.remedy() {
+                Some(remedy) => failure.help(remedy),
+                None => failure,
+            }
+        })?;
+        let mut out = String::new();
+        let entries: Vec<_> = restored.iter().flat_map(|owner| &owner.entries).collect();
+        if entries.is_empty() {
+            out.push_str("nothing was left changed\n");
+        }
+        let mut status = Status::Ok;
+        for entry in entries {
+            let (name, place) = (visible(&entry.name), visible(&entry.place));
+            let previous = visible(&entry.previous);
+            let _ = match &entry.outcome {
+                Outcome::Restored => writeln!(out, "{name} of {place}: {previous}"),
+                Outcome::ChangedByOthers { current } => writeln!(
+                    out,
+                    "{name} of {place}: left as somebody else has set it, {} (was {previous})",
+                    visible(current)
+                ),
+                Outcome::Gone { what } => {
+                    writeln!(out, "{name} of {place}: {} is gone", visible(what))
+                }
+                Outcome::Failed { why } => {
+                    status = Status::Failed;
+                    writeln!(out, "{name} of {place}: not restored to {previous}: {}", visible(why))
+                }
+            };
+        }
+        terminal::print(&out);
+        Ok(status)
+    }
+}
+
+/// Name of the command that is the guardian of another process.
+pub(crate) const GUARDIAN: &str = "guardian";
+
+/// Restores the settings of the process that has started this one, when that ends.
+pub(crate) fn guard() -> Result<Status, Failure> {
+    match guardian::run() {
+        Ok(()) => Ok(Status::Ok),
+        Err(error) => Err(Failure::new(Status::Peer, error.to_string())),
+    }
+}
+
+/// What starts this program as a guardian.
+pub(crate) fn guardian_program() -> Vec<OsString> {
+    // Also where the file of this program has been replaced meanwhile.
+    vec!["/proc/self/exe".into(), GUARDIAN.into()]
+}

@@ -1,0 +1,34 @@
+//! Settings of hosts that a run changes, and restores when it ends.
+
+use serde::{Deserialize, Serialize};
+
+/// What a run changes on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuning {
+    /// Names of tunables and their values, in the order in which they are set.
+    pub settings: Vec<(String, String)>,
+    /// The device that settings of devices are of.
+    pub device: Option<String>,
+    /// Whether it may be the device that carries the connection to the controller.
+    pub allow_control_device: bool,
+}
+
+/// A setting that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Name of the tunable.
+    pub name: String,
+    pub requested: String,
+    /// As it was read back.
+    pub effective: String,
+}
+
+/// A setting that does not have its previous value again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRestored {
+    pub name: String,
+    pub place: String,
+    /// Its value before it was changed.
+    pub previous: String,
+    pub why: String,
+}
