@@ -23,6 +23,10 @@ use crate::engines::io_uring::GATHERING;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
 use crate::worker::SocketNet;
 
+/// What a datagram takes of a receive buffer beside its bytes, about: buffers hold few small ones.
+/// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/skbuff.h#L281> (`SKB_TRUESIZE`)
+const SEND_COST: u64 = 768;
+
 /// A connection in the ring.
 #[derive(Debug)]
 pub(crate) struct RingSocket {
@@ -51,6 +55,8 @@ pub(crate) struct RingNet {
     busy_poll: u32,
     /// Bytes that it was given to send since it last handed over.
     given: u64,
+    /// The same since the worker yielded, with [`SEND_COST`] for each of them.
+    unyielded: u64,
     /// Whether a strand of the worker receives in some phase.
     receives: bool,
 }
@@ -58,7 +64,7 @@ pub(crate) struct RingNet {
 impl RingNet {
     pub(crate) fn new(mut sockets: Sockets, ring: Ring<RingSocket>) -> Self {
         sockets.opener.awaits_events();
-        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0, receives: true }
+        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0, unyielded: 0, receives: true }
     }
 
     /// See [`Ring::submit`].
@@ -82,9 +88,22 @@ impl RingNet {
         !self.receives && self.given >= TURN_BYTES as u64
     }
 
+    /// Whether it was given so much since this was last true that a receiver on the same CPU should have it
+    /// (ADR 0040), at once or little by little.
+    pub(crate) fn should_yield(&mut self) -> bool {
+        let is_due = !self.receives && self.unyielded >= TURN_BYTES as u64;
+        if is_due {
+            self.unyielded = 0;
+        }
+        is_due
+    }
+
     /// Where the answer comes later, the ring has been given these bytes.
     fn note_given(&mut self, sent: &io::Result<usize>, bytes: u64) {
-        self.given += if sent.is_err() { bytes } else { 0 };
+        if sent.is_err() {
+            self.given += bytes;
+            self.unyielded += bytes + SEND_COST;
+        }
     }
 
     /// Sees to it that a strand hears when it can go on. What the ring is asked for already it

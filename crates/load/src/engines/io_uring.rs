@@ -150,13 +150,12 @@ fn run(thread: WorkerThread, ring: Ring<RingSocket>, shares_cpus: bool) {
         let due = engine.worker.run_due(now);
         engine.scheduler.fire_timers(now);
         let sleep = engine.scheduler.sleep(now, due);
-        let has_much = engine.worker.net.has_much();
         if let Err(source) = engine.worker.net.submit(sleep, &mut events) {
             // Without its ring a worker can do nothing.
             engine.worker.failed_to_wait("io_uring_enter", source);
             break;
         }
-        if shares_cpus && has_much {
+        if shares_cpus && engine.worker.net.should_yield() {
             // ADR 0040.
             std::thread::yield_now();
         }
