@@ -23,9 +23,11 @@ use crate::engines::io_uring::GATHERING;
 use crate::sockets::{Socket, Sockets, Token, late_greeting};
 use crate::worker::SocketNet;
 
-/// What a datagram takes of a receive buffer beside its bytes, about: buffers hold few small ones.
+/// What a datagram takes of a receive buffer, at most: its memory is rounded up to a power of two.
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/linux/skbuff.h#L281> (`SKB_TRUESIZE`)
-const SEND_COST: u64 = 768;
+fn size_in_buffer(datagram: u64) -> u64 {
+    2 * datagram + 1_024
+}
 
 /// A connection in the ring.
 #[derive(Debug)]
@@ -55,7 +57,8 @@ pub(crate) struct RingNet {
     busy_poll: u32,
     /// Bytes that it was given to send since it last handed over.
     given: u64,
-    /// The same since the worker yielded, with [`SEND_COST`] for each of them.
+    /// The same since the worker yielded; of datagrams what they take of the receive buffer, which by default
+    /// has room for less than a turn (`net.core.rmem_default`).
     unyielded: u64,
     /// Whether a strand of the worker receives in some phase.
     receives: bool,
@@ -99,10 +102,11 @@ impl RingNet {
     }
 
     /// Where the answer comes later, the ring has been given these bytes.
-    fn note_given(&mut self, sent: &io::Result<usize>, bytes: u64) {
+    fn note_given(&mut self, key: &Key, sent: &io::Result<usize>, bytes: u64) {
         if sent.is_err() {
             self.given += bytes;
-            self.unyielded += bytes + SEND_COST;
+            let is_reliable = self.ring.get(key).socket.is_reliable();
+            self.unyielded += if is_reliable { bytes } else { size_in_buffer(bytes) };
         }
     }
 
@@ -290,7 +294,7 @@ impl Net for RingNet {
             return self.sockets.send(&socket.socket, bytes, call);
         }
         let sent = self.ring.send(key, bytes);
-        self.note_given(&sent, bytes.len() as u64);
+        self.note_given(key, &sent, bytes.len() as u64);
         sent
     }
 
@@ -312,7 +316,7 @@ impl Net for RingNet {
             true => self.sockets.send(&socket.socket, bytes, call),
             false => {
                 let sent = self.ring.send_times(key, bytes, times as usize);
-                self.note_given(&sent, bytes.len() as u64 * times);
+                self.note_given(key, &sent, bytes.len() as u64 * times);
                 sent
             }
         };
