@@ -11,25 +11,27 @@ use crate::target::Refusal;
 pub enum TuneError {
     #[error("there is no tunable named `{name}`{}", suggestion(.similar))]
     Unknown { name: String, similar: Option<&'static str> },
-    #[error("`{value}` is not a value of `{name}`: it takes {wants}")]
+    #[error("invalid value `{value}` for `{name}`: expected {wants}")]
     BadValue { name: &'static str, value: String, wants: String },
     #[error("`{name}` is set twice")]
     Twice { name: &'static str },
     #[error("cannot set `{name}` to `{value}` on {target}")]
     Refused { name: &'static str, value: String, target: String, source: Refusal },
-    #[error("`{name}` concerns `{device}`, which carries the control connection")]
+    #[error("refused to change `{name}`: `{device}` carries the control connection")]
     ControlDevice { name: &'static str, device: String },
     #[error(
         "a change of `{name}` on `{device}`, which carries the control connection, needs a guardian"
     )]
     NoGuardian { name: &'static str, device: String },
-    #[error("`{name}` on {target} is being changed by process {pid}")]
+    #[error(
+        "`{name}` on {target} is already changed by process {pid}, which has not restored it yet"
+    )]
     InUse { name: String, target: String, pid: u32 },
     #[error("the change was not confirmed in time and has been reverted")]
     NotConfirmed,
     #[error("failed to undo {settings} after another setting was refused: {cause}")]
     StillChanged { settings: String, cause: String },
-    #[error("the guardian does not answer")]
+    #[error("no answer from the guardian process, which restores settings")]
     Guardian { source: io::Error },
     #[error("failed to {act} {path}")]
     Journal { act: &'static str, path: String, source: io::Error },
@@ -46,17 +48,23 @@ impl TuneError {
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::Refused { source: Refusal::PciNotAllowed, .. } => {
-                Some("allow it with --allow-pci, on a machine whose loss does no harm".to_owned())
-            }
+            Self::Refused { source: Refusal::PciNotAllowed, .. } => Some(
+                "start the agent with `--tune --allow-pci`, on a test machine: a wrong value can make \
+                 the device or the machine hang"
+                    .to_owned(),
+            ),
             Self::Refused { source: Refusal::Failed { source, .. }, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
-                Some("run the agent as root, with CAP_NET_ADMIN and CAP_SYS_ADMIN".to_owned())
+                Some(
+                    "run wirecost (on a remote host: its agent) as root, or with CAP_NET_ADMIN and \
+                     CAP_SYS_ADMIN"
+                        .to_owned(),
+                )
             }
             Self::ControlDevice { .. } => Some(
-                "allow it with --allow-control-device; it then reverts unless the controller \
-                 confirms within 10 s"
+                "use --allow-control-device; the change is then reverted unless the controller \
+                 confirms within 10 s that it still reaches the host"
                     .to_owned(),
             ),
             Self::InUse { pid, .. } => Some(format!("wait for process {pid}, or stop it")),

@@ -90,7 +90,7 @@ mod tests {
         let error = Setting::new("offload.tso", "maybe").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`maybe` is not a value of `offload.tso`: it takes on or off"
+            "invalid value `maybe` for `offload.tso`: expected on or off"
         );
     }
 }

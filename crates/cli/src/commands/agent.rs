@@ -22,9 +22,9 @@ pub(crate) const PORT: u16 = 20_050;
 ///
 /// Controllers elsewhere (`wirecost run --host NAME=ADDR`) connect to its port. There is no
 /// authentication: whoever reaches the port can have this host generate load towards hosts whose
-/// agents have agreed to it, and can read the host's environment and observe its kernel. Listen on
-/// networks you trust only. Each session is a separate process with limits: if it fails, the agent
-/// and the other sessions continue.
+/// agents have agreed to it, read the host's environment, observe its kernel and, with `--tune`,
+/// change its settings. Listen only on networks that you trust. Each session is a separate process
+/// with limits: if it fails, the agent and the other sessions continue.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Address to listen on; default port 20050, port 0 for any free port.
@@ -36,12 +36,13 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DIR")]
     files: Vec<PathBuf>,
 
-    /// Controllers may change settings of this host for their runs (`wirecost run --tune`), which takes root;
-    /// they are restored when a session ends in whatever way.
+    /// Allow controllers to change settings of this host during their runs (`wirecost run --tune`). The agent
+    /// must run as root. The settings are restored when the session ends, even if it crashes.
     #[arg(long)]
     tune: bool,
 
-    /// Controllers may change registers of PCI devices too, which can stop a machine.
+    /// Also allow controllers to write to PCI configuration space, which can make a device or the machine
+    /// hang.
     #[arg(long, requires = "tune")]
     allow_pci: bool,
 

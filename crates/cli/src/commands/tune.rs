@@ -11,10 +11,11 @@ use wirecost_tunable::{Outcome, guardian, restore_left_behind};
 use crate::Failure;
 use crate::terminal;
 
-/// Restore settings of this host that killed runs have left changed.
+/// Restore settings that killed runs left changed on this host.
 ///
-/// A run restores what it changed (`--tune`) when it ends, and its guardian does so when it is killed.
-/// This is for what neither could. It changes nothing that somebody else has set meanwhile.
+/// A run restores what it changed (`--tune`) when it ends. If the run is killed, its guardian process does.
+/// Use this command if both were killed. A setting that somebody else has changed since then is left as it
+/// is.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {}
 
@@ -31,7 +32,7 @@ impl Restore {
         let mut out = String::new();
         let entries: Vec<_> = restored.iter().flat_map(|owner| &owner.entries).collect();
         if entries.is_empty() {
-            out.push_str("nothing was left changed\n");
+            out.push_str("nothing to restore\n");
         }
         let mut status = Status::Ok;
         for entry in entries {

@@ -156,21 +156,21 @@ pub const ALL: &[Key] = &[
     Key {
         name: "queues",
         value: "N",
-        about: "Queues of each host's device, picked by RSS; a CPU serves each",
+        about: "Number of queues of each host's device; RSS selects the queue, and each is served on its own CPU",
         default: Some("1"),
         set: |typed, text| set(&mut typed.nic.queues, number(text, 1..=u32::from(MAX_QUEUES))),
     },
     Key {
         name: "ring",
         value: "PACKETS",
-        about: "Packets that wait in a receive queue of a device; it drops others",
-        default: Some("no limit; 1024 with `queues`, `coalesce` or `pause`"),
+        about: "Size of each receive ring, in packets; packets that do not fit are dropped",
+        default: Some("no ring; 1024 with any other key of devices"),
         set: |typed, text| set(&mut typed.nic.ring, number(text, 16..=65_536)),
     },
     Key {
         name: "coalesce",
         value: "TIME",
-        about: "Time from the arrival of a packet at a device to its interrupt, such as `50us`",
+        about: "Interrupt delay, such as `50us`: from the first packet in an empty receive queue to the interrupt",
         default: None,
         set: |typed, text| {
             let time = time(text)?;
@@ -183,8 +183,8 @@ pub const ALL: &[Key] = &[
     },
     Key {
         name: "pause",
-        value: "ON",
-        about: "Whether a device pauses the link when a receive queue is nearly full: on or off",
+        value: "on|off",
+        about: "Whether a device sends pause frames while a receive queue is nearly full: on or off",
         default: Some("off"),
         set: |typed, text| {
             typed.nic.pause = Some(match text {
@@ -198,14 +198,14 @@ pub const ALL: &[Key] = &[
     Key {
         name: "rss-key",
         value: "BYTES",
-        about: "Key of the Toeplitz hash: 40 bytes in hexadecimal, as `ethtool -x` prints them",
-        default: Some("the key of Microsoft's examples"),
+        about: "RSS hash key (Toeplitz): 40 bytes in hexadecimal, as printed by `ethtool -x`",
+        default: Some("the key of Microsoft's RSS verification suite"),
         set: |typed, text| set(&mut typed.nic.key, text.parse()),
     },
     Key {
         name: "rss-table",
         value: "QUEUES",
-        about: "Queues of the RSS table, such as `0,1,1`: repeated until it has 128 entries",
+        about: "RSS indirection table, as queue numbers such as `0,1,1`; repeated to fill its 128 entries",
         default: Some("all queues in turn"),
         set: |typed, text| {
             let queues = text.split(',').map(|queue| queue.trim().parse().ok()).collect();

@@ -189,7 +189,10 @@ fn two_owners_never_change_the_same_setting() {
     let mut tuner = host.tuner();
     let error = tuner.apply(&host.target("near"), &[set("mtu", "1399")]).unwrap_err();
     let pid = owner.child.id();
-    assert_eq!(error.to_string(), format!("`mtu` on `near` is being changed by process {pid}"));
+    let expected = format!(
+        "`mtu` on `near` is already changed by process {pid}, which has not restored it yet"
+    );
+    assert_eq!(error.to_string(), expected);
     assert_eq!(host.mtu(), Some(1400));
     // Of another device, and another setting.
     tuner.apply(&host.target("far"), &[set("mtu", "1399")]).unwrap();
@@ -251,7 +254,7 @@ fn a_guardian_that_has_ended_allows_no_change() {
     let mut tuner = Tuner::open(host.options().with_guardian(guardian)).unwrap();
     signal(pid, Signal::KILL);
     let error = tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap_err();
-    assert_eq!(error.to_string(), "the guardian does not answer");
+    assert_eq!(error.to_string(), "no answer from the guardian process, which restores settings");
     assert_eq!(host.mtu(), Some(1500));
     assert!(host.journals().is_empty());
     let program = ["/nonexistent/wirecost".into()];

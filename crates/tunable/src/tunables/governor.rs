@@ -36,7 +36,7 @@ impl Tunable for Governor {
     }
 
     fn about(&self) -> &'static str {
-        "Governor of the frequency of all CPUs."
+        "CPU frequency governor (cpufreq) of all CPUs."
     }
 
     fn scope(&self) -> Scope {

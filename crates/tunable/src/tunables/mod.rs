@@ -32,7 +32,7 @@ pub trait Tunable: Sync + Debug {
 
     fn scope(&self) -> Scope;
 
-    /// The values that it takes, as in `it takes ...`.
+    /// The values that it takes, as in `expected ...`.
     fn values(&self) -> String;
 
     /// The value as it is read back; `None` for one that it cannot have anywhere.
@@ -106,7 +106,7 @@ impl Scope {
         match self {
             Self::Namespace => "network namespace",
             Self::Device => "device",
-            Self::Bus => "device on its bus",
+            Self::Bus => "physical device",
             Self::Machine => "machine",
         }
     }

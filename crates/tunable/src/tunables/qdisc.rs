@@ -35,7 +35,7 @@ impl Tunable for RootQdisc {
     }
 
     fn about(&self) -> &'static str {
-        "Root queueing discipline of the device, with the parameters that its kind has by itself."
+        "Root queueing discipline of the device, with its default parameters."
     }
 
     fn scope(&self) -> Scope {

@@ -41,7 +41,7 @@ impl Tunable for Table {
     }
 
     fn about(&self) -> &'static str {
-        "Table from the hash of a received packet to its queue."
+        "RSS indirection table: hash of a received packet to queue."
     }
 
     fn scope(&self) -> Scope {
@@ -105,7 +105,7 @@ impl Tunable for Key {
     }
 
     fn about(&self) -> &'static str {
-        "Key of the hash of a received packet."
+        "RSS hash key."
     }
 
     fn scope(&self) -> Scope {

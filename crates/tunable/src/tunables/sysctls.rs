@@ -33,8 +33,8 @@ enum Form {
 
 const INT: u64 = i32::MAX as u64;
 const UNSIGNED: u64 = u32::MAX as u64;
-const SIZES: Form = Form::Numbers(3, "three numbers of bytes: least, default, most");
-const PAGES: Form = Form::Numbers(3, "three numbers of pages: low, pressure, most");
+const SIZES: Form = Form::Numbers(3, "three numbers of bytes: min, default, max");
+const PAGES: Form = Form::Numbers(3, "three numbers of pages: min, pressure, max");
 
 const fn ipv4(name: &'static str, form: Form, about: &'static str) -> Sysctl {
     Sysctl { name, below: "net.ipv4", scope: Scope::Namespace, form, about }
@@ -54,8 +54,8 @@ const fn core_of_namespace(name: &'static str, form: Form, about: &'static str) 
 
 #[rustfmt::skip]
 pub(super) const LIST: &[&dyn Tunable] = &[
-    &ipv4("tcp_rmem", SIZES, "Receive buffer of a TCP socket, which grows up to the most."),
-    &ipv4("tcp_wmem", SIZES, "Send buffer of a TCP socket, which grows up to the most."),
+    &ipv4("tcp_rmem", SIZES, "Receive buffer of a TCP socket, which grows up to max."),
+    &ipv4("tcp_wmem", SIZES, "Send buffer of a TCP socket, which grows up to max."),
     &ipv4("tcp_congestion_control", Form::Word("the name of a congestion control"), "Congestion control of new TCP connections."),
     &ipv4("tcp_timestamps", Form::Number(0, 2), "Timestamps in TCP segments (RFC 7323): 0 off, 1 on with random offsets, 2 on without."),
     &ipv4("tcp_sack", Form::Number(0, 1), "Selective acknowledgements (RFC 2018)."),
@@ -79,24 +79,24 @@ pub(super) const LIST: &[&dyn Tunable] = &[
     &ipv4("tcp_fastopen", Form::Number(0, UNSIGNED), "TCP Fast Open, as a mask: 1 of connecting, 2 of accepting sockets."),
     &ipv4("tcp_syncookies", Form::Number(0, 2), "SYN cookies: 0 off, 1 when the queue is full, 2 always."),
     &ipv4("tcp_max_syn_backlog", Form::Number(1, INT), "Connections that may wait for the last packet of their handshake."),
-    &ipv4("tcp_early_demux", Form::Number(0, 1), "Received packets find their TCP socket before the route."),
-    &ipv4("udp_early_demux", Form::Number(0, 1), "Received packets find their UDP socket before the route."),
-    &ipv4("udp_rmem_min", Form::Number(1, INT), "Receive buffer of a UDP socket that the limit of udp_mem leaves, in bytes."),
-    &ipv4("udp_wmem_min", Form::Number(1, INT), "Send buffer of a UDP socket that the limit of udp_mem leaves, in bytes."),
+    &ipv4("tcp_early_demux", Form::Number(0, 1), "The socket of a received TCP packet is looked up before routing."),
+    &ipv4("udp_early_demux", Form::Number(0, 1), "The socket of a received UDP packet is looked up before routing."),
+    &ipv4("udp_rmem_min", Form::Number(1, INT), "Minimum receive buffer of a UDP socket under memory pressure (udp_mem), in bytes."),
+    &ipv4("udp_wmem_min", Form::Number(1, INT), "No effect: UDP does not account for transmit memory."),
     &core_of_namespace("optmem_max", Form::Number(0, INT), "Memory of a socket for options and zero-copy notifications, in bytes; of the machine before Linux 6.8."),
-    &core_of_namespace("somaxconn", Form::Number(1, INT), "Most connections that may wait to be accepted at a socket."),
+    &core_of_namespace("somaxconn", Form::Number(1, INT), "Maximum length of a socket's accept queue (listen backlog)."),
     &ipv4_of_machine("tcp_mem", PAGES, "Memory of all TCP sockets."),
     &ipv4_of_machine("udp_mem", PAGES, "Memory of all UDP sockets."),
     &core("rmem_max", Form::Number(1, INT), "Largest receive buffer that a program may ask for, in bytes."),
     &core("wmem_max", Form::Number(1, INT), "Largest send buffer that a program may ask for, in bytes."),
     &core("rmem_default", Form::Number(1, INT), "Receive buffer of a socket that is not TCP, in bytes."),
     &core("wmem_default", Form::Number(1, INT), "Send buffer of a socket that is not TCP, in bytes."),
-    &core("netdev_max_backlog", Form::Number(0, INT), "Received packets that may wait for a CPU, where devices do not poll."),
-    &core("netdev_budget", Form::Number(1, INT), "Packets that one round of receive work takes."),
-    &core("netdev_budget_usecs", Form::Number(1, INT), "Time that one round of receive work takes, in microseconds."),
-    &core("dev_weight", Form::Number(1, INT), "Packets of one queue that receive work takes at once, where devices do not poll."),
+    &core("netdev_max_backlog", Form::Number(0, INT), "Maximum length of each CPU's backlog queue (RPS, loopback, veth, drivers without NAPI), in packets."),
+    &core("netdev_budget", Form::Number(1, INT), "Packets that one run of the NET_RX softirq processes."),
+    &core("netdev_budget_usecs", Form::Number(1, INT), "Time for which one run of the NET_RX softirq processes packets, in microseconds."),
+    &core("dev_weight", Form::Number(1, INT), "Packets that one poll of a CPU's backlog queue processes."),
     &core("gro_normal_batch", Form::Number(1, INT), "Packets that GRO hands up together."),
-    &core("skb_defer_max", Form::Number(0, INT), "Packets whose memory another CPU may be left to free."),
+    &core("skb_defer_max", Form::Number(0, INT), "Maximum number of packets queued to be freed on the CPU that allocated them."),
     &core("busy_poll", Form::Number(0, INT), "Microseconds for which poll and select busy poll."),
     &core("busy_read", Form::Number(0, INT), "Microseconds for which reads busy poll."),
     &core("rps_sock_flow_entries", Form::Number(0, 1 << 29), "Flows that receive flow steering remembers; a power of two."),
@@ -153,6 +153,7 @@ impl Tunable for Sysctl {
 
     fn values(&self) -> String {
         match self.form {
+            Form::Number(0, 1) => "0 or 1".to_owned(),
             Form::Number(least, most) => format!("a number from {least} to {most}"),
             Form::Numbers(_, what) | Form::Word(what) => what.to_owned(),
         }

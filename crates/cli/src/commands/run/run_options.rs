@@ -61,18 +61,18 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SET", default_value = DEFAULT_PROBES, value_parser = Set::parse)]
     pub(crate) observe: Set,
 
-    /// Set a tunable of every host, such as `tcp_rmem=4096 131072 33554432` or `mtu=9000`, until the run ends;
-    /// may be given several times (see `wirecost list`).
+    /// Change a setting (tunable) on every host for the duration of the run, such as `mtu=9000` or
+    /// `'tcp_rmem=4096 131072 33554432'`; may be given several times. `wirecost list` shows all tunables.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tuning)]
     tune: Vec<(String, String)>,
 
-    /// Device that tunables of devices are set on [default: that of the hosts' traffic, for hosts on this
-    /// machine].
+    /// Network device to which device tunables apply, on all hosts [default: the device that carries the
+    /// run's traffic; none for hosts on agents].
     #[arg(long, value_name = "NAME", requires = "tune")]
     tune_device: Option<String>,
 
-    /// Also set tunables of a device that carries the connection to its agent; they revert unless it
-    /// still works.
+    /// Allow changes to the device that carries the connection from this controller to an agent. The agent
+    /// reverts them after 10 s unless the controller still reaches it.
     #[arg(long, requires = "tune")]
     allow_control_device: bool,
 
