@@ -67,7 +67,15 @@ pub(crate) struct RingNet {
 impl RingNet {
     pub(crate) fn new(mut sockets: Sockets, ring: Ring<RingSocket>) -> Self {
         sockets.opener.awaits_events();
-        Self { sockets, ring, listeners: HashMap::new(), busy_poll: 0, given: 0, unyielded: 0, receives: true }
+        Self {
+            sockets,
+            ring,
+            listeners: HashMap::new(),
+            busy_poll: 0,
+            given: 0,
+            unyielded: 0,
+            receives: true,
+        }
     }
 
     /// See [`Ring::submit`].

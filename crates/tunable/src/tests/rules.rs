@@ -1,7 +1,7 @@
 //! What is restored, and what is left.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::{Host, set};
 use crate::error::with_causes;
@@ -178,12 +178,16 @@ fn an_entry_is_on_disk_before_its_change_is_made() {
     let host = Host::new("ahead");
     let mut tuner = host.tuner();
     tuner.apply(&host.target("near"), &[set("tcp_sack", "0")]).unwrap();
+    let boost = host.machine().join("sys/devices/system/cpu/cpufreq/boost");
+    let written = || fs::metadata(&boost).unwrap().modified().unwrap();
+    fs::File::open(&boost).unwrap().set_modified(UNIX_EPOCH).unwrap();
     // A directory in the place of the journal's draft: it cannot be written any more.
     let draft = host.journals()[0].with_extension("draft");
     fs::create_dir(&draft).unwrap();
-    let error = tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap_err();
+    let copy = host.targets().pop().unwrap();
+    let error = tuner.apply(&copy, &[set("turbo", "off")]).unwrap_err();
     assert!(matches!(error, TuneError::Journal { act: "write", .. }), "{error:?}");
-    assert_eq!(host.mtu(), Some(1500));
+    assert_eq!(written(), UNIX_EPOCH, "it was changed, and changed back");
     fs::remove_dir(&draft).unwrap();
     assert!(tuner.restore().unwrap().is_complete());
 }
