@@ -9,11 +9,14 @@ use crate::Failure;
 use crate::profile::find_builtin;
 use crate::terminal;
 
+/// In place of a built-in profile.
+const TUNABLES: &str = "tunables";
+
 /// List built-in profiles, flowops, options, protocols, engines and tunables.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Print the source of this built-in profile.
-    #[arg(value_name = "@BUILTIN")]
+    /// Print the source of this built-in profile, or all tunables.
+    #[arg(value_name = "@BUILTIN|tunables")]
     show: Option<String>,
 }
 
@@ -21,6 +24,7 @@ impl List {
     pub(crate) fn run(self) -> Result<Status, Failure> {
         let mut out = terminal::stdout();
         let written = match self.show {
+            Some(name) if name == TUNABLES => tunables(&mut out),
             Some(name) => {
                 let builtin = find_builtin(name.trim_start_matches('@'))?;
                 write!(out, "{}", builtin.source)
@@ -67,10 +71,15 @@ fn list(out: &mut impl Write) -> std::io::Result<()> {
     for engine in wirecost_load::engines::ALL {
         writeln!(out, "  {:<15} {}", engine.name(), engine.help())?;
     }
-    writeln!(out, "\nTunables (wirecost run --tune NAME=VALUE, `tune.NAME` in studies)")?;
+    let tunables = wirecost_tunable::all().count();
+    writeln!(out, "\nTunables (wirecost run --tune NAME=VALUE)")?;
+    writeln!(out, "  {tunables} settings of hosts: wirecost list {TUNABLES}")
+}
+
+fn tunables(out: &mut impl Write) -> std::io::Result<()> {
     let width = wirecost_tunable::all().map(|tunable| tunable.name().len()).max().unwrap_or(0);
     for tunable in wirecost_tunable::all() {
-        writeln!(out, "  {:<width$} {}", tunable.name(), tunable.about())?;
+        writeln!(out, "{:<width$} {}", tunable.name(), tunable.about())?;
     }
     Ok(())
 }

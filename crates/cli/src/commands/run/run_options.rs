@@ -62,7 +62,7 @@ pub(crate) struct RunOptions {
     pub(crate) observe: Set,
 
     /// Change a setting (tunable) on every host for the duration of the run, such as `mtu=9000` or
-    /// `'tcp_rmem=4096 131072 33554432'`; may be given several times. `wirecost list` shows all tunables.
+    /// `'tcp_rmem=4096 131072 33554432'`; may be given several times. `wirecost list tunables` shows all.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tuning)]
     tune: Vec<(String, String)>,
 
