@@ -134,7 +134,6 @@ pub struct LinkSpec {
     pub forward: Conditions,
     pub back: Conditions,
     /// Devices with queues; without it a device is an end of the link and nothing more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<Nic>,
 }
 
@@ -327,8 +326,7 @@ pub struct LinkReport {
     /// Between the readings of its counters within the window.
     pub seconds: f64,
     pub lines: Vec<LineReport>,
-    /// Devices with queues; absent without.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Devices with queues.
     pub devices: Vec<DeviceCounts>,
     /// Of frames, microseconds: how late each was released, and for how long it may have waited to be read. Null if
     /// there were none.
