@@ -8,6 +8,7 @@ use super::{Host, block, set};
 use crate::error::with_causes;
 use crate::{LeftBehind, Outcome, Restored, TuneError, restore_left_behind};
 use wirecost_linux::privilege::skip_without_namespaces;
+use wirecost_linux::process::ProcessId;
 
 fn outcomes(restored: &Restored) -> Vec<&Outcome> {
     restored.entries.iter().map(|entry| &entry.outcome).collect()
@@ -124,7 +125,8 @@ fn a_journal_that_cannot_be_written_keeps_no_other_from_being_restored() {
     let mut tuner = host.tuner();
     assert_eq!(tuner.take_left_behind().problems.len(), 1);
     tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap();
-    host.orphan_journal();
+    // One that is read after the other: it sorts last, and is above all numbers of processes.
+    host.give_journal_to(ProcessId { pid: 999_999_999, started: 1 });
     let left = restore_left_behind(Some(&host.directory())).unwrap();
     let [problem] = &left.problems[..] else { panic!("{left:?}") };
     assert!(matches!(problem, TuneError::Journal { act: "write", .. }), "{problem:?}");
