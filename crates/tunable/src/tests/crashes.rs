@@ -244,6 +244,11 @@ fn what_a_guardian_is_about_to_restore_is_left_to_it() {
     owner.wait_for("changed inside");
     netns::delete(&host.name).unwrap();
     signal(guardian, Signal::STOP);
+    // It must not come to see that its owner has ended.
+    let stat = || std::fs::read_to_string(format!("/proc/{guardian}/stat")).unwrap();
+    while !stat().rsplit_once(')').unwrap().1.starts_with(" T") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     owner.kill();
     let left = restore_after(Duration::from_millis(20), &host.directory()).unwrap();
     let [problem] = &left.problems[..] else { panic!("{left:?}") };
