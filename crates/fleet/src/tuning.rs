@@ -25,16 +25,21 @@ impl From<TuneError> for TuningError {
             | TuneError::ControlDevice { .. } => Status::Usage,
             _ => Status::Peer,
         };
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(inner) = cause {
-            message = format!("{message}: {inner}");
-            cause = inner.source();
-        }
-        if let Some(remedy) = error.remedy() {
-            message = format!("{message} ({remedy})");
-        }
-        Self { status, message }
+        Self { status, message: in_full(&error) }
+    }
+}
+
+/// With its causes and what to do about it.
+fn in_full(error: &TuneError) -> String {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        message = format!("{message}: {inner}");
+        cause = inner.source();
+    }
+    match error.remedy() {
+        Some(remedy) => format!("{message} ({remedy})"),
+        None => message,
     }
 }
 
@@ -74,8 +79,11 @@ impl Tuner {
             options = options.allowing_control_device();
         }
         let mut tuner = wirecost_tunable::Tuner::open(options)?;
-        let left = tuner.left_behind().iter().flat_map(not_restored).collect();
         let tuned = tuner.apply(&target, &settings)?.into_iter().map(tuned).collect();
+        // After an error nobody would be told what was left; the next session is then.
+        let left = tuner.take_left_behind();
+        let restored = left.restored.iter().flat_map(not_restored);
+        let left = restored.chain(left.problems.iter().map(not_known)).collect();
         Ok((Self(tuner), tuned, left))
     }
 
@@ -99,6 +107,12 @@ impl Tuner {
 fn tuned(applied: Applied) -> Tuned {
     let Applied { name, requested, effective, .. } = applied;
     Tuned { name, requested, effective }
+}
+
+/// Settings of a journal of which it is not known what they are.
+fn not_known(problem: &TuneError) -> NotRestored {
+    let (name, place) = ("a setting".to_owned(), "an earlier run".to_owned());
+    NotRestored { name, place, previous: "unknown".to_owned(), why: in_full(problem) }
 }
 
 fn not_restored(restored: &Restored) -> impl Iterator<Item = NotRestored> {

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
-    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
+    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode, State,
 };
 use rtnetlink::packet_route::tc::{TcAttribute, TcMessage};
-use rtnetlink::{LinkBridge, LinkUnspec, LinkVeth};
+use rtnetlink::{LinkBridge, LinkMacVlan, LinkUnspec, LinkVeth};
 
 use crate::netns::{NetNs, NetNsError};
 
@@ -156,6 +156,16 @@ impl Links {
     /// [`LinkError`] names the act and the cause.
     pub fn add_bridge(&self, device: &str) -> Result<(), LinkError> {
         let message = LinkBridge::new(device).build();
+        self.finish("create", device, self.handle.link().add(message).execute())
+    }
+
+    /// Makes a device that sends and receives through another one, with an address of its own (macvlan).
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_macvlan(&self, device: &str, lower: &str) -> Result<(), LinkError> {
+        let lower = self.get(lower)?.index;
+        let message = LinkMacVlan::new(device, lower, MacVlanMode::Bridge).build();
         self.finish("create", device, self.handle.link().add(message).execute())
     }
 

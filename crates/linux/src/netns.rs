@@ -1,6 +1,7 @@
 //! Named network namespaces, as ip-netns(8) keeps them: a name is a file in /run/netns on which a
 //! namespace is mounted. What is made here is seen by `ip netns`, and the other way round.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -136,25 +137,55 @@ impl NetNs {
     /// Opens a namespace by its identity: one that has a name or a process.
     ///
     /// # Errors
-    /// [`NetNsError::NotFound`] when there is none.
+    /// [`NetNsError::NotFound`] when all names and processes were looked at and none leads to it,
+    /// [`NetNsError::Refused`] when some could not be.
     pub fn find(id: NetNsId) -> Result<Self, NetNsError> {
-        let named = fs::read_dir(DIRECTORY).into_iter().flatten().flatten().map(|file| file.path());
-        let of_process = |file: fs::DirEntry| {
-            let name = file.file_name();
-            let is_pid = name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
-            is_pid.then(|| file.path().join("ns/net"))
+        let searched = format!("net:[{}]", id.inode);
+        let is_pid = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.bytes().all(|byte| byte.is_ascii_digit())
         };
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let is_it = |path: &PathBuf| {
-            let found = fs::metadata(path);
-            found.is_ok_and(|file| (file.dev(), file.ino()) == (id.device, id.inode))
+        let processes = files_of("/proc", &searched)?.into_iter().filter(is_pid);
+        let processes = processes.map(|directory| (directory.join("ns/net"), Some(directory)));
+        let named = files_of(DIRECTORY, &searched)?.into_iter().map(|path| (path, None));
+        let (mut others, mut problems) = (BTreeSet::new(), Vec::new());
+        for (path, process) in named.chain(processes) {
+            match Self::open_if(&path, id) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => others.extend(process.as_deref().and_then(mark_of)),
+                // Another one may lead there too.
+                Err(error) => problems.push((process, error)),
+            }
+        }
+        // A process that may do more than the caller, as the first one of a container, does not let its
+        // namespace be opened, but be compared.
+        let is_unknown = |process: &Option<PathBuf>| {
+            let mark = process.as_deref().and_then(mark_of);
+            mark.is_none_or(|mark| !others.contains(&mark))
         };
-        named
-            .chain(processes.filter_map(of_process))
-            .filter(is_it)
-            .filter_map(|path| Self::open_path(&path).ok())
-            .find(|namespace| namespace.id().is_ok_and(|found| found == id))
-            .ok_or_else(|| NetNsError::NotFound { name: format!("net:[{}]", id.inode) })
+        let problem = problems.into_iter().find(|(process, _)| is_unknown(process));
+        Err(problem.map_or(NetNsError::NotFound { name: searched }, |(_, error)| error))
+    }
+
+    /// Opens the namespace that a file leads to if it is this one.
+    fn open_if(path: &Path, id: NetNsId) -> Result<Option<Self>, NetNsError> {
+        // The name was removed meanwhile, or the process has ended.
+        let is_gone = || {
+            let found = fs::symlink_metadata(path);
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        match fs::metadata(path) {
+            Ok(file) if (file.dev(), file.ino()) == (id.device, id.inode) => {}
+            Ok(_) => return Ok(None),
+            // A process that has ended and whose parent has not asked how is in none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_gone() => return Ok(None),
+            Err(source) => return Err(refused("look at", &path.display().to_string(), source)),
+        }
+        let same = |namespace: Self| Ok((namespace.id()? == id).then_some(namespace));
+        match Self::open_path(path).and_then(same) {
+            Err(_) if is_gone() => Ok(None),
+            other => other,
+        }
     }
 
     #[must_use]
@@ -252,6 +283,22 @@ pub fn run_in<T: Send>(namespace: impl AsFd, work: impl FnOnce() -> T + Send) ->
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// A number that processes have in common which are in one network namespace, and no others: the inode of
+/// a file that each namespace has.
+fn mark_of(process: &Path) -> Option<u64> {
+    fs::metadata(process.join("net/dev")).ok().map(|file| file.ino())
+}
+
+/// Files of a directory; none where there is no such directory.
+fn files_of(directory: &str, searched: &str) -> Result<Vec<PathBuf>, NetNsError> {
+    let unknown = |source| refused("search for", searched, source);
+    match fs::read_dir(directory) {
+        Ok(files) => files.map(|file| file.map(|file| file.path()).map_err(unknown)).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(unknown(error)),
+    }
 }
 
 /// Takes a name from its namespace, which ends when nothing else holds it.
@@ -480,6 +527,25 @@ mod tests {
         for name in ["", ".", "..", "a/b", "a\0b"] {
             assert!(matches!(NetNs::create(name), Err(NetNsError::BadName { .. })));
         }
+    }
+
+    #[test]
+    fn what_cannot_be_entered_is_not_said_to_be_gone() {
+        if skip_without_namespaces("netns::what_cannot_be_entered_is_not_said_to_be_gone") {
+            return;
+        }
+        let namespace = NetNs::create(&name("closed")).unwrap();
+        let id = namespace.id().unwrap();
+        let _guard = NetNsGuard::new(namespace);
+        let outcome = thread::spawn(move || {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective -= rustix::thread::CapabilitySet::SYS_ADMIN;
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            NetNs::find(id)
+        })
+        .join()
+        .unwrap();
+        assert!(matches!(outcome, Err(NetNsError::Refused { .. })), "{outcome:?}");
     }
 
     #[test]

@@ -26,10 +26,17 @@ impl ProcessId {
         Some(Self { pid, started: start_of(pid)? })
     }
 
-    /// Whether it still runs.
+    /// Whether it still runs. One that cannot be looked at, as no descriptor is left, counts as running.
     #[must_use]
     pub fn is_alive(self) -> bool {
-        start_of(self.pid) == Some(self.started)
+        match read_stat(self.pid) {
+            Ok(stat) => parse_start(&stat) == Some(self.started),
+            // It may end while it is looked at.
+            Err(error) => {
+                let is_gone = error.raw_os_error() == Some(libc::ESRCH);
+                !is_gone && error.kind() != io::ErrorKind::NotFound
+            }
+        }
     }
 }
 
@@ -80,12 +87,16 @@ fn parse_user(known: &str, uid: u32) -> Option<String> {
 }
 
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_stat(pid).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn start_of(pid: u32) -> Option<u64> {
-    parse_start(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_start(&read_stat(pid).ok()?)
+}
+
+fn read_stat(pid: u32) -> io::Result<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
 }
 
 /// The name of the program is in parentheses and may hold any byte, `)` and blanks too, so fields

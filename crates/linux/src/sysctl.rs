@@ -1,4 +1,5 @@
-//! Kernel settings under /proc/sys. Those below `net` are of the calling thread's network
+//! Kernel settings under /proc/sys, by a name whose parts are separated by dots, or by slashes where a
+//! part has dots (sysctl(8)). Those below `net` are of the calling thread's network
 //! namespace: <https://elixir.bootlin.com/linux/v6.12/source/net/sysctl_net.c#L31>.
 
 use std::fs;
@@ -38,7 +39,8 @@ pub fn tidy(text: &str) -> String {
 }
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from("/proc/sys").join(name.replace('.', "/"))
+    let root = PathBuf::from("/proc/sys");
+    if name.contains('/') { root.join(name) } else { root.join(name.replace('.', "/")) }
 }
 
 #[cfg(test)]
@@ -49,6 +51,8 @@ mod tests {
     fn values_are_tidied() {
         assert_eq!(read("kernel.ostype").unwrap(), "Linux");
         assert!(!is_writable("kernel.ostype").unwrap());
+        assert_eq!(read("kernel/ostype").unwrap(), "Linux");
+        assert_eq!(path("net/ipv6/conf/eth0.5/mtu"), path("net.ipv6.conf").join("eth0.5/mtu"));
         assert_eq!(tidy("4096\t131072\t33554432\n"), "4096 131072 33554432");
         assert_eq!(read("net.no_such").unwrap_err().kind(), io::ErrorKind::NotFound);
     }

@@ -27,6 +27,15 @@ pub enum TuneError {
         "`{name}` on {target} is already changed by process {pid}, which has not restored it yet"
     )]
     InUse { name: String, target: String, pid: u32 },
+    #[error(
+        "cannot change `{name}`: process {pid} has changed `{other}` of {target} and has not restored it \
+         yet, and a change of one may change the other"
+    )]
+    Disturbs { name: &'static str, other: String, target: String, pid: u32 },
+    #[error(
+        "process {guardian}, which restores the settings of process {owner}, has not come to an end"
+    )]
+    GuardianAtWork { owner: u32, guardian: u32 },
     #[error("the change was not confirmed in time and has been reverted")]
     NotConfirmed,
     #[error("failed to undo {settings} after another setting was refused: {cause}")]
@@ -49,8 +58,9 @@ impl TuneError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Refused { source: Refusal::PciNotAllowed, .. } => Some(
-                "start the agent with `--tune --allow-pci`, on a test machine: a wrong value can make \
-                 the device or the machine hang"
+                "only agents started with `--tune --allow-pci` may do this, so not a run on loopback or \
+                 in a lab, which has no agent; use a test machine, as a wrong value can make the device \
+                 or the machine hang"
                     .to_owned(),
             ),
             Self::Refused { source: Refusal::Failed { source, .. }, .. }
@@ -67,7 +77,12 @@ impl TuneError {
                  confirms within 10 s that it still reaches the host"
                     .to_owned(),
             ),
-            Self::InUse { pid, .. } => Some(format!("wait for process {pid}, or stop it")),
+            Self::InUse { pid, .. } | Self::Disturbs { pid, .. } => {
+                Some(format!("wait for process {pid}, or stop it"))
+            }
+            Self::GuardianAtWork { guardian, .. } => {
+                Some(format!("wait for process {guardian}, or kill it and run: wirecost restore"))
+            }
             Self::StillChanged { .. } => Some("run: wirecost restore".to_owned()),
             Self::Journal { path, source, .. } => match source.kind() {
                 io::ErrorKind::InvalidData => Some(format!(

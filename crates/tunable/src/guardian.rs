@@ -44,6 +44,7 @@ enum Message {
 #[derive(Debug)]
 pub struct Guardian {
     child: Child,
+    process: Option<ProcessId>,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
@@ -70,7 +71,8 @@ impl Guardian {
             .map_err(failed)?;
         let input = child.stdin.take();
         let output = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
-        let mut guardian = Self { child, input, output: BufReader::new(output) };
+        let process = ProcessId::of(child.id());
+        let mut guardian = Self { child, process, input, output: BufReader::new(output) };
         // The guardian has another working directory.
         let directory = std::path::absolute(directory.unwrap_or(Path::new(DIRECTORY)));
         let directory = directory.map_err(failed)?;
@@ -82,6 +84,11 @@ impl Guardian {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The same, also after its number was given to another one; `None` when it had ended at once.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        self.process
     }
 
     /// Makes it hold a namespace. It has it when this returns.
@@ -218,8 +225,9 @@ fn restore_of(
 ) -> Result<(), TuneError> {
     let directory = Directory::lock(directory)?;
     let mut journal = directory.load(owner)?;
-    let restored = restore::restore(&directory, &mut journal, held, which)?;
-    if restored.is_complete() { Ok(()) } else { directory.leave(&restored) }
+    let (restored, unsaved) = restore::restore(&directory, &mut journal, held, which);
+    let left = directory.leave(&restored).map(drop);
+    unsaved.map_or(left, Err)
 }
 
 fn reply(answer: &io::Result<()>) {

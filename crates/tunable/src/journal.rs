@@ -7,15 +7,15 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::Links;
-use wirecost_linux::netns::{NetNs, NetNsId};
+use wirecost_linux::netns::{NetNs, NetNsError, NetNsId};
 use wirecost_linux::process::ProcessId;
 
-use crate::error::TuneError;
+use crate::error::{TuneError, with_causes};
 use crate::restore::Restored;
 use crate::target::{Refusal, Target};
 use crate::tunables::{Scope, Tunable};
@@ -34,8 +34,19 @@ pub(crate) struct Journal {
     schema: String,
     boot_id: String,
     pub(crate) owner: ProcessId,
+    /// The process that restores them when the owner ends, and may hold namespaces that nobody else
+    /// finds.
+    #[serde(default)]
+    pub(crate) guardian: Option<ProcessId>,
     /// In the order in which they were first changed.
     pub(crate) entries: Vec<Entry>,
+}
+
+impl Journal {
+    /// The guardian that is about to restore it, as its owner has ended.
+    pub(crate) fn guardian_at_work(&self) -> Option<ProcessId> {
+        self.guardian.filter(|guardian| !self.owner.is_alive() && guardian.is_alive())
+    }
 }
 
 /// A setting that was changed.
@@ -47,7 +58,8 @@ pub(crate) struct Entry {
     pub(crate) saved: String,
     /// What was read before.
     pub(crate) previous: String,
-    /// What was read back after the change; absent while a change or a restoration is under way.
+    /// What was read back after the change, or after an attempt to restore it; absent while either is
+    /// under way.
     pub(crate) applied: Option<String>,
     /// Whether it reverts when the controller does not confirm it.
     #[serde(default)]
@@ -106,41 +118,62 @@ impl Place {
             }
     }
 
-    /// The same place now; `Err` says what is gone.
-    pub(crate) fn find(&self, scope: Scope, held: &[NetNs]) -> Result<Target, String> {
+    /// The same place now.
+    pub(crate) fn find(&self, scope: Scope, held: &[NetNs]) -> Result<Target, Lost> {
         let target = match self.namespace(held) {
             Ok(namespace) => Target::of(namespace),
             // What is of the machine or a bus outlives every namespace.
             Err(_) if matches!(scope, Scope::Machine | Scope::Bus) => Target::here(),
-            Err(gone) => return Err(gone),
+            Err(lost) => return Err(lost),
         };
         let mut target =
-            target.map_err(|error| error.to_string())?.below(&self.root).allowing_pci();
+            target.map_err(|error| Lost::unknown(&error))?.below(&self.root).allowing_pci();
         if let Some(bus) = &self.bus {
             target = target.at_bus(bus);
         }
         let Some(device) = &self.device else { return Ok(target) };
         let links = Links::of(target.namespace()).and_then(|links| links.list());
         let found = links
-            .map_err(|error| error.to_string())?
+            .map_err(|error| Lost::unknown(&error))?
             .into_iter()
             .find(|link| (link.index, &link.address) == (device.index, &device.address));
         match found {
             Some(link) => Ok(target.with_device(&link.name)),
-            None => Err(format!("the device `{}` is gone", device.name)),
+            None => Err(Lost::Gone(format!("the device `{}` is gone", device.name))),
         }
     }
 
-    fn namespace(&self, held: &[NetNs]) -> Result<NetNs, String> {
-        let is_it = |namespace: &NetNs| namespace.id().is_ok_and(|id| id == self.namespace);
-        if let Some(found) = held.iter().find(|namespace| is_it(namespace)) {
-            return found.try_clone().map_err(|error| error.to_string());
+    fn namespace(&self, held: &[NetNs]) -> Result<NetNs, Lost> {
+        for namespace in held {
+            if namespace.id().map_err(|error| Lost::unknown(&error))? == self.namespace {
+                return namespace.try_clone().map_err(|error| Lost::unknown(&error));
+            }
         }
-        NetNs::open_path(&self.path)
-            .ok()
-            .filter(is_it)
-            .or_else(|| NetNs::find(self.namespace).ok())
-            .ok_or_else(|| "the network namespace is gone".to_owned())
+        // What the path leads to now may be another one, or nothing; then all are searched.
+        if let Ok(namespace) = NetNs::open_path(&self.path)
+            && namespace.id().is_ok_and(|id| id == self.namespace)
+        {
+            return Ok(namespace);
+        }
+        NetNs::find(self.namespace).map_err(|error| match error {
+            NetNsError::NotFound { .. } => Lost::Gone("the network namespace is gone".to_owned()),
+            other => Lost::unknown(&other),
+        })
+    }
+}
+
+/// Why a place was not found.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// All was looked at, and it is not there: this says what.
+    Gone(String),
+    /// It could not be looked for: this says why.
+    Unknown(String),
+}
+
+impl Lost {
+    fn unknown(error: &dyn std::error::Error) -> Self {
+        Self::Unknown(with_causes(error))
     }
 }
 
@@ -208,6 +241,7 @@ impl Directory {
             schema: SCHEMA.to_owned(),
             boot_id: self.boot_id.clone(),
             owner,
+            guardian: None,
             entries: Vec::new(),
         }))
     }
@@ -219,7 +253,7 @@ impl Directory {
         for path in self.files("json")? {
             match read(&path) {
                 Ok(Some(journal)) if journal.boot_id == self.boot_id => journals.push(journal),
-                Ok(Some(_)) => remove(&path)?,
+                Ok(Some(_)) => unreadable.extend(remove(&path).err()),
                 Ok(None) => {}
                 Err(error) => unreadable.push(error),
             }
@@ -237,22 +271,24 @@ impl Directory {
         self.write(&path, journal)
     }
 
-    /// Leaves a report for whoever asks next.
-    pub(crate) fn leave(&self, restored: &Restored) -> Result<(), TuneError> {
-        let stem = stem(restored.owner);
-        // There may be one of an earlier revert of the same owner.
-        let number = self.files("report")?.len();
-        self.write(&self.path.join(format!("{stem}-{number}.report")), restored)
+    /// Leaves a report for whoever asks next, if there is something that nobody else would tell. Returns
+    /// where.
+    pub(crate) fn leave(&self, restored: &Restored) -> Result<Option<PathBuf>, TuneError> {
+        let Some(report) = restored.report() else { return Ok(None) };
+        // There may be others of the same owner, and one that was removed must not be taken for this one.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let path = self.path.join(format!("{}-{now}.report", stem(restored.owner)));
+        self.write(&path, &report)?;
+        Ok(Some(path))
     }
 
-    /// The reports that were left, which are then removed.
-    pub(crate) fn take_reports(&self) -> Result<Vec<Restored>, TuneError> {
+    /// The reports that were left. They stay until [`remove`] is called: when they have been told.
+    pub(crate) fn reports(&self) -> Result<Vec<(PathBuf, Restored)>, TuneError> {
         let mut reports = Vec::new();
         for path in self.files("report")? {
-            // One of another version says nothing here.
-            reports
-                .extend(fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()));
-            remove(&path)?;
+            // One of another version says nothing here, and is left to that.
+            let report = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            reports.extend(report.map(|report| (path, report)));
         }
         Ok(reports)
     }
@@ -307,7 +343,7 @@ fn read(path: &Path) -> Result<Option<Journal>, TuneError> {
     }
 }
 
-fn remove(path: &Path) -> Result<(), TuneError> {
+pub(crate) fn remove(path: &Path) -> Result<(), TuneError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),

@@ -33,7 +33,7 @@ mod values;
 pub use control::ControlConnection;
 pub use error::TuneError;
 pub use journal::DIRECTORY;
-pub use restore::{Outcome, Restored, RestoredEntry, restore_left_behind};
+pub use restore::{LeftBehind, Outcome, Restored, RestoredEntry, restore_left_behind};
 pub use setting::Setting;
 pub use target::{Refusal, Target};
 pub use tunables::{Scope, Tunable, all};

@@ -11,10 +11,10 @@ use crate::control::ControlConnection;
 use crate::error::{TuneError, with_causes};
 use crate::guardian::Guardian;
 use crate::journal::{DIRECTORY, Directory, Entry, Journal, Place};
-use crate::restore::{self, Restored, restore_left_behind};
+use crate::restore::{self, GUARDIANS, LeftBehind, Restored, Untold};
 use crate::setting::{Setting, find};
 use crate::target::{Refusal, Target};
-use crate::tunables::Tunable;
+use crate::tunables::{Scope, Tunable};
 
 /// A change of the device that carries the control connection reverts after this time.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
 pub struct Options {
     directory: PathBuf,
     guardian: Option<Guardian>,
-    control: Option<ControlConnection>,
+    control: Vec<ControlConnection>,
     allow_control_device: bool,
     confirm_within: Duration,
 }
@@ -34,7 +34,7 @@ impl Default for Options {
         Self {
             directory: PathBuf::from(DIRECTORY),
             guardian: None,
-            control: None,
+            control: Vec::new(),
             allow_control_device: false,
             confirm_within: CONFIRM_WITHIN,
         }
@@ -54,10 +54,11 @@ impl Options {
         Self { directory: directory.into(), ..self }
     }
 
-    /// The connection whose device is not changed.
+    /// A connection whose device is not changed; one more at each call.
     #[must_use]
-    pub fn with_control(self, connection: ControlConnection) -> Self {
-        Self { control: Some(connection), ..self }
+    pub fn with_control(mut self, connection: ControlConnection) -> Self {
+        self.control.push(connection);
+        self
     }
 
     /// The same, by the local address of a connection in the calling thread's network namespace.
@@ -68,7 +69,7 @@ impl Options {
         Ok(self.with_control(ControlConnection::here(local)?))
     }
 
-    /// Changes that device too. It reverts unless [`Tuner::confirm`] is called in time.
+    /// Changes such a device too. It reverts unless [`Tuner::confirm`] is called in time.
     #[must_use]
     pub fn allowing_control_device(self) -> Self {
         Self { allow_control_device: true, ..self }
@@ -110,37 +111,51 @@ pub struct Tuner {
     directory: PathBuf,
     owner: ProcessId,
     guardian: Option<Guardian>,
-    control: Option<ControlConnection>,
+    control: Vec<ControlConnection>,
     allow_control_device: bool,
     confirm_within: Duration,
     /// Whether a change has to be confirmed.
     awaiting: bool,
-    left_behind: Vec<Restored>,
+    untold: Untold,
 }
 
 /// A setting that the target has.
 struct Planned<'a> {
     setting: &'a Setting,
     place: Place,
+    /// What a change of it may change, it itself last.
+    affected: Vec<Affected>,
     on_control_device: bool,
+}
+
+/// A setting that a change may change.
+struct Affected {
+    tunable: &'static dyn Tunable,
+    target: Target,
+    place: Place,
 }
 
 /// What a change is undone by.
 struct Undo {
     tunable: &'static dyn Tunable,
+    target: Target,
+    place: Place,
     saved: String,
     before: String,
 }
 
 impl Tuner {
-    /// Restores what owners that were killed left behind ([`Tuner::left_behind`]), and changes nothing
+    /// Restores what owners that were killed left behind ([`Tuner::take_left_behind`]), and changes nothing
     /// else.
     ///
     /// # Errors
-    /// When the journals cannot be locked, read or written.
+    /// When the directory of journals cannot be locked or read.
     pub fn open(options: Options) -> Result<Self, TuneError> {
         let owner = ProcessId::this().ok_or(TuneError::NoProc)?;
-        let left_behind = restore_left_behind(Some(&options.directory))?;
+        let untold = {
+            let directory = restore::lock_after_guardians(&options.directory, GUARDIANS)?;
+            Untold::collect(&directory)?
+        };
         let Options { directory, guardian, control, allow_control_device, confirm_within } =
             options;
         Ok(Self {
@@ -151,14 +166,14 @@ impl Tuner {
             allow_control_device,
             confirm_within,
             awaiting: false,
-            left_behind,
+            untold,
         })
     }
 
-    /// What owners that were killed had left behind, and what became of it.
-    #[must_use]
-    pub fn left_behind(&self) -> &[Restored] {
-        &self.left_behind
+    /// What owners that were killed had left behind, and what became of it. Who takes it tells it; what is
+    /// not taken is given to the next tuner.
+    pub fn take_left_behind(&mut self) -> LeftBehind {
+        self.untold.tell()
     }
 
     /// Changes all settings, in this order, or none.
@@ -181,24 +196,18 @@ impl Tuner {
             }
         }
         let changed = self.change(target, &planned);
-        if controlled {
-            let reverts = |entry: &Entry| entry.unconfirmed;
-            self.awaiting = self.journal()?.entries.iter().any(reverts);
-            // The time counts from the change. It was told before, in case that this process does not
-            // come so far.
-            let told = self.guardian.as_mut().map_or(Ok(()), |guardian| {
-                if self.awaiting {
-                    guardian.revert_in(self.confirm_within)
-                } else {
-                    guardian.confirmed()
-                }
-            });
-            if let Err(error) = told {
-                self.restore()?;
-                return Err(error);
-            }
+        if controlled && let Err(error) = self.await_confirmation() {
+            self.restore_unheard()?;
+            return Err(error);
         }
         changed
+    }
+
+    /// The time counts from the change. It was told before, in case that this process does not come so far.
+    fn await_confirmation(&mut self) -> Result<(), TuneError> {
+        self.awaiting = self.journal()?.entries.iter().any(|entry| entry.unconfirmed);
+        let Some(guardian) = &mut self.guardian else { return Ok(()) };
+        if self.awaiting { guardian.revert_in(self.confirm_within) } else { guardian.confirmed() }
     }
 
     /// What can be refused before anything is changed.
@@ -216,10 +225,12 @@ impl Tuner {
             let refused = refused(target, setting);
             setting.tunable.support(target).map_err(&refused)?;
             let place = Place::of(target, setting.tunable).map_err(&refused)?;
-            let concerned =
-                |control: &ControlConnection| control.is_concerned(target, setting.tunable);
-            let on_control_device =
-                self.control.as_ref().map_or(Ok(false), concerned).map_err(&refused)?;
+            let affected = affected(setting.tunable, target, &place).map_err(&refused)?;
+            let mut on_control_device = false;
+            for control in &self.control {
+                on_control_device |=
+                    control.is_concerned(target, setting.tunable).map_err(&refused)?;
+            }
             if on_control_device {
                 let device = target.device_name().unwrap_or_default().to_owned();
                 if !self.allow_control_device {
@@ -229,7 +240,7 @@ impl Tuner {
                     return Err(TuneError::NoGuardian { name, device });
                 }
             }
-            planned.push(Planned { setting, place, on_control_device });
+            planned.push(Planned { setting, place, affected, on_control_device });
         }
         Ok(planned)
     }
@@ -239,25 +250,23 @@ impl Tuner {
         target: &Target,
         planned: &[Planned<'_>],
     ) -> Result<Vec<Applied>, TuneError> {
-        let directory = Directory::lock(&self.directory)?;
+        let directory = restore::lock_after_guardians(&self.directory, GUARDIANS)?;
         // What cannot be read is of another version, and cannot be compared.
-        let (others, _) = directory.load_all()?;
-        for mut other in others.into_iter().filter(|other| other.owner != self.owner) {
-            if !other.owner.is_alive() {
-                // What fails stays in its journal.
-                self.left_behind.push(restore::restore(&directory, &mut other, &[], |_| true)?);
-            } else {
-                check_unused(&other, planned)?;
-            }
+        let (mut others, _) = directory.load_all()?;
+        others.retain(|other| other.owner != self.owner);
+        // What fails stays in its journal.
+        for other in self.untold.restore(&directory, others) {
+            check_unused(&other, planned)?;
         }
         let mut journal = directory.load(self.owner)?;
+        journal.guardian = self.guardian.as_ref().and_then(Guardian::process);
         let entries = journal.entries.clone();
         let (mut applied, mut undo) = (Vec::new(), Vec::new());
         for planned in planned {
             match change_one(&directory, &mut journal, target, planned, &mut undo) {
                 Ok(done) => applied.push(done),
                 Err(error) => {
-                    let failed = roll_back(target, &undo);
+                    let failed = roll_back(&undo);
                     if !failed.is_empty() {
                         let settings = failed.join(", ");
                         return Err(TuneError::StillChanged {
@@ -280,7 +289,7 @@ impl Tuner {
     /// # Errors
     /// [`TuneError::NotConfirmed`] when they have been reverted.
     pub fn confirm(&mut self) -> Result<(), TuneError> {
-        if !std::mem::take(&mut self.awaiting) {
+        if !self.awaiting {
             return Ok(());
         }
         {
@@ -293,6 +302,7 @@ impl Tuner {
             directory.save(&journal)?;
         }
         // The journal decides; a guardian that is late finds nothing to revert.
+        self.awaiting = false;
         self.guardian.as_mut().map_or(Ok(()), Guardian::confirmed)
     }
 
@@ -302,10 +312,24 @@ impl Tuner {
     /// When the journal cannot be locked, read or written. What cannot be restored is no error, but in
     /// the report, and stays in the journal.
     pub fn restore(&mut self) -> Result<Restored, TuneError> {
+        self.restore_and(false)
+    }
+
+    /// The same where nobody is there to be told: the next one is.
+    fn restore_unheard(&mut self) -> Result<Restored, TuneError> {
+        self.restore_and(true)
+    }
+
+    fn restore_and(&mut self, leave_report: bool) -> Result<Restored, TuneError> {
         self.awaiting = false;
         let directory = Directory::lock(&self.directory)?;
         let mut journal = directory.load(self.owner)?;
-        restore::restore(&directory, &mut journal, &[], |_| true)
+        let (restored, unsaved) = restore::restore(&directory, &mut journal, &[], |_| true);
+        if leave_report || unsaved.is_some() {
+            // Where that fails nobody can be told.
+            let _ = directory.leave(&restored);
+        }
+        unsaved.map_or(Ok(restored), Err)
     }
 
     /// Restores all settings and ends the guardian.
@@ -328,7 +352,7 @@ impl Tuner {
 impl Drop for Tuner {
     fn drop(&mut self) {
         // A drop cannot report a failure. The guardian tries then, as it is not released.
-        if self.restore().is_ok()
+        if self.restore_unheard().is_ok()
             && let Some(guardian) = self.guardian.take()
         {
             guardian.release();
@@ -336,22 +360,81 @@ impl Drop for Tuner {
     }
 }
 
-/// Another owner that lives must not have changed the same.
-fn check_unused(other: &Journal, planned: &[Planned<'_>]) -> Result<(), TuneError> {
-    for planned in planned {
-        let tunable = planned.setting.tunable;
-        let is_same = |entry: &Entry| {
-            entry.tunable == tunable.name() && entry.place.meets(&planned.place, tunable.scope())
+/// What a change of a setting may change, it itself last.
+fn affected(
+    tunable: &'static dyn Tunable,
+    target: &Target,
+    place: &Place,
+) -> Result<Vec<Affected>, Refusal> {
+    let mut all = Vec::new();
+    for name in tunable.disturbs().into_iter().filter(|name| *name != tunable.name()) {
+        let Ok(other) = find(name) else { continue };
+        let place = match other.scope() == tunable.scope() {
+            true => Ok(place.clone()),
+            false => Place::of(target, other),
         };
-        if let Some(entry) = other.entries.iter().find(|entry| is_same(entry)) {
-            return Err(TuneError::InUse {
-                name: entry.tunable.clone(),
-                target: entry.place.to_string(),
-                pid: other.owner.pid,
-            });
+        match place {
+            Ok(place) => all.push(Affected { tunable: other, target: target.clone(), place }),
+            // What the target does not have cannot be disturbed.
+            Err(Refusal::Unsupported(_)) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    for device in tunable.disturbed_devices(target)? {
+        let target = target.clone().with_device(&device);
+        let place = Place::of(&target, tunable)?;
+        all.push(Affected { tunable, target, place });
+    }
+    all.push(Affected { tunable, target: target.clone(), place: place.clone() });
+    Ok(all)
+}
+
+/// Another owner that lives, or whose guardian does, must not have changed the same, or what may change
+/// with it when either is restored.
+fn check_unused(other: &Journal, planned: &[Planned<'_>]) -> Result<(), TuneError> {
+    let pid = other.owner.pid;
+    for planned in planned {
+        let ours = planned.setting.tunable;
+        for entry in &other.entries {
+            // What is not known here is of another version, and cannot be compared.
+            let Ok(theirs) = find(&entry.tunable) else { continue };
+            let target = entry.place.to_string();
+            if ours.name() == theirs.name() && entry.place.meets(&planned.place, ours.scope()) {
+                return Err(TuneError::InUse { name: entry.tunable.clone(), target, pid });
+            }
+            if takes(ours, theirs, planned, entry) || disturb(theirs, planned, entry) {
+                let (name, other) = (ours.name(), entry.tunable.clone());
+                return Err(TuneError::Disturbs { name, other, target, pid });
+            }
         }
     }
     Ok(())
+}
+
+/// Whether restoring one takes the value of the other.
+fn takes(ours: &dyn Tunable, theirs: &dyn Tunable, planned: &Planned<'_>, entry: &Entry) -> bool {
+    let is_after = ours.restored_after().contains(&theirs.name())
+        || theirs.restored_after().contains(&ours.name());
+    is_after && entry.place.meets(&planned.place, Scope::Machine)
+}
+
+/// Whether a change of either may change the other, or both the same.
+fn disturb(theirs: &'static dyn Tunable, planned: &Planned<'_>, entry: &Entry) -> bool {
+    let is_ours = |tunable: &dyn Tunable, place: &Place| {
+        planned.affected.iter().any(|ours| {
+            ours.tunable.name() == tunable.name() && ours.place.meets(place, tunable.scope())
+        })
+    };
+    let is_named = |name: &str| planned.affected.iter().any(|ours| ours.tunable.name() == name);
+    if !is_named(theirs.name()) && !theirs.disturbs().into_iter().any(is_named) {
+        return false;
+    }
+    let target = entry.place.find(theirs.scope(), &[]).ok();
+    match target.and_then(|target| affected(theirs, &target, &entry.place).ok()) {
+        Some(all) => all.iter().any(|affected| is_ours(affected.tunable, &affected.place)),
+        // Of a place that cannot be looked at only this is known.
+        None => is_ours(theirs, &entry.place),
+    }
 }
 
 fn change_one(
@@ -361,7 +444,7 @@ fn change_one(
     planned: &Planned<'_>,
     undo: &mut Vec<Undo>,
 ) -> Result<Applied, TuneError> {
-    let Planned { setting, place, on_control_device } = planned;
+    let Planned { setting, place, affected, on_control_device } = planned;
     let refused = refused(target, setting);
     let tunable = setting.tunable;
     let before = tunable.read(target).map_err(&refused)?;
@@ -384,51 +467,55 @@ fn change_one(
         return Ok(done(before));
     }
     // What the change may change besides comes first, and so is restored after it.
-    let mut all: Vec<(&'static dyn Tunable, Place, bool)> = Vec::new();
-    for name in tunable.disturbs().into_iter().filter(|name| *name != tunable.name()) {
-        let other = find(name)?;
-        // What the target does not have cannot be disturbed.
-        if other.save(target).is_err() {
-            continue;
-        }
-        let place = match other.scope() == tunable.scope() {
-            true => Ok(place.clone()),
-            false => Place::of(target, other),
+    let mut all: Vec<(&Affected, bool)> = Vec::new();
+    for (index, affected) in affected.iter().enumerate() {
+        let Affected { tunable, target, place } = affected;
+        let is_besides = index + 1 < planned.affected.len();
+        let saved = match tunable.save(target) {
+            Ok(saved) => saved,
+            // What the target does not have cannot be disturbed.
+            Err(_) if is_besides => continue,
+            Err(refusal) => return Err(refused(refusal)),
         };
-        all.push((other, place.map_err(&refused)?, false));
-    }
-    all.push((tunable, place.clone(), *on_control_device));
-    let mut added = Vec::new();
-    for (tunable, place, on_control_device) in &all {
-        let saved = tunable.save(target).map_err(&refused)?;
         let before = tunable.read(target).map_err(&refused)?;
-        undo.push(Undo { tunable: *tunable, saved: saved.clone(), before: before.clone() });
-        match at(journal, *tunable, place) {
+        // An earlier change of the same settings may have changed it, and knows what it was before.
+        let is_same = |undo: &Undo| {
+            undo.tunable.name() == tunable.name() && undo.place.meets(place, tunable.scope())
+        };
+        if !undo.iter().any(is_same) {
+            undo.push(Undo {
+                tunable: *tunable,
+                target: target.clone(),
+                place: place.clone(),
+                saved: saved.clone(),
+                before: before.clone(),
+            });
+        }
+        let known = at(journal, *tunable, place);
+        match known {
             Some(at) => {
                 journal.entries[at].applied = None;
                 journal.entries[at].unconfirmed |= *on_control_device;
             }
-            None => {
-                added.push(tunable.name());
-                journal.entries.push(Entry {
-                    tunable: tunable.name().to_owned(),
-                    place: place.clone(),
-                    saved,
-                    previous: before,
-                    applied: None,
-                    unconfirmed: *on_control_device,
-                });
-            }
+            None => journal.entries.push(Entry {
+                tunable: tunable.name().to_owned(),
+                place: place.clone(),
+                saved,
+                previous: before,
+                applied: None,
+                unconfirmed: *on_control_device,
+            }),
         }
+        all.push((affected, known.is_none()));
     }
     directory.save(journal)?;
     tunable.write(target, &setting.value).map_err(&refused)?;
     let mut effective = String::new();
-    for (tunable, place, _) in &all {
+    for (Affected { tunable, target, place }, is_added) in all {
         effective = tunable.read(target).map_err(&refused)?;
         let Some(at) = at(journal, *tunable, place) else { continue };
         let unchanged = effective == journal.entries[at].previous;
-        if unchanged && added.contains(&tunable.name()) {
+        if unchanged && is_added {
             journal.entries.remove(at);
         } else {
             journal.entries[at].applied = Some(effective.clone());
@@ -439,13 +526,14 @@ fn change_one(
 }
 
 /// Names of the settings that could not be undone.
-fn roll_back(target: &Target, undo: &[Undo]) -> Vec<&'static str> {
-    let is_done = |undo: &&Undo| undo.tunable.read(target).is_ok_and(|now| now == undo.before);
+fn roll_back(undo: &[Undo]) -> Vec<&'static str> {
+    let is_done = |undo: &Undo| undo.tunable.read(&undo.target).is_ok_and(|now| now == undo.before);
+    let order = restore::order(&undo.iter().map(|undo| undo.tunable).collect::<Vec<_>>());
     // What is undone later may change what was undone before it, or be what that needs.
     for _ in 0..restore::ROUNDS {
-        for undo in undo.iter().rev().filter(|undo| !is_done(undo)) {
+        for undo in order.iter().map(|&at| &undo[at]).filter(|undo| !is_done(undo)) {
             // Whether it worked is read below.
-            let _ = undo.tunable.put_back(target, &undo.saved);
+            let _ = undo.tunable.put_back(&undo.target, &undo.saved);
         }
     }
     let mut failed: Vec<_> =

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
-use wirecost_tunable::{Outcome, guardian, restore_left_behind};
+use wirecost_tunable::{Outcome, TuneError, guardian, restore_left_behind};
 
 use crate::Failure;
 use crate::terminal;
@@ -22,16 +22,10 @@ pub(crate) struct Restore {}
 impl Restore {
     #[expect(clippy::unused_self, reason = "as all commands")]
     pub(crate) fn run(self) -> Result<Status, Failure> {
-        let restored = restore_left_behind(None).map_err(|error| {
-            let failure = Failure::new(Status::Peer, error.to_string());
-            match error.remedy() {
-                Some(remedy) => failure.help(remedy),
-                None => failure,
-            }
-        })?;
+        let left = restore_left_behind(None).map_err(|error| failure(&error))?;
         let mut out = String::new();
-        let entries: Vec<_> = restored.iter().flat_map(|owner| &owner.entries).collect();
-        if entries.is_empty() {
+        let entries: Vec<_> = left.restored.iter().flat_map(|owner| &owner.entries).collect();
+        if entries.is_empty() && left.problems.is_empty() {
             out.push_str("nothing to restore\n");
         }
         let mut status = Status::Ok;
@@ -46,7 +40,7 @@ impl Restore {
                     visible(current)
                 ),
                 Outcome::Gone { what } => {
-                    writeln!(out, "{name} of {place}: {} is gone", visible(what))
+                    writeln!(out, "{name} of {place}: {}", visible(what))
                 }
                 Outcome::Failed { why } => {
                     status = Status::Failed;
@@ -54,8 +48,27 @@ impl Restore {
                 }
             };
         }
+        // One can be returned as the error; the others are told before it.
+        let Some((last, others)) = left.problems.split_last() else {
+            terminal::print(&out);
+            return Ok(status);
+        };
+        for problem in others {
+            let _ = writeln!(out, "{}", visible(&problem.to_string()));
+            if let Some(remedy) = problem.remedy() {
+                let _ = writeln!(out, "  {}", visible(&remedy));
+            }
+        }
         terminal::print(&out);
-        Ok(status)
+        Err(failure(last))
+    }
+}
+
+fn failure(error: &TuneError) -> Failure {
+    let failure = Failure::new(Status::Peer, error.to_string());
+    match error.remedy() {
+        Some(remedy) => failure.help(remedy),
+        None => failure,
     }
 }
 

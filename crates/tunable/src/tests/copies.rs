@@ -167,7 +167,8 @@ fn the_read_request_of_pci_is_changed_only_where_that_is_allowed() {
     let setting = [set("pci.max-read-request", "4096")];
     let error = tuner.apply(&not_allowed, &setting).unwrap_err();
     assert!(matches!(error, TuneError::Refused { .. }));
-    assert!(error.remedy().unwrap().contains("--allow-pci"));
+    let remedy = error.remedy().unwrap();
+    assert!(remedy.contains("--allow-pci") && remedy.contains("loopback"), "{remedy}");
     assert_eq!(fs::read(&path).unwrap(), pci_configuration());
     let applied = tuner.apply(&copy(&host), &setting).unwrap();
     assert_eq!((applied[0].previous.as_str(), applied[0].effective.as_str()), ("512", "4096"));

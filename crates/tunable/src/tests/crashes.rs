@@ -10,7 +10,8 @@ use super::{
     targets,
 };
 use crate::guardian::Guardian;
-use crate::{Options, Outcome, Target, Tuner, restore_left_behind};
+use crate::restore::restore_after;
+use crate::{Options, Outcome, Target, TuneError, Tuner, restore_left_behind};
 use wirecost_linux::netns::{self, NetNs};
 use wirecost_linux::privilege::skip_without_namespaces;
 
@@ -63,6 +64,7 @@ fn owner_process() {
         INSIDE => {
             // A process starts in the namespace of the thread that starts it.
             let guardian = guardian();
+            println!("\nguardian {}", guardian.pid());
             NetNs::open(&host).unwrap().enter_current_thread().unwrap();
             let mut tuner = Tuner::open(options.with_guardian(guardian)).unwrap();
             // Only this thread and the guardian will lead to the namespace.
@@ -124,7 +126,7 @@ fn the_guardian_restores_everything_when_its_owner_is_killed() {
     println!("restored after {times:?}");
     // Other tests may make the machine too busy for some.
     assert!(times[times.len() / 2] < Duration::from_secs(1), "{times:?}");
-    assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty());
+    assert!(restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty());
 }
 
 #[test]
@@ -147,12 +149,12 @@ fn what_a_killed_guardian_and_a_killed_owner_left_is_restored_by_the_next() {
             assert_same(&snapshot(&targets), &before, &format!("round {round}"));
             continue;
         }
-        let restored = restore_left_behind(Some(&host.directory())).unwrap();
+        let restored = restore_left_behind(Some(&host.directory())).unwrap().restored;
         let [restored] = &restored[..] else { panic!("{restored:?}") };
         assert_complete(restored);
         assert_same(&snapshot(&targets), &before, &format!("round {round}"));
         assert!(host.journals().is_empty());
-        assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty());
+        assert!(restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty());
     }
 }
 
@@ -168,8 +170,8 @@ fn the_next_owner_restores_first_what_was_left() {
     assert_eq!(host.mtu(), Some(1400));
     let mut tuner = host.tuner();
     assert_eq!(host.mtu(), Some(1500));
-    assert_eq!(tuner.left_behind().len(), 1);
-    assert!(tuner.left_behind()[0].is_complete());
+    let left = tuner.take_left_behind();
+    assert!(left.restored.len() == 1 && left.restored[0].is_complete(), "{left:?}");
     // Also what is left while it is open.
     let mut owner = start(&host, ALONE);
     owner.wait_for("changed mtu");
@@ -199,12 +201,15 @@ fn two_owners_never_change_the_same_setting() {
     // Of another device, and another setting.
     tuner.apply(&host.target("far"), &[set("mtu", "1399")]).unwrap();
     tuner.apply(&host.target("near"), &[set("txqueuelen", "17")]).unwrap();
-    assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty(), "its owner lives");
+    assert!(
+        restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty(),
+        "its owner lives"
+    );
     assert_eq!(host.mtu(), Some(1400));
     owner.kill();
     assert!(tuner.restore().unwrap().is_complete());
     assert_eq!(host.mtu(), Some(1400));
-    assert!(restore_left_behind(Some(&host.directory())).unwrap()[0].is_complete());
+    assert!(restore_left_behind(Some(&host.directory())).unwrap().restored[0].is_complete());
     assert_eq!(host.mtu(), Some(1500));
 }
 
@@ -223,7 +228,39 @@ fn the_guardian_restores_in_a_namespace_that_has_neither_name_nor_process() {
     owner.kill();
     host.wait_until_restored();
     assert_eq!(links.get("near").unwrap().mtu, Some(1500));
-    assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty());
+    assert!(restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty());
+}
+
+/// Only the guardian finds the namespace, so nobody else may say that it is gone.
+#[test]
+fn what_a_guardian_is_about_to_restore_is_left_to_it() {
+    if skip_without_namespaces("crashes::what_a_guardian_is_about_to_restore_is_left_to_it") {
+        return;
+    }
+    let host = Host::new("at-work");
+    let links = host.links();
+    let mut owner = start(&host, INSIDE);
+    let guardian: u32 = owner.wait_for("guardian ").parse().unwrap();
+    owner.wait_for("changed inside");
+    netns::delete(&host.name).unwrap();
+    signal(guardian, Signal::STOP);
+    // It must not come to see that its owner has ended.
+    let stat = || std::fs::read_to_string(format!("/proc/{guardian}/stat")).unwrap();
+    while !stat().rsplit_once(')').unwrap().1.starts_with(" T") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    owner.kill();
+    let left = restore_after(Duration::from_millis(20), &host.directory()).unwrap();
+    let [problem] = &left.problems[..] else { panic!("{left:?}") };
+    assert!(matches!(problem, TuneError::GuardianAtWork { .. }), "{problem:?}");
+    assert!(left.restored.is_empty() && host.journals().len() == 1, "{left:?}");
+    // Who has time waits for it.
+    let directory = host.directory();
+    let waiting = std::thread::spawn(move || restore_left_behind(Some(&directory)).unwrap());
+    signal(guardian, Signal::CONT);
+    let left = waiting.join().unwrap();
+    assert!(left.restored.is_empty() && left.problems.is_empty(), "{left:?}");
+    assert_eq!(links.get("near").unwrap().mtu, Some(1500));
 }
 
 #[test]
@@ -236,12 +273,11 @@ fn without_a_guardian_a_nameless_namespace_is_gone() {
     owner.wait_for("changed mtu");
     owner.kill();
     netns::delete(&host.name).unwrap();
-    let restored = restore_left_behind(Some(&host.directory())).unwrap();
+    let restored = restore_left_behind(Some(&host.directory())).unwrap().restored;
     let [restored] = &restored[..] else { panic!("{restored:?}") };
     let gone = Outcome::Gone { what: "the network namespace is gone".to_owned() };
-    assert!(
-        restored.entries.len() == 2 && restored.entries.iter().all(|entry| entry.outcome == gone)
-    );
+    let outcomes: Vec<_> = restored.entries.iter().map(|entry| &entry.outcome).collect();
+    assert_eq!(outcomes, [&gone, &gone]);
     assert!(host.journals().is_empty());
 }
 
@@ -277,10 +313,13 @@ fn what_a_guardian_left_is_reported_later() {
     host.links().set_mtu("near", 1450).unwrap();
     owner.kill();
     host.wait_until_restored();
-    let restored = restore_left_behind(Some(&host.directory())).unwrap();
+    let restored = restore_left_behind(Some(&host.directory())).unwrap().restored;
     let outcomes: Vec<_> = restored[0].entries.iter().map(|entry| &entry.outcome).collect();
     let left = Outcome::ChangedByOthers { current: "1450".to_owned() };
     assert_eq!(outcomes, [&left, &Outcome::Restored]);
     assert_eq!(host.mtu(), Some(1450));
-    assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty(), "it is told once");
+    assert!(
+        restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty(),
+        "it is told once"
+    );
 }

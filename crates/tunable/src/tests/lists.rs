@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::restore::order;
 use crate::setting::find;
 use crate::{Tunable, all};
 
@@ -20,10 +21,24 @@ fn names_are_unique_and_every_tunable_says_what_it_is() {
         assert!(!tunable.values().is_empty() && !tunable.values().ends_with('.'), "{name}");
         assert_eq!(tunable.check(""), None, "{name}");
         assert_eq!(tunable.check("no such value"), None, "{name}");
-        for other in tunable.disturbs() {
-            assert!(find(other).is_ok(), "{name} disturbs {other}");
+        for other in tunable.disturbs().iter().chain(tunable.restored_after()) {
+            assert!(find(other).is_ok(), "{name} disturbs or takes {other}");
         }
     }
+}
+
+/// The kernel attaches the default where a queueing discipline is removed.
+#[test]
+fn the_default_queueing_discipline_is_restored_before_those_that_take_it() {
+    let order = |names: &[&str]| {
+        let tunables: Vec<_> = names.iter().map(|name| find(name).unwrap()).collect();
+        order(&tunables).into_iter().map(|at| names[at].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        order(&["default_qdisc", "mtu", "qdisc", "qdisc"]),
+        ["default_qdisc", "qdisc", "qdisc", "mtu"]
+    );
+    assert_eq!(order(&["default_qdisc", "mtu"]), ["mtu", "default_qdisc"]);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod copies;
 mod crashes;
+mod faults;
 mod lists;
+mod owners;
 mod real;
 mod rules;
 
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use wirecost_linux::link::Links;
 use wirecost_linux::netns::{NetNs, NetNsGuard};
+use wirecost_linux::process::ProcessId;
 use wirecost_linux::spawn;
 use wirecost_linux::tun::Tun;
 
@@ -107,6 +110,33 @@ impl Host {
         paths.filter(|path| path.extension().is_some_and(|found| found == "json")).collect()
     }
 
+    /// Where the journal of a process is.
+    fn journal_of(&self, owner: ProcessId) -> PathBuf {
+        self.directory().join(format!("{}-{}.json", owner.pid, owner.started))
+    }
+
+    /// That of this process, as it is on disk.
+    fn journal(&self) -> (PathBuf, serde_json::Value) {
+        let path = self.journal_of(ProcessId::this().unwrap());
+        let journal = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        (path, journal)
+    }
+
+    /// Makes it that of another process. Returns where it is then.
+    fn give_journal_to(&self, owner: ProcessId) -> PathBuf {
+        let (path, mut journal) = self.journal();
+        journal["owner"] = serde_json::to_value(owner).unwrap();
+        let given = self.journal_of(owner);
+        fs::write(&given, journal.to_string()).unwrap();
+        fs::remove_file(path).unwrap();
+        given
+    }
+
+    /// Makes it that of a process that does not live: this one, started at another time.
+    fn orphan_journal(&self) -> PathBuf {
+        self.give_journal_to(ProcessId { pid: std::process::id(), started: 1 })
+    }
+
     fn mtu(&self) -> Option<u32> {
         self.links().get("near").unwrap().mtu
     }
@@ -120,6 +150,13 @@ impl Host {
         }
         start.elapsed()
     }
+}
+
+/// A directory in the place of a journal's draft: it cannot be written any more.
+fn block(journal: &Path) -> PathBuf {
+    let draft = journal.with_extension("draft");
+    fs::create_dir(&draft).unwrap();
+    draft
 }
 
 /// What a host is tested on: each of its devices, and the copy of the machine's files.

@@ -173,6 +173,13 @@ fn a_queueing_discipline_that_was_set_comes_back_with_its_parameters() {
     assert_eq!(links.rate_limit("near").unwrap(), None);
     assert!(tuner.restore().unwrap().is_complete());
     assert_eq!(links.rate_limit("near").unwrap(), Some(before));
+    // The kernel's own, attached when the default was another kind.
+    let qdisc = set("qdisc", "pfifo").tunable();
+    let far = host.target("far");
+    let (saved, kind) = (qdisc.save(&far).unwrap(), qdisc.read(&far).unwrap());
+    assert_eq!(saved, format!("kernel {kind}"));
+    qdisc.put_back(&far, "kernel another").unwrap();
+    assert_eq!((qdisc.save(&far).unwrap(), qdisc.read(&far).unwrap()), (saved, kind));
 }
 
 #[test]
@@ -252,6 +259,62 @@ fn a_device_keeps_its_ipv6_addresses() {
     let known =
         host.namespace().run(|| fs::read_to_string("/proc/thread-self/net/if_inet6")).unwrap();
     assert!(known.unwrap().contains("fd000198001800000000000000000001"));
+}
+
+/// The kernel lowers what is above a device with it, overwrites the MTU of IPv6 of each, and raises
+/// none of them again.
+#[test]
+fn devices_above_and_ipv6_get_their_mtu_back() {
+    if skip_without_namespaces("real::devices_above_and_ipv6_get_their_mtu_back") {
+        return;
+    }
+    let host = Host::new("above");
+    let links = host.links();
+    // The kernel also overwrites the MTU of IPv6 when a device goes up, or its carrier changes: these stay
+    // down. The name of one has a dot, as names of VLANs have.
+    links.add_veth("idle", "far-idle", &host.namespace()).unwrap();
+    links.add_macvlan("idle.5", "idle").unwrap();
+    links.add_macvlan("small", "idle").unwrap();
+    links.set_mtu("small", 1300).unwrap();
+    let namespace = host.namespace();
+    let mtu = |device: &str| links.get(device).unwrap().mtu.unwrap();
+    let has_ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+    let ipv6 = |device: &str, set: Option<&str>| {
+        let name = format!("net/ipv6/conf/{device}/mtu");
+        namespace
+            .run(|| {
+                if let Some(value) = set {
+                    sysctl::write(&name, value).unwrap();
+                }
+                sysctl::read(&name).unwrap()
+            })
+            .unwrap()
+    };
+    if has_ipv6 {
+        ipv6("idle", Some("1450"));
+        ipv6("idle.5", Some("1480"));
+    }
+    let idle = host.target("idle");
+    let mut tuner = host.tuner();
+    tuner.apply(&idle, &[set("mtu", "1400")]).unwrap();
+    assert_eq!((mtu("idle"), mtu("idle.5"), mtu("small")), (1400, 1400, 1300));
+    assert_eq!(host.journal().1["entries"].as_array().unwrap().len(), 2, "without `small`");
+    assert_complete(&tuner.restore().unwrap());
+    assert_eq!((mtu("idle"), mtu("idle.5"), mtu("small")), (1500, 1500, 1300));
+    if has_ipv6 {
+        assert_eq!((ipv6("idle", None).as_str(), ipv6("idle.5", None).as_str()), ("1450", "1480"));
+    }
+    // Also when a later setting is refused.
+    tuner.apply(&idle, &[set("mtu", "1400"), set("tcp_rmem", "0 0 0")]).unwrap_err();
+    assert_eq!((mtu("idle"), mtu("idle.5")), (1500, 1500));
+    // What somebody else sets meanwhile is left.
+    tuner.apply(&idle, &[set("mtu", "1400")]).unwrap();
+    links.set_mtu("idle.5", 1350).unwrap();
+    let restored = tuner.restore().unwrap();
+    let left = Outcome::ChangedByOthers { current: "1350".to_owned() };
+    let outcomes: Vec<_> = restored.entries.iter().map(|entry| &entry.outcome).collect();
+    assert_eq!(outcomes, [&left, &Outcome::Restored]);
+    assert_eq!((mtu("idle"), mtu("idle.5")), (1500, 1350));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use super::{Host, set};
+use super::{Host, block, set};
 use crate::error::with_causes;
-use crate::{ControlConnection, Outcome, Target, TuneError, restore_left_behind};
+use crate::{ControlConnection, LeftBehind, Outcome, Target, TuneError, restore_left_behind};
 use wirecost_linux::privilege::skip_without_namespaces;
 
 #[test]
@@ -116,11 +116,6 @@ fn edit(host: &Host, from: &str, to: &str) {
     fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// A process that does not live: this one, started at another time.
-fn of_dead_owner(host: &Host) {
-    edit(host, "\"started\":", "\"started\":1");
-}
-
 #[test]
 fn a_journal_of_an_earlier_boot_is_discarded() {
     if skip_without_namespaces("rules::a_journal_of_an_earlier_boot_is_discarded") {
@@ -131,7 +126,7 @@ fn a_journal_of_an_earlier_boot_is_discarded() {
     tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     edit(&host, boot.trim(), "00000000-0000-0000-0000-000000000000");
-    assert!(restore_left_behind(Some(&host.directory())).unwrap().is_empty());
+    assert!(restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty());
     assert!(host.journals().is_empty());
     assert!(tuner.restore().unwrap().entries.is_empty());
     assert_eq!(host.mtu(), Some(1400), "it is not restored");
@@ -146,10 +141,10 @@ fn a_change_that_was_under_way_is_undone_whatever_its_value_is() {
     let mut tuner = host.tuner();
     tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap();
     edit(&host, "\"applied\":\"1400\"", "\"applied\":null");
-    of_dead_owner(&host);
+    host.orphan_journal();
     host.links().set_mtu("near", 1402).unwrap();
-    let restored = restore_left_behind(Some(&host.directory())).unwrap();
-    assert!(restored[0].is_complete(), "{restored:?}");
+    let left = restore_left_behind(Some(&host.directory())).unwrap();
+    assert!(left.restored[0].is_complete(), "{left:?}");
     assert_eq!(host.mtu(), Some(1500));
 }
 
@@ -162,12 +157,36 @@ fn a_journal_of_another_version_is_told_and_left() {
     let mut tuner = host.tuner();
     tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap();
     edit(&host, "wirecost.tune/1", "wirecost.tune/9");
-    let error = restore_left_behind(Some(&host.directory())).unwrap_err();
-    assert!(with_causes(&error).contains("it is of schema `wirecost.tune/9`"), "{error}");
-    assert!(error.remedy().unwrap().contains("another version"));
+    let told = |left: &LeftBehind| {
+        let [problem] = &left.problems[..] else { panic!("{left:?}") };
+        assert!(with_causes(problem).contains("it is of schema `wirecost.tune/9`"), "{problem}");
+        assert!(problem.remedy().unwrap().contains("another version"));
+    };
+    told(&restore_left_behind(Some(&host.directory())).unwrap());
+    let [unreadable] = &host.journals()[..] else { panic!("one journal") };
+    // What others left is restored, and settings are changed.
+    let aside = unreadable.with_extension("aside");
+    fs::rename(unreadable, &aside).unwrap();
+    drop(tuner);
+    let mut tuner = host.tuner();
+    tuner.apply(&host.target("far"), &[set("mtu", "1400")]).unwrap();
+    host.orphan_journal();
+    fs::rename(&aside, unreadable).unwrap();
+    let left = restore_left_behind(Some(&host.directory())).unwrap();
+    told(&left);
+    assert!(left.restored.len() == 1 && left.restored[0].is_complete(), "{left:?}");
     assert_eq!(host.journals().len(), 1);
+    drop(tuner);
+    let aside = unreadable.with_file_name("1-1.json");
+    fs::rename(unreadable, &aside).unwrap();
+    let mut tuner = host.tuner();
+    told(&tuner.take_left_behind());
+    tuner.apply(&host.target("far"), &[set("mtu", "1400")]).unwrap();
+    assert!(tuner.close().unwrap().is_complete());
+    fs::rename(&aside, unreadable).unwrap();
     edit(&host, "wirecost.tune/9", "wirecost.tune/1");
-    assert!(tuner.restore().unwrap().is_complete());
+    assert!(host.tuner().restore().unwrap().is_complete());
+    assert_eq!(host.mtu(), Some(1500));
 }
 
 #[test]
@@ -181,15 +200,32 @@ fn an_entry_is_on_disk_before_its_change_is_made() {
     let boost = host.machine().join("sys/devices/system/cpu/cpufreq/boost");
     let written = || fs::metadata(&boost).unwrap().modified().unwrap();
     fs::File::open(&boost).unwrap().set_modified(UNIX_EPOCH).unwrap();
-    // A directory in the place of the journal's draft: it cannot be written any more.
-    let draft = host.journals()[0].with_extension("draft");
-    fs::create_dir(&draft).unwrap();
+    let draft = block(&host.journal().0);
     let copy = host.targets().pop().unwrap();
     let error = tuner.apply(&copy, &[set("turbo", "off")]).unwrap_err();
     assert!(matches!(error, TuneError::Journal { act: "write", .. }), "{error:?}");
     assert_eq!(written(), UNIX_EPOCH, "it was changed, and changed back");
     fs::remove_dir(&draft).unwrap();
     assert!(tuner.restore().unwrap().is_complete());
+}
+
+/// Each of them disturbs the other, so that either is undone more than once.
+#[test]
+fn settings_that_disturb_each_other_are_undone() {
+    if skip_without_namespaces("rules::settings_that_disturb_each_other_are_undone") {
+        return;
+    }
+    let host = Host::new("disturbed");
+    let near = host.target("near");
+    let mut tuner = host.tuner();
+    let settings = [set("offload.gro", "on"), set("offload.tso", "off"), set("tcp_rmem", "0 0 0")];
+    let read = || settings.clone().map(|setting| setting.tunable().read(&near).unwrap());
+    let before = read();
+    assert!(before[0] != "on" && before[1] != "off", "{before:?}");
+    let error = tuner.apply(&near, &settings).unwrap_err();
+    assert!(matches!(error, TuneError::Refused { name: "tcp_rmem", .. }), "{error:?}");
+    assert_eq!(read(), before);
+    assert!(host.journals().is_empty());
 }
 
 fn control(host: &Host) -> ControlConnection {
@@ -218,6 +254,71 @@ fn the_device_of_the_control_connection_is_not_changed() {
     let error = tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap_err();
     assert!(matches!(error, TuneError::NoGuardian { .. }), "{error:?}");
     assert_eq!(host.mtu(), Some(1500));
+}
+
+#[test]
+fn each_control_connection_counts() {
+    if skip_without_namespaces("rules::each_control_connection_counts") {
+        return;
+    }
+    let host = Host::new("controls");
+    host.links().add_address("far", "198.18.1.1".parse().unwrap(), 24).unwrap();
+    let id = host.namespace().id().unwrap();
+    let other = ControlConnection::of(id, "198.18.1.1".parse().unwrap());
+    let elsewhere = ControlConnection::of(id, "198.18.2.1".parse().unwrap());
+    let options = host.options().with_control(control(&host)).with_control(other);
+    let mut tuner = crate::Tuner::open(options.with_control(elsewhere)).unwrap();
+    for device in ["near", "far"] {
+        let error = tuner.apply(&host.target(device), &[set("mtu", "1400")]).unwrap_err();
+        assert!(matches!(error, TuneError::ControlDevice { .. }), "{device}: {error:?}");
+    }
+    tuner.apply(&host.target("tun0"), &[set("mtu", "1400")]).unwrap();
+}
+
+/// The guardian reverts them with it.
+#[test]
+fn what_a_change_of_the_control_device_disturbs_is_unconfirmed_too() {
+    if skip_without_namespaces("rules::what_a_change_of_the_control_device_disturbs") {
+        return;
+    }
+    let host = Host::new("disturbs");
+    let program = super::guardian_program();
+    let guardian = crate::guardian::Guardian::start(&program, Some(&host.directory())).unwrap();
+    let options = host.options().with_guardian(guardian).with_control(control(&host));
+    let options = options.with_confirmation_within(super::PATIENCE * 6);
+    let mut tuner = crate::Tuner::open(options.allowing_control_device()).unwrap();
+    tuner.apply(&host.target("near"), &[set("offload.tx-checksum", "off")]).unwrap();
+    let unconfirmed = || {
+        let (_, journal) = host.journal();
+        let entries = journal["entries"].as_array().unwrap();
+        entries.iter().map(|entry| entry["unconfirmed"] == true).collect::<Vec<_>>()
+    };
+    let before = unconfirmed();
+    assert!(before.len() > 1 && !before.contains(&false), "{before:?}");
+    tuner.confirm().unwrap();
+    assert!(!unconfirmed().contains(&true));
+}
+
+#[test]
+fn a_confirmation_that_failed_can_be_repeated() {
+    if skip_without_namespaces("rules::a_confirmation_that_failed_can_be_repeated") {
+        return;
+    }
+    let host = Host::new("repeated");
+    let program = super::guardian_program();
+    let guardian = crate::guardian::Guardian::start(&program, Some(&host.directory())).unwrap();
+    let options = host.options().with_guardian(guardian).with_control(control(&host));
+    let options = options.with_confirmation_within(super::PATIENCE * 6);
+    let mut tuner = crate::Tuner::open(options.allowing_control_device()).unwrap();
+    tuner.apply(&host.target("near"), &[set("mtu", "1400")]).unwrap();
+    let draft = block(&host.journal().0);
+    let error = tuner.confirm().unwrap_err();
+    assert!(matches!(error, TuneError::Journal { .. }), "{error:?}");
+    fs::remove_dir(&draft).unwrap();
+    assert_eq!(host.journal().1["entries"][0]["unconfirmed"], true);
+    tuner.confirm().unwrap();
+    assert_eq!(host.journal().1["entries"][0]["unconfirmed"], false);
+    tuner.confirm().unwrap();
 }
 
 #[test]

@@ -78,6 +78,19 @@ pub trait Tunable: Sync + Debug {
     fn disturbs(&self) -> Vec<&'static str> {
         Vec::new()
     }
+
+    /// Other devices of which a change of this one may change this tunable too.
+    ///
+    /// # Errors
+    /// When the kernel does not list devices.
+    fn disturbed_devices(&self, _target: &Target) -> Result<Vec<String>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    /// Tunables whose values this one takes when it is restored, so that they have to be restored before it.
+    fn restored_after(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// What a tunable is a setting of.

@@ -11,8 +11,10 @@ struct RootQdisc;
 
 pub(super) const LIST: &[&dyn Tunable] = &[&RootQdisc];
 
-/// Saved in place of a root that the kernel attached by itself.
+/// Saved, with its kind, in place of a root that the kernel attached by itself.
 const KERNELS: &str = "kernel";
+/// A kind that every kernel has.
+const ANY: &str = "pfifo";
 
 /// Kinds whose parameters, as the kernel tells them, make the same again. They have no classes.
 const REPLAYABLE: &[&str] = &[
@@ -78,7 +80,7 @@ impl Tunable for RootQdisc {
             )));
         }
         Ok(match all.iter().find(|qdisc| qdisc.is_root() && qdisc.handle != 0) {
-            None => KERNELS.to_owned(),
+            None => format!("{KERNELS} {}", self.read(target)?),
             Some(root) => {
                 let options: String =
                     root.options.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -92,9 +94,15 @@ impl Tunable for RootQdisc {
         let all =
             qdiscs.of_device(index).map_err(Refusal::failed("read the queueing disciplines"))?;
         let is_kernels = !all.iter().any(|qdisc| qdisc.is_root() && qdisc.handle != 0);
-        if saved == KERNELS {
+        if let Some(kind) = saved.strip_prefix(KERNELS) {
             if is_kernels {
-                return Ok(());
+                if self.read(target)? == kind.trim_start() {
+                    return Ok(());
+                }
+                // It was attached when the default was another one. One that was set can be removed.
+                qdiscs
+                    .replace_root(index, ANY, 0, &[])
+                    .map_err(Refusal::failed("replace the queueing discipline"))?;
             }
             return qdiscs
                 .delete_root(index)
@@ -105,6 +113,11 @@ impl Tunable for RootQdisc {
         qdiscs
             .replace_root(index, kind, handle, &options)
             .map_err(Refusal::failed("restore the queueing discipline"))
+    }
+
+    /// The kernel attaches the default where one is removed, and below `mq`.
+    fn restored_after(&self) -> &'static [&'static str] {
+        &["default_qdisc"]
     }
 }
 
