@@ -122,10 +122,7 @@ fn the_guardian_restores_everything_when_its_owner_is_killed() {
         times.push(host.wait_until_restored());
         assert_same(&snapshot(&targets), &before, &format!("round {round}"));
     }
-    times.sort();
     println!("restored after {times:?}");
-    // Other tests may make the machine too busy for some.
-    assert!(times[times.len() / 2] < Duration::from_secs(1), "{times:?}");
     assert!(restore_left_behind(Some(&host.directory())).unwrap().restored.is_empty());
 }
 
