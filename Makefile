@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dist install test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
+.PHONY: help demo dist install vm test test-long need-to-test lint fmt docs fuzz fuzz-long readme compare-uperf bench bench-full bench-lab bench-observe bench-recording bench-report bench-scale bench-statistics clean
 
 help: ## List the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ install: ## Build, and install the program wirecost for this user.
 
 dist: ## One file that runs on any Linux from 6.1, in target/dist: make dist [ARCH=amd64|arm64].
 	@scripts/dist $(ARCH)
+
+vm: ## Run a virtual machine with another kernel, for --vm, until Ctrl-C: make vm [KERNEL=6.1|6.12].
+	@scripts/vm-up "$$(scripts/dist | tail -n 1)" $(KERNEL)
 
 # The cheapest first; the tests last, so that their results are the last lines.
 test: lint docs fuzz ## Everything that CI runs. Installs what is missing.

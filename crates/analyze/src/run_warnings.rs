@@ -4,7 +4,7 @@ use serde::Deserialize;
 use wirecost_model::clock::Nanos;
 use wirecost_model::environment::Environment;
 use wirecost_model::measure::{Edge, Setting};
-use wirecost_model::outcome::Outcome;
+use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
 use wirecost_model::run::Run;
@@ -72,6 +72,7 @@ pub(crate) fn of(
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
     }
+    warnings.extend(outcome.hosts.iter().filter_map(emulated));
     saturated(windows, warnings);
     intervals_and_edges(windows, warnings);
     skew(outcome, headline, windows, &mut problems.errors);
@@ -89,6 +90,12 @@ pub(crate) fn of(
     unverified(outcome, &mut problems.errors);
     nothing_moved(run, &mut problems);
     problems
+}
+
+fn emulated(host: &HostOutcome) -> Option<Warning> {
+    let environment = Environment::deserialize(&host.environment).ok()?;
+    let host = host.name.clone();
+    (environment.cpu.emulated == Some(true)).then(|| warning::EmulatedCpu { host }.into())
 }
 
 fn saturated(windows: &[HostWindow<'_>], warnings: &mut Vec<Warning>) {

@@ -93,12 +93,10 @@ pub(crate) fn check_hosts(
     hosts: &HostOptions,
 ) -> Result<(), Failure> {
     Place::check(&loaded.profile, hosts, &loaded.assigned)?;
-    let elsewhere = !hosts.hosts.is_empty();
-    let is_here = |host: usize| if host == 0 { hosts.uses_this_machine() } else { !elsewhere };
     let plans: Vec<(usize, Plan)> = programs
         .iter()
         .enumerate()
-        .filter(|(host, _)| is_here(*host))
+        .filter(|(host, _)| hosts.is_here(*host))
         .map(|(host, program)| (host, plan(host, program, engine)))
         .collect();
     for (host, plan) in &plans {

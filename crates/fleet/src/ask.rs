@@ -37,7 +37,7 @@ pub struct Answer {
     pub probes: Vec<ProbeReport>,
 }
 
-/// What there is to say of the host of the agent that listens at `address`, HOST:PORT.
+/// What there is to say of the host of the agent at `address` (as in [`AgentHost::connect`]).
 ///
 /// # Errors
 /// [`AskError`] names the address and the cause.
@@ -45,7 +45,7 @@ pub fn about(address: &str) -> Result<Answer, AskError> {
     let named = || address.to_owned();
     // Errors name the address as well.
     let name = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let (mut host, _) = AgentHost::connect(name, address)?;
+    let mut host = AgentHost::connect(name, address)?;
     let (sender, notices) = channel();
     host.attach(0, sender);
     host.order(Order::Hello { version: wire::VERSION })?;

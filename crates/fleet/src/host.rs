@@ -4,6 +4,7 @@ use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +13,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::serial;
 use crate::wire::{self, Notice, Order};
 
 /// Longest time that connecting to an agent may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same in a virtual machine whose CPUs are emulated, where the session before may still be ending.
+const GUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that an order may wait to be taken.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that the end of a session may take.
@@ -34,6 +38,13 @@ pub enum HostError {
     },
     #[error("{name}: {address} does not resolve: {reason}")]
     Address { name: String, address: String, reason: String },
+    #[error("{name}: no agent answers at {address}: {source}; has its virtual machine ended?")]
+    NoGuest {
+        name: String,
+        address: String,
+        #[source]
+        source: io::Error,
+    },
     #[error(
         "{name}: no agent answers at {address}: {source}; start one there with `wirecost agent --listen {address}`, or for `wirecost uperf` with `wirecost uperf -s`"
     )]
@@ -151,11 +162,29 @@ impl AgentHost {
         })
     }
 
-    /// Connects to an agent that listens at `address`, HOST:PORT.
+    /// Connects to the agent at `address`: HOST:PORT where it listens, or `unix:PATH` of the socket of a
+    /// serial port that it serves ([`crate::serial`]).
     ///
     /// # Errors
     /// When the name does not resolve or nobody answers.
-    pub fn connect(name: &str, address: &str) -> Result<(Self, SocketAddr), HostError> {
+    pub fn connect(name: &str, address: &str) -> Result<Self, HostError> {
+        match address.strip_prefix(serial::SCHEME) {
+            Some(path) => Self::through_port(name, address, Path::new(path)),
+            None => Self::over_network(name, address),
+        }
+    }
+
+    fn through_port(name: &str, address: &str, socket: &Path) -> Result<Self, HostError> {
+        let stream = serial::connect(socket, GUEST_TIMEOUT)
+            .and_then(|stream| stream.set_write_timeout(Some(ORDER_TIMEOUT)).map(|()| stream))
+            .map_err(|source| {
+                let (name, address) = (name.to_owned(), address.to_owned());
+                HostError::NoGuest { name, address, source }
+            })?;
+        Ok(Self::on(name, Stream::Unix(stream)))
+    }
+
+    fn over_network(name: &str, address: &str) -> Result<Self, HostError> {
         let resolved: Vec<SocketAddr> = address
             .to_socket_addrs()
             .map_err(|error| HostError::Address {
@@ -174,13 +203,7 @@ impl AgentHost {
                     if let Err(source) = set {
                         return Err(HostError::Lost { name: name.to_owned(), source });
                     }
-                    let host = Self {
-                        name: name.to_owned(),
-                        stream: Stream::Tcp(stream),
-                        child: None,
-                        ended: None,
-                    };
-                    return Ok((host, candidate));
+                    return Ok(Self::on(name, Stream::Tcp(stream)));
                 }
                 Err(error) => last = error,
             }
@@ -190,6 +213,10 @@ impl AgentHost {
             address: address.to_owned(),
             source: last,
         })
+    }
+
+    fn on(name: &str, stream: Stream) -> Self {
+        Self { name: name.to_owned(), stream, child: None, ended: None }
     }
 }
 

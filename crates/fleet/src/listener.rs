@@ -22,7 +22,7 @@ use crate::wire::{self, Notice};
 /// its process.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// A process that does not even do that is killed.
-const KILL_AFTER: Duration = Duration::from_secs(6);
+pub(crate) const KILL_AFTER: Duration = Duration::from_secs(6);
 /// Controllers that wait for a session to end that is ending.
 const MAX_WAITING: usize = 16;
 /// How long a connection is read that was told why there is no session, and how many there are of

@@ -44,7 +44,8 @@ pub struct RemoteClaim {
 }
 
 impl RemoteClaim {
-    /// Claims the machine of the agent at `address`, HOST:PORT.
+    /// Claims the machine of the agent at `address`, HOST:PORT. One on a serial port has one session at a
+    /// time and is not held.
     ///
     /// # Errors
     /// [`RemoteClaimError::Busy`] when another run has it, after the wait that was asked for.
@@ -54,7 +55,7 @@ impl RemoteClaim {
         request: &ClaimRequest,
         waiting: &dyn ClaimWaiter,
     ) -> Result<Self, RemoteClaimError> {
-        let (mut host, _) = AgentHost::connect(name, address)?;
+        let mut host = AgentHost::connect(name, address)?;
         let (sender, notices): (Notices, _) = channel();
         host.attach(0, sender);
         host.order(Order::Hello { version: wire::VERSION })?;

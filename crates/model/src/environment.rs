@@ -79,6 +79,9 @@ pub struct Cpu {
     pub numa_nodes: Option<Vec<NumaNode>>,
     /// Hypervisor's flag of the CPU: the machine is a virtual one. x86 only.
     pub virtual_machine: Option<bool>,
+    /// Whether a program interprets or translates the CPU's instructions, so that times say nothing of
+    /// hardware. x86 only.
+    pub emulated: Option<bool>,
     /// Maker and model of the machine, which of a virtual one name the hypervisor.
     pub machine: Option<String>,
     /// Vulnerability to what the kernel does about it.

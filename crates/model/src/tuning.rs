@@ -5,12 +5,22 @@ use serde::{Deserialize, Serialize};
 /// What a run changes on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Names of tunables and their values, in the order in which they are set.
+    /// Names of tunables and their values, in the order in which they are set. To the controller, a name may
+    /// be of one host ([`host_and_name`]).
     pub settings: Vec<(String, String)>,
     /// The device that settings of devices are of.
     pub device: Option<String>,
     /// Whether it may be the device that carries the connection to the controller.
     pub allow_control_device: bool,
+}
+
+/// The host of `HOST:NAME`, by its name or its side (`master`, `peer`), and the tunable.
+#[must_use]
+pub fn host_and_name(text: &str) -> (Option<&str>, &str) {
+    match text.split_once(':') {
+        Some((host, name)) => (Some(host), name),
+        None => (None, text),
+    }
 }
 
 /// A setting that was changed.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::error::{StudyError, nearest};
+use crate::place::Place;
 use crate::scalar::{AxisValue, Scalar};
 
 /// The key that names a table of an axis.
@@ -42,15 +43,6 @@ pub struct Definition {
     pub expect: Vec<Expect>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<Quick>,
-}
-
-/// Where the hosts are, unless `hosts` says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    #[default]
-    Loopback,
-    Lab,
 }
 
 /// What the lab is like.
@@ -299,6 +291,7 @@ mod tests {
         let error = Definition::parse("[repeat]\ntimse = 3").unwrap_err();
         assert_eq!(error.help().as_deref(), Some("did you mean times?"));
         let error = Definition::parse("place = \"labs\"").unwrap_err();
+        assert!(error.to_string().contains("unknown place `labs`"), "{error}");
         assert_eq!(error.help().as_deref(), Some("did you mean lab?"));
     }
 

@@ -9,6 +9,7 @@ mod error;
 mod expect;
 mod matrix;
 mod order;
+mod place;
 mod runner;
 mod scalar;
 mod stop;
@@ -18,11 +19,12 @@ pub mod builtins;
 use std::collections::BTreeMap;
 
 pub use condition::Condition;
-pub use definition::{Baseline, Definition, LabDefinition, Order, Place, Repeat, TableChoice};
+pub use definition::{Baseline, Definition, LabDefinition, Order, Repeat, TableChoice};
 pub use error::StudyError;
 pub use expect::{Expectation, Verdict};
 pub use matrix::{Matrix, Skipped};
 pub use order::Task;
+pub use place::{PLACE, Place};
 pub use runner::{Event, Listener, PointError, PointRunner, StopReason, Summary, run};
 pub use scalar::Scalar;
 

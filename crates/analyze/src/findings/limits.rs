@@ -177,6 +177,16 @@ fn has(run: &Run, code: &str) -> bool {
     run.warnings.iter().any(|warning| warning.code == code)
 }
 
+/// Without the points with runs on emulated CPUs: their times say nothing of those on others.
+pub(super) fn without_emulated_cpus(measured: &Measurements) -> Cow<'_, Measurements> {
+    let is_emulated = |point: &MeasuredPoint| point.runs.iter().any(|run| has(run, "emulated-cpu"));
+    if !measured.points.iter().any(is_emulated) {
+        return Cow::Borrowed(measured);
+    }
+    let points = measured.points.iter().filter(|point| !is_emulated(point));
+    Cow::Owned(Measurements { points: points.cloned().collect() })
+}
+
 /// Without the runs in which other programs used CPU time: what they did says nothing of the network.
 pub(super) fn without_other_programs(measured: &Measurements) -> Cow<'_, Measurements> {
     let is_alone = |run: &Run| !has(run, "foreign-cpu");
@@ -344,7 +354,10 @@ pub(super) fn busy(runs: &[&Run], role: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use wirecost_model::study::Point;
+    use wirecost_model::warning::{EmulatedCpu, Entry, Warning};
 
+    use super::super::findings;
+    use super::super::simulation::{self, Figures};
     use crate::fixtures;
 
     fn point(busy: &[Option<f64>]) -> MeasuredPoint {
@@ -375,5 +388,23 @@ mod tests {
         let none = "no monitored resource was saturated";
         assert_eq!(of(&[Some(1.0), Some(1.0), Some(0.90)]).text, none);
         assert_eq!(of(&[None]).text, none);
+    }
+
+    /// A hundredth of the rate, as of an emulated CPU.
+    #[test]
+    fn no_finding_uses_emulated_cpus() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut study = simulation::study(&[("place", &["lab", "vm:6.1"])], 5, |at| {
+            let slow = if at[0] == "lab" { 1.0 } else { 100.0 };
+            let figures = Figures { bits_per_second: 1e9 / slow, ..Figures::default() };
+            figures.noisy(0.01, &mut random)
+        });
+        let about_places = |study: &Measurements| {
+            findings(study).iter().filter(|found| found.axis.as_deref() == Some("place")).count()
+        };
+        assert!(about_places(&study) > 0);
+        let warning = Warning::from(EmulatedCpu { host: "h1".to_owned() });
+        study.points[1].runs.iter_mut().for_each(|run| run.warnings.push(Entry::from(&warning)));
+        assert_eq!(about_places(&study), 0);
     }
 }

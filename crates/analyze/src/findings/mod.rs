@@ -104,6 +104,7 @@ pub const UNCHANGED: &str = unchanged::NAME;
 /// All findings of a study.
 #[must_use]
 pub fn findings(measured: &Measurements) -> Vec<Finding> {
+    let measured = &limits::without_emulated_cpus(measured);
     let saturated = measured.saturated();
     let runs = Runs {
         all: measured,

@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Args;
 use wirecost_fleet::agent::{self, Files, SessionPolicy, TuningPolicy};
 use wirecost_fleet::listener::{AgentEvent, Listener, SessionLimits};
+use wirecost_fleet::serial;
 use wirecost_linux::facts;
 use wirecost_linux::privilege::{LOAD, OBSERVING, TUNING};
 use wirecost_model::status::Status;
@@ -30,6 +31,12 @@ pub(crate) struct Agent {
     /// Address to listen on; default port 20050, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     listen: String,
+
+    /// Serve a virtio-serial port of this virtual machine, such as /dev/vport0p1, instead of a network
+    /// address: one session at a time, for who can connect to its socket on the machine that runs this one
+    /// (`wirecost doctor --host unix:SOCKET`).
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["listen", "session"])]
+    serial: Option<PathBuf>,
 
     /// Directory whose files profiles may use (dir=, sink=, payload=), with all below it; may be
     /// given several times [default: no files].
@@ -100,6 +107,11 @@ impl Agent {
             false => Files::below(&self.files)
                 .map_err(|error| Failure::new(Status::Usage, format!("--files {error}")))?,
         };
+        if let Some(device) = &self.serial {
+            serial::serve(device, &|| self.command())
+                .map_err(|error| Failure::new(Status::Peer, error))?;
+            return Ok(Status::Ok);
+        }
         if !self.session {
             return self.listen(&with_port(&self.listen));
         }
@@ -122,6 +134,19 @@ impl Agent {
         Ok(Status::Ok)
     }
 
+    /// This program as the process of a session.
+    fn command(&self) -> Command {
+        // Also where the file of this program has been replaced meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("wirecost").args(["agent", "--session", "--must-claim"]);
+        for directory in &self.files {
+            command.arg("--files").arg(directory);
+        }
+        let permitted = [("--tune", self.tune), ("--allow-pci", self.allow_pci)];
+        command.args(permitted.iter().filter(|(_, given)| *given).map(|(option, _)| option));
+        command
+    }
+
     fn listen(&self, address: &str) -> Result<Status, Failure> {
         let facts = facts::read().map_err(|error| Failure::new(Status::Peer, error))?;
         let limits = SessionLimits {
@@ -132,15 +157,8 @@ impl Agent {
             capabilities: [LOAD, OBSERVING, if self.tune { TUNING } else { &[] }].concat(),
         };
         let session = |hello: u32| {
-            // Also where the file of this program has been replaced meanwhile.
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("wirecost").args(["agent", "--session", "--must-claim"]);
+            let mut command = self.command();
             command.args(["--hello", &hello.to_string()]);
-            for directory in &self.files {
-                command.arg("--files").arg(directory);
-            }
-            let permitted = [("--tune", self.tune), ("--allow-pci", self.allow_pci)];
-            command.args(permitted.iter().filter(|(_, given)| *given).map(|(option, _)| option));
             command
         };
         let mut report = |event| match event {

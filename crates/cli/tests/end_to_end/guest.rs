@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Exit code of `scripts/vm` where this machine lacks what it takes.
-const LACKS: i32 = 126;
+pub(crate) const LACKS: i32 = 126;
 
 /// A guest that has come to its end, and the files that it left.
 pub(crate) struct Guest {

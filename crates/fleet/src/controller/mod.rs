@@ -21,7 +21,7 @@ use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Worke
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
-use wirecost_model::tuning::{NotRestored, Tuned, Tuning};
+use wirecost_model::tuning::{self, NotRestored, Tuned, Tuning};
 use wirecost_model::warning::{SettingLeft, Warning};
 use wirecost_program::program::{self, ProgramError};
 use wirecost_tunable::{Scope, Setting as TunableSetting};
@@ -284,10 +284,16 @@ impl<'a> Controller<'a> {
         for number in 0..self.hosts.len() {
             let mut own = Vec::new();
             for (name, value) in &settings {
+                let (of, name) = tuning::host_and_name(name);
+                let host = &self.hosts[number];
+                let names = [host.member.host.name(), host.program.side.name()];
+                if of.is_some_and(|of| !names.contains(&of)) {
+                    continue;
+                }
                 let setting = TunableSetting::new(name, value)
                     .map_err(|error| Stopped::new(Status::Usage, chain(&error)))?;
-                if !self.is_changed_before(number, setting.tunable().scope()) {
-                    own.push((name.clone(), value.clone()));
+                if of.is_some() || !self.is_changed_before(number, setting.tunable().scope()) {
+                    own.push((name.to_owned(), value.clone()));
                 }
             }
             if own.is_empty() {

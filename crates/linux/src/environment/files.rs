@@ -88,6 +88,7 @@ impl Files<'_> {
             threads: online.as_ref().map(|cpus| cpus.len() as u32),
             numa_nodes: self.numa_nodes(),
             virtual_machine: cpuinfo.as_deref().and_then(is_virtual),
+            emulated: None,
             machine: self.machine(),
             mitigations: self.mitigations(),
             frequency_driver: self.text(&format!("{CPUS}/cpu0/cpufreq/scaling_driver")),

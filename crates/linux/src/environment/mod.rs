@@ -3,6 +3,7 @@
 
 mod cycles;
 pub(crate) mod devices;
+mod emulation;
 pub(crate) mod files;
 mod path;
 mod process;
@@ -90,6 +91,7 @@ pub fn read() -> Environment {
     let files = Files { root };
     let mut environment = from_files(root);
     environment.cpu.cycle_counter = cycles::count();
+    environment.cpu.emulated = emulation::read();
     environment.devices = devices::read(&files);
     environment.path = path::read(&files);
     environment.process = process::read(&files);

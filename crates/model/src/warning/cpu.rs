@@ -41,6 +41,34 @@ impl Problem for SaturatedWorker {
     }
 }
 
+/// A program translates the instructions of a host's CPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmulatedCpu {
+    pub host: String,
+}
+
+impl Problem for EmulatedCpu {
+    fn code(&self) -> &'static str {
+        "emulated-cpu"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let Self { host } = self;
+        format!(
+            "software emulates the CPUs of {host}: its rates, CPU times and latencies say nothing about \
+             hardware, and findings do not use them; what it counts is right"
+        )
+    }
+
+    fn brief(&self) -> String {
+        format!("software emulates the CPUs of {}", self.host)
+    }
+}
+
 /// The hypervisor took CPU time away.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steal {

@@ -75,6 +75,7 @@ warnings! {
     DatagramsLost,
     DeadTime,
     Discarded,
+    EmulatedCpu,
     FailedOperations,
     Fallback,
     ForeignCpu,

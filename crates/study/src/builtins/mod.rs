@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::Matrix;
-    use crate::definition::Place;
+    use crate::place::Place;
 
     #[test]
     fn each_builtin_runs_in_a_lab_and_has_a_quick_variant() {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use clap::Args;
 use wirecost_fleet::controller::Member;
+use wirecost_fleet::guest::{Guest, GuestError, GuestHost};
 use wirecost_fleet::host::AgentHost;
+use wirecost_fleet::runtime_dir::RuntimeDirError;
 use wirecost_fleet::wire::ClaimRequest;
 use wirecost_lab::{Lab, LabHost, LabSpec};
 use wirecost_model::profile::Profile;
@@ -71,12 +73,31 @@ pub(crate) struct HostOptions {
     /// driving host [default: this machine]. Can be repeated.
     #[arg(long = "host", value_name = "NAME=ADDR", value_parser = parse)]
     pub(crate) hosts: Vec<HostArgument>,
+
+    /// Run between the two hosts in the virtual machine NAME, such as 6.1, that `make vm` in the source tree
+    /// has started.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "hosts"])]
+    pub(crate) vm: Option<String>,
 }
 
 impl HostOptions {
-    /// Whether a host of the run is on this machine without an agent.
+    /// Whether the run uses CPUs of this machine other than to drive agents: a virtual machine here does.
     pub(crate) fn uses_this_machine(&self) -> bool {
         self.hosts.iter().all(|host| host.name != MASTER)
+    }
+
+    /// Whether the host of this number, of which 0 is the master, is a process on this machine.
+    pub(crate) fn is_here(&self, host: usize) -> bool {
+        let has_agent = match host {
+            0 => !self.uses_this_machine(),
+            _ => !self.hosts.is_empty(),
+        };
+        self.vm.is_none() && !has_agent
+    }
+
+    /// Whether all hosts are there already.
+    pub(super) fn are_made(&self) -> bool {
+        self.vm.is_some() || !self.hosts.is_empty()
     }
 
     /// The links of the lab that the run creates.
@@ -101,7 +122,7 @@ impl HostOptions {
                 self.hosts.iter().filter(|host| host.name != MASTER).collect();
             return Box::new(move |number| peers.get(number).map(|host| host.name.clone()));
         }
-        if self.lab.is_some() {
+        if self.lab.is_some() || self.vm.is_some() {
             // The second host is the first peer.
             return Box::new(|number| Some(format!("h{}", number + 2)));
         }
@@ -128,6 +149,8 @@ enum Location {
     Lab(usize),
     /// An agent.
     Remote(String),
+    /// An agent in a virtual machine on this machine, on a host with this device.
+    Guest { agent: String, device: String },
 }
 
 /// Where the hosts of a run are. Dropping the last place in a temporary lab removes the lab.
@@ -147,6 +170,9 @@ impl Place {
     ) -> Result<Self, Failure> {
         let names = program::remote_hosts(profile);
         let links = host_options.links()?;
+        if let Some(name) = &host_options.vm {
+            return Self::in_vm(&names, name);
+        }
         match host_options.lab.as_deref() {
             Some(name) => Self::in_lab(&names, name, &links, kept),
             None if host_options.hosts.is_empty() => Self::on_loopback(&names),
@@ -170,6 +196,9 @@ impl Place {
         let links = host_options.links()?;
         if !host_options.hosts.is_empty() {
             return Self::on_hosts(&names, &host_options.hosts).map(drop);
+        }
+        if let Some(name) = &host_options.vm {
+            return Self::in_vm(&names, name).map(drop);
         }
         let wanted = hosts_wanted(&names);
         names.retain(|name| !given.iter().any(|(_, given)| given == name));
@@ -288,6 +317,44 @@ impl Place {
         Ok(Self { sites, lab: None })
     }
 
+    fn in_vm(names: &[String], vm: &str) -> Result<Self, Failure> {
+        let guest = Guest::find(vm).map_err(|error| {
+            let failure = Failure::new(Status::Peer, &error);
+            match error {
+                GuestError::None { .. } => failure
+                    .help(format!("start it in wirecost's source tree with: make vm KERNEL={vm}")),
+                GuestError::Foreign { .. } => {
+                    failure.help("end it, and start it anew with: make vm")
+                }
+                GuestError::Directory(_) => failure.help(RuntimeDirError::remedy()),
+                GuestError::Read { .. } => failure,
+            }
+        })?;
+        let (Some(master), peers) = (guest.hosts.first(), guest.hosts.get(1..).unwrap_or_default())
+        else {
+            return Err(Failure::new(Status::Peer, format!("virtual machine {vm} has no hosts")));
+        };
+        let site = |host: &GuestHost| Site {
+            name: host.name.clone(),
+            data: Some(host.address()),
+            location: Location::Guest { agent: host.agent.clone(), device: host.device.clone() },
+        };
+        let mut sites = vec![site(master)];
+        for name in names {
+            let is_it = |host: &&GuestHost| {
+                host.name.eq_ignore_ascii_case(name) || name.parse() == Ok(host.address())
+            };
+            let Some(host) = peers.iter().find(is_it) else {
+                let known: Vec<String> =
+                    peers.iter().map(|host| format!("{} ({})", host.name, host.ipv4)).collect();
+                return Err(Failure::usage(format!("virtual machine {vm} has no host {name}"))
+                    .help(format!("its hosts other than the master are {}", known.join(", "))));
+            };
+            sites.push(site(host));
+        }
+        Ok(Self { sites, lab: None })
+    }
+
     /// Each host where the profile says, at this port; this machine drives them.
     pub(crate) fn at_remote_hosts(profile: &Profile, port: u16) -> Result<Self, Failure> {
         let mut sites =
@@ -354,7 +421,11 @@ impl Place {
         let (mut cpus, mut owns_cpus) = (Vec::new(), false);
         let mut device = None;
         let host = match &site.location {
-            Location::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?.0,
+            Location::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?,
+            Location::Guest { agent, device: of_guest } => {
+                device = Some(of_guest.clone());
+                AgentHost::connect(&site.name, agent).map_err(failed)?
+            }
             Location::Local => {
                 device = Some(LOOPBACK.to_owned());
                 AgentHost::spawn(&site.name, agent()?).map_err(failed)?
@@ -371,7 +442,9 @@ impl Place {
             }
         };
         let address = match &site.location {
-            Location::Remote(address) => Some(address.clone()),
+            Location::Remote(address) | Location::Guest { agent: address, .. } => {
+                Some(address.clone())
+            }
             Location::Local | Location::Lab(_) => site.data.map(|data| data.to_string()),
         };
         // Hosts that share all CPUs are told apart by the controller.
@@ -386,7 +459,8 @@ impl Place {
             cpus,
             owns_cpus,
             device,
-            claim: matches!(site.location, Location::Remote(_)).then(|| claim.clone()),
+            claim: matches!(site.location, Location::Remote(_) | Location::Guest { .. })
+                .then(|| claim.clone()),
         })
     }
 }

@@ -185,7 +185,7 @@ impl Run {
         let place = || self.options.place(&loaded, &self.hosts, None);
         // To make a lab would disturb another run as much as traffic does. Agents are only looked
         // up.
-        let of_agents = (!self.hosts.hosts.is_empty()).then(place).transpose()?;
+        let of_agents = self.hosts.are_made().then(place).transpose()?;
         let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
         let recorder = self.out.as_deref().map(Recorder::create).transpose();

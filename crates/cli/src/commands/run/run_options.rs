@@ -14,7 +14,7 @@ use wirecost_model::outcome::Outcome;
 use wirecost_model::run::Run as Document;
 use wirecost_model::status::Status;
 use wirecost_model::study::Value;
-use wirecost_model::tuning::Tuning;
+use wirecost_model::tuning::{self, Tuning};
 use wirecost_model::warning::{self, Warning};
 use wirecost_observe::Set;
 use wirecost_program::offered;
@@ -61,9 +61,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SET", default_value = DEFAULT_PROBES, value_parser = Set::parse)]
     pub(crate) observe: Set,
 
-    /// Change a setting (tunable) on every host for the duration of the run, such as `mtu=9000` or
-    /// `'tcp_rmem=4096 131072 33554432'`; may be given several times. `wirecost list tunables` shows all.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tuning)]
+    /// Change a setting (tunable) for the duration of the run, such as `mtu=9000` or
+    /// `'tcp_rmem=4096 131072 33554432'`, on every host or on one of them, as in `h2:mtu=9000`; may be given
+    /// several times. `wirecost list tunables` shows all.
+    #[arg(long, value_name = "[HOST:]NAME=VALUE", value_parser = parse_tuning)]
     tune: Vec<(String, String)>,
 
     /// Network device to which device tunables apply, on all hosts [default: the device that carries the
@@ -89,11 +90,13 @@ pub(crate) struct RunOptions {
     pub(crate) logged_operations: u64,
 }
 
-/// `NAME=VALUE` of a tunable that there is, and that can have this value.
+/// `[HOST:]NAME=VALUE` of a tunable that there is, and that can have this value.
 fn parse_tuning(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE, such as mtu=9000")?;
-    let setting = Setting::new(name.trim(), value).map_err(|error| error.to_string())?;
-    Ok((setting.name().to_owned(), setting.value().to_owned()))
+    let (host, name) = tuning::host_and_name(name.trim());
+    let setting = Setting::new(name, value).map_err(|error| error.to_string())?;
+    let name = host.map_or_else(String::new, |host| format!("{host}:")) + setting.name();
+    Ok((name, setting.value().to_owned()))
 }
 
 impl RunOptions {
@@ -169,6 +172,8 @@ impl RunOptions {
     ) -> Result<Place, Failure> {
         let place = Place::find(&loaded.profile, host_options, kept)?;
         place.check_names("--workers", self.settings().workers.names())?;
+        let tuned = self.tune.iter().filter_map(|(name, _)| tuning::host_and_name(name).0);
+        place.check_names("--tune", tuned)?;
         Ok(place)
     }
 

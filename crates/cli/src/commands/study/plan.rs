@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
 use wirecost_fleet::ask;
+use wirecost_fleet::guest::Guest;
 use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
 use wirecost_model::status::Status;
@@ -16,7 +17,7 @@ use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
 use crate::commands::run::options::load::offer;
-use crate::commands::run::{HostOptions, RunOptions};
+use crate::commands::run::{HostArgument, HostOptions, RunOptions};
 use crate::profile::Loaded as Ready;
 
 /// Preparing hosts, connecting, draining, and the time without observers beside the window.
@@ -48,15 +49,16 @@ pub(super) fn steps(loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Ve
 
 fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result<Step, Failure> {
     let options = settings::run_options(point, loaded.definition.seed, find)?;
-    let mut names = loaded.hosts.names();
+    let hosts = settings::hosts(point, &loaded.definition, &loaded.hosts)?;
+    let mut names = hosts.names();
     let ready = options.load(&mut |number| names(number)).map_err(|failure| failure.at(point))?;
+    drop(names);
     if let OfferedLoad::Share(_) = point.load() {
         // Whether it can be offered does not depend on the rate.
         let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
         offered.map_err(|failure| failure.at(point))?;
     }
     let time = time(&options, &ready.profile);
-    let hosts = settings::hosts(point, &loaded.hosts)?;
     Ok(Step { options, ready, hosts, time })
 }
 
@@ -90,8 +92,15 @@ pub(super) fn not_measured(loaded: &Loaded, steps: &[Step]) -> Result<Vec<String
     // Of a lab and of loopback all hosts are this machine, and so is one that drives agents.
     let request = ObserveRequest { probes: probes.clone(), parts: Vec::new() };
     reports.push(("this machine".to_owned(), Observer::open(request).reports()));
-    for host in &loaded.hosts.hosts {
-        let (name, address) = host.parts();
+    let vms: BTreeSet<&str> = steps.iter().filter_map(|step| step.hosts.vm.as_deref()).collect();
+    let mut agents: Vec<(String, String)> =
+        loaded.hosts.hosts.iter().map(HostArgument::parts).collect();
+    for vm in vms {
+        let guest = Guest::find(vm).map_err(|error| Failure::new(Status::Peer, error))?;
+        // Its hosts have one kernel.
+        agents.extend(guest.hosts.first().map(|host| (format!("vm:{vm}"), host.agent.clone())));
+    }
+    for (name, address) in agents {
         let answer = ask::about(&address).map_err(|error| Failure::new(Status::Peer, error))?;
         let probe_name = |probe: &String| probe.split(':').next().unwrap_or_default().to_owned();
         let wanted: BTreeSet<String> = probes.iter().map(probe_name).collect();

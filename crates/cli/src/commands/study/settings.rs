@@ -2,8 +2,10 @@
 
 use clap::Parser;
 use wirecost_model::study::{LOAD, OfferedLoad, Point, Value};
+use wirecost_study::{Definition, PLACE, Place};
 
 use crate::Failure;
+use crate::commands::link_options::LinkOptions;
 use crate::commands::run::{ALLOW_CONTROL_DEVICE, HostOptions, RunOptions, options};
 use crate::input::STANDARD_INPUT;
 use crate::profile;
@@ -93,7 +95,7 @@ pub(super) fn run_options(
         let name = of_run.unwrap_or(name);
         // A share is a rate once the point that it is a share of was measured.
         let is_share = name == LOAD && matches!(point.load(), OfferedLoad::Share(_));
-        if name == "profile" || is_share || name.starts_with(OF_LAB) {
+        if name == "profile" || name == PLACE || is_share || name.starts_with(OF_LAB) {
             continue;
         } else if let Some(tunable) = name.strip_prefix(OF_HOSTS) {
             arguments.push(format!("--tune={tunable}={value}"));
@@ -126,7 +128,7 @@ pub(super) fn run_options(
             let known = variables.iter().map(String::as_str);
             let known =
                 known.chain(ARGUMENTS).chain(options::ALL.iter().map(|option| option.name()));
-            let known = known.chain(["profile"]);
+            let known = known.chain(["profile", PLACE]);
             return Err(match profile::nearest(name, known) {
                 Some(near) => failure.help(format!("did you mean {near}?")),
                 None => failure.help(format!("it has {}", variables.join(", "))),
@@ -148,9 +150,33 @@ pub(super) fn run_options(
         .map_err(|error| Failure::usage(format!("at {point}: {}", first_line(&error))))
 }
 
-/// Where a point is run: the links of the lab may be among what it sets.
-pub(super) fn hosts(point: &Point, of_study: &HostOptions) -> Result<HostOptions, Failure> {
+/// The lab and the virtual machine of a place; `lab` names one that exists, or is empty.
+pub(super) fn lab_or_vm(place: &Place, lab: &str) -> (Option<String>, Option<String>) {
+    match place {
+        Place::Loopback => (None, None),
+        Place::Lab => (Some(lab.to_owned()), None),
+        Place::LabDirect => (Some(String::new()), None),
+        Place::Vm(name) => (None, Some(name.clone())),
+    }
+}
+
+/// Where a point is run: its place and the links of the lab may be among what it sets.
+pub(super) fn hosts(
+    point: &Point,
+    study: &Definition,
+    of_study: &HostOptions,
+) -> Result<HostOptions, Failure> {
     let mut hosts = of_study.clone();
+    let mut place = study.place.clone();
+    if let Some(text) = point.get(PLACE) {
+        place = text.parse().map_err(|message: String| wrong(PLACE, text, &message))?;
+        let lab = of_study.lab.clone().unwrap_or_default();
+        (hosts.lab, hosts.vm) = lab_or_vm(&place, &lab);
+        // The table `lab` of a study with several places is of its points in the lab.
+        if place != Place::Lab {
+            hosts.links = LinkOptions::default();
+        }
+    }
     for setting in &point.settings {
         let Some(key) = setting.name.strip_prefix(OF_LAB) else { continue };
         match key.strip_prefix("back.") {
@@ -158,11 +184,17 @@ pub(super) fn hosts(point: &Point, of_study: &HostOptions) -> Result<HostOptions
             None => hosts.links.set(key, &setting.value),
         }
     }
-    if let (Some(key), None) = (hosts.links.first(), &hosts.lab) {
-        let message = format!("the study sets lab.{key} but does not run in a lab");
-        return Err(
-            Failure::usage(message).help(format!("set place = \"lab\", or remove lab.{key}"))
-        );
+    let has_links = hosts.hosts.is_empty() && place == Place::Lab;
+    if let Some(key) = hosts.links.first().filter(|_| !has_links) {
+        let message = format!("the study sets lab.{key} but does not run in a lab with links");
+        return Err(match point.get(PLACE) {
+            None => {
+                Failure::usage(message).help(format!("set place = \"lab\", or remove lab.{key}"))
+            }
+            Some(_) => Failure::usage(message)
+                .at(point)
+                .help(format!("leave out such points with [[skip]], or remove lab.{key}")),
+        });
     }
     hosts.links.links().map_err(|failure| failure.at(point))?;
     Ok(hosts)

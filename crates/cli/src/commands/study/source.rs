@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use miette::Severity;
 use wirecost_store::input::{PROFILE, STUDY, read_text};
-use wirecost_study::{Definition, Matrix, Place, StudyError, builtins};
+use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
+use super::settings;
 use crate::Failure;
 use crate::commands::link_options::LinkOptions;
 use crate::commands::run::{HostArgument, HostOptions, options};
@@ -38,7 +39,7 @@ pub(super) struct Source {
     repeat: Option<u32>,
 
     /// Run on loopback, even if the study uses a lab.
-    #[arg(long, conflicts_with_all = ["lab", "hosts"])]
+    #[arg(long, conflicts_with_all = ["lab", "hosts", "vm"])]
     loopback: bool,
 
     #[command(flatten)]
@@ -139,7 +140,7 @@ impl Source {
             definition.seed = seed;
         }
         if self.loopback {
-            definition.place = Place::Loopback;
+            replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
         Loaded::from(definition, beside, &self.hosts)
     }
@@ -158,7 +159,9 @@ impl Loaded {
         hosts: &HostOptions,
     ) -> Result<Self, Failure> {
         if hosts.lab.is_some() {
-            definition.place = Place::Lab;
+            replace_place(&mut definition, "--lab", Place::Lab)?;
+        } else if let Some(name) = &hosts.vm {
+            replace_place(&mut definition, "--vm", Place::Vm(name.clone()))?;
         } else if !hosts.hosts.is_empty() {
             definition.hosts = hosts.hosts.iter().map(HostArgument::parts).collect();
         }
@@ -179,12 +182,19 @@ impl Loaded {
         let hosts = definition.hosts.iter();
         let hosts: Vec<HostArgument> =
             hosts.map(|(name, address)| HostArgument::new(name, address)).collect();
-        let lab = match (hosts.is_empty(), definition.place) {
-            (true, Place::Lab) => Some(lab.unwrap_or_default()),
-            _ => None,
-        };
+        let elsewhere = !hosts.is_empty();
+        if elsewhere && matrix.points.iter().any(|point| point.get(PLACE).is_some()) {
+            return Err(Failure::usage(
+                "the study sets place at points, and its hosts have agents",
+            )
+            .help("remove hosts (or --host), or place"));
+        }
         let links = definition.lab.as_ref().map(LinkOptions::from).unwrap_or_default();
-        let hosts = HostOptions { lab, links, hosts };
+        let mut hosts = HostOptions { lab: None, links, hosts, vm: None };
+        if !elsewhere {
+            let lab = lab.unwrap_or_default();
+            (hosts.lab, hosts.vm) = settings::lab_or_vm(&definition.place, &lab);
+        }
         Ok(Self { definition, matrix, beside, hosts })
     }
 
@@ -205,6 +215,16 @@ impl Loaded {
         }
         Ok(texts)
     }
+}
+
+/// Runs the whole study at another place.
+fn replace_place(definition: &mut Definition, option: &str, place: Place) -> Result<(), Failure> {
+    if definition.axes.contains_key(PLACE) {
+        return Err(Failure::usage(format!("{option}: the study runs at several places"))
+            .help(format!("choose one with --axis {PLACE}={place}")));
+    }
+    definition.place = place;
+    Ok(())
 }
 
 /// File name of a profile in the study's directory.

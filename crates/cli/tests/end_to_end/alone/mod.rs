@@ -5,6 +5,7 @@ mod builtin_studies;
 mod findings;
 mod idle;
 mod short_connections;
+mod vm;
 
 use wirecost_store::study::Study;
 

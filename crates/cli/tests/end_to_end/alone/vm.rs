@@ -1,0 +1,201 @@
+//! Hosts in a virtual machine with another kernel, whose agents serve serial ports.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use wirecost_linux::privilege::skip;
+
+use crate::document::Document;
+use crate::guest::LACKS;
+use crate::program::{BINARY, Finished, Program, signal_to};
+
+/// `scripts/vm-up`, ended when this is dropped.
+struct Vm {
+    process: Child,
+    runtime: TempDir,
+}
+
+impl Vm {
+    /// `None` where this machine lacks what it takes, which is then told.
+    fn up(test: &str) -> Option<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/vm-up");
+        let runtime = tempfile::tempdir().unwrap();
+        let mut process = Command::new(script)
+            .args(["--name", "other", BINARY])
+            .env("WIRECOST_RUNTIME_DIR", runtime.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.contains("other runs Linux") {
+            return Some(Self { process, runtime });
+        }
+        let ended = process.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(LACKS), "{said}");
+        skip(test, said.trim());
+        None
+    }
+
+    fn program(&self, arguments: &[&str]) -> Program {
+        Program::new(arguments).on_machine(self.runtime.path())
+    }
+
+    /// A run between its hosts. Emulated CPUs take time for what happens at the edges of a window.
+    fn run(&self, arguments: &[&str]) -> Program {
+        let run = ["run", "@stream", "--vm", "other", "--duration", "5s", "--quiet", "--details"];
+        self.program(&run).args(arguments)
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        signal_to(self.process.id(), Signal::TERM);
+        let _ = self.process.wait();
+    }
+}
+
+/// What the record says of the only device of a host other than `lo`.
+fn device(finished: &Finished, host: &str) -> Value {
+    let hosts = finished.json("kept/hosts.json");
+    let devices = hosts[host]["devices"].as_array().unwrap_or_else(|| panic!("{hosts:#}")).clone();
+    devices.into_iter().find(|device| device["name"] == "eth0").expect("its device")
+}
+
+const PROBES: &str = "cpu,pmu,interrupts,segments,tcp,memory,functions,syscalls";
+
+/// Settings that no device of a lab has, and their values in the record.
+const SETTINGS: &[(&str, &str)] = &[
+    ("h1:rings.rx", "512"),
+    ("h1:channels.combined", "1"),
+    ("h2:rings.rx", "512"),
+    ("h2:coalesce.rx-usecs", "64"),
+    ("h2:pause.autoneg", "off"),
+    ("h2:pause.tx", "off"),
+    ("tcp_congestion_control", "bic"),
+];
+
+#[test]
+fn another_kernel_is_measured_observed_and_tuned() {
+    let Some(vm) = Vm::up("another_kernel_is_measured_observed_and_tuned") else { return };
+    let before = vm.run(&["--observe", PROBES, "--out", "kept", "--json", "run.json"]).finish();
+    assert_eq!(before.code, 0, "{before}");
+    observed(&before.document());
+    let hosts = before.json("kept/hosts.json");
+    for host in ["h1", "h2"] {
+        let release = hosts[host]["kernel"]["release"].as_str().expect("a kernel");
+        assert!(release.starts_with("6.1."), "{release}");
+        assert_eq!(hosts[host]["cpu"]["emulated"], true);
+    }
+    has_features_of_hardware(&before);
+    doctor(&vm);
+    settings_hold_and_are_restored(&vm, &before);
+    // The guest sees that its controller was killed, restores, and serves the next one.
+    let arguments = ["run", "@stream", "--vm", "other", "--duration", "60s", "--observe", "none"];
+    let mut killed = vm.program(&arguments).args(["--tune", "mtu=1400"]).start();
+    killed.error_line(|line| line.contains("window"));
+    killed.signal(Signal::KILL);
+    killed.wait_only();
+    let after = vm.run(&["--observe", "none", "--out", "kept", "--json", "run.json"]).finish();
+    assert_eq!(after.code, 0, "{after}");
+    assert_eq!(device(&after, "h1")["mtu"], 1500);
+    study(&vm);
+}
+
+/// Every probe works on this kernel, but for counters that the CPU lacks.
+fn observed(run: &Document) {
+    let warned = run.list("/warnings").iter().filter(|w| w["code"] == "emulated-cpu");
+    assert_eq!(warned.count(), 2);
+    let probes = run.list("/observe/probes");
+    // Of the machine that both hosts share.
+    assert_eq!(probes.len(), PROBES.split(',').count(), "{probes:#?}");
+    for probe in probes {
+        let expected = if probe["name"] == "pmu" { "no" } else { "ready" };
+        assert_eq!(probe["status"], expected, "{probe:#}");
+    }
+    let functions = run.at("/observe/hosts/0/functions");
+    assert!(functions.is_object(), "{functions:#}");
+}
+
+fn has_features_of_hardware(finished: &Finished) {
+    let (virtio, e1000e) = (device(finished, "h1"), device(finished, "h2"));
+    assert_eq!((&virtio["driver"], &e1000e["driver"]), (&json!("virtio_net"), &json!("e1000e")));
+    assert_eq!(virtio["channels"]["combined"], 2, "{virtio:#}");
+    assert!(virtio["rings"].is_object() && e1000e["rings"].is_object());
+    assert!(e1000e["coalescing"].is_object() && e1000e["flow_control"].is_object());
+}
+
+fn doctor(vm: &Vm) {
+    let socket = format!("unix:{}/vm/other.h1.sock", vm.runtime.path().display());
+    let finished = vm.program(&["doctor", "--host", &socket, "--json", "doctor.json"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let doctor = finished.json("doctor.json");
+    assert!(doctor["host"]["kernel"].as_str().is_some_and(|release| release.starts_with("6.1.")));
+}
+
+fn settings_hold_and_are_restored(vm: &Vm, before: &Finished) {
+    let mut arguments = vec!["--observe".to_owned(), "none".to_owned()];
+    for (name, value) in SETTINGS {
+        arguments.extend(["--tune".to_owned(), format!("{name}={value}")]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let tuned = vm.run(&arguments).args(["--out", "kept", "--json", "run.json"]).finish();
+    assert_eq!(tuned.code, 0, "{tuned}");
+    let run = tuned.document();
+    let settings = run.list("/settings");
+    for (name, value) in SETTINGS {
+        let (of, name) = name.split_once(':').map_or((None, *name), |(of, name)| (Some(of), name));
+        let name = format!("tune.{name}");
+        let is_it = |s: &&Value| s["name"] == name && of.is_none_or(|of| s["host"] == of);
+        let found: Vec<&Value> = settings.iter().filter(is_it).collect();
+        assert!(!found.is_empty(), "{name}: {settings:#?}");
+        assert!(found.iter().all(|s| s["effective"] == *value), "{found:#?}");
+    }
+    assert_eq!(device(&tuned, "h1")["channels"]["combined"], 1);
+    let after = vm.run(&["--observe", "none", "--out", "kept", "--json", "run.json"]).finish();
+    assert_eq!(after.code, 0, "{after}");
+    for host in ["h1", "h2"] {
+        let (before, after) = (device(before, host), device(&after, host));
+        for key in ["rings", "channels", "coalescing", "flow_control", "mtu"] {
+            assert_eq!(before[key], after[key], "{key} of {host}");
+        }
+    }
+}
+
+/// One study in two places.
+fn study(vm: &Vm) {
+    let text = r#"
+        profile = "@rr"
+        [set]
+        duration = "2s"
+        observe = "none"
+        [repeat]
+        times = 2
+        [axes]
+        place = ["loopback", "vm:other"]
+        connections = [1, 4]
+    "#;
+    let study = vm.program(&["study", "run", "s.toml", "--out", "kept", "--quiet"]);
+    let finished = study.file("s.toml", text).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let report = vm.program(&[
+        "report",
+        finished.path("kept").to_str().unwrap(),
+        "--format",
+        "json",
+        "--out",
+        "r.json",
+    ]);
+    let report = report.finish();
+    assert_eq!(report.code, 0, "{report}");
+    let report = report.json("r.json");
+    let text = report.to_string();
+    assert!(text.contains("vm:other"), "{report:#}");
+    assert!(!text.contains(r#""axis":"place""#), "{report:#}");
+}
