@@ -1,9 +1,9 @@
 //! Sessions through a serial port of a virtual machine: virtio-serial in the guest, a socket of the domain
 //! Unix on the machine that runs it. The guest needs no network to that machine.
 //!
-//! A port is one stream of bytes for all controllers, one after the other. The guest says [`READY`] when
-//! a controller has connected and the session before has ended. A controller discards what comes before
-//! that, which is of a session whose controller has gone.
+//! A port is one stream of bytes for all controllers, one after the other. The guest writes a line when a
+//! controller has connected and the session before has ended. The controller discards what comes before
+//! that line, which is of a session whose controller has gone.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use crate::wire::{self, Notice};
 /// Before the path of a socket, where an address is expected.
 pub const SCHEME: &str = "unix:";
 
-/// No message contains it: the text of one has no line feed.
+/// What the guest writes before a session. No message contains it: the text of one has no line feed.
 const READY: &[u8] = b"\nwirecost agent ready\n";
 
 /// How long a controller waits for [`READY`] before it connects anew: the guest sees the end of a
