@@ -100,6 +100,13 @@ impl MeasuredPoint {
         Self { point: point.clone(), runs: Vec::new(), failed: Vec::new() }
     }
 
+    /// Whether times of its runs say nothing of hardware (the warning `emulated-cpu`).
+    #[must_use]
+    pub fn has_emulated_cpus(&self) -> bool {
+        let mut warnings = self.runs.iter().flat_map(|run| &run.warnings);
+        warnings.any(|warning| warning.code == "emulated-cpu")
+    }
+
     /// A figure of each run that counts and has it.
     pub fn figures(&self, selector: &Selector) -> Vec<f64> {
         self.runs.iter().filter_map(|run| selector.of(run).ok()).collect()

@@ -266,6 +266,11 @@ fn obstacle(
             return Some(format!("{name} ({}) is not valid there: {error}", subject.name));
         }
     }
+    for (name, subject, point) in [("A", a, of_a), ("B", b, of_b)] {
+        if point.has_emulated_cpus() {
+            return Some(format!("software emulated the CPUs of {name} ({})", subject.name));
+        }
+    }
     let (run_a, run_b) = (&of_a.runs[0], &of_b.runs[0]);
     if run_a.profile != run_b.profile {
         return Some(format!("A ran profile {}, B {}", run_a.profile, run_b.profile));

@@ -3,6 +3,7 @@ use wirecost_model::comparison::DifferenceKind;
 use wirecost_model::environment::{Device, Environment};
 use wirecost_model::run::{HostRow, Transactions, WindowKind};
 use wirecost_model::study::StudyRunRef;
+use wirecost_model::warning::{EmulatedCpu, Entry, Warning};
 
 use super::*;
 use crate::fixtures;
@@ -332,6 +333,26 @@ fn incomparable_sides_are_refused_with_the_reason() {
     };
     assert!(refusal(&with_text("one"), &with_text("two")).contains("not the same text"));
     assert_eq!(compared(&with_text("one"), &with_text("one")).points.len(), 1);
+}
+
+/// Whichever side they were on: half the rate of an emulator is no regression.
+#[test]
+fn points_on_emulated_cpus_are_left_out_and_named() {
+    let mut emulated = run(2, 1, 0.5);
+    emulated.warnings.push(Entry::from(&Warning::from(EmulatedCpu { host: "h1".to_owned() })));
+    let real = || subject("a", [run(1, 1, 1.0), run(2, 1, 1.0)]);
+    let other = || subject("b", [run(1, 1, 1.0), emulated.clone()]);
+    for (a, b, reason) in [
+        (real(), other(), "software emulated the CPUs of B (b)"),
+        (other(), real(), "software emulated the CPUs of A (b)"),
+    ] {
+        let comparison = compared(&a, &b);
+        assert_eq!(comparison.points.len(), 1);
+        assert_eq!(comparison.not_compared[0].point.to_string(), "connections=2");
+        assert_eq!(comparison.not_compared[0].reason, reason);
+    }
+    let alone = || subject("c", [emulated.clone()]);
+    assert!(refusal(&alone(), &alone()).contains("software emulated the CPUs"));
 }
 
 #[test]

@@ -179,11 +179,10 @@ fn has(run: &Run, code: &str) -> bool {
 
 /// Without the points with runs on emulated CPUs: their times say nothing of those on others.
 pub(super) fn without_emulated_cpus(measured: &Measurements) -> Cow<'_, Measurements> {
-    let is_emulated = |point: &MeasuredPoint| point.runs.iter().any(|run| has(run, "emulated-cpu"));
-    if !measured.points.iter().any(is_emulated) {
+    if !measured.points.iter().any(MeasuredPoint::has_emulated_cpus) {
         return Cow::Borrowed(measured);
     }
-    let points = measured.points.iter().filter(|point| !is_emulated(point));
+    let points = measured.points.iter().filter(|point| !point.has_emulated_cpus());
     Cow::Owned(Measurements { points: points.cloned().collect() })
 }
 

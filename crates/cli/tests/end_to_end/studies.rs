@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use wirecost_linux::privilege::skip_without_namespaces;
 
 use crate::agents::Agent;
 use crate::attempts::undisturbed_machine;
@@ -333,4 +334,64 @@ fn a_directory_that_is_in_use_is_left_alone() {
     let none = Program::new(["study", "resume", "nowhere"]).finish();
     assert_eq!(none.code, 2, "{none}");
     assert!(none.stderr.contains("nowhere"), "{none}");
+}
+
+/// The same study on loopback, over the links of its table, and over wires.
+const PLACES: &str = r#"
+    profile = "@rr"
+    lab = { rtt = "20ms" }
+    [set]
+    duration = "200ms"
+    observe = "none"
+    [axes]
+    place = ["loopback", "lab", "lab:direct"]
+"#;
+
+#[test]
+fn places_are_an_axis_and_links_are_those_of_the_lab() {
+    if skip_without_namespaces("places_are_an_axis_and_links_are_those_of_the_lab") {
+        return;
+    }
+    let finished = study(PLACES, &[]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let mut links: Vec<(String, bool, String)> = records(&finished.path("kept"))
+        .into_values()
+        .map(|run| {
+            let run: Value = serde_json::from_slice(&run).unwrap();
+            let place = run["study"]["point"]["axes"][0]["value"].as_str().unwrap().to_owned();
+            let master = run["hosts"][0]["name"].as_str().unwrap().to_owned();
+            (place, run["link"].is_object(), master)
+        })
+        .collect();
+    links.sort();
+    let expected =
+        [("lab", true, "h1"), ("lab:direct", false, "h1"), ("loopback", false, "master")];
+    assert_eq!(
+        links,
+        expected.map(|(place, link, host)| (place.to_owned(), link, host.to_owned()))
+    );
+}
+
+#[test]
+fn places_that_cannot_be_are_refused() {
+    let of_links = "profile = \"@rr\"\nplace = \"lab:direct\"\n[axes]\n\"lab.rtt\" = [\"1ms\"]";
+    let at_links =
+        "profile = \"@rr\"\n[axes]\nplace = [\"lab\", \"lab:direct\"]\n\"lab.rtt\" = [\"1ms\"]";
+    let in_vm = "profile = \"@rr\"\nplace = \"vm:none\"";
+    let cases: [(&str, &[&str], i32, &str); 7] = [
+        (of_links, &[], 2, "does not run in a lab with links"),
+        (at_links, &[], 2, "at place=lab:direct"),
+        (PLACES, &["--lab"], 2, "--axis place=lab"),
+        (PLACES, &["--vm", "6.1"], 2, "--axis place=vm:6.1"),
+        (PLACES, &["--host", "master=198.18.0.1"], 2, "its hosts have agents"),
+        (PLACES, &["--axis", "place=nowhere"], 2, "unknown place `nowhere`"),
+        (in_vm, &[], 3, "no virtual machine none runs here"),
+    ];
+    for (text, arguments, code, reason) in cases {
+        let refused = study(text, arguments).finish();
+        assert_eq!(refused.code, code, "{text} {arguments:?}: {refused}");
+        let flat = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(reason), "{text} {arguments:?}: {refused}");
+        assert!(!refused.path("kept").exists(), "{text}");
+    }
 }

@@ -147,6 +147,7 @@ fn settings_that_cannot_be_are_refused_before_anything_runs() {
         ("mtu", 2, "must be NAME=VALUE"),
         // A veth has no rings.
         ("rings.rx=64", 3, "rings.rx"),
+        ("h9:mtu=1400", 2, "the run has no host h9"),
     ] {
         let refused = lab.run("500ms", &["--tune", tuning]).finish();
         assert_eq!(refused.code, code, "{tuning}: {refused}");
@@ -158,6 +159,32 @@ fn settings_that_cannot_be_are_refused_before_anything_runs() {
     let refused = lab.run("500ms", &["--tune", &rmem, "--tune", "rings.rx=64"]).finish();
     assert_eq!(refused.code, 3, "{refused}");
     assert_eq!(lab.setting("h1", RMEM), before);
+}
+
+#[test]
+fn hosts_have_values_of_their_own_for_what_they_do_not_share() {
+    if skip_without_namespaces("hosts_have_values_of_their_own_for_what_they_do_not_share") {
+        return;
+    }
+    let lab = TestLab::up("own");
+    let tune = ["--tune", "mtu=1400", "--tune", "h2:mtu=1300", "--tune", "peer:tcp_sack=0"];
+    let finished = lab.run("500ms", &tune).args(["--json", "run.json"]).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    let run = finished.json("run.json");
+    let mut set: Vec<String> = (run["settings"].as_array().unwrap().iter())
+        .filter(|setting| setting["name"].as_str().unwrap().starts_with("tune."))
+        .map(|setting| format!("{}:{}={}", setting["host"], setting["name"], setting["effective"]))
+        .map(|text| text.replace('"', ""))
+        .collect();
+    set.sort();
+    assert_eq!(set, ["h1:tune.mtu=1400", "h2:tune.mtu=1300", "h2:tune.tcp_sack=0"]);
+
+    // Both hosts are in one namespace.
+    let run = ["run", "@stream", "--duration", "500ms", "--observe", "none", "--quiet"];
+    let tune = ["--tune", "master:tcp_sack=0", "--tune", "peer:tcp_sack=1"];
+    let shared = Program::in_own_network(&[&run[..], &tune].concat()).finish();
+    assert_eq!(shared.code, 2, "{shared}");
+    assert!(shared.to_string().contains("share the setting tcp_sack"), "{shared}");
 }
 
 #[test]

@@ -278,24 +278,10 @@ impl<'a> Controller<'a> {
         self.restore()
     }
 
-    /// Changes settings of the hosts. What hosts of a machine share is changed by the first of them.
+    /// Changes settings of the hosts.
     fn tune(&mut self) -> Result<(), Stopped> {
         let Tuning { settings, device, allow_control_device } = self.settings.tuning.clone();
-        for number in 0..self.hosts.len() {
-            let mut own = Vec::new();
-            for (name, value) in &settings {
-                let (of, name) = tuning::host_and_name(name);
-                let host = &self.hosts[number];
-                let names = [host.member.host.name(), host.program.side.name()];
-                if of.is_some_and(|of| !names.contains(&of)) {
-                    continue;
-                }
-                let setting = TunableSetting::new(name, value)
-                    .map_err(|error| Stopped::new(Status::Usage, chain(&error)))?;
-                if of.is_some() || !self.is_changed_before(number, setting.tunable().scope()) {
-                    own.push((name.to_owned(), value.clone()));
-                }
-            }
+        for (number, own) in self.settings_of_hosts(&settings)?.into_iter().enumerate() {
             if own.is_empty() {
                 continue;
             }
@@ -326,14 +312,59 @@ impl<'a> Controller<'a> {
         Ok(())
     }
 
-    /// Whether an earlier host changes what this host shares with it.
-    fn is_changed_before(&self, number: usize, scope: Scope) -> bool {
+    /// What is changed on each host. What hosts share, the first of them changes. A setting of one host counts
+    /// for more than one of every host.
+    fn settings_of_hosts(
+        &self,
+        settings: &[(String, String)],
+    ) -> Result<Vec<Vec<(String, String)>>, Stopped> {
+        let mut of_hosts: Vec<Vec<(String, String)>> = Vec::new();
+        for (number, host) in self.hosts.iter().enumerate() {
+            let names = [host.member.host.name(), host.program.side.name()];
+            let is_named = |of: Option<&str>| of.is_some_and(|of| names.contains(&of));
+            let mut own = Vec::new();
+            for (text, value) in settings {
+                let (of, name) = tuning::host_and_name(text);
+                let is_own = |(other, _): &(String, String)| {
+                    let (of, other) = tuning::host_and_name(other);
+                    is_named(of) && other == name
+                };
+                if !is_named(of) && (of.is_some() || settings.iter().any(is_own)) {
+                    continue;
+                }
+                let setting = TunableSetting::new(name, value)
+                    .map_err(|error| Stopped::new(Status::Usage, chain(&error)))?;
+                let sharing = self.earlier_sharing(number, setting.tunable().scope());
+                let has_it = |other: &usize| of_hosts[*other].iter().any(|(set, _)| set == name);
+                match sharing.into_iter().find(has_it) {
+                    // Restored in turn, one of them would restore what the other has set.
+                    Some(other) if of.is_some() => {
+                        let other = self.hosts[other].member.host.name();
+                        let message = format!(
+                            "{} and {other} share the setting {name}, and cannot have values of their own",
+                            names[0]
+                        );
+                        return Err(Stopped::new(Status::Usage, message));
+                    }
+                    Some(_) => {}
+                    None => own.push((name.to_owned(), value.clone())),
+                }
+            }
+            of_hosts.push(own);
+        }
+        Ok(of_hosts)
+    }
+
+    /// Earlier hosts that share settings of this scope with a host.
+    fn earlier_sharing(&self, number: usize, scope: Scope) -> Vec<usize> {
         let host = &self.hosts[number];
-        self.hosts[..number].iter().any(|other| {
+        let shares = |other: &usize| {
+            let other = &self.hosts[*other];
             let is_same_machine = other.facts.boot_id == host.facts.boot_id;
             let is_same_namespace = other.network_namespace == host.network_namespace;
             is_same_machine && (scope == Scope::Machine || is_same_namespace)
-        })
+        };
+        (0..number).filter(shares).collect()
     }
 
     /// Restores what was changed.

@@ -392,10 +392,9 @@ impl Place {
         option: &str,
         mut wanted: impl Iterator<Item = &'a str>,
     ) -> Result<(), Failure> {
-        let known: Vec<&str> = [MASTER, "peer"]
-            .into_iter()
-            .chain(self.sites.iter().map(|s| s.name.as_str()))
-            .collect();
+        let mut known = vec![MASTER, "peer"];
+        let names = self.sites.iter().map(|site| site.name.as_str());
+        known.extend(names.filter(|name| ![MASTER, "peer"].contains(name)));
         match wanted.find(|name| !known.contains(name)) {
             Some(name) => Err(Failure::usage(format!("{option}: the run has no host {name}"))
                 .help(format!("it has {}", known.join(", ")))),
