@@ -168,7 +168,9 @@ impl RunOptions {
         kept: Option<Rc<Lab>>,
     ) -> Result<Place, Failure> {
         let place = Place::find(&loaded.profile, host_options, kept)?;
-        place.check_names("--workers", self.settings().workers.names())?;
+        let settings = self.settings();
+        place.check_names("--workers", settings.workers.names())?;
+        place.check_names("--cpus", settings.cpus.names())?;
         Ok(place)
     }
 
