@@ -63,9 +63,9 @@ impl Predict {
             builtin.definition().is_ok_and(|study| title == Some(study.title.as_str()))
         };
         let study = match builtins::ALL.iter().find(is_same) {
-            Some(builtin) => of_builtin(builtin.name, &remedy),
+            Some(builtin) => of_builtin(builtin.name, remedy),
             None if title.is_some() => self.of.study_file(),
-            None => of_builtin("tcp-transmit", &remedy),
+            None => of_builtin("tcp-transmit", remedy),
         };
         failure.help(format!(
             "on hosts that reach the rate, this could tell: wirecost study run {study} {} --set \
