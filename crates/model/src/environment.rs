@@ -2,12 +2,10 @@
 //! settings, as `hosts.json` of a record keeps it and the doctor looks at it. A value that could not
 //! be read is `null`; 0, `""` and an empty list always mean that the kernel said so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::rss::Rss;
 
 /// Surroundings of a host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -185,13 +183,30 @@ pub struct Device {
     pub channels: Option<Channels>,
     /// How it picks the receive queue of a packet.
     #[serde(default)]
-    pub rss: Option<Rss>,
+    pub rss: Option<DeviceRss>,
     /// NUMA node it is attached to; `None` also where the kernel does not know.
     pub numa_node: Option<u32>,
     /// Its interrupts that are in use.
     pub vectors: Option<Vec<Vector>>,
     /// Packets that the device dropped since it came up as its ring was full.
     pub rx_missed: Option<u64>,
+}
+
+/// How a device picks the receive queue of a packet: by a table that the hash of its addresses and ports indexes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRss {
+    /// Of the hash, as ethtool(8) prints it; `None` where the driver does not tell it.
+    pub key: Option<String>,
+    /// The queue of each entry.
+    pub table: Vec<u32>,
+}
+
+impl DeviceRss {
+    /// Queues that packets can come to.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.table.iter().collect::<BTreeSet<_>>().len()
+    }
 }
 
 /// Descriptors of each ring.

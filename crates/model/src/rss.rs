@@ -49,16 +49,30 @@ impl Key {
     }
 }
 
-/// As ethtool prints it: bytes in hexadecimal with colons.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, byte) in self.0.iter().enumerate() {
-            let colon = if place == 0 { "" } else { ":" };
-            write!(f, "{colon}{byte:02x}")?;
-        }
-        Ok(())
+        f.write_str(&key_text(&self.0))
     }
 }
+
+/// A key as ethtool(8) prints it: bytes in hexadecimal with colons.
+#[must_use]
+pub fn key_text(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// A table as it is typed: `equal N` where the first N queues take turns, otherwise the queue of each entry.
+#[must_use]
+pub fn table_text(table: &[u32]) -> String {
+    let queues = table.iter().max().map_or(1, |most| most + 1);
+    if table.iter().zip((0..queues).cycle()).all(|(queue, expected)| *queue == expected) {
+        return format!("{EQUAL}{queues}");
+    }
+    table.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Begins the text of a table whose queues take turns.
+pub const EQUAL: &str = "equal ";
 
 impl FromStr for Key {
     type Err = String;

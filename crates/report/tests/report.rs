@@ -209,6 +209,27 @@ fn tcp_transmit_shows_paced_points_apart_from_saturated_ones() {
 }
 
 #[test]
+fn tcp_transmit_has_a_table_for_each_mtu() {
+    let at = |place, mtu, load| {
+        let axes = [("size", "64k"), ("tune.mtu", mtu), ("connections", "8"), ("load", load)];
+        at(fixtures::tcp_stream(), &point(&axes, &[]), place, 1)
+    };
+    let measured =
+        Measurements::of([at(1, "1500", "max"), at(2, "1500", "25%"), at(3, "9000", "max")]);
+    let section = build("tcp-transmit", &measured);
+    let tables = tables_of(&section);
+    let title = "TCP Transmit tests using wirecost with write size = 64K and MTU = ";
+    for (table, mtu) in tables.iter().step_by(2).zip(["1500", "9000"]) {
+        assert_eq!(table.title, format!("{title}{mtu}: sender"));
+        assert_eq!(table.common[1], Value::new("tune.mtu", mtu));
+        assert_eq!((table.rows.len(), grid(table)[0][0]), (1, "#conn"));
+    }
+    let [.., paced, _] = tables[..] else { panic!("{tables:?}") };
+    assert_eq!(grid(paced)[0][..4], ["size", "load", "MTU", "#conn"]);
+    assert_eq!(grid(paced)[1][..4], ["64k", "25%", "1500", "8"]);
+}
+
+#[test]
 fn tcp_transmit_of_hosts_that_share_cpus_is_of_the_machine() {
     let at = |place, connections| {
         let run = with(fixtures::loopback(), 1e9, [0.0, 0.0, 777.0]);

@@ -132,6 +132,47 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// Axes that set nothing but names with these prefixes.
+    #[must_use]
+    pub fn axes_of(&self, prefixes: &[&str]) -> Vec<String> {
+        let is_of = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let sets_only_these = |(axis, values): &(&String, &Vec<AxisValue>)| {
+            let mut names = values.iter().flat_map(|value| set_by(axis, value)).peekable();
+            names.peek().is_some() && names.all(is_of)
+        };
+        self.axes.iter().filter(sets_only_these).map(|(axis, _)| axis.clone()).collect()
+    }
+
+    /// Removes an axis, with the rules and expectations about it.
+    ///
+    /// # Errors
+    /// The study has no such axis.
+    pub fn remove_axis(&mut self, axis: &str) -> Result<(), StudyError> {
+        let values = self.axes.shift_remove(axis);
+        let values = values.ok_or_else(|| StudyError::NoAxis(axis.to_owned()))?;
+        let left = names(self);
+        let mut gone: Vec<&str> = values.iter().flat_map(|value| set_by(axis, value)).collect();
+        gone.push(axis);
+        gone.retain(|name| !left.contains(*name));
+        let stays = |at: &Condition| !at.names().any(|name| gone.contains(&name));
+        self.when.retain(|rule| stays(&rule.at));
+        self.skip.retain(|rule| stays(&rule.at));
+        self.expect.retain(|rule| stays(&rule.at));
+        Ok(())
+    }
+}
+
+/// Names that a value of an axis sets.
+fn set_by<'a>(axis: &'a str, value: &'a AxisValue) -> impl Iterator<Item = &'a str> {
+    let (one, several) = match value {
+        AxisValue::One(_) => (Some(axis), None),
+        AxisValue::Several(set) => (None, Some(set)),
+    };
+    let several = several.into_iter().flat_map(IndexMap::keys).map(String::as_str);
+    one.into_iter().chain(several.filter(|name| *name != LABEL))
+}
+
 fn is_share(point: &Point) -> bool {
     matches!(point.load(), OfferedLoad::Share(_))
 }
@@ -348,6 +389,41 @@ mod tests {
             study.drop_rules_of(&["connections"]),
             Err(StudyError::UnusedSkip { index: 0, .. })
         ));
+    }
+
+    #[test]
+    fn an_axis_is_removed_with_what_is_about_it() {
+        let text = r#"
+            profile = "@stream"
+            [axes]
+            size = ["64k", "1k"]
+            "tune.mtu" = [1500, 9000]
+            device = [{ label = "veth" }, { label = "tun", "lab.ring" = 1024 }]
+            way = [{ label = "a", "tune.tcp_sack" = 0, engine = "threads" }, { "tune.tcp_sack" = 1 }]
+            [[skip]]
+            at = { "tune.mtu" = 9000, size = "1k" }
+            [[skip]]
+            at = { "lab.ring" = 1024, size = "1k" }
+            [[skip]]
+            at = { size = "1k", way = "a" }
+            [[when]]
+            at = { device = "tun" }
+            set = { workers = 1 }
+            [[expect]]
+            that = "throughput >= 1"
+            at = { "tune.mtu" = 9000 }
+        "#;
+        let mut study = Definition::parse(text).unwrap();
+        // An axis that sets something else as well is about more.
+        let axes = study.axes_of(&["tune.", "lab."]);
+        assert_eq!(axes, ["tune.mtu", "device"]);
+        for axis in axes {
+            study.remove_axis(&axis).unwrap();
+        }
+        assert_eq!(study.axes.keys().collect::<Vec<_>>(), ["size", "way"]);
+        assert_eq!((study.skip.len(), study.when.len(), study.expect.len()), (1, 0, 0));
+        assert_eq!(Matrix::of(&study).unwrap().points.len(), 3);
+        assert_eq!(study.remove_axis("sizes"), Err(StudyError::NoAxis("sizes".to_owned())));
     }
 
     #[test]

@@ -10,14 +10,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use wirecost_model::link::keys::Typed;
 use wirecost_model::plan::Workers;
 use wirecost_model::study::{OfferedLoad, Point};
 use wirecost_observe::Set;
 use wirecost_study::{Definition, Matrix, TableChoice, builtins};
+use wirecost_tunable::Setting;
 
 /// The longest that all runs of a quick study may take, and what a run takes beside its window and ramp
 /// where hosts are made, connected and taken down.
-const QUICK: f64 = 70.0;
+const QUICK: f64 = 80.0;
 const BESIDE: f64 = 2.0;
 
 fn seconds(point: &Point, name: &str, default: f64) -> f64 {
@@ -41,6 +43,8 @@ fn check(study: &str, point: &Point) {
             "reverse" => value.parse::<bool>().is_ok(),
             "observe" => Set::parse(value).is_ok(),
             name if name.starts_with("option.") => true,
+            name if name.starts_with("tune.") => Setting::new(&name[5..], value).is_ok(),
+            name if name.starts_with("lab.") => Typed::default().set(&name[4..], value).is_ok(),
             name => builtin.variables.iter().any(|variable| variable.name == name),
         };
         assert!(fits, "{study}: {name}={value} is nothing that {profile} knows");

@@ -17,6 +17,7 @@
 //! ```
 
 mod control;
+mod driver_field;
 mod error;
 pub mod guardian;
 mod journal;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use wirecost_model::comparison::{Comparison, Difference, DifferenceKind};
 use wirecost_model::environment::Environment;
 use wirecost_model::program::Side;
+use wirecost_model::rss::table_text;
 use wirecost_model::run::Run;
 use wirecost_model::study::Value as Setting;
 
@@ -262,6 +263,11 @@ fn of_host(host: &str, environment: &Environment, add: Add<'_>) {
     parts.remove("devices");
     for device in environment.devices.iter().flatten().filter(|device| device.up) {
         let Ok(Value::Object(mut parts)) = serde_json::to_value(device) else { continue };
+        if let Some(rss) = &device.rss {
+            parts.insert("rss.table".to_owned(), table_text(&rss.table).into());
+            parts.insert("rss.key".to_owned(), rss.key.clone().into());
+            parts.remove("rss");
+        }
         PASSING_OF_DEVICES.iter().for_each(|name| drop(parts.remove(*name)));
         let features = parts.remove("features").unwrap_or_default();
         leaves(&features, "", &mut |name, value| {

@@ -2,6 +2,7 @@
 
 use wirecost_model::doctor::Finding;
 use wirecost_model::environment::{Device, Environment, Vector};
+use wirecost_model::rss::{EQUAL, table_text};
 
 use super::{Verdict, hardware, list, several_nodes, up};
 
@@ -276,6 +277,20 @@ pub(super) fn queues(environment: &Environment, verdict: &mut Verdict) {
                     .fix(format!("ethtool -L {name} {kind} {wanted}"))
                     .undo(format!("ethtool -L {name} {kind} {now}")),
             );
+        }
+        let queues = (channels.combined + channels.rx) as usize;
+        if let Some(rss) = device.rss.as_ref().filter(|rss| rss.queues() < queues) {
+            let used = rss.queues();
+            let found = format!("RSS spreads received packets over {used} of {queues} queues");
+            let finding = Finding::note(found, "the CPUs of the other queues process no packets");
+            let finding = finding.about(name).fix(format!("ethtool -X {name} equal {queues}"));
+            let table = table_text(&rss.table);
+            verdict.finding(match table.starts_with(EQUAL) {
+                true => finding.undo(format!("ethtool -X {name} {table}")),
+                false => finding.advice(format!(
+                    "ethtool cannot restore this table; `--tune rss.table='equal {queues}'` of a run does"
+                )),
+            });
         }
     }
 }

@@ -51,7 +51,7 @@ fn prepared() -> Environment {
         }),
         numa_node: Some(0),
         vectors: Some((40..48).map(vector).collect()),
-        rss: None,
+        rss: Some(DeviceRss { key: None, table: (0..8).cycle().take(128).collect() }),
         rx_missed: Some(0),
         ..Device::default()
     };
@@ -369,6 +369,12 @@ const CASES: &[(&str, Harm, Severity, &str)] = &[
         |e| eth0(e).channels.as_mut().unwrap().combined = 4,
         Severity::Note,
         "ethtool -L eth0 combined 8",
+    ),
+    (
+        "queues",
+        |e| eth0(e).rss.as_mut().unwrap().table = vec![0, 1, 0, 1],
+        Severity::Note,
+        "ethtool -X eth0 equal 8",
     ),
     (
         "ring-size",

@@ -1,7 +1,7 @@
 //! `wirecost predict`: how many CPUs a load would take, by what a study's cycles were spent on.
 
 use clap::Args;
-use wirecost_analyze::cost_model::{self, FittedModel, Load, PredictError};
+use wirecost_analyze::cost_model::{self, FittedModel, Load, PredictError, Remedy};
 use wirecost_model::status::Status;
 use wirecost_report::documents::cost_model as report;
 use wirecost_study::builtins::{self, Builtin};
@@ -44,6 +44,15 @@ pub(crate) struct Predict {
     format: Format,
 }
 
+/// A built-in study without axes that the prediction does not go along: it would be refused for several
+/// points of the same size and connections.
+fn of_builtin(name: &str, remedy: &Remedy) -> String {
+    let definition = builtins::find(name).and_then(Builtin::definition).unwrap_or_default();
+    let is_needed = |axis: &&String| remedy.axes.iter().any(|(name, _)| name == *axis);
+    let others = definition.axes.keys().filter(|axis| !is_needed(axis));
+    others.fold(format!("@{name}"), |text, axis| format!("{text} --axis {axis}="))
+}
+
 impl Predict {
     /// With a study that would make the prediction possible.
     fn refused(&self, explained: &FittedModel, error: &PredictError) -> Failure {
@@ -54,9 +63,9 @@ impl Predict {
             builtin.definition().is_ok_and(|study| title == Some(study.title.as_str()))
         };
         let study = match builtins::ALL.iter().find(is_same) {
-            Some(builtin) => format!("@{}", builtin.name),
+            Some(builtin) => of_builtin(builtin.name, remedy),
             None if title.is_some() => self.of.study_file(),
-            None => "@tcp-transmit".to_owned(),
+            None => of_builtin("tcp-transmit", remedy),
         };
         failure.help(format!(
             "on hosts that reach the rate, this could tell: wirecost study run {study} {} --set \

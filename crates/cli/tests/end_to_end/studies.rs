@@ -395,3 +395,24 @@ fn places_that_cannot_be_are_refused() {
         assert!(!refused.path("kept").exists(), "{text}");
     }
 }
+
+/// What a study may change of a lab's devices, only the user may of others.
+#[test]
+fn axes_about_a_lab_are_left_out_elsewhere_and_others_on_request() {
+    let check = |arguments: &[&str]| {
+        let check = ["study", "check", "@tcp-transmit", "--quick"];
+        let finished = Program::new(check).args(arguments).finish();
+        assert_eq!(finished.code, 0, "{finished}");
+        finished
+    };
+    let in_lab = check(&[]);
+    assert!(in_lab.stdout.contains(" size=64k tune.mtu=9000 connections=1 load=max"), "{in_lab}");
+    let here = check(&["--loopback"]);
+    assert!(!here.stdout.contains("tune.mtu"), "{here}");
+    assert!(here.stderr.contains("the study has no axis tune.mtu; --axis adds one"), "{here}");
+    let asked = check(&["--loopback", "--axis", "tune.mtu=1280,1500"]);
+    assert!(asked.stdout.contains("tune.mtu=1280") && asked.stderr.is_empty(), "{asked}");
+    let removed = check(&["--axis", "tune.mtu=", "--axis", "load="]);
+    assert!(removed.stdout.contains(" size=1k connections=1  (@stream"), "{removed}");
+    assert!(removed.stdout.contains("\n12 points, 12 runs,"), "{removed}");
+}

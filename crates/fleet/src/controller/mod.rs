@@ -17,11 +17,12 @@ use wirecost_model::host::HostFacts;
 use wirecost_model::measure::{PhaseResult, Setting, Snapshot};
 use wirecost_model::observe::{ObserveRequest, Part};
 use wirecost_model::outcome::{DeadTimePolicy, HostOutcome, Outcome, PhaseObservation, PhasePlan};
-use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, Workers};
+use wirecost_model::plan::{Address, Endpoints, EngineName, Plan, Prepared, WorkerCpus, Workers};
 use wirecost_model::profile::Profile;
 use wirecost_model::program::{Program, Side};
 use wirecost_model::status::Status;
 use wirecost_model::tuning::{self, NotRestored, Tuned, Tuning};
+use wirecost_model::units;
 use wirecost_model::warning::{SettingLeft, Warning};
 use wirecost_program::program::{self, ProgramError};
 use wirecost_tunable::{Scope, Setting as TunableSetting};
@@ -55,6 +56,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 pub struct Settings {
     pub engine: EngineName,
     pub workers: Workers,
+    pub cpus: WorkerCpus,
     pub interval: Nanos,
     /// Before each window.
     pub ramp: Nanos,
@@ -158,6 +160,8 @@ struct HostState {
     last_received: Instant,
     cpus: Vec<u32>,
     owns_cpus: bool,
+    /// Those of its CPUs on which its workers run.
+    worker_cpus: Vec<u32>,
     workers: u32,
     phases: Vec<PhaseResult>,
     settings: Vec<Setting>,
@@ -214,6 +218,7 @@ impl<'a> Controller<'a> {
                 last_received: Instant::now(),
                 cpus: Vec::new(),
                 owns_cpus: false,
+                worker_cpus: Vec::new(),
                 workers: 0,
                 phases: Vec::new(),
                 settings: Vec::new(),
@@ -246,7 +251,7 @@ impl<'a> Controller<'a> {
         self.welcome()?;
         self.check_machines()?;
         self.match_clocks()?;
-        self.share_cpus();
+        self.share_cpus()?;
         self.tune()?;
         self.order_all(|_| Order::Environment)?;
         for (number, notice) in self.one_from_each("environment", is_environment)? {
@@ -266,7 +271,7 @@ impl<'a> Controller<'a> {
                 name: host.member.host.name().to_owned(),
                 side: host.program.side,
                 workers: host.workers,
-                cpus: host.cpus.clone(),
+                cpus: host.worker_cpus.clone(),
             })
             .collect();
         self.listener.event(&Event::Ready { hosts, phases: phases as u32 });
@@ -482,23 +487,33 @@ impl<'a> Controller<'a> {
         self.ping
     }
 
-    /// Decides which CPUs each host uses, and whether they are its own.
-    fn share_cpus(&mut self) {
+    /// Decides which CPUs each host uses, whether they are its own, and on which its workers run.
+    fn share_cpus(&mut self) -> Result<(), Stopped> {
         let machines: Vec<String> = self.hosts.iter().map(|s| s.facts.boot_id.clone()).collect();
         let strands = self.hosts.iter().map(|host| strands(&host.program)).max().unwrap_or(0);
         for (number, host) in self.hosts.iter_mut().enumerate() {
             let on_machine = machines.iter().filter(|m| **m == machines[number]).count();
             let place = machines[..number].iter().filter(|m| **m == machines[number]).count();
             host.owns_cpus = host.member.owns_cpus || on_machine == 1;
-            if host.member.cpus.is_empty() {
-                let mut cpus = host.facts.cpus.clone();
-                let first = first_cpu(cpus.len(), place, on_machine, strands);
-                cpus.rotate_left(first);
-                host.cpus = cpus;
-            } else {
-                host.cpus = host.member.cpus.clone();
+            let shared = host.member.cpus.is_empty();
+            host.cpus = if shared { host.facts.cpus.clone() } else { host.member.cpus.clone() };
+            let name = host.member.host.name();
+            let chosen = self.settings.cpus.of(name, host.program.side);
+            let chosen = chosen.unwrap_or(&host.cpus).clone();
+            let other: Vec<u32> =
+                chosen.iter().copied().filter(|cpu| !host.cpus.contains(cpu)).collect();
+            if !other.is_empty() {
+                let (other, cpus) = (units::cpus(&other), units::cpus(&host.cpus));
+                let message = format!("{name} cannot use CPU {other}: it has CPU {cpus}");
+                return Err(Stopped::new(Status::Usage, message));
+            }
+            host.worker_cpus = chosen;
+            if shared {
+                let first = first_cpu(host.worker_cpus.len(), place, on_machine, strands);
+                host.worker_cpus.rotate_left(first);
             }
         }
+        Ok(())
     }
 
     /// Has the first host of every machine watch it. Hooks in a kernel are paid by all its hosts,
@@ -547,8 +562,8 @@ impl<'a> Controller<'a> {
             seed: settings.seed,
             host: number as u32,
             engine: settings.engine.clone(),
-            workers: settings.workers.of(host.member.host.name(), host.program.side),
-            cpus: host.cpus.clone(),
+            workers: settings.workers.of(host.member.host.name(), host.program.side).copied(),
+            cpus: host.worker_cpus.clone(),
             shares_cpus: !host.owns_cpus,
             interval: settings.interval,
             program: host.program.clone(),

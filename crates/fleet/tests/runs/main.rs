@@ -12,7 +12,7 @@ use wirecost_fleet::controller::{self, Settings};
 use wirecost_model::clock::SECOND;
 use wirecost_model::event::Event;
 use wirecost_model::outcome::Outcome;
-use wirecost_model::plan::{EngineName, Workers};
+use wirecost_model::plan::{EngineName, WorkerCpus, Workers};
 use wirecost_model::profile::{
     Conns, Flowop, Group, Options, Position, Profile, Transaction, Until,
 };
@@ -253,4 +253,41 @@ fn a_slow_host_is_waited_for() {
             });
         }
     });
+}
+
+/// Runs hosts that have CPUs 0 to 3 each, with workers on these.
+fn run_on(cpus: WorkerCpus) -> (Outcome, Vec<Vec<u32>>) {
+    let mut members = members(&NAMES, |_| 0, None, None);
+    members.iter_mut().for_each(|member| member.cpus = vec![0, 1, 2, 3]);
+    let settings = Settings { cpus, ..settings(Duration::from_secs(3600)) };
+    let mut used = Vec::new();
+    let mut listener = |event: &Event| {
+        if let Event::Ready { hosts, .. } = event {
+            used = hosts.iter().map(|host| host.cpus.clone()).collect();
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let outcome = controller::run(&profile(), members, &settings, &stop, &mut listener);
+    (outcome, used)
+}
+
+#[test]
+fn workers_run_on_the_cpus_that_are_asked_for_and_hosts_keep_theirs() {
+    let mut cpus = WorkerCpus::default();
+    cpus.set(Some("peer"), vec![1]).unwrap();
+    cpus.set(Some("right"), vec![0, 3]).unwrap();
+    let (outcome, used) = run_on(cpus);
+    assert_eq!(outcome.error, None);
+    assert_eq!(used, [vec![0, 1, 2, 3], vec![1], vec![0, 3]]);
+    // What the kernel does on the other CPUs is for the host too.
+    assert!(outcome.hosts.iter().all(|host| host.cpus == [0, 1, 2, 3]));
+}
+
+#[test]
+fn cpus_that_a_host_does_not_have_are_refused() {
+    let mut cpus = WorkerCpus::default();
+    cpus.set(None, vec![3, 4, 5]).unwrap();
+    let (outcome, used) = run_on(cpus);
+    assert_eq!((outcome.status, used.len()), (Status::Usage, 0));
+    assert_eq!(outcome.error.as_deref(), Some("master cannot use CPU 4-5: it has CPU 0-3"));
 }

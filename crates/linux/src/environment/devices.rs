@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use wirecost_model::environment::{Device, Vector};
+use wirecost_model::environment::{Device, DeviceRss, Vector};
+use wirecost_model::rss::key_text;
 
 use super::files::Files;
-use crate::ethtool::{Driver, Ethtool};
+use crate::ethtool::{Driver, Ethtool, Spreading};
 use crate::interrupts::{self, Line};
 use crate::link::{Link, Links};
 
@@ -79,7 +80,7 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
         coalescing: ethtool.and_then(|ethtool| ethtool.coalescing(&name).ok()),
         flow_control: ethtool.and_then(|ethtool| ethtool.flow_control(&name).ok()),
         channels: ethtool.and_then(|ethtool| ethtool.channels(&name).ok()),
-        rss: None,
+        rss: ethtool.and_then(|ethtool| rss(ethtool.spreading(&name).ok()?)),
         name,
         kind: link.kind,
         up: link.up,
@@ -95,6 +96,12 @@ fn device(link: Link, ethtool: Option<&Ethtool>) -> Device {
         vectors: None,
         rx_missed: link.rx_missed,
     }
+}
+
+/// A device with one queue may have no table.
+fn rss(told: Spreading) -> Option<DeviceRss> {
+    let key = (!told.key.is_empty()).then(|| key_text(&told.key));
+    (!told.table.is_empty()).then_some(DeviceRss { key, table: told.table })
 }
 
 /// The kernel writes -1 where it does not know. The bus is in no namespace, unlike /sys/class/net.
@@ -132,6 +139,24 @@ mod tests {
  40:          0          0
 NMI:          0          0   Non-maskable interrupts
 ";
+
+    /// What a card tells ([`Ethtool::spreading`]), one without a table, and devices that have no queues to
+    /// choose from.
+    #[test]
+    fn rss_is_that_of_the_driver() {
+        let told = |table: &[u32], key: &[u8]| {
+            rss(Spreading { table: table.to_vec(), key: key.to_vec(), queues: 2 })
+        };
+        let of = |key: Option<&str>| {
+            Some(DeviceRss { key: key.map(str::to_owned), table: vec![0, 1, 300, 1] })
+        };
+        assert_eq!(told(&[0, 1, 300, 1], &[0x6d, 0x5a, 0]), of(Some("6d:5a:00")));
+        assert_eq!(told(&[0, 1, 300, 1], &[]), of(None));
+        assert_eq!(told(&[], &[0x6d]), None);
+        let devices = read(&Files { root: std::path::Path::new("/") }).unwrap();
+        let lo = devices.iter().find(|device| device.name == "lo").unwrap();
+        assert_eq!(lo.rss, None);
+    }
 
     #[test]
     fn a_device_has_a_place_and_vectors() {

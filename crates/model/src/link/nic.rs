@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{Channels, Coalescing, Device, FlowControl, Rings};
+use crate::environment::{Channels, Coalescing, Device, DeviceRss, FlowControl, Rings};
 use crate::rss::Rss;
 use crate::units;
 
@@ -49,7 +49,10 @@ impl Nic {
             combined: queues,
             combined_max: queues,
         });
-        device.rss = Some(self.rss.clone());
+        device.rss = Some(DeviceRss {
+            key: Some(self.rss.key.to_string()),
+            table: self.rss.table.iter().map(|queue| u32::from(*queue)).collect(),
+        });
     }
 
     /// In words.

@@ -53,25 +53,53 @@ impl std::fmt::Display for EngineName {
     }
 }
 
-/// How many workers hosts have.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Workers {
+/// What each host has, or hosts by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerHost<T> {
     /// Of each host that is not named; none leaves it to the host.
-    each: Option<u32>,
-    of: Vec<(String, u32)>,
+    each: Option<T>,
+    of: Vec<(String, T)>,
 }
 
-impl Workers {
+/// How many workers hosts have.
+pub type Workers = PerHost<u32>;
+
+/// On which CPUs the workers of hosts run.
+pub type WorkerCpus = PerHost<Vec<u32>>;
+
+impl<T> Default for PerHost<T> {
+    fn default() -> Self {
+        Self { each: None, of: Vec::new() }
+    }
+}
+
+impl<T> PerHost<T> {
     /// Of the host of this name on this side. Its name counts for more than `master` or `peer`.
     #[must_use]
-    pub fn of(&self, host: &str, side: Side) -> Option<u32> {
-        let named = |name: &str| self.of.iter().find(|(of, _)| of == name).map(|(_, n)| *n);
-        named(host).or_else(|| named(side.name())).or(self.each)
+    pub fn of(&self, host: &str, side: Side) -> Option<&T> {
+        let named = |name: &str| self.of.iter().find(|(of, _)| of == name).map(|(_, value)| value);
+        named(host).or_else(|| named(side.name())).or(self.each.as_ref())
     }
 
     /// Hosts that are named, `master` and `peer` among them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.of.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// For one host, or for each that is not named.
+    ///
+    /// # Errors
+    /// It was set before.
+    pub fn set(&mut self, host: Option<&str>, value: T) -> Result<(), String> {
+        match host {
+            None if self.each.is_none() => self.each = Some(value),
+            Some(name) if self.names().all(|known| known != name) => {
+                self.of.push((name.to_owned(), value));
+            }
+            None => return Err("each host has two values".to_owned()),
+            Some(name) => return Err(format!("{name} has two values")),
+        }
+        Ok(())
     }
 }
 
@@ -88,11 +116,8 @@ impl std::str::FromStr for Workers {
         let mut workers = Self::default();
         for part in text.split(',') {
             match part.split_once('=') {
-                None if workers.each.is_none() => workers.each = Some(count(part)?),
-                Some((name, number)) if workers.names().all(|known| known != name.trim()) => {
-                    workers.of.push((name.trim().to_owned(), count(number)?));
-                }
-                _ => return Err(format!("{part:?} is there twice")),
+                None => workers.set(None, count(part)?)?,
+                Some((name, number)) => workers.set(Some(name.trim()), count(number)?)?,
             }
         }
         Ok(workers)
@@ -216,7 +241,7 @@ mod tests {
 
     #[test]
     fn workers_are_of_each_host_or_of_those_that_are_named() {
-        let of = |text: &str, host, side| text.parse::<Workers>().unwrap().of(host, side);
+        let of = |text: &str, host, side| text.parse::<Workers>().unwrap().of(host, side).copied();
         assert_eq!(of("4", "h1", Side::Master), Some(4));
         assert_eq!(of("master=4,peer=1", "h1", Side::Master), Some(4));
         assert_eq!(of("master=4, peer=1", "h2", Side::Peer), Some(1));

@@ -160,7 +160,8 @@ pub(super) fn label(point: &MeasuredPoint) -> String {
     axes.join(" ")
 }
 
-/// A point as a person calls it: its axes, then what else is set and is not the same everywhere.
+/// A point as a person calls it: its axes, then what else is set and is not the same everywhere. What is set
+/// of hosts and of the lab is long, and what axes are about.
 pub(super) fn name(measured: &Measurements, point: &MeasuredPoint) -> String {
     let differs = |name: &str| {
         measured.points.iter().any(|other| other.point.get(name) != point.point.get(name))
@@ -171,6 +172,7 @@ pub(super) fn name(measured: &Measurements, point: &MeasuredPoint) -> String {
     let settings: Vec<String> = settings
         .into_iter()
         .filter(|set| !is_axis(&set.name) && differs(&set.name))
+        .filter(|set| !["tune.", "lab."].iter().any(|prefix| set.name.starts_with(prefix)))
         .map(|set| match set.name.as_str() {
             "profile" => set.value.clone(),
             name => format!("{name}={}", set.value),

@@ -7,8 +7,8 @@ use wirecost_analyze::metrics::Scope;
 use wirecost_analyze::statistics::holm;
 use wirecost_analyze::statistics::moderated::{self, Effect};
 use wirecost_model::document::{
-    Align::{Left, Right},
-    Block, Cell, Section, Table,
+    Align::{self, Left, Right},
+    Block, Cell, Column, Section, Table,
 };
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{Bucket, DeviceSegments, SegmentInterval};
@@ -18,6 +18,11 @@ use super::cells::{
     count, estimate, estimated, figure, first, grouped, known, label, name, number, of, scaled,
     sentence, table, text,
 };
+use super::rows::{ColumnOf, Rows, other_axes};
+
+const EXAMPLE: &str = "example";
+const SEGMENTATION: &str = "segmentation";
+const DEVICE: &str = "device";
 
 /// Of tests, of all of a table together.
 const LEVEL: f64 = 0.05;
@@ -43,7 +48,7 @@ impl super::Table for Lso {
 
 fn build(measured: &Measurements) -> Section {
     let mut blocks = Vec::new();
-    for point in &measured.points {
+    for point in as_in_the_article(measured) {
         let name = name(measured, point);
         blocks.push(Block::Table(over_time(&name, point)));
         blocks.push(Block::Table(sizes(&name, point)));
@@ -64,11 +69,47 @@ fn build(measured: &Measurements) -> Section {
     blocks.push(Block::Table(order(measured)));
     blocks.push(Block::Table(summary(measured)));
     blocks.push(sentence(format!(
-        "(1) counts pairs of examples, (2) to (4) count pairs of runs. `yes` and `no` are significant (adjusted p \
+        "(1) counts pairs of examples, the others count pairs of runs. `yes` and `no` are significant (adjusted p \
          below 0.05), `unclear` is not; without repeats there is no test.{}",
         significant_pairs(measured).unwrap_or_default()
     )));
     Section { blocks, ..Section::new("Large segments") }
+}
+
+/// Points with the first device and the first way to segment: the article's. The others are compared with
+/// these.
+fn as_in_the_article(measured: &Measurements) -> Vec<&MeasuredPoint> {
+    let is_first = |point: &&MeasuredPoint, axis: &str| {
+        let value = point.point.axes.iter().find(|value| value.name == axis);
+        let first = measured.points.first().and_then(|first| first.point.get(axis));
+        value.is_none_or(|value| Some(value.value.as_str()) == first)
+    };
+    let points = measured.points.iter();
+    points.filter(|point| [DEVICE, SEGMENTATION].iter().all(|axis| is_first(point, axis))).collect()
+}
+
+/// The example that a point is of; in a study without examples, the point.
+fn example_of(point: &MeasuredPoint) -> String {
+    point.point.get(EXAMPLE).map_or_else(|| label(point), str::to_owned)
+}
+
+/// A table with a row for each point, which says first what point it is.
+fn of_points(
+    title: &str,
+    measured: &Measurements,
+    columns: &[(&str, Align)],
+    cells: impl Fn(&MeasuredPoint) -> Vec<Cell>,
+) -> Table {
+    let example = ColumnOf::new(Column::text("Example"), |point| text(example_of(point)));
+    let mut first = Rows { columns: vec![example] };
+    if measured.points.iter().any(|point| point.point.get(EXAMPLE).is_some()) {
+        first.columns.extend(other_axes(measured, &[EXAMPLE]));
+    }
+    let mut table = table(title, columns);
+    table.columns.splice(0..0, first.head());
+    let points = measured.points.iter();
+    table.rows.extend(points.map(|point| [first.row(point), cells(point)].concat()));
+    table
 }
 
 /// Devices of the sender.
@@ -147,41 +188,31 @@ fn buckets(point: &MeasuredPoint) -> Result<Vec<Bucket>, String> {
 
 fn averages(measured: &Measurements) -> Table {
     let columns = [
-        ("Example", Left),
         ("segment, B", Right),
         ("by bytes, B", Right),
         ("at the cap, %", Right),
         ("Throughput", Right),
         ("cycles/KByte", Right),
     ];
-    let mut table = table("Average segment size", &columns);
-    table.rows.extend(measured.points.iter().map(|point| {
+    of_points("Average segment size", measured, &columns, |point| {
         vec![
-            text(label(point)),
             scaled(point, "hosts.sender.segments.sent_bytes", 1.0, grouped),
             scaled(point, "hosts.sender.segments.sent_bytes_by_bytes", 1.0, grouped),
             scaled(point, "hosts.sender.segments.at_cap", 1.0, |v| format!("{v:.1}")),
             figure(point, "throughput"),
             scaled(point, "cycles_per_kbyte", 1.0, grouped),
         ]
-    }));
-    table
+    })
 }
 
 fn transmit_contexts(measured: &Measurements) -> Table {
-    let columns = [
-        ("Example", Left),
-        ("(i) writing thread", Right),
-        ("(ii) stack's worker", Right),
-        ("(iii) interrupt", Right),
-    ];
-    let mut table = table("Transmit context", &columns);
-    table.rows.extend(measured.points.iter().map(|point| {
+    let columns =
+        [("(i) writing thread", Right), ("(ii) stack's worker", Right), ("(iii) interrupt", Right)];
+    of_points("Transmit context", measured, &columns, |point| {
         let share =
             |by: &str| scaled(point, &format!("hosts.sender.transmit_context.{by}"), 1.0, percent);
-        vec![text(label(point)), share("writer"), share("worker"), share("ack")]
-    }));
-    table
+        vec![share("writer"), share("worker"), share("ack")]
+    })
 }
 
 /// In whole percent, as the article; a little is not nothing.
@@ -194,23 +225,19 @@ fn percent(percent: f64) -> String {
 
 fn order(measured: &Measurements) -> Table {
     let columns = [
-        ("Example", Left),
         ("dup ACKs in", Right),
         ("out of order", Right),
         ("ACK ratio", Right),
         ("retransmits", Right),
     ];
-    let mut table = table("Acknowledgements and order", &columns);
-    table.rows.extend(measured.points.iter().map(|point| {
+    of_points("Acknowledgements and order", measured, &columns, |point| {
         vec![
-            text(label(point)),
             scaled(point, "hosts.sender.duplicate_acks", 1.0, grouped),
             estimated(estimate(point, out_of_order), Unit::Count, grouped),
             scaled(point, "hosts.sender.segments_per_ack", 1.0, |ratio| format!("{ratio:.1}:1")),
             scaled(point, "retransmits", 1.0, grouped),
         ]
-    }));
-    table
+    })
 }
 
 /// Of the run's own connections; in older records, of all hosts that receive.
@@ -234,6 +261,43 @@ const CLAIMS: [(&str, &str, &str); 3] = [
     ("(4) fewer connections: example 1 vs. 5", "1", "5"),
 ];
 
+/// A pair of points, and what makes the segments of the first larger.
+struct Claim<'a> {
+    what: String,
+    larger: Result<&'a MeasuredPoint, String>,
+    smaller: Result<&'a MeasuredPoint, String>,
+}
+
+/// The article's, then whether segments are larger where the device segments.
+fn claims(measured: &Measurements) -> Vec<Claim<'_>> {
+    let points = as_in_the_article(measured);
+    let example = |name: &str| {
+        let point = points.iter().copied().find(|point| example_of(point) == name);
+        point.ok_or_else(|| format!("there is no example {name}"))
+    };
+    let of_article = CLAIMS.iter().map(|(what, larger, smaller)| Claim {
+        what: (*what).to_owned(),
+        larger: example(larger),
+        smaller: example(smaller),
+    });
+    let usual = |point: &MeasuredPoint, axis| {
+        points.first().is_some_and(|first| first.point.get(axis) == point.point.get(axis))
+    };
+    let segmented = points.first().and_then(|first| first.point.get(SEGMENTATION)).unwrap_or("");
+    let others = measured.points.iter().filter(|point| {
+        example_of(point) == "1" && usual(point, DEVICE) && !usual(point, SEGMENTATION)
+    });
+    let others = others.zip(CLAIMS.len() + 2..).map(|(point, number)| {
+        let other = point.point.get(SEGMENTATION).unwrap_or_default();
+        Claim {
+            what: format!("({number}) segmentation {segmented}: example 1 vs. {other}"),
+            larger: example("1"),
+            smaller: Ok(point),
+        }
+    });
+    of_article.chain(others).collect()
+}
+
 /// What the article sums up, and whether these runs say so.
 fn summary(measured: &Measurements) -> Table {
     let columns = [
@@ -244,24 +308,23 @@ fn summary(measured: &Measurements) -> Table {
     ];
     let mut table = table("Compared with the article's summary", &columns);
     table.rows.push(cheaper(measured));
-    let example = |name: &str| {
-        let point = measured.points.iter().find(|point| label(point) == name);
-        let point = point.ok_or_else(|| format!("there is no example {name}"))?;
+    let claims = claims(measured);
+    let sizes = |point: &Result<&MeasuredPoint, String>| -> Result<_, String> {
+        let point = point.clone()?;
         Ok((estimate(point, segment)?, figures(point, segment)))
     };
-    let pairs = CLAIMS.map(|(_, larger, smaller)| -> Result<_, String> {
-        Ok((example(larger)?, example(smaller)?))
-    });
+    let pairs: Vec<Result<_, String>> =
+        claims.iter().map(|claim| Ok((sizes(&claim.larger)?, sizes(&claim.smaller)?))).collect();
     let known = || pairs.iter().flatten();
     let tests = tests(&known().map(|((_, a), (_, b))| (b, a)).collect::<Vec<_>>());
     let mut tests = tests.into_iter();
-    for ((what, larger, smaller), pair) in CLAIMS.iter().zip(&pairs) {
+    for (Claim { what, larger, smaller }, pair) in claims.iter().zip(&pairs) {
         let holds = match pair {
             Ok(((_, these), (_, those))) => text(verdict(tests.next().flatten(), these, those)),
             Err(reason) => Cell::Missing(reason.clone()),
         };
-        let cell = |name| estimated(example(name).map(|(mean, _)| mean), Unit::Bytes, grouped);
-        table.rows.push(vec![text(*what), cell(larger), cell(smaller), holds]);
+        let cell = |point| estimated(sizes(point).map(|(mean, _)| mean), Unit::Bytes, grouped);
+        table.rows.push(vec![text(what), cell(larger), cell(smaller), holds]);
     }
     table
 }
@@ -328,7 +391,8 @@ fn cheaper(measured: &Measurements) -> Vec<Cell> {
     let both = |point: &MeasuredPoint| -> Result<(f64, f64), String> {
         Ok((estimate(point, segment)?.mean, estimate(point, cost)?.mean))
     };
-    let all: Result<Vec<(f64, f64)>, String> = measured.points.iter().map(both).collect();
+    let all: Result<Vec<(f64, f64)>, String> =
+        as_in_the_article(measured).into_iter().map(both).collect();
     let holds = all.and_then(|all| {
         let pairs = pairs(&all);
         let cheaper = pairs.iter().filter(|(a, b)| (a.0 - b.0) * (a.1 - b.1) < 0.0).count();
@@ -345,7 +409,8 @@ fn cheaper(measured: &Measurements) -> Vec<Cell> {
 /// In how many pairs of examples both differences of (1) are significant; `None` without a test.
 fn significant_pairs(measured: &Measurements) -> Option<String> {
     let test = |of: fn(&Run) -> Result<f64, String>| {
-        let all: Vec<Vec<f64>> = measured.points.iter().map(|point| figures(point, of)).collect();
+        let all: Vec<Vec<f64>> =
+            as_in_the_article(measured).into_iter().map(|point| figures(point, of)).collect();
         tests(&pairs(&all)).into_iter().collect::<Option<Vec<Verdict>>>()
     };
     let both = test(segment)?.into_iter().zip(test(cost)?);
@@ -363,6 +428,8 @@ fn pairs<T>(all: &[T]) -> Vec<(&T, &T)> {
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::study::Value;
+
     use super::super::tests::{at, fixture, near, section, value};
     use super::*;
 
@@ -465,6 +532,66 @@ mod tests {
         let [_, response, writes] = holds(0.6);
         assert!(matches!(&response, Cell::Text(text) if text.starts_with("unclear: ")));
         assert_eq!(writes, text("yes: 9 of 9 pairs"));
+    }
+
+    /// The same examples, and two more points: the first example segmented by the kernel, and on another device.
+    fn with_other_points() -> Measurements {
+        let mut measured = repeated(0.01);
+        let set = |point: &mut MeasuredPoint, device, segmentation| {
+            for (name, value) in [(DEVICE, device), (SEGMENTATION, segmentation)] {
+                point.point.axes.insert(0, Value::new(name, value));
+                point.point.settings.push(Value::new("tune.offload.tso", segmentation));
+            }
+        };
+        let mut other = measured.points[0].clone();
+        for run in &mut other.runs {
+            *run = scaled_by(run, 0.1);
+        }
+        let others = [("veth", "gso"), ("tun", "tso")].map(|(device, segmentation)| {
+            let mut point = other.clone();
+            set(&mut point, device, segmentation);
+            point
+        });
+        for point in &mut measured.points {
+            set(point, "veth", "tso");
+        }
+        measured.points.extend(others);
+        measured
+    }
+
+    #[test]
+    fn other_devices_and_segmentation_are_compared_with_the_examples_of_the_article() {
+        let measured = with_other_points();
+        let shown = section("lso", &measured);
+        // What is said of the examples is as without the others.
+        let alone = section("lso", &repeated(0.01));
+        let row = |section: &Section, row: &str| {
+            ["segment, B", "compared with, B", "holds"]
+                .map(|column| at(section, "Compared with", row, column).clone())
+        };
+        for claim in ["(1)", "(2)", "(3)", "(4)"] {
+            assert_eq!(row(&shown, claim), row(&alone, claim));
+        }
+        let [_, _, holds] = row(&shown, "(5) segmentation tso: example 1 vs. gso");
+        assert_eq!(holds, text("yes: 9 of 9 pairs"));
+        let tables = |section: &Section| {
+            let tables = section.blocks.iter().filter(|block| matches!(block, Block::Table(_)));
+            tables.count()
+        };
+        assert_eq!(tables(&shown), tables(&alone));
+        let Some(averages) = shown.blocks.iter().find_map(|block| match block {
+            Block::Table(table) if table.title == "Average segment size" => Some(table),
+            _ => None,
+        }) else {
+            panic!("{shown:?}")
+        };
+        let first: Vec<String> = averages
+            .rows
+            .iter()
+            .map(|row| row[..3].iter().map(Cell::shown).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(first[..2], ["1 tso veth", "2 tso veth"]);
+        assert_eq!(first[5..], ["1 gso veth", "1 tso tun"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `tcp-transmit`: what TCP costs by connections and write size, as the network characterization
-//! suite of Solaris tabled it: a table for each write size with the columns of old.
+//! suite of Solaris tabled it: a table for each write size, and each MTU, with the columns of old.
 
 use wirecost_analyze::Estimate;
 use wirecost_analyze::measured::{MeasuredPoint, Measurements};
@@ -22,7 +22,7 @@ impl Table for TcpTransmit {
     }
 
     fn help(&self) -> &'static str {
-        "connections, window, CPU split, cycles/Kbyte, throughput, by write size"
+        "connections, window, CPU split, cycles/Kbyte, throughput, by write size and MTU"
     }
 
     fn build(&self, measured: &Measurements) -> Section {
@@ -35,6 +35,7 @@ impl Table for TcpTransmit {
 }
 
 const SIZE: &str = "size";
+const MTU: &str = "tune.mtu";
 const CONNECTIONS: &str = "connections";
 pub(super) const WINDOW: &str = "option.wndsz";
 const PACED: &str = "TCP Transmit tests at a part of the throughput that saturates";
@@ -45,19 +46,24 @@ fn build(measured: &Measurements) -> Section {
         true => ["sender", "receiver"].map(|host| CpuScope::Host(host.to_owned())).to_vec(),
         false => vec![CpuScope::All],
     };
-    for size in sizes(measured) {
-        let of_size = |point: &&MeasuredPoint| point.point.get(SIZE) == size;
-        let points = || saturated(measured).filter(of_size);
+    for (size, mtu) in tabled(measured) {
+        let points = || saturated(measured).filter(|point| of_table(point) == (size, mtu));
         for whose in &whose {
             let mut title = "TCP Transmit tests using wirecost".to_owned();
-            if let Some(size) = size {
-                title += &format!(" with write size = {}", written(size).to_uppercase());
+            let size_text =
+                size.map(|size| format!("write size = {}", written(size).to_uppercase()));
+            let mtu_text =
+                mtu.filter(|_| has_several_mtus(measured)).map(|mtu| format!("MTU = {mtu}"));
+            let texts: Vec<String> = size_text.into_iter().chain(mtu_text).collect();
+            if !texts.is_empty() {
+                title += &format!(" with {}", texts.join(" and "));
             }
             if let CpuScope::Host(host) = whose {
                 title += &format!(": {host}");
             }
             let mut table = rows(measured, whose).table(&title, points());
             table.common.extend(size.map(|size| Value::new(SIZE, size)));
+            table.common.extend(mtu.map(|mtu| Value::new(MTU, mtu)));
             table.common.push(whose.value());
             section.table(table);
         }
@@ -84,19 +90,30 @@ fn saturated(measured: &Measurements) -> impl Iterator<Item = &MeasuredPoint> {
     measured.points.iter().filter(|point| !point.point.is_paced())
 }
 
-/// Of these, in the order in which they come; one that is `None` for points that set none.
-fn sizes(measured: &Measurements) -> Vec<Option<&str>> {
-    let mut sizes = Vec::new();
-    for size in saturated(measured).map(|point| point.point.get(SIZE)) {
-        if !sizes.contains(&size) {
-            sizes.push(size);
+/// Write size and MTU, each `None` at points that set none.
+type OfTable<'a> = (Option<&'a str>, Option<&'a str>);
+
+fn of_table(point: &MeasuredPoint) -> OfTable<'_> {
+    (point.point.get(SIZE), point.point.get(MTU))
+}
+
+/// Of saturated points, in the order in which they come.
+fn tabled(measured: &Measurements) -> Vec<OfTable<'_>> {
+    let mut all = Vec::new();
+    for of_table in saturated(measured).map(of_table) {
+        if !all.contains(&of_table) {
+            all.push(of_table);
         }
     }
-    sizes
+    all
+}
+
+fn has_several_mtus(measured: &Measurements) -> bool {
+    measured.values(MTU).len() > 1
 }
 
 fn rows(measured: &Measurements, whose: &CpuScope) -> Rows {
-    let mut columns = other_axes(measured, &[SIZE, CONNECTIONS, WINDOW, LOAD]);
+    let mut columns = other_axes(measured, &[SIZE, MTU, CONNECTIONS, WINDOW, LOAD]);
     columns.push(connections("#conn"));
     columns.push(window("Wnd"));
     columns.push(split(whose));
@@ -105,9 +122,14 @@ fn rows(measured: &Measurements, whose: &CpuScope) -> Rows {
     Rows { columns }
 }
 
-/// With the size and the load in each row.
+/// With the size, the MTU and the load in each row.
 fn rows_of_all(measured: &Measurements, whose: &CpuScope) -> Rows {
     let mut rows = rows(measured, whose);
+    if has_several_mtus(measured) {
+        let mut mtu = ColumnOf::setting(MTU, measured);
+        mtu.column.title = "MTU".to_owned();
+        rows.columns.insert(0, mtu);
+    }
     rows.columns.insert(0, size_column());
     if measured.points.iter().any(|point| point.point.is_paced()) {
         rows.columns.insert(1, load_column());

@@ -2,6 +2,7 @@
 //! (<https://docs.kernel.org/networking/scaling.html#rss-receive-side-scaling>).
 
 use wirecost_linux::ethtool::{SetSpreading, Spreading};
+use wirecost_model::rss::{EQUAL, key_text, table_text};
 
 use super::{Scope, Tunable};
 use crate::target::{Refusal, Target};
@@ -14,8 +15,6 @@ struct Table;
 struct Key;
 
 pub(super) const LIST: &[&dyn Tunable] = &[&Table, &Key];
-
-const EQUAL: &str = "equal ";
 
 fn spreading(target: &Target) -> Result<Spreading, Refusal> {
     let (ethtool, device) = target.ethtool()?;
@@ -60,11 +59,11 @@ impl Tunable for Table {
         }
         let table: Option<Vec<u32>> =
             value.split(',').map(|queue| queue.trim().parse().ok()).collect();
-        table.filter(|table| table.len() > 1).map(|table| written(&table))
+        table.filter(|table| table.len() > 1).map(|table| table_text(&table))
     }
 
     fn read(&self, target: &Target) -> Result<String, Refusal> {
-        spreading(target).map(|told| written(&told.table))
+        spreading(target).map(|told| table_text(&told.table))
     }
 
     fn write(&self, target: &Target, value: &str) -> Result<(), Refusal> {
@@ -90,15 +89,6 @@ impl Tunable for Table {
     }
 }
 
-/// `equal N` where that is what the table is.
-fn written(table: &[u32]) -> String {
-    let queues = table.iter().max().map_or(1, |most| most + 1);
-    if table.iter().zip((0..queues).cycle()).all(|(queue, expected)| *queue == expected) {
-        return format!("{EQUAL}{queues}");
-    }
-    table.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 impl Tunable for Key {
     fn name(&self) -> &'static str {
         "rss.key"
@@ -117,7 +107,7 @@ impl Tunable for Key {
     }
 
     fn check(&self, value: &str) -> Option<String> {
-        bytes(value).map(|key| key_written(&key))
+        bytes(value).map(|key| key_text(&key))
     }
 
     fn read(&self, target: &Target) -> Result<String, Refusal> {
@@ -128,7 +118,7 @@ impl Tunable for Key {
                 target.device()?
             )));
         }
-        Ok(key_written(&told.key))
+        Ok(key_text(&told.key))
     }
 
     fn write(&self, target: &Target, value: &str) -> Result<(), Refusal> {
@@ -145,20 +135,16 @@ fn bytes(key: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-fn key_written(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_table_that_spreads_equally_is_told_so() {
-        assert_eq!(written(&[0, 1, 0, 1]), "equal 2");
-        assert_eq!(written(&[0, 0, 0, 0]), "equal 1");
-        assert_eq!(written(&[0, 1, 2, 0]), "equal 3");
-        assert_eq!(written(&[1, 1, 0, 0]), "1,1,0,0");
+        assert_eq!(table_text(&[0, 1, 0, 1]), "equal 2");
+        assert_eq!(table_text(&[0, 0, 0, 0]), "equal 1");
+        assert_eq!(table_text(&[0, 1, 2, 0]), "equal 3");
+        assert_eq!(table_text(&[1, 1, 0, 0]), "1,1,0,0");
         for value in ["equal 2", "1,1,0,0"] {
             assert_eq!(Table.check(value).as_deref(), Some(value));
         }

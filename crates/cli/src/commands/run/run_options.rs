@@ -171,7 +171,9 @@ impl RunOptions {
         kept: Option<Rc<Lab>>,
     ) -> Result<Place, Failure> {
         let place = Place::find(&loaded.profile, host_options, kept)?;
-        place.check_names("--workers", self.settings().workers.names())?;
+        let settings = self.settings();
+        place.check_names("--workers", settings.workers.names())?;
+        place.check_names("--cpus", settings.cpus.names())?;
         let tuned = self.tune.iter().filter_map(|(name, _)| tuning::host_and_name(name).0);
         place.check_names("--tune", tuned)?;
         Ok(place)

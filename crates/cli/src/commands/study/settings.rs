@@ -26,9 +26,9 @@ const OF_RUN: &str = "run.";
 /// Before the name of a variable, where `wirecost run` has an argument of that name.
 const OF_PROFILE: &str = "var.";
 /// Before the name of a key of the lab's links.
-const OF_LAB: &str = "lab.";
+pub(super) const OF_LAB: &str = "lab.";
 /// Before the name of a tunable.
-const OF_HOSTS: &str = "tune.";
+pub(super) const OF_HOSTS: &str = "tune.";
 /// Options of flowops are words of this variable of a profile.
 const WORDS: &str = "options";
 

@@ -14,6 +14,7 @@ use crate::commands::link_options::LinkOptions;
 use crate::commands::run::{HostArgument, HostOptions, options};
 use crate::diagnostics;
 use crate::input;
+use crate::terminal;
 
 /// The study, and the changes of the command line.
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ pub(super) struct Source {
     #[arg(long)]
     quick: bool,
 
-    /// Set the values of an axis; overrides the study.
+    /// Set the values of an axis; overrides the study. `NAME=` removes the axis.
     #[arg(long = "axis", value_name = "NAME=A,B,C", value_parser = parse_axis)]
     axes: Vec<(String, Vec<String>)>,
 
@@ -118,8 +119,13 @@ impl Source {
             definition = definition.with_quick_overrides();
         }
         definition.quick = None;
+        self.leave_the_lab(&mut definition)?;
         for (name, values) in &self.axes {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            if values == [""] {
+                definition.remove_axis(name).map_err(failure)?;
+                continue;
+            }
             for value in &values {
                 check_value("--axis", name, value)?;
             }
@@ -143,6 +149,24 @@ impl Source {
             replace_place(&mut definition, "--loopback", Place::Loopback)?;
         }
         Loaded::from(definition, beside, &self.hosts)
+    }
+
+    /// A study that is written for a lab and runs elsewhere is without its axes of settings of the lab and
+    /// of its hosts: what the study may change of devices that it makes, only the user may of others.
+    fn leave_the_lab(&self, definition: &mut Definition) -> Result<(), Failure> {
+        let elsewhere = self.loopback || !self.hosts.hosts.is_empty();
+        if definition.place != Place::Lab || !definition.hosts.is_empty() || !elsewhere {
+            return Ok(());
+        }
+        for axis in definition.axes_of(&[settings::OF_LAB, settings::OF_HOSTS]) {
+            definition.remove_axis(&axis).map_err(failure)?;
+            if !self.axes.iter().any(|(name, _)| *name == axis) {
+                terminal::warn(format_args!(
+                    "wirecost: without a lab, the study has no axis {axis}; --axis adds one"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -204,10 +204,23 @@ fn io_engines() {
 #[test]
 fn lso() {
     let Some(tables) = study("lso", &[]) else { return };
-    // Five examples have a row each of who sent.
-    let contexts =
-        tables.iter().find(|table| table.rows.len() == 5).expect("a row for each example");
+    let table = |title: &str| tables.iter().find(|table| table.title == title).expect("the table");
+    let contexts = table("Transmit context");
     assert!(contexts.rows.iter().flatten().any(|cell| cell.number.is_some()), "{contexts:?}");
+    let averages = table("Average segment size");
+    let columns = ["device", "segmentation", "Example"].map(|column| averages.texts(column));
+    let (veth, tun) = (["veth"; 9], ["tun"; 3]);
+    assert_eq!(columns[0], [&veth[..], &tun[..]].concat());
+    assert_eq!(columns[2][..9], ["1", "2", "3", "4", "5", "1", "4", "1", "4"]);
+    // An Ethernet frame of the usual MTU has 1514 bytes.
+    let sizes = averages.numbers("by bytes, B");
+    for ((size, segmentation), example) in sizes.iter().zip(&columns[1]).zip(&columns[2]) {
+        match (*segmentation, *example) {
+            ("tso+gso", "1") => assert!(*size > 3.0 * 1514.0, "{averages:?}"),
+            ("tso+gso", _) => {}
+            _ => assert!(*size <= 1514.0, "{averages:?}"),
+        }
+    }
 }
 
 #[test]
@@ -222,6 +235,18 @@ fn function_cost() {
 #[test]
 fn interrupt_cost() {
     let Some(tables) = study("interrupt-cost", &[]) else { return };
+    let coalescing = tables.iter().find(|table| table.title.starts_with("Coalescing"));
+    let coalescing = coalescing.expect("the table");
+    assert_eq!(coalescing.texts("coalescing"), ["veth", "0us", "20us", "100us"].repeat(2));
+    let interrupts = coalescing.column("interrupts/s");
+    for (interrupts, waits) in interrupts.iter().zip(coalescing.texts("coalescing")) {
+        match (interrupts.number, waits) {
+            (None, "veth") | (Some(_), "0us" | "20us") => {}
+            // No more than one in the time that each waits.
+            (Some(number), "100us") => assert!(number <= 10_000.0, "{coalescing:?}"),
+            _ => panic!("{coalescing:?}"),
+        }
+    }
     let cells: Vec<&Cell> = tables.iter().flat_map(|table| table.rows.iter().flatten()).collect();
     for line in [
         "Throughput(KB/s)",

@@ -23,7 +23,11 @@ const PACKET: f64 = 1000.0;
 const RECEIVED: f64 = 0.5;
 const INSTRUCTIONS: f64 = 10_000.0;
 
-pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
+pub(super) fn build<'a>(
+    measured: &Measurements,
+    points: impl Iterator<Item = &'a MeasuredPoint>,
+    end: Option<&str>,
+) -> Vec<Block> {
     let mut blocks = vec![
         Block::Table(assumed()),
         sentence(
@@ -32,7 +36,7 @@ pub(super) fn build(measured: &Measurements, end: Option<&str>) -> Vec<Block> {
              instructions per interrupt.",
         ),
     ];
-    for point in &measured.points {
+    for point in points {
         blocks.push(Block::Table(of_point(&name(measured, point), point, end)));
         if let Some(run) = point.runs.first()
             && let Ok(rate) = Rate::of(run, end)

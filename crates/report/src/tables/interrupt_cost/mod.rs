@@ -12,15 +12,17 @@ use wirecost_model::document::{
     Align::{self, Left, Right},
     Block, Cell, Section, Table,
 };
+use wirecost_model::link::nic::{DeviceCounts, QueueCounts};
 use wirecost_model::metric::Unit;
 use wirecost_model::observe::{CpuTime, CpuUser, HostObservation, InterruptRow, InterruptsSection};
 use wirecost_model::run::Run;
 use wirecost_model::study::Value;
 
 use super::cells::{
-    at, count, ends, estimate, estimated, first, grouped, known, label, name, number, of, scaled,
-    sentence, table, text,
+    at, count, ends, estimate, estimated, figure, first, grouped, known, label, name, number, of,
+    scaled, sentence, table, text,
 };
+use super::rows::{Rows, other_axes};
 
 /// A smaller part of the wall has no row of its own.
 const LEAST: f64 = 0.000_5;
@@ -54,7 +56,8 @@ fn build(measured: &Measurements) -> Section {
              between devices of one machine a packet can have many segments.",
         ),
     ];
-    for point in &measured.points {
+    blocks.extend(coalescing(measured, end, whose));
+    for point in without_coalescing(measured) {
         let name = name(measured, point);
         let section = first(point).and_then(|run| Scope::find(run, end)?.interrupts());
         let handlers = |rows: fn(&InterruptsSection) -> &[InterruptRow], title: &str| {
@@ -65,13 +68,97 @@ fn build(measured: &Measurements) -> Section {
         blocks.push(handlers(|section| &section.interrupts, "Interrupts (ISR)"));
         blocks.extend(processes(&format!("CPU by process, {name}"), point));
     }
-    blocks.extend(equations::build(measured, end));
+    blocks.extend(equations::build(measured, without_coalescing(measured), end));
     Section { blocks, ..Section::new("What interrupts cost") }
+}
+
+/// An axis of how long devices wait before they interrupt.
+const COALESCING: &str = "coalescing";
+
+/// Points whose devices interrupt as they do first: those of which all is shown.
+fn without_coalescing(measured: &Measurements) -> impl Iterator<Item = &MeasuredPoint> {
+    let first = measured.points.first().and_then(|point| point.point.get(COALESCING));
+    measured.points.iter().filter(move |point| point.point.get(COALESCING) == first)
+}
+
+/// What it changes that devices wait, in a study of that.
+fn coalescing(measured: &Measurements, end: Option<&str>, whose: &str) -> Vec<Block> {
+    let names = [COALESCING, "lab.coalesce", "tune.coalesce.rx-usecs", "tune.coalesce.rx-frames"];
+    if names.iter().all(|name| measured.values(name).len() < 2) {
+        return Vec::new();
+    }
+    let first = Rows { columns: other_axes(measured, &[]) };
+    let columns = [
+        ("interrupts/s", Right),
+        ("packets/interrupt", Right),
+        ("dropped", Right),
+        ("Throughput", Right),
+        ("cycles/KByte", Right),
+    ];
+    let mut table = table(format!("Coalescing, {whose}"), &columns);
+    table.columns.splice(0..0, first.head());
+    table.common.push(Value::new("host", end.unwrap_or("all")));
+    table.rows.extend(measured.points.iter().map(|point| {
+        let of = |of: &dyn Fn(&Run) -> Result<f64, String>| estimate(point, of);
+        let cells = vec![
+            estimated(of(&|run| of_device(run, end)), Unit::PerSecond, grouped),
+            estimated(of(&|run| per_interrupt(run, end)), Unit::Ratio, |v| format!("{v:.2}")),
+            estimated(of(&dropped), Unit::Count, grouped),
+            figure(point, "throughput"),
+            scaled(point, &at(end, "cycles_per_kbyte"), 1.0, grouped),
+        ];
+        [first.row(point), cells].concat()
+    }));
+    let note = "Interrupts are those of the device that receives. Those of a lab's device with queues come                 from the emulator of links, and are no interrupts of the kernel.";
+    vec![Block::Table(table), sentence(note)]
+}
+
+/// The lab's device that received most, and for how many seconds it was counted.
+fn lab_device(run: &Run) -> Option<(QueueCounts, f64)> {
+    let link = run.link.as_ref()?;
+    let sum = |device: &DeviceCounts| {
+        device.queues.iter().fold(QueueCounts::default(), |sum, queue| QueueCounts {
+            received: sum.received + queue.received,
+            received_bytes: sum.received_bytes + queue.received_bytes,
+            dropped: sum.dropped + queue.dropped,
+            interrupts: sum.interrupts + queue.interrupts,
+            ..sum
+        })
+    };
+    let most = link.devices.iter().map(sum).max_by_key(|device| device.received_bytes)?;
+    Some((most, link.seconds))
+}
+
+/// Interrupts a second of the device that receives.
+fn of_device(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    match lab_device(run) {
+        Some((device, seconds)) => Ok(device.interrupts as f64 / seconds),
+        // Where no packet comes with an interrupt, those of devices are of others.
+        None => per_interrupt(run, end).and_then(|_| of(run, &at(end, "interrupts.device"))),
+    }
+}
+
+/// Packets received for each interrupt of the device that receives.
+fn per_interrupt(run: &Run, end: Option<&str>) -> Result<f64, String> {
+    match lab_device(run) {
+        Some((device, _)) if device.interrupts > 0 => {
+            Ok(device.received as f64 / device.interrupts as f64)
+        }
+        Some(_) => Err("the device did not interrupt".to_owned()),
+        None => of(run, &at(end, "packets_per_interrupt")),
+    }
+}
+
+/// Packets that found the receive queue full.
+fn dropped(run: &Run) -> Result<f64, String> {
+    let device = lab_device(run).ok_or("a device without queues that the lab counts")?;
+    Ok(device.0.dropped as f64)
 }
 
 /// NTttcp's report; a column for each point.
 fn lines(measured: &Measurements, end: Option<&str>, whose: &str) -> Table {
-    let labels: Vec<String> = measured.points.iter().map(label).collect();
+    let points: Vec<&MeasuredPoint> = without_coalescing(measured).collect();
+    let labels: Vec<String> = points.iter().map(|point| label(point)).collect();
     let mut columns: Vec<(&str, Align)> = vec![("Line", Left)];
     columns.extend(labels.iter().map(|label| (label.as_str(), Right)));
     let mut table = table(format!("Receiving, {whose}"), &columns);
@@ -96,13 +183,13 @@ fn lines(measured: &Measurements, end: Option<&str>, whose: &str) -> Table {
     ];
     for (line, metric, factor, show) in lines {
         let mut row = vec![text(line)];
-        row.extend(measured.points.iter().map(|point| scaled(point, &metric, factor, show)));
+        row.extend(points.iter().map(|point| scaled(point, &metric, factor, show)));
         table.rows.push(row);
         if line == INTERRUPTS_BY_TIMERS {
             let mut row = vec![text("Interrupts/softirq")];
             let ratio = |run: &Run| per_softirq(run, end);
             let of = |point| estimated(estimate(point, ratio), Unit::Ratio, two);
-            row.extend(measured.points.iter().map(of));
+            row.extend(points.iter().copied().map(of));
             table.rows.push(row);
         }
     }
@@ -304,6 +391,10 @@ fn usage(run: &Run) -> Result<Usage, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use wirecost_model::link::{LinkReport, LinkSpec, Topology};
+
     use super::super::tests::{at, fixture, near, section, value};
     use super::*;
 
@@ -358,6 +449,70 @@ mod tests {
             sentences.filter(|text| text.contains(conclusion)).count(),
             measured.points.len()
         );
+    }
+
+    /// A device of the receiver with two queues, and one that receives acknowledgements.
+    fn link() -> LinkReport {
+        let queue = |received, interrupts| QueueCounts {
+            received,
+            received_bytes: 1500 * received,
+            interrupts,
+            dropped: 3,
+            ..QueueCounts::default()
+        };
+        let device = |host: &str, queues| DeviceCounts { host: host.to_owned(), pauses: 0, queues };
+        LinkReport {
+            topology: Topology::default(),
+            link: LinkSpec::default(),
+            seconds: 2.0,
+            lines: Vec::new(),
+            devices: vec![
+                device("h1", vec![queue(50, 50)]),
+                device("h2", vec![queue(4_000, 300), queue(2_000, 100)]),
+            ],
+            error_us: None,
+            late: 0.0,
+            refused: 0,
+            unread: 0,
+            unheld: 0,
+            cpu_percent: 0.0,
+            cpu_source: "bpf".to_owned(),
+            cpus: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn coalescing_is_compared_and_the_rest_is_as_without_it() {
+        let alone = fixture("interrupt-cost");
+        let mut measured = alone.clone();
+        let mut waiting = measured.points.clone();
+        for point in &mut measured.points {
+            point.point.axes.push(Value::new(COALESCING, "veth"));
+        }
+        for point in &mut waiting {
+            point.point.axes.push(Value::new(COALESCING, "20us"));
+            point.runs.iter_mut().for_each(|run| run.link = Some(link()));
+        }
+        measured.points.extend(waiting);
+        let shown = section("interrupt-cost", &measured);
+        let tables = |section: &Section| {
+            section.blocks.iter().filter(|block| matches!(block, Block::Table(_))).count()
+        };
+        assert_eq!(tables(&shown), tables(&section("interrupt-cost", &alone)) + 1);
+        let Some(Block::Table(table)) = shown.blocks.iter().find(
+            |block| matches!(block, Block::Table(table) if table.title.starts_with("Coalescing")),
+        ) else {
+            panic!("{shown:?}")
+        };
+        let texts = |row: usize| table.rows[row][..5].iter().map(Cell::shown).collect::<Vec<_>>();
+        assert_eq!(texts(0), ["512", "veth", "-", "-", "-"]);
+        assert_eq!(texts(3), ["64k", "20us", "200", "15.00", "6"]);
+        let why = |cell: &Cell| match cell {
+            Cell::Missing(why) => why.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(why(&table.rows[0][2]).contains("without an interrupt"));
+        assert_eq!(value(&shown, "Receiving, receiver", "Packets Sent", "512 veth"), 76_899.0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! studies have them from here.
 
 mod connections;
+mod cpus;
 mod dead_time;
 mod duration;
 mod engine;
@@ -63,6 +64,7 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &reverse::Reverse,
     &tos::Tos,
     &workers::Workers,
+    &cpus::Cpus,
     &interval::Interval,
     &timeout::Timeout,
     &dead_time::DeadTime,
