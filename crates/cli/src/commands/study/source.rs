@@ -154,8 +154,7 @@ impl Source {
     /// A study that is written for a lab and runs elsewhere is without its axes of settings of the lab and
     /// of its hosts: what the study may change of devices that it makes, only the user may of others.
     fn leave_the_lab(&self, definition: &mut Definition) -> Result<(), Failure> {
-        let elsewhere =
-            self.loopback || self.hosts.vm.is_some() || !self.hosts.hosts.is_empty();
+        let elsewhere = self.loopback || self.hosts.vm.is_some() || !self.hosts.hosts.is_empty();
         if definition.place != Place::Lab || !definition.hosts.is_empty() || !elsewhere {
             return Ok(());
         }
