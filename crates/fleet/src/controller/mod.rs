@@ -138,6 +138,7 @@ fn refused(errors: &[ProgramError]) -> Outcome {
         observations: Vec::new(),
         warnings: Vec::new(),
         link: None,
+        netem: None,
     }
 }
 
@@ -777,6 +778,7 @@ impl<'a> Controller<'a> {
             observations: self.observations,
             warnings: self.warnings,
             link: None,
+            netem: None,
         }
     }
 }
