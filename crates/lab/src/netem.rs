@@ -236,7 +236,7 @@ pub(crate) fn join(
 fn switch_off(
     namespace: &NetNs,
     device: &str,
-    is_meant: impl Fn(&str) -> bool + Send,
+    is_meant: impl Fn(&str) -> bool + Send + Sync,
 ) -> Result<(), LabError> {
     let off = || -> io::Result<()> {
         let ethtool = Ethtool::open()?;

@@ -41,7 +41,6 @@ impl Default for Figures {
             user: 0.5,
             segments: None,
             link: None,
-            netem: None,
             p99: 100.0,
             functions: Vec::new(),
         }
