@@ -225,7 +225,8 @@ pub(crate) fn join(
     }
     set_qdiscs(switch, &plan)?;
     introduce(hosts, made)?;
-    for device in &devices {
+    // The far ends of the hosts' ports are not up yet.
+    for (device, _) in plan.wires.iter().flatten() {
         links.wait_until_running(device, CARRIER)?;
     }
     announce(&plan, state.topology, made)
