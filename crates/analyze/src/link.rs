@@ -6,7 +6,8 @@ use wirecost_model::clock;
 use wirecost_model::histogram::Histogram;
 use wirecost_model::link::netem::{NetemLineReport, NetemReport, UNKNOWN_OF_NETEM};
 use wirecost_model::link::{
-    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine, WIRE_OVERHEAD,
+    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine,
+    WIRE_OVERHEAD,
 };
 use wirecost_model::observe::HostObservation;
 use wirecost_model::outcome::Outcome;
@@ -83,7 +84,8 @@ pub(crate) fn netem(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Net
     });
     let mut unknown = UNKNOWN_OF_NETEM.map(str::to_owned).to_vec();
     if edges.is_none() {
-        unknown.push("the counters of the queueing disciplines, which were not read twice".to_owned());
+        unknown
+            .push("the counters of the queueing disciplines, which were not read twice".to_owned());
     }
     Some(NetemReport {
         topology: netem.topology,
@@ -100,8 +102,7 @@ fn edges<T>(samples: &[T], at: impl Fn(&T) -> u64, start: u64, end: u64) -> Opti
     let inner = samples.iter().find(within).zip(samples.iter().rev().find(within));
     let covers = |(first, last): &(&T, &T)| 2 * (at(last) - at(first)) >= end - start;
     inner.filter(covers).or_else(|| {
-        let first =
-            samples.iter().rev().find(|sample| at(sample) <= start).or(samples.first())?;
+        let first = samples.iter().rev().find(|sample| at(sample) <= start).or(samples.first())?;
         let last = samples.iter().find(|sample| at(sample) >= end).or(samples.last())?;
         (at(last) > at(first)).then_some((first, last))
     })

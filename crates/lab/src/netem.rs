@@ -1,6 +1,6 @@
-//! Links of a lab by the kernel's netem and tbf. Each direction of a link has two devices of the lab's switch in
-//! series, each with one queueing discipline: tbf is the transmitter and its queue, netem the delay line and the
-//! losses behind it. On one device they would share a limit, and packets would be lost before the queue.
+//! Links of a lab by the kernel's netem and tbf. Each direction of a link has devices of the lab's switch in series,
+//! each with one queueing discipline: tbf is the transmitter and its queue, netem the delay line and the losses
+//! behind it. On one device they would share a limit, and packets would be lost before the queue.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,19 @@ const SPARE: u64 = 1_000;
 const REORDER_PART: u64 = 4;
 const REORDER_MIN: u64 = 1_000_000;
 const REORDER_PACKETS: u64 = 4;
+
+/// Where a packet enters the links it must leave the accounts of its sender, as at the transmit completion of a
+/// device. Otherwise it counts there until it has left the queue, in veth pairs and bridges too, and TCP sends no
+/// more than a few packets (TCP small queues): the queue never fills. netem does this where it has a delay:
+/// <https://elixir.bootlin.com/linux/v6.1/source/net/sched/sch_netem.c> (`skb_orphan_partial`).
+const ENTRY: DelayLine = DelayLine {
+    nanoseconds: 1,
+    limit: UNLIMITED_RATE_LIMIT as u32,
+    loss: 0.0,
+    loss_burst: 1.0,
+    duplicate: 0.0,
+    late: None,
+};
 
 /// What joins the hosts of a star.
 const HUB: &str = "hub";
@@ -83,58 +96,65 @@ struct Plan {
     hosts: Vec<String>,
     /// Pairs of devices that join two bridges, each with its bridge.
     wires: Vec<[(String, String); 2]>,
+    /// Devices that every packet passes before a queue, where it leaves its sender ([`ENTRY`]).
+    entries: Vec<String>,
     lines: Vec<Line>,
 }
 
 impl Plan {
     fn new(state: &NetemState, hosts: &[LabHost]) -> Self {
-        match state.topology {
-            Topology::Pair | Topology::Dumbbell => Self::dumbbell(&state.link, hosts.len()),
-            Topology::Star => Self::star(&state.link, hosts),
+        let mut plan = match state.topology {
+            Topology::Pair | Topology::Star => Self::star(&state.link, hosts),
+            Topology::Dumbbell => Self::dumbbell(&state.link, hosts.len()),
+        };
+        if state.topology == Topology::Pair {
+            for (line, name) in plan.lines.iter_mut().zip(["back", "forward"]) {
+                name.clone_into(&mut line.name);
+            }
+            plan.lines.reverse();
         }
+        plan
     }
 
-    /// Three bridges in a row. What goes to the other side passes two wires: its queue is at the first, its delay
-    /// at the second.
+    /// Four bridges in a row. What goes to the other side passes three wires, which are its entry, its queue and its
+    /// delay.
     fn dumbbell(link: &LinkSpec, hosts: usize) -> Self {
-        let [left, middle, right] = ["left", "middle", "right"].map(str::to_owned);
-        let [queue, delay, back_queue, back_delay] =
-            ["queue", "delay", "back-queue", "back-delay"].map(str::to_owned);
-        let is_left = |host| host < hosts.div_ceil(2);
-        let side = |host| if is_left(host) { left.clone() } else { right.clone() };
+        const BRIDGES: [&str; 4] = ["left", "left-middle", "right-middle", "right"];
+        let left = hosts.div_ceil(2);
+        let side = |host| if host < left { BRIDGES[0] } else { BRIDGES[3] };
+        let (to, back) = (["entry", "queue", "delay"], ["back-delay", "back-queue", "back-entry"]);
+        let wire = |(place, (near, far)): (usize, (&str, &str))| {
+            let end = |device: &str, bridge: &str| (device.to_owned(), bridge.to_owned());
+            [end(near, BRIDGES[place]), end(far, BRIDGES[place + 1])]
+        };
+        let line = |name: &str, conditions: &Conditions, queue: &str, delay: &str| Line {
+            name: name.to_owned(),
+            conditions: conditions.clone(),
+            queue: queue.to_owned(),
+            delay: delay.to_owned(),
+        };
         Self {
-            hosts: (0..hosts).map(side).collect(),
-            wires: vec![
-                [(queue.clone(), left.clone()), (back_delay.clone(), middle.clone())],
-                [(delay.clone(), middle.clone()), (back_queue.clone(), right.clone())],
-            ],
+            bridges: BRIDGES.map(str::to_owned).to_vec(),
+            hosts: (0..hosts).map(side).map(str::to_owned).collect(),
+            wires: to.into_iter().zip(back).enumerate().map(wire).collect(),
+            entries: vec![to[0].to_owned(), back[2].to_owned()],
             lines: vec![
-                Line {
-                    name: "forward".to_owned(),
-                    conditions: link.forward.clone(),
-                    queue,
-                    delay,
-                },
-                Line {
-                    name: "back".to_owned(),
-                    conditions: link.back.clone(),
-                    queue: back_queue,
-                    delay: back_delay,
-                },
+                line("forward", &link.forward, to[1], to[2]),
+                line("back", &link.back, back[1], back[0]),
             ],
-            bridges: vec![left, middle, right],
         }
     }
 
-    /// A bridge in the middle, and one for each host: the queue is at the wire between both, the delay at the port
-    /// of the host.
+    /// A bridge in the middle, and one for each host, with a wire between both: what the host sends has its entry
+    /// there, and what it receives its queue. The delay is at the port of the host.
     fn star(link: &LinkSpec, hosts: &[LabHost]) -> Self {
         let mut plan = Self { bridges: vec![HUB.to_owned()], ..Self::default() };
         for (number, host) in hosts.iter().enumerate() {
             let of = |part: &str| format!("{}-{part}", host.name);
             plan.bridges.push(of("bridge"));
             plan.hosts.push(of("bridge"));
-            plan.wires.push([(of("queue"), HUB.to_owned()), (of("out"), of("bridge"))]);
+            plan.wires.push([(of("queue"), HUB.to_owned()), (of("entry"), of("bridge"))]);
+            plan.entries.push(of("entry"));
             plan.lines.push(Line {
                 name: format!("to {}", host.name),
                 conditions: if number == 0 { link.back.clone() } else { link.forward.clone() },
@@ -167,9 +187,8 @@ fn delay_line(line: &Conditions) -> DelayLine {
     let packets = |count: u64| {
         rate.map_or(0, |rate| count * (1_500 + u64::from(WIRE_OVERHEAD)) * 8_000_000_000 / rate)
     };
-    let late = (line.delay_nanoseconds / REORDER_PART)
-        .max(REORDER_MIN)
-        .max(packets(REORDER_PACKETS));
+    let late =
+        (line.delay_nanoseconds / REORDER_PART).max(REORDER_MIN).max(packets(REORDER_PACKETS));
     let late = (line.reorder > 0.0)
         .then(|| (line.reorder, u32::try_from(late).unwrap_or(i32::MAX.cast_unsigned())));
     let longest = line.delay_nanoseconds + late.map_or(0, |(_, late)| u64::from(late));
@@ -257,8 +276,11 @@ fn set_qdiscs(switch: &CreatedNamespace, plan: &Plan) -> Result<(), LabError> {
     let index = |device: &str| indices.get(device).copied().unwrap_or_default();
     let qdiscs = switch.namespace.run(Qdiscs::open)?;
     let qdiscs = qdiscs.map_err(|source| LabError::Trial { source })?;
+    let failed = |kind| move |source| LabError::Qdisc { kind, source };
+    for entry in &plan.entries {
+        qdiscs.set_delay_line(index(entry), &ENTRY).map_err(failed(netem::NETEM))?;
+    }
     for line in &plan.lines {
-        let failed = |kind| move |source| LabError::Qdisc { kind, source };
         if let Some(limit) = bottleneck(&line.conditions) {
             let set = qdiscs.set_bottleneck(index(&line.queue), limit, WIRE_OVERHEAD as u16);
             set.map_err(failed(netem::TBF))?;
@@ -291,11 +313,12 @@ fn introduce(hosts: &[LabHost], made: &[CreatedNamespace]) -> Result<(), LabErro
 
 /// Tells each host the rate of its link.
 fn announce(plan: &Plan, topology: Topology, made: &[CreatedNamespace]) -> Result<(), LabError> {
+    let hosts = made.len();
     for (place, made) in made.iter().enumerate() {
         let line = match topology {
             Topology::Star => place,
             // A host sends by the line of its side.
-            Topology::Pair | Topology::Dumbbell => usize::from(plan.hosts[place] == "right"),
+            Topology::Pair | Topology::Dumbbell => usize::from(place >= hosts.div_ceil(2)),
         };
         if let Capacity::Rate(rate) = plan.lines[line].conditions.capacity {
             made.links.announce_rate(DEVICE, rate)?;
@@ -418,11 +441,12 @@ mod tests {
     fn lines(plan: &Plan, from: usize, to: usize) -> Vec<&str> {
         let way = way(plan, from, to);
         let place = |device: &String| way.iter().position(|on_way| on_way == device);
+        let entry = plan.entries.iter().filter_map(place).min();
         plan.lines
             .iter()
             .filter(|line| match (place(&line.queue), place(&line.delay)) {
                 (Some(queue), Some(delay)) => {
-                    assert!(queue < delay);
+                    assert!(queue < delay && entry.unwrap() < queue, "{way:?}");
                     true
                 }
                 (None, None) => false,
@@ -435,9 +459,12 @@ mod tests {
     #[test]
     fn packets_pass_the_line_of_their_direction_only() {
         let of = |topology, count| Plan::new(&NetemState { topology, link: link() }, &hosts(count));
+        let losses =
+            |plan: &Plan| plan.lines.iter().map(|line| line.conditions.loss).collect::<Vec<_>>();
         let pair = of(Topology::Pair, 2);
         assert_eq!(lines(&pair, 0, 1), ["forward"]);
         assert_eq!(lines(&pair, 1, 0), ["back"]);
+        assert_eq!(losses(&pair), [0.1, 0.2]);
         let dumbbell = of(Topology::Dumbbell, 5);
         assert_eq!(lines(&dumbbell, 2, 3), ["forward"]);
         assert_eq!(lines(&dumbbell, 4, 0), ["back"]);
@@ -445,8 +472,8 @@ mod tests {
         let star = of(Topology::Star, 3);
         assert_eq!(lines(&star, 0, 2), ["to h3"]);
         assert_eq!(lines(&star, 2, 0), ["to h1"]);
-        let loss = |line: usize| star.lines[line].conditions.loss;
-        assert_eq!((loss(0), loss(1), loss(2)), (0.2, 0.1, 0.1));
+        assert_eq!(losses(&star), [0.2, 0.1, 0.1]);
+        assert_eq!(losses(&dumbbell), [0.1, 0.2]);
     }
 
     #[test]
@@ -487,8 +514,13 @@ mod tests {
         let late = |delay, rate| {
             let capacity = Capacity::Rate(rate);
             let reorder = 0.001;
-            delay_line(&Conditions { capacity, delay_nanoseconds: delay, reorder, ..link().forward })
-                .late
+            delay_line(&Conditions {
+                capacity,
+                delay_nanoseconds: delay,
+                reorder,
+                ..link().forward
+            })
+            .late
         };
         assert_eq!(late(40_000_000, 1_000_000_000), Some((0.001, 10_000_000)));
         assert_eq!(late(0, 1_000_000_000), Some((0.001, 1_000_000)));
@@ -497,10 +529,8 @@ mod tests {
 
     #[test]
     fn what_netem_does_not_have_is_made_by_the_emulator() {
-        let jitter = LinkSpec {
-            forward: Conditions { jitter_nanoseconds: 1, ..link().forward },
-            ..link()
-        };
+        let jitter =
+            LinkSpec { forward: Conditions { jitter_nanoseconds: 1, ..link().forward }, ..link() };
         let only = BackendChoice::Only;
         assert_eq!(backend(BackendChoice::Auto, &jitter).unwrap(), Backend::Emulator);
         let refused = backend(only(Backend::Netem), &jitter).unwrap_err();

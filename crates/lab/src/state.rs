@@ -66,7 +66,8 @@ pub(crate) struct State {
 impl State {
     /// Plans a lab without creating anything.
     pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
-        let backend = spec.emulated.as_ref().map(|links| netem::backend(links.backend, &links.link));
+        let backend =
+            spec.emulated.as_ref().map(|links| netem::backend(links.backend, &links.link));
         let backend = backend.transpose()?;
         let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
@@ -138,7 +139,8 @@ impl State {
 
     /// How its hosts are joined, by which links and what makes them, if they are emulated.
     pub(crate) fn emulated(&self) -> Option<(Topology, &LinkSpec, Backend)> {
-        let by_netem = self.netem.as_ref().map(|netem| (netem.topology, &netem.link, Backend::Netem));
+        let by_netem =
+            self.netem.as_ref().map(|netem| (netem.topology, &netem.link, Backend::Netem));
         by_netem.or_else(|| {
             let emulator = self.emulator.as_ref()?;
             Some((emulator.topology, &emulator.link, Backend::Emulator))

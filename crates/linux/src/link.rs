@@ -223,8 +223,8 @@ impl Links {
         for (address, hardware) in neighbours {
             let bytes: Result<Vec<u8>, _> =
                 hardware.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
-            let bytes = bytes
-                .map_err(|error| LinkError::netlink(ACT, device, io::Error::other(error)))?;
+            let bytes =
+                bytes.map_err(|error| LinkError::netlink(ACT, device, io::Error::other(error)))?;
             let request = self.handle.neighbours().add(index, address).link_layer_address(&bytes);
             self.finish(ACT, device, request.replace().execute())?;
         }

@@ -62,10 +62,7 @@ fn what_netem_cannot_do_is_refused_with_the_remedy() {
     }
     let unknown = Program::new(["lab", "up", "--rtt", "4ms", "--backend", "tc"]).finish();
     assert_eq!(unknown.code, 2, "{unknown}");
-    assert!(
-        unknown.stderr.contains("backend `tc`: must be auto, netem or emulator"),
-        "{unknown}"
-    );
+    assert!(unknown.stderr.contains("backend `tc`: must be auto, netem or emulator"), "{unknown}");
 }
 
 const STUDY: &str = r#"
@@ -120,9 +117,9 @@ wirecost $run --json netem.json >netem
 wirecost $run --tune qdisc=fq --json fq.json >fq
 wirecost $run --backend emulator --json emulator.json >emulator
 wirecost $run --jitter 1ms --json jitter.json >jitter
-wirecost study run study.toml --out kept >study
+wirecost study run study.toml --out /run/kept >study
 
-wirecost run @rr --lab --rtt 2ms --duration 600s --observe none --quiet >/dev/null 2>&1 &
+'{BINARY}' run @rr --lab --rtt 2ms --duration 600s --observe none --quiet >/dev/null 2>&1 &
 until host=$(ip netns list | grep -o '^wirecost-run-[^ ]*-h1') \
     && ip netns exec "$host" ss -tH state established | grep -q .
 do kill -0 $!; sleep 0.1; done
@@ -174,14 +171,14 @@ fn the_kernel_has_the_links_that_were_typed() {
         }
     };
     // The queue of 1bdp is 25000 bytes; 2500 are in the bucket: 22500 bytes of 10 Mb/s are 18 ms.
-    says("queue", &["qdisc tbf", "rate 10Mbit", "burst 2538b/1", "lat 18ms", "overhead 38"]);
-    says("delay", &["qdisc netem", "delay 10ms", "loss gemodel", "1-h 100%", "duplicate 2%"]);
-    says("delay", &["r 25%", "p 0.252525%"]);
-    says("back-queue", &["qdisc tbf", "rate 1Mbit", "overhead 38"]);
-    says("back-delay", &["qdisc netem", "delay 10ms"]);
-    assert!(!of("back-delay").contains("loss"), "{shown}");
-    // Both count from the IP header on.
-    assert_eq!(shown.matches("overhead -14").count(), 4, "{shown}");
+    says("h2-queue", &["qdisc tbf", "rate 10Mbit", "burst 2537b/1", "lat 18ms", "overhead 38"]);
+    says("h2", &["qdisc netem", "delay 10ms", "loss gemodel", "1-h 100%", "duplicate 2%"]);
+    says("h2", &["r 25%", "p 0.252525%"]);
+    says("h1-queue", &["qdisc tbf", "rate 1Mbit", "overhead 38"]);
+    says("h1", &["qdisc netem", "delay 10ms"]);
+    assert!(!of("h1").contains("loss"), "{shown}");
+    // All count from the IP header on; two are the entries.
+    assert_eq!(shown.matches("overhead -14").count(), 6, "{shown}");
     // Nobody asks for the address of a host over the link.
     let neighbours = guest.read("neighbours");
     assert!(neighbours.contains("198.18.0.2 dev eth0 lladdr"), "{neighbours}");
@@ -239,11 +236,13 @@ fn a_result_says_what_made_its_links_and_what_is_not_known() {
         assert_eq!(forward["name"], "forward");
         // A timer of an emulated CPU is late.
         let rate = forward["bits_per_second"].as_f64().unwrap();
-        assert!((7e6..10.3e6).contains(&rate), "{rate}");
+        assert!((3e6..10.3e6).contains(&rate), "{rate}");
         let [tbf, netem] = forward["qdiscs"].as_array().unwrap().as_slice() else {
             panic!("{forward}")
         };
         assert_eq!((&tbf["kind"], &netem["kind"]), (&"tbf".into(), &"netem".into()));
+        // TCP fills the queue of the link.
+        assert!(tbf["drops"].as_u64().unwrap() > 0, "{tbf}");
         // The packets of the wire, and not what TCP hands over at once.
         let [packets, bytes] = ["packets", "bytes"].map(|key| tbf[key].as_f64().unwrap());
         assert!(packets > 1_000.0 && bytes / packets <= 1_500.0, "{tbf}");
@@ -279,7 +278,11 @@ fn a_study_has_links_of_both_kinds() {
 #[test]
 fn nothing_is_left_of_links_by_netem() {
     let Some(guest) = guest("nothing_is_left_of_links_by_netem") else { return };
-    assert!(guest.read("down").contains("removed lab lab (3 namespaces)"), "{}", guest.read("down"));
+    assert!(
+        guest.read("down").contains("removed lab lab (3 namespaces)"),
+        "{}",
+        guest.read("down")
+    );
     assert!(guest.read("killed").contains("wirecost-run-"), "{}", guest.read("killed"));
     for name in ["after-down", "after-killed"] {
         assert_eq!(guest.read(name).trim(), "", "{name}");

@@ -105,7 +105,8 @@ impl QdiscCounts {
     #[must_use]
     fn since(&self, earlier: &Self) -> Self {
         // The kernel counts these two in 32 bits.
-        let wrapped = |after: u64, before: u64| u64::from((after as u32).wrapping_sub(before as u32));
+        let wrapped =
+            |after: u64, before: u64| u64::from((after as u32).wrapping_sub(before as u32));
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
             bytes: self.bytes.saturating_sub(earlier.bytes),
@@ -205,7 +206,8 @@ mod tests {
 
     #[test]
     fn netem_makes_links_without_what_it_lacks() {
-        let plain = "rate=10mbit rtt=20ms loss=1% loss-burst=4 reorder=0.1% duplicate=1% queue=2bdp";
+        let plain =
+            "rate=10mbit rtt=20ms loss=1% loss-burst=4 reorder=0.1% duplicate=1% queue=2bdp";
         assert_eq!(beyond(plain), None);
         for (keys, lacking) in [
             ("rtt=20ms jitter=1ms", "jitter"),
