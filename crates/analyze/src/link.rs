@@ -78,12 +78,12 @@ pub(crate) fn netem(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Net
     let lines = edges.iter().flat_map(|(first, last)| {
         last.lines.iter().map(move |after| {
             let before = first.lines.iter().find(|before| before.name == after.name);
-            let line = before.map_or_else(|| after.clone(), |_| after.clone());
+            let line = before.map_or_else(|| after.clone(), |before| after.since(before));
             NetemLineReport { bits_per_second: line.wire_bits() as f64 / seconds, line }
         })
     });
     let mut unknown = UNKNOWN_OF_NETEM.map(str::to_owned).to_vec();
-    if edges.is_some() {
+    if edges.is_none() {
         unknown
             .push("the counters of the queueing disciplines, which were not read twice".to_owned());
     }

@@ -31,7 +31,7 @@ const SPARE: u64 = 1_000;
 
 /// A reordered packet comes later by this part of the delay, and by at least this time and the transmission time of
 /// as many packets: as in the emulator (`link::Line`).
-const REORDER_PART: u64 = 2;
+const REORDER_PART: u64 = 4;
 const REORDER_MIN: u64 = 1_000_000;
 const REORDER_PACKETS: u64 = 4;
 
@@ -154,6 +154,7 @@ impl Plan {
             plan.bridges.push(of("bridge"));
             plan.hosts.push(of("bridge"));
             plan.wires.push([(of("queue"), HUB.to_owned()), (of("entry"), of("bridge"))]);
+            plan.entries.push(of("entry"));
             plan.lines.push(Line {
                 name: format!("to {}", host.name),
                 conditions: if number == 0 { link.back.clone() } else { link.forward.clone() },
@@ -172,7 +173,7 @@ fn bottleneck(line: &Conditions) -> Option<RateLimit> {
     Some(RateLimit {
         bits_per_second: rate,
         // No more than a late timer takes: it would pass the queue at once after each pause.
-        burst_bytes: bytes(bytes_in(rate, TIMER_DELAY_MICROSECONDS)),
+        burst_bytes: bytes(bytes_in(rate, TIMER_DELAY_MICROSECONDS).max(LARGEST_PACKET)),
         queue_bytes: bytes(line.queue_bytes.unwrap_or(u64::MAX)),
     })
 }
@@ -194,10 +195,10 @@ fn delay_line(line: &Conditions) -> DelayLine {
     let limit = rate.map_or(UNLIMITED_RATE_LIMIT, |rate| {
         let copies = if line.duplicate > 0.0 { 2 } else { 1 };
         let burst = bytes_in(rate, longest / 1_000 + 2 * TIMER_DELAY_MICROSECONDS);
-        burst / 1_500
+        copies * burst / SMALLEST_PACKET + SPARE
     });
     DelayLine {
-        nanoseconds: line.delay_nanoseconds / 2,
+        nanoseconds: line.delay_nanoseconds,
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
         loss: line.loss,
         loss_burst: line.loss_burst,

@@ -155,7 +155,7 @@ impl State {
 
     /// All namespaces of the lab.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = String> {
-        self.hosts.iter().map(|host| host.namespace.clone()).chain(self.switch.clone().filter(|_| self.netem.is_none()))
+        self.hosts.iter().map(|host| host.namespace.clone()).chain(self.switch.clone())
     }
 
     /// A namespace of the lab that is not among those `present`.

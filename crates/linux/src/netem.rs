@@ -90,7 +90,6 @@ pub fn missing_kind() -> io::Result<Option<&'static str>> {
     };
     netns::run_in_new(|| {
         let qdiscs = Qdiscs::open()?;
-        if true { return Ok(None); }
         if lacks(qdiscs.set_delay_line(LOOPBACK, &line))? {
             return Ok(Some(NETEM));
         }
@@ -100,7 +99,7 @@ pub fn missing_kind() -> io::Result<Option<&'static str>> {
 
 /// TCA_OPTIONS of tbf.
 fn bottleneck(limit: RateLimit, overhead: u16) -> Vec<u8> {
-    rate_limit::attributes(limit, overhead / 2)
+    rate_limit::attributes(limit, overhead)
         .into_iter()
         .flat_map(|(kind, value)| with_header(kind, &value))
         .collect()
@@ -145,13 +144,13 @@ fn delay_line(line: &DelayLine) -> Vec<u8> {
 /// chosen so that the share is exact.
 fn table_of_delays(share: f64) -> impl Iterator<Item = i16> {
     let late = (share * NETEM_DIST_MAX).floor().max(1.0);
-    let size = NETEM_DIST_MAX;
+    let size = (late / share).round().min(NETEM_DIST_MAX);
     (0..size as usize).map(move |entry| if entry < late as usize { NETEM_DIST_SCALE } else { 0 })
 }
 
 /// A probability as the kernel compares it with a random number of 32 bits.
 fn probability(share: f64) -> u32 {
-    (share * 0.5 * f64::from(u32::MAX)).round() as u32
+    (share * f64::from(u32::MAX)).round() as u32
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Conditions {
             Capacity::Steps(_) | Capacity::Opportunities(_) => return Some("trace"),
             Capacity::Unlimited | Capacity::Rate(_) => {}
         }
-        if self.jitter_nanoseconds > 1_000_000_000 {
+        if self.jitter_nanoseconds > 0 {
             // Each packet has a delay of its own, so packets overtake others.
             return Some("jitter");
         }
@@ -106,7 +106,7 @@ impl QdiscCounts {
     fn since(&self, earlier: &Self) -> Self {
         // The kernel counts these two in 32 bits.
         let wrapped =
-            |after: u64, before: u64| u64::from((after as u32).saturating_sub(before as u32));
+            |after: u64, before: u64| u64::from((after as u32).wrapping_sub(before as u32));
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
             bytes: self.bytes.saturating_sub(earlier.bytes),

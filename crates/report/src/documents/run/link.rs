@@ -47,6 +47,7 @@ fn by_netem(link: &NetemReport) -> Section {
     section.table(table);
     section.note(format!("{}, by netem", link.link.describe(link.topology)));
     section.note("dropped: tbf drops what does not fit into its queue; netem loses packets");
+    section.note(format!("unknown: {}", link.unknown.join("; ")));
     section
 }
 
