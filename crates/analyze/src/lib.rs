@@ -94,6 +94,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     }
     run.phases = figures::phases(outcome);
     run.link = link::report(outcome, &windows);
+    run.netem = link::netem(outcome, &windows);
     run.hosts = hosts::hosts(outcome, &windows, run.link.as_ref());
     run.machines = hosts::machines(outcome, &windows, run.link.as_ref());
     run.observe = observed::section(outcome, &windows);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use wirecost_model::clock;
 use wirecost_model::histogram::Histogram;
+use wirecost_model::link::netem::{NetemLineReport, NetemReport, UNKNOWN_OF_NETEM};
 use wirecost_model::link::{
-    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, LinkSample, NamedLine,
+    LineCounts, LineReport, LinkCounts, LinkError, LinkOutcome, LinkReport, NamedLine,
     WIRE_OVERHEAD,
 };
 use wirecost_model::observe::HostObservation;
@@ -20,7 +21,7 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
     let window = windows.first()?;
     // All hosts of a lab have the clock of its machine.
     let (start, end) = (window.span.start.at, window.span.end.at);
-    let (first, last) = edges(&link.samples, start, end)?;
+    let (first, last) = edges(&link.samples, |sample| sample.at, start, end)?;
     let seconds = clock::seconds(last.at - first.at);
     let (before, after) = (&first.counts, &last.counts);
     let none = LineCounts::default();
@@ -67,16 +68,43 @@ pub(crate) fn report(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<Li
     })
 }
 
+/// The report of links by netem; `None` without such links or without a window.
+pub(crate) fn netem(outcome: &Outcome, windows: &[HostWindow<'_>]) -> Option<NetemReport> {
+    let netem = outcome.netem.as_ref()?;
+    let window = windows.first()?;
+    let (start, end) = (window.span.start.at, window.span.end.at);
+    let edges = edges(&netem.samples, |sample| sample.at, start, end);
+    let seconds = edges.map_or(0.0, |(first, last)| clock::seconds(last.at - first.at));
+    let lines = edges.iter().flat_map(|(first, last)| {
+        last.lines.iter().map(move |after| {
+            let before = first.lines.iter().find(|before| before.name == after.name);
+            let line = before.map_or_else(|| after.clone(), |before| after.since(before));
+            NetemLineReport { bits_per_second: line.wire_bits() as f64 / seconds, line }
+        })
+    });
+    let mut unknown = UNKNOWN_OF_NETEM.map(str::to_owned).to_vec();
+    if edges.is_none() {
+        unknown
+            .push("the counters of the queueing disciplines, which were not read twice".to_owned());
+    }
+    Some(NetemReport {
+        topology: netem.topology,
+        link: netem.link.clone(),
+        seconds,
+        lines: lines.collect(),
+        unknown,
+    })
+}
+
 /// The readings at both edges of the window: the first and the last within it, or around it where it has too few.
-fn edges(samples: &[LinkSample], start: u64, end: u64) -> Option<(&LinkSample, &LinkSample)> {
-    let within = |sample: &&LinkSample| (start..=end).contains(&sample.at);
+fn edges<T>(samples: &[T], at: impl Fn(&T) -> u64, start: u64, end: u64) -> Option<(&T, &T)> {
+    let within = |sample: &&T| (start..=end).contains(&at(sample));
     let inner = samples.iter().find(within).zip(samples.iter().rev().find(within));
-    let covers =
-        |(first, last): &(&LinkSample, &LinkSample)| 2 * (last.at - first.at) >= end - start;
+    let covers = |(first, last): &(&T, &T)| 2 * (at(last) - at(first)) >= end - start;
     inner.filter(covers).or_else(|| {
-        let first = samples.iter().rev().find(|sample| sample.at <= start).or(samples.first())?;
-        let last = samples.iter().find(|sample| sample.at >= end).or(samples.last())?;
-        (last.at > first.at).then_some((first, last))
+        let first = samples.iter().rev().find(|sample| at(sample) <= start).or(samples.first())?;
+        let last = samples.iter().find(|sample| at(sample) >= end).or(samples.last())?;
+        (at(last) > at(first)).then_some((first, last))
     })
 }
 

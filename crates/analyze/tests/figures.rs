@@ -10,6 +10,7 @@ use two_hosts::{CPU, Fault, TSC_HZ, Traffic, analyze, analyze_offered, key};
 use wirecost_model::clock::SECOND;
 use wirecost_model::environment::{Device, Environment};
 use wirecost_model::histogram::Histogram;
+use wirecost_model::link::netem::{NetemLine, NetemOutcome, NetemSample, QdiscCounts};
 use wirecost_model::link::nic::{DeviceCounts, QueueCounts};
 use wirecost_model::link::{
     LineCounts, LinkCounts, LinkOutcome, LinkSample, LinkSpec, NamedLine, SideCounts, Topology,
@@ -721,4 +722,53 @@ fn an_emulator_that_does_not_answer_is_told() {
     let run = analyze(&outcome);
     assert_eq!(run.link, None);
     assert!(codes(&run).contains(&"link-unmeasured"));
+}
+
+/// Counters of links by netem that send a hundred packets in a reading.
+fn with_netem(outcome: &mut Outcome, readings: u64) {
+    let window = outcome.hosts[0].phases[0].snapshot(Edge::WindowStart).unwrap().at;
+    let samples = (0..readings).map(|number| {
+        // The lab was there before the run.
+        let counted = 50 + number;
+        let qdisc = |kind: &str, drops| QdiscCounts {
+            kind: kind.to_owned(),
+            packets: 100 * counted,
+            bytes: 146_200 * counted,
+            drops: drops * counted,
+            backlog_packets: 7,
+            ..QdiscCounts::default()
+        };
+        let qdiscs = vec![qdisc("tbf", 3), qdisc("netem", 1)];
+        let lines = vec![NetemLine { name: "forward".to_owned(), qdiscs }];
+        NetemSample { at: window + number * SECOND / 10, lines }
+    });
+    let (topology, link) = (Topology::Pair, LinkSpec::default());
+    outcome.netem = Some(NetemOutcome { topology, link, samples: samples.collect() });
+}
+
+#[test]
+fn links_by_netem_have_the_counters_of_the_window() {
+    let mut outcome = honest();
+    let before = analyze(&outcome);
+    with_netem(&mut outcome, 100);
+    let run = analyze(&outcome);
+    let netem = run.netem.as_ref().unwrap();
+    let line = &netem.lines[0];
+    assert!(close(line.bits_per_second, 1_500.0 * 8.0 * 1e3, 0.01), "{line:?}");
+    let [tbf, delay] = line.line.qdiscs.as_slice() else { panic!("{line:?}") };
+    let readings = (netem.seconds * 10.0).round() as u64;
+    assert_eq!((tbf.drops, delay.drops, delay.backlog_packets), (3 * readings, readings, 7));
+    assert!(netem.unknown.iter().any(|what| what == "how late packets were released"));
+    // What the links used is not known, so it is in the costs.
+    assert_eq!((&run.hosts, &run.machines, &run.link), (&before.hosts, &before.machines, &None));
+}
+
+#[test]
+fn counters_of_netem_that_were_not_read_are_told() {
+    let mut outcome = honest();
+    with_netem(&mut outcome, 1);
+    let run = analyze(&outcome);
+    let netem = run.netem.unwrap();
+    assert!(netem.lines.is_empty());
+    assert!(netem.unknown.iter().any(|what| what.contains("not read twice")), "{netem:?}");
 }

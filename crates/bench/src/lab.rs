@@ -96,6 +96,7 @@ impl Lab {
 fn once(wirecost: &Path, json: &Path, rate: &str, rtt: &str) -> Result<Run, String> {
     let mut command = Command::new(wirecost);
     command.args(["run", "@stream", "--lab", "--rate", rate, "--rtt", rtt, "--ramp", "3s"]);
+    command.args(["--backend", "emulator"]);
     command.args(["--duration", "4s", "--observe", "cpu", "--quiet", "--json"]).arg(json);
     let output = command
         .stdin(Stdio::null())

@@ -9,6 +9,7 @@ use wirecost_linux::{rps, sysctl};
 
 use crate::addresses::{IPV4_PREFIX, IPV6_PREFIX};
 use crate::host::DEVICE;
+use crate::netem;
 use crate::rate;
 use crate::state::State;
 use crate::{LabError, LabHost};
@@ -18,7 +19,7 @@ pub(crate) const SWITCH: &str = "switch";
 const BRIDGE: &str = "br0";
 
 /// The kernel handles a new device within milliseconds, or a second on a loaded machine.
-const CARRIER: Duration = Duration::from_secs(10);
+pub(crate) const CARRIER: Duration = Duration::from_secs(10);
 
 /// Frames of a host that wait for the emulator: 64 KiB each at most.
 const EMULATED_QUEUE: u32 = 4_000;
@@ -98,7 +99,10 @@ pub(crate) fn build(
     match &state.switch {
         Some(switch) => {
             let switch = CreatedNamespace::new(switch, supported_settings(SWITCH_SETTINGS))?;
-            join_by_switch(&switch, state, &made)?;
+            match &state.netem {
+                Some(netem) => netem::join(&switch, netem, &state.hosts, &made)?,
+                None => join_by_switch(&switch, state, &made)?,
+            }
             if let Some(rate) = state.rate_bits_per_second {
                 limit(&switch, state, &made, rate)?;
             }
@@ -141,9 +145,9 @@ pub(crate) fn remove(lab: &str, namespaces: &[String]) -> Result<(), LabError> {
 }
 
 /// A created namespace, and access to its devices.
-struct CreatedNamespace {
-    namespace: NetNs,
-    links: Links,
+pub(crate) struct CreatedNamespace {
+    pub(crate) namespace: NetNs,
+    pub(crate) links: Links,
 }
 
 impl CreatedNamespace {

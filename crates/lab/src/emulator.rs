@@ -20,6 +20,7 @@ use wirecost_linux::netns::NetNs;
 use wirecost_linux::process::ProcessId;
 use wirecost_linux::spawn;
 use wirecost_linux::tun::Tun;
+use wirecost_model::link::netem::BackendChoice;
 use wirecost_model::link::{LinkCounts, LinkSpec, Topology};
 
 use crate::host::DEVICE;
@@ -36,7 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct EmulatedLinks {
     pub topology: Topology,
     pub link: LinkSpec,
-    /// Losses, jitter and cross traffic follow from it.
+    /// What is to make them.
+    pub backend: BackendChoice,
+    /// Losses, jitter and cross traffic of the emulator follow from it.
     pub seed: u64,
     /// What starts a process that calls [`serve`]: a program and its arguments.
     pub program: Vec<OsString>,

@@ -44,6 +44,16 @@ pub enum LabError {
     Emulator { source: io::Error },
     #[error("the emulator of the links of lab `{name}` has ended")]
     EmulatorGone { name: String },
+    #[error("this kernel has no {kind}")]
+    NoQdisc { kind: &'static str },
+    #[error("netem does not have {key} as the links of a lab do")]
+    BeyondNetem { key: &'static str },
+    #[error("failed to try which queueing disciplines this kernel has")]
+    Trial { source: io::Error },
+    #[error("failed to set {kind} at a link")]
+    Qdisc { kind: &'static str, source: io::Error },
+    #[error("failed to switch off the offloads of `{device}`")]
+    Offloads { device: String, source: io::Error },
     #[error("{asked} queues need as many CPUs; this process may use {cpus}")]
     Queues { asked: usize, cpus: usize },
     #[error("a {topology} has {hosts} hosts, not {asked}")]
@@ -77,6 +87,12 @@ impl LabError {
             }
             Self::Emulator { .. } => {
                 Some("the kernel must have TUN devices (/dev/net/tun): modprobe tun".to_owned())
+            }
+            Self::NoQdisc { kind } => Some(format!(
+                "load it: modprobe sch_{kind}; or have a process emulate the links: --backend emulator"
+            )),
+            Self::BeyondNetem { .. } => {
+                Some("have a process emulate the links: --backend emulator, or auto".to_owned())
             }
             Self::NotFound { .. } => Some("list the labs: wirecost lab status".to_owned()),
             Self::InUse { pid, .. } => Some(format!("stop process {pid}; this removes the lab")),

@@ -16,6 +16,7 @@ mod build;
 mod emulator;
 mod error;
 mod host;
+mod netem;
 mod placement;
 mod rate;
 mod state;
@@ -27,12 +28,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wirecost_linux::privilege::{self, NAMESPACES};
 use wirecost_linux::process::ProcessId;
+use wirecost_model::link::netem::Backend;
 use wirecost_model::link::{LinkSpec, Topology};
 
 pub use addresses::MAX_HOSTS;
 pub use emulator::{EmulatedLinks, LinkReader, serve as serve_links};
 pub use error::LabError;
 pub use host::LabHost;
+pub use netem::QdiscReader;
 pub use state::Lifetime;
 pub use status::{EmulatedStatus, HostStatus, LabStatus, LinkStatus, Status, status};
 
@@ -183,13 +186,21 @@ impl Lab {
         self.state.rate_bits_per_second
     }
 
-    /// How its hosts are joined and by which links, if they are emulated.
+    /// How its hosts are joined, by which links and what makes them, if they are emulated.
     #[must_use]
-    pub fn emulated(&self) -> Option<(Topology, &LinkSpec)> {
-        self.state.emulator.as_ref().map(|emulator| (emulator.topology, &emulator.link))
+    pub fn emulated(&self) -> Option<(Topology, &LinkSpec, Backend)> {
+        self.state.emulated()
     }
 
-    /// What reads the counters of its emulated links; `None` if it has none.
+    /// What reads the counters of its links by netem; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`LabError`] if the namespace of the links cannot be opened.
+    pub fn qdisc_reader(&self) -> Option<Result<QdiscReader, LabError>> {
+        self.state.qdisc_reader()
+    }
+
+    /// What reads the counters of the emulator of its links; `None` if it has none.
     #[must_use]
     pub fn link_reader(&self) -> Option<LinkReader> {
         let process = self.state.emulator.as_ref()?.process?;

@@ -10,7 +10,7 @@ pub(crate) const MIN_RATE: u64 = 120_000;
 const LARGEST_FRAME: u64 = 80_000;
 
 /// A timer that is late by less costs no throughput.
-const TIMER_DELAY_MICROSECONDS: u64 = 2_000;
+pub(crate) const TIMER_DELAY_MICROSECONDS: u64 = 2_000;
 
 /// Queue length of the switch, in time: about ten times the round-trip time of a local network, so that
 /// one flow fills the link and many flows do not starve.
@@ -20,16 +20,19 @@ const QUEUE_MICROSECONDS: u64 = 50_000;
 const MIN_QUEUE: u64 = 4 * LARGEST_FRAME;
 
 pub(crate) fn limit(bits_per_second: u64) -> RateLimit {
-    let bytes_in = |microseconds: u64| {
-        let bytes = u128::from(bits_per_second) * u128::from(microseconds) / 8_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    };
+    let bytes_in = |microseconds| bytes_in(bits_per_second, microseconds);
     let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     RateLimit {
         bits_per_second,
         burst_bytes: bytes(bytes_in(TIMER_DELAY_MICROSECONDS).max(LARGEST_FRAME)),
         queue_bytes: bytes(bytes_in(QUEUE_MICROSECONDS).max(MIN_QUEUE)),
     }
+}
+
+/// Bytes that a link sends in a time.
+pub(crate) fn bytes_in(bits_per_second: u64, microseconds: u64) -> u64 {
+    let bytes = u128::from(bits_per_second) * u128::from(microseconds) / 8_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

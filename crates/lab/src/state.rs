@@ -14,8 +14,11 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use wirecost_linux::process::ProcessId;
 use wirecost_linux::thread::allowed_cpus;
+use wirecost_model::link::netem::Backend;
+use wirecost_model::link::{LinkSpec, Topology};
 
 use crate::emulator::{EmulatorState, Process};
+use crate::netem::{self, NetemState, QdiscReader};
 use crate::placement::Share;
 use crate::{LabError, LabHost, LabSpec, addresses, build, host, placement};
 
@@ -48,24 +51,30 @@ pub(crate) struct State {
     pub(crate) lifetime: Lifetime,
     pub(crate) creator: ProcessId,
     pub(crate) hosts: Vec<LabHost>,
-    /// Namespace of the switch of a lab with more than two hosts, or with a rate.
+    /// Namespace of the switch of a lab with more than two hosts, with a rate, or with links by netem.
     pub(crate) switch: Option<String>,
     /// Rate of each host's link.
     pub(crate) rate_bits_per_second: Option<u64>,
     /// What emulates the links.
     #[serde(default)]
     pub(crate) emulator: Option<EmulatorState>,
+    /// Links by netem, which are in the switch.
+    #[serde(default)]
+    pub(crate) netem: Option<NetemState>,
 }
 
 impl State {
     /// Plans a lab without creating anything.
     pub(crate) fn plan(spec: &LabSpec, creator: ProcessId) -> Result<Self, LabError> {
+        let backend =
+            spec.emulated.as_ref().map(|links| netem::backend(links.backend, &links.link));
+        let backend = backend.transpose()?;
         let cpus = allowed_cpus().map_err(|source| LabError::Cpus { source })?;
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let nic = spec.emulated.as_ref().and_then(|links| links.link.nic.as_ref());
         // Queues are served on the CPUs of their hosts.
-        let threads = match (&spec.emulated, nic) {
-            (Some(_), None) => EMULATOR_CPUS,
+        let threads = match (backend, nic) {
+            (Some(Backend::Emulator), None) => EMULATOR_CPUS,
             _ => 0,
         };
         let mut shares = placement::share(&cpus, spec.hosts, threads, placement::core_of);
@@ -96,11 +105,17 @@ impl State {
                 }
             })
             .collect();
-        let switched =
-            spec.emulated.is_none() && (spec.hosts > 2 || spec.rate_bits_per_second.is_some());
+        let switched = match backend {
+            Some(Backend::Netem) => true,
+            Some(Backend::Emulator) => false,
+            None => spec.hosts > 2 || spec.rate_bits_per_second.is_some(),
+        };
         let machine_cpus = cpus.len();
         let emulator_cpus = if spare.is_empty() || nic.is_some() { cpus } else { spare };
-        let emulator = spec.emulated.as_ref().map(|links| EmulatorState {
+        let by = |wanted| spec.emulated.as_ref().filter(|_| backend == Some(wanted));
+        let netem = by(Backend::Netem)
+            .map(|links| NetemState { topology: links.topology, link: links.link.clone() });
+        let emulator = by(Backend::Emulator).map(|links| EmulatorState {
             topology: links.topology,
             link: links.link.clone(),
             seed: links.seed,
@@ -118,7 +133,24 @@ impl State {
             switch: switched.then(|| build::namespace_of(&spec.name, build::SWITCH)),
             rate_bits_per_second: spec.rate_bits_per_second,
             emulator,
+            netem,
         })
+    }
+
+    /// How its hosts are joined, by which links and what makes them, if they are emulated.
+    pub(crate) fn emulated(&self) -> Option<(Topology, &LinkSpec, Backend)> {
+        let by_netem =
+            self.netem.as_ref().map(|netem| (netem.topology, &netem.link, Backend::Netem));
+        by_netem.or_else(|| {
+            let emulator = self.emulator.as_ref()?;
+            Some((emulator.topology, &emulator.link, Backend::Emulator))
+        })
+    }
+
+    /// What reads the counters of its links by netem; `None` if it has none.
+    pub(crate) fn qdisc_reader(&self) -> Option<Result<QdiscReader, LabError>> {
+        let (netem, switch) = self.netem.as_ref().zip(self.switch.as_ref())?;
+        Some(QdiscReader::new(netem, &self.hosts, switch))
     }
 
     /// All namespaces of the lab.
@@ -301,6 +333,7 @@ mod tests {
             switch: None,
             rate_bits_per_second: None,
             emulator: None,
+            netem: None,
         };
         directory.save(&state).unwrap();
         fs::write(home.join("bad.json"), "{").unwrap();

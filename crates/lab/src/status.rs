@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use wirecost_linux::link::{Link, Links};
 use wirecost_linux::netns;
+use wirecost_model::link::netem::{Backend, NetemLine};
 use wirecost_model::link::{LinkCounts, LinkSpec, Topology};
 
-use crate::{LabError, LabHost, Lifetime, LinkReader, build, state};
+use crate::state::{self, State};
+use crate::{LabError, LabHost, Lifetime, LinkReader, build};
 
 /// The labs of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,11 +42,16 @@ pub struct LabStatus {
 pub struct EmulatedStatus {
     pub topology: Topology,
     pub link: LinkSpec,
-    /// Whether the process that emulates them runs.
+    /// What makes them.
+    pub backend: Backend,
+    /// Whether the process that emulates them runs, or the namespace of the switch exists.
     pub alive: bool,
-    /// What they have done since the lab was created; `None` if the process does not answer, or this one
-    /// may not ask it.
+    /// What the emulator has done since the lab was created; `None` of links by netem, if the process does not
+    /// answer, or if this one may not ask it.
     pub counts: Option<LinkCounts>,
+    /// What the queueing disciplines have done since the lab was created; `None` of links by the emulator, or if
+    /// this process may not read them.
+    pub qdiscs: Option<Vec<NetemLine>>,
 }
 
 /// One host of a lab.
@@ -88,15 +95,7 @@ pub fn status() -> Result<Status, LabError> {
             stale: state.is_stale(),
             whole: state.missing_from(&present).is_none(),
             rate_bits_per_second: state.rate_bits_per_second,
-            emulated: state.emulator.map(|emulator| EmulatedStatus {
-                alive: emulator.is_alive(),
-                counts: emulator
-                    .process
-                    .filter(|process| process.is_alive())
-                    .and_then(|process| LinkReader::new(&state.name, process.pid).read().ok()),
-                topology: emulator.topology,
-                link: emulator.link,
-            }),
+            emulated: emulated(&state, &present),
             name: state.name,
             hosts: state
                 .hosts
@@ -115,6 +114,24 @@ pub fn status() -> Result<Status, LabError> {
         format!("{error}{}", cause.unwrap_or_default())
     };
     Ok(Status { labs, unreadable: unreadable.iter().map(why).collect(), orphans })
+}
+
+fn emulated(state: &State, present: &[String]) -> Option<EmulatedStatus> {
+    let (topology, link, backend) = state.emulated()?;
+    let process = state.emulator.as_ref().and_then(|emulator| emulator.process);
+    let process = process.filter(|process| process.is_alive());
+    let has_switch = state.switch.as_ref().is_some_and(|switch| present.contains(switch));
+    Some(EmulatedStatus {
+        topology,
+        link: link.clone(),
+        backend,
+        alive: match backend {
+            Backend::Netem => has_switch,
+            Backend::Emulator => process.is_some(),
+        },
+        counts: process.and_then(|process| LinkReader::new(&state.name, process.pid).read().ok()),
+        qdiscs: state.qdisc_reader().and_then(|reader| reader.ok()?.read().ok()),
+    })
 }
 
 fn device_of(host: &LabHost) -> Option<Link> {

@@ -22,6 +22,7 @@ pub mod mptcp;
 pub mod net_counters;
 pub mod net_dev;
 pub mod net_sysfs;
+pub mod netem;
 mod netlink;
 pub mod netns;
 pub mod packet_filter;

@@ -209,6 +209,28 @@ impl Links {
         self.finish("give an address to", device, request.execute())
     }
 
+    /// Notes hardware addresses (`02:00:00:00:00:01`) of other hosts for good, so that nobody asks for them.
+    ///
+    /// # Errors
+    /// [`LinkError`] names the act and the cause.
+    pub fn add_neighbours<'a>(
+        &self,
+        device: &str,
+        neighbours: impl IntoIterator<Item = (IpAddr, &'a str)>,
+    ) -> Result<(), LinkError> {
+        const ACT: &str = "add a neighbour to";
+        let index = self.get(device)?.index;
+        for (address, hardware) in neighbours {
+            let bytes: Result<Vec<u8>, _> =
+                hardware.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
+            let bytes =
+                bytes.map_err(|error| LinkError::netlink(ACT, device, io::Error::other(error)))?;
+            let request = self.handle.neighbours().add(index, address).link_layer_address(&bytes);
+            self.finish(ACT, device, request.replace().execute())?;
+        }
+        Ok(())
+    }
+
     /// Index of the device that has an address; `None` where none has it.
     ///
     /// # Errors

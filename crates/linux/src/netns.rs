@@ -285,6 +285,25 @@ pub fn run_in<T: Send>(namespace: impl AsFd, work: impl FnOnce() -> T + Send) ->
     })
 }
 
+/// Runs `work` in a new network namespace without a name, which ends with the call.
+///
+/// # Errors
+/// When no thread could be started, or the kernel refuses the namespace.
+pub fn run_in_new<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let in_new = || {
+        // SAFETY: the flag concerns the network namespace of this thread, not its descriptors.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+        Ok(work())
+    };
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("netns-create".to_owned())
+            .spawn_scoped(scope, in_new)?
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// A number that processes have in common which are in one network namespace, and no others: the inode of
 /// a file that each namespace has.
 fn mark_of(process: &Path) -> Option<u64> {
@@ -421,18 +440,7 @@ fn prepare_directory() -> io::Result<()> {
 
 /// A thread leaves for a namespace of its own, names it, and ends; the name then holds it.
 fn mount_new_namespace(path: &Path) -> io::Result<()> {
-    let make = || -> io::Result<()> {
-        // SAFETY: the flag concerns the network namespace of this thread, not its descriptors.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-        Ok(mount_bind("/proc/thread-self/ns/net", path)?)
-    };
-    thread::scope(|scope| {
-        thread::Builder::new()
-            .name("netns-create".to_owned())
-            .spawn_scoped(scope, make)?
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    run_in_new(|| Ok(mount_bind("/proc/thread-self/ns/net", path)?))?
 }
 
 #[cfg(test)]

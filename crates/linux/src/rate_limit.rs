@@ -51,11 +51,7 @@ impl Links {
         message.header.parent = TcHandle::ROOT;
         message.attributes = vec![
             TcAttribute::Kind(KIND.to_owned()),
-            TcAttribute::Options(vec![
-                option(TCA_TBF_PARMS, parameters(limit)),
-                option(TCA_TBF_RATE64, (limit.bits_per_second / 8).to_ne_bytes().to_vec()),
-                option(TCA_TBF_BURST, limit.burst_bytes.to_ne_bytes().to_vec()),
-            ]),
+            TcAttribute::Options(attributes(limit, 0).map(option).to_vec()),
         ];
         let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
         request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
@@ -104,15 +100,25 @@ impl Link {
     }
 }
 
-fn option(kind: u16, value: Vec<u8>) -> TcOption {
+/// TCA_OPTIONS of tbf, by type. Each packet is charged with `overhead` bytes beyond its length.
+pub(crate) fn attributes(limit: RateLimit, overhead: u16) -> [(u16, Vec<u8>); 3] {
+    [
+        (TCA_TBF_PARMS, parameters(limit, overhead)),
+        (TCA_TBF_RATE64, (limit.bits_per_second / 8).to_ne_bytes().to_vec()),
+        (TCA_TBF_BURST, limit.burst_bytes.to_ne_bytes().to_vec()),
+    ]
+}
+
+fn option((kind, value): (u16, Vec<u8>)) -> TcOption {
     TcOption::Other(DefaultNla::new(kind, value))
 }
 
 /// `struct tc_tbf_qopt`. Rates beyond 32 bits of bytes a second are in an attribute of their own.
-fn parameters(limit: RateLimit) -> Vec<u8> {
+fn parameters(limit: RateLimit, overhead: u16) -> Vec<u8> {
     let rate = u32::try_from(limit.bits_per_second / 8).unwrap_or(u32::MAX);
     let mut qopt = vec![0; QOPT_BYTES];
     qopt[1] = TC_LINKLAYER_ETHERNET;
+    qopt[2..4].copy_from_slice(&overhead.to_ne_bytes());
     qopt[8..12].copy_from_slice(&rate.to_ne_bytes());
     let after_rates = 2 * RATESPEC_BYTES;
     qopt[after_rates..after_rates + 4].copy_from_slice(&limit.queue_bytes.to_ne_bytes());

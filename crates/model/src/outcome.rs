@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::link::LinkOutcome;
+use crate::link::netem::NetemOutcome;
 use crate::measure::{PhaseResult, Setting};
 use crate::observe::ObserverReport;
 use crate::profile::Until;
@@ -21,9 +22,12 @@ pub struct Outcome {
     pub hosts: Vec<HostOutcome>,
     pub observations: Vec<PhaseObservation>,
     pub warnings: Vec<Warning>,
-    /// Emulated links between the hosts.
+    /// Links between the hosts by the emulator.
     #[serde(default)]
     pub link: Option<LinkOutcome>,
+    /// Links between the hosts by netem.
+    #[serde(default)]
+    pub netem: Option<NetemOutcome>,
 }
 
 /// What was observed of one machine in one phase.

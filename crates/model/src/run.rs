@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostFacts;
 use crate::link::LinkReport;
+use crate::link::netem::NetemReport;
 use crate::measure::{Bytes, Datagrams, Setting};
 use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
@@ -62,9 +63,12 @@ pub struct Run {
     pub io: Option<Io>,
     /// What ciphers cost; null for profiles that do not encrypt.
     pub crypto: Option<Crypto>,
-    /// Emulated links between the hosts; null where there are none.
+    /// Links between the hosts by the emulator; null where there are none.
     #[serde(default)]
     pub link: Option<LinkReport>,
+    /// Links between the hosts by netem; null where there are none.
+    #[serde(default)]
+    pub netem: Option<NetemReport>,
     pub settings: Vec<Setting>,
     pub hosts: Vec<HostRow>,
     pub machines: Vec<MachineRow>,
@@ -577,6 +581,7 @@ impl Run {
             io: None,
             crypto: None,
             link: None,
+            netem: None,
             settings: Vec::new(),
             hosts: Vec::new(),
             machines: Vec::new(),

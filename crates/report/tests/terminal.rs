@@ -6,6 +6,8 @@ mod fixtures;
 use std::collections::BTreeSet;
 
 use wirecost_model::document::Document;
+use wirecost_model::link::netem::{NetemLine, NetemLineReport, NetemReport, QdiscCounts};
+use wirecost_model::link::{LinkSpec, Topology};
 use wirecost_model::measure::Bytes;
 use wirecost_model::run::{Crypto, CryptoShare, HostRow, Run};
 use wirecost_model::warning::Entry;
@@ -194,4 +196,37 @@ fn the_share_of_ciphers_has_an_interval_or_a_reason() {
     assert!(two.contains(&format!(" crypto a: {figures}; b: {figures} host ")), "{two}");
     let none = shown(Crypto { shares: Vec::new(), reason: Some("nobody looked".to_owned()) });
     assert!(none.contains("\n  crypto        - of busy CPU time (nobody looked)\n"), "{none}");
+}
+
+#[test]
+fn links_by_netem_say_what_is_not_known() {
+    let mut run = fixtures::tcp_stream();
+    let qdisc = |kind: &str, drops| QdiscCounts {
+        kind: kind.to_owned(),
+        packets: 8_000,
+        drops,
+        backlog_bytes: 25_000,
+        ..QdiscCounts::default()
+    };
+    let line = |name: &str, qdiscs| NetemLineReport {
+        line: NetemLine { name: name.to_owned(), qdiscs },
+        bits_per_second: 9.9e6,
+    };
+    run.netem = Some(NetemReport {
+        topology: Topology::Pair,
+        link: LinkSpec::default(),
+        seconds: 1.0,
+        lines: vec![
+            line("forward", vec![qdisc("tbf", 123), qdisc("netem", 45)]),
+            line("back", Vec::new()),
+        ],
+        unknown: vec!["how late packets were released".to_owned()],
+    });
+    let text = shown(&run, TerminalStyle::plain(120));
+    for part in ["pair; by netem, error unknown", "pair, by netem", "9.90 Mb/s", "123", "45"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+    assert!(text.contains("unknown: how late packets were released"), "{text}");
+    // Nothing went that way, and no emulator used CPU time.
+    assert!(!text.contains("back") && !text.contains("emulator"), "{text}");
 }

@@ -427,6 +427,7 @@ fn outcome(phases: usize, ended: u32) -> Outcome {
         observations: Vec::new(),
         warnings: Vec::new(),
         link: None,
+        netem: None,
     }
 }
 

@@ -178,6 +178,7 @@ impl Traffic {
             observations: Vec::new(),
             warnings: Vec::new(),
             link: None,
+            netem: None,
         }
     }
 

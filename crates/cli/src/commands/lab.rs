@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use wirecost_lab::{self as lab, LabError, LabSpec};
+use wirecost_model::link::netem::{Backend, NetemLine};
 use wirecost_model::link::{LinkCounts, LinkSpec, Topology};
 use wirecost_model::status::Status;
 use wirecost_model::units;
@@ -65,6 +66,8 @@ pub(crate) fn failure(error: &LabError) -> Failure {
         | LabError::Rate { .. }
         | LabError::Topology { .. }
         | LabError::Queues { .. }
+        | LabError::NoQdisc { .. }
+        | LabError::BeyondNetem { .. }
         | LabError::BadName { .. }
         | LabError::NameTaken { .. } => Status::Usage,
         _ => Status::Peer,
@@ -139,9 +142,13 @@ impl Lab {
                     let emulated = one.emulated.as_ref();
                     let links = describe(
                         one.rate_bits_per_second,
-                        emulated.map(|links| (links.topology, &links.link)),
+                        emulated.map(|links| (links.topology, &links.link, links.backend)),
                     );
                     let _ = writeln!(out, "lab {}: {state}{links}", visible(&one.name));
+                    let lines = emulated.and_then(|links| links.qdiscs.as_deref());
+                    for qdisc in lines.iter().flat_map(|lines| qdiscs_of(lines)) {
+                        let _ = writeln!(out, "  {qdisc}");
+                    }
                     for host in &one.hosts {
                         let link = match &host.link {
                             Some(link) if link.running => "link up",
@@ -221,10 +228,29 @@ fn queues_of(host: &lab::LabHost, counts: Option<&LinkCounts>) -> Vec<String> {
         .collect()
 }
 
+/// What has passed through the queueing disciplines of links by netem, one line each.
+fn qdiscs_of(lines: &[NetemLine]) -> Vec<String> {
+    let all = lines.iter().flat_map(|line| line.qdiscs.iter().map(move |qdisc| (line, qdisc)));
+    all.map(|(line, qdisc)| {
+        format!(
+            "{}: {}: {} packets sent, {} dropped, {} overlimits, {} waiting",
+            line.name,
+            qdisc.kind,
+            qdisc.packets,
+            qdisc.drops,
+            qdisc.overlimits,
+            qdisc.backlog_packets
+        )
+    })
+    .collect()
+}
+
 /// What lies between the hosts, where that is more than wires.
-fn describe(rate: Option<u64>, emulated: Option<(Topology, &LinkSpec)>) -> String {
+fn describe(rate: Option<u64>, emulated: Option<(Topology, &LinkSpec, Backend)>) -> String {
     match (rate, emulated) {
-        (_, Some((topology, link))) => format!(", links: {}", link.describe(topology)),
+        (_, Some((topology, link, backend))) => {
+            format!(", links: {} ({})", link.describe(topology), backend.name())
+        }
         (Some(rate), None) => format!(", each link {}", units::bit_rate(rate as f64)),
         (None, None) => String::new(),
     }

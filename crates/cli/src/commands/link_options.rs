@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use wirecost_lab::{EmulatedLinks, Lab, LabSpec};
 use wirecost_model::link::keys::{self, Typed};
+use wirecost_model::link::netem::BackendChoice;
 use wirecost_model::link::{Capacity, LinkSpec, Topology};
 use wirecost_study::{LabDefinition, Scalar};
 
@@ -12,6 +13,7 @@ use crate::Failure;
 
 const HEADING: &str = "Links of the lab";
 const TOPOLOGY: &str = "topology";
+const BACKEND: &str = "backend";
 const BACK: &str = "back";
 
 /// Links as they were typed: keys and values.
@@ -21,6 +23,8 @@ pub(crate) struct LinkOptions {
     /// What differs in the direction to the first host.
     back: Vec<(String, String)>,
     topology: Option<String>,
+    /// What makes them.
+    backend: Option<String>,
 }
 
 /// What is to lie between the hosts of a lab.
@@ -33,6 +37,7 @@ pub(crate) enum Links {
     Emulated {
         topology: Option<Topology>,
         link: Box<LinkSpec>,
+        backend: BackendChoice,
     },
 }
 
@@ -45,15 +50,16 @@ impl LinkOptions {
     pub(crate) fn first(&self) -> Option<&str> {
         let key = self.keys.first().map(|(name, _)| name.as_str());
         let back = self.back.first().map(|_| BACK);
-        key.or(self.topology.as_ref().map(|_| TOPOLOGY)).or(back)
+        let topology = self.topology.as_ref().map(|_| TOPOLOGY);
+        key.or(topology).or(self.backend.as_ref().map(|_| BACKEND)).or(back)
     }
 
-    /// Sets a key, `topology` among them. A later value replaces an earlier one.
+    /// Sets a key, `topology` and `backend` among them. A later value replaces an earlier one.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
-        if name == TOPOLOGY {
-            self.topology = Some(value.to_owned());
-        } else {
-            replace(&mut self.keys, name, value);
+        match name {
+            TOPOLOGY => self.topology = Some(value.to_owned()),
+            BACKEND => self.backend = Some(value.to_owned()),
+            _ => replace(&mut self.keys, name, value),
         }
     }
 
@@ -71,6 +77,7 @@ impl LinkOptions {
             other.set_back(&name, &value);
         }
         other.topology = self.topology.or(other.topology);
+        other.backend = self.backend.or(other.backend);
         other
     }
 
@@ -95,13 +102,15 @@ impl LinkOptions {
                 return Err(format!("topology `{other}`: must be pair, star or dumbbell"));
             }
         };
+        let backend = self.backend.as_deref().map_or(Ok(BackendChoice::Auto), |text| {
+            text.parse().map_err(|reason| format!("{BACKEND} `{text}`: {reason}"))
+        })?;
+        let is_plain = self.back.is_empty() && topology.is_none() && backend == BackendChoice::Auto;
         Ok(match (self.keys.as_slice(), &link.forward.capacity) {
-            _ if self.is_empty() => Links::Plain,
-            // The kernel limits a rate without help.
-            ([_], Capacity::Rate(rate)) if self.back.is_empty() && topology.is_none() => {
-                Links::Rate(*rate)
-            }
-            _ => Links::Emulated { topology, link: Box::new(link) },
+            ([], _) if is_plain => Links::Plain,
+            // A switch limits a rate without more.
+            ([_], Capacity::Rate(rate)) if is_plain => Links::Rate(*rate),
+            _ => Links::Emulated { topology, link: Box::new(link), backend },
         })
     }
 }
@@ -112,9 +121,14 @@ impl Links {
         match self {
             Self::Plain => lab.rate_bits_per_second().is_none() && lab.emulated().is_none(),
             Self::Rate(rate) => lab.rate_bits_per_second() == Some(*rate),
-            Self::Emulated { topology, link } => {
-                lab.emulated().is_some_and(|(of_lab, its_link)| {
-                    topology.is_none_or(|topology| topology == of_lab) && **link == *its_link
+            Self::Emulated { topology, link, backend } => {
+                lab.emulated().is_some_and(|(of_lab, its_link, made_by)| {
+                    topology.is_none_or(|topology| topology == of_lab)
+                        && **link == *its_link
+                        && match backend {
+                            BackendChoice::Auto => true,
+                            BackendChoice::Only(only) => *only == made_by,
+                        }
                 })
             }
         }
@@ -125,11 +139,12 @@ impl Links {
         match self {
             Self::Plain => {}
             Self::Rate(rate) => spec.rate_bits_per_second = Some(*rate),
-            Self::Emulated { topology, link } => {
+            Self::Emulated { topology, link, backend } => {
                 let by_hosts = if spec.hosts == 2 { Topology::Pair } else { Topology::Star };
                 spec.emulated = Some(EmulatedLinks {
                     topology: topology.unwrap_or(by_hosts),
                     link: (**link).clone(),
+                    backend: *backend,
                     seed: super::run::new_seed(),
                     program: super::lab::emulator_program()?,
                 });
@@ -158,7 +173,9 @@ impl From<LinkOptions> for LabDefinition {
             pairs.into_iter().map(|(name, value)| (name, Scalar(value))).collect()
         };
         let topology = links.topology.map(|topology| (TOPOLOGY.to_owned(), topology));
-        Self { keys: all(links.keys.into_iter().chain(topology).collect()), back: all(links.back) }
+        let backend = links.backend.map(|backend| (BACKEND.to_owned(), backend));
+        let keys = links.keys.into_iter().chain(topology).chain(backend);
+        Self { keys: all(keys.collect()), back: all(links.back) }
     }
 }
 
@@ -202,7 +219,15 @@ impl Args for LinkOptions {
             .value_parser(parse_back)
             .help("What differs in the direction to the first host, such as `rate=100mbit,loss=1%`")
             .help_heading(HEADING);
-        command.arg(topology).arg(back)
+        let backend = Arg::new(BACKEND)
+            .long(BACKEND)
+            .value_name("NAME")
+            .help(
+                "What makes the links: netem (the kernel's), emulator (a process), or auto: netem where the kernel \
+                 has it and it has these keys, else the emulator [default: auto]",
+            )
+            .help_heading(HEADING);
+        command.arg(topology).arg(backend).arg(back)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -218,7 +243,7 @@ impl FromArgMatches for LinkOptions {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let names = keys::ALL.iter().map(|key| key.name).chain([TOPOLOGY]);
+        let names = keys::ALL.iter().map(|key| key.name).chain([TOPOLOGY, BACKEND]);
         for name in names {
             if let Some(value) = matches.get_one::<String>(name) {
                 self.set(name, value);

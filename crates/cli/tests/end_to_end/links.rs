@@ -1,4 +1,4 @@
-//! Labs with emulated links: what the links do to real traffic, and that nothing is left of them.
+//! Labs with links by the emulator: what the links do to real traffic, and that nothing is left of them.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn line(document: &Document, name: &str) -> Value {
 /// `wirecost run` in a lab, with a ramp that lets TCP fill its link.
 fn in_lab(profile: &str, arguments: &[&str]) -> Document {
     let run = ["run", profile, "--lab", "--quiet", "--interval", "100ms", "--ramp", "500ms"];
-    Program::new(run).args(["--duration", "1s"]).args(arguments).measure()
+    Program::new(run).args(["--duration", "1s", "--backend", "emulator"]).args(arguments).measure()
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -77,7 +77,8 @@ fn hosts_of_a_star_and_of_a_dumbbell_reach_each_other() {
     }
     for topology in ["star", "dumbbell"] {
         let arguments = ["--lab", "--peers", "3", "--topology", topology, "--rtt", "4ms"];
-        let document = Program::short_run("@rr", &arguments).measure();
+        let by = ["--backend", "emulator"];
+        let document = Program::short_run("@rr", &[&arguments[..], &by].concat()).measure();
         assert_eq!(document.list("/hosts").len(), 4);
         assert_eq!(document.text("/link/topology"), topology);
         assert!(document.count("/transactions/count") > 0);
@@ -98,6 +99,7 @@ fn a_link_may_change_from_point_to_point() {
         place = "lab"
         [lab]
         rate = "100mbit"
+        backend = "emulator"
         [set]
         duration = "200ms"
         ramp = "50ms"
@@ -130,7 +132,8 @@ fn a_lab_whose_emulator_has_ended_is_told_and_removed() {
         return;
     }
     let name = format!("test-{}-emulated", std::process::id());
-    let up = Program::new(["lab", "up", "--name", &name, "--rtt", "2ms", "--rate", "1gbit"]);
+    let up = ["lab", "up", "--name", &name, "--rtt", "2ms", "--rate", "1gbit"];
+    let up = Program::new(up).args(["--backend", "emulator"]);
     let running = up.start();
     let mark = running.mark.clone();
     // The emulator stays.
@@ -264,7 +267,7 @@ fn nothing_is_left_of_an_emulator_whose_run_was_killed() {
     if skip_without_namespaces("nothing_is_left_of_an_emulator_whose_run_was_killed") {
         return;
     }
-    let running = under_way(&["--lab", "--rtt", "2ms"]);
+    let running = under_way(&["--lab", "--rtt", "2ms", "--backend", "emulator"]);
     let (pid, mark) = (running.pid, running.mark.clone());
     running.signal(Signal::KILL);
     running.wait_only();

@@ -33,6 +33,7 @@ mod less_kernel;
 mod links;
 mod machines;
 mod native;
+mod netem;
 mod observe;
 mod output;
 mod packets;

@@ -140,6 +140,7 @@ fn refused(errors: &[ProgramError]) -> Outcome {
         observations: Vec::new(),
         warnings: Vec::new(),
         link: None,
+        netem: None,
     }
 }
 
@@ -829,6 +830,7 @@ impl<'a> Controller<'a> {
             observations: self.observations,
             warnings: self.warnings,
             link: None,
+            netem: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Emulated links: what they do to packets, and what they have done.
 
 pub mod keys;
+pub mod netem;
 pub mod nic;
 mod trace;
 

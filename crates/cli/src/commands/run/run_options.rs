@@ -253,7 +253,9 @@ impl RunOptions {
             place.members(&machines.request(!probes.is_empty(), !self.tune.is_empty()))?;
         let links = place.lab().and_then(|lab| LinkSampler::start(&lab));
         let mut outcome = controller::run(&loaded.profile, members, &settings, stop, listener);
-        outcome.link = links.map(LinkSampler::finish);
+        if let Some(links) = links {
+            links.finish(&mut outcome);
+        }
         outcome.warnings.extend(machines.shared_since(began));
         for note in &loaded.notes {
             outcome.warnings.push(Warning::from(warning::Profile {

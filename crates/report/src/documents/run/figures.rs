@@ -52,7 +52,8 @@ fn section(run: &Run, shown: impl Fn(&str) -> bool) -> Vec<Section> {
     for (label, value) in run.io.as_ref().map(io).unwrap_or_default() {
         figure(label, Some(value));
     }
-    figure("link", run.link.as_ref().map(link::figure));
+    let by_netem = run.netem.as_ref().map(link::figure_of_netem);
+    figure("link", by_netem.or(run.link.as_ref().map(link::figure)));
     figure("crypto", run.crypto.as_ref().map(crypto));
     // Of one strand it is 1 and says nothing.
     let fairness = run.fairness.as_ref().filter(|fairness| fairness.strands > 1);

@@ -1,6 +1,7 @@
 //! Emulated links: what they did to packets, and how well.
 
 use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::link::netem::{NetemLineReport, NetemReport};
 use wirecost_model::link::{LinkError, LinkReport};
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{MachineRow, Run};
@@ -8,7 +9,49 @@ use wirecost_model::units::latency;
 
 /// A row for each direction.
 pub(super) fn sections(run: &Run) -> Vec<Section> {
-    let Some(link) = &run.link else { return Vec::new() };
+    let by_netem = run.netem.as_ref().map(by_netem);
+    by_netem.or(run.link.as_ref().map(by_emulator)).into_iter().collect()
+}
+
+/// A row for each queueing discipline.
+fn by_netem(link: &NetemReport) -> Section {
+    let mut table = Table::new([
+        Column::text("direction"),
+        Column::text("qdisc"),
+        Column::number("on the wire"),
+        Column::number("packets"),
+        Column::number("dropped"),
+        Column::number("overlimits").drop_order(2),
+        Column::number("waiting").drop_order(1),
+    ]);
+    let has_passed =
+        |line: &&NetemLineReport| line.line.qdiscs.iter().any(|one| one.packets + one.drops > 0);
+    for line in link.lines.iter().filter(has_passed) {
+        for (place, qdisc) in line.line.qdiscs.iter().enumerate() {
+            let rate = match place {
+                0 => Cell::number(Unit::BitsPerSecond, line.bits_per_second),
+                _ => Cell::empty(),
+            };
+            table.row(vec![
+                Cell::text(line.line.name.as_str()),
+                Cell::text(qdisc.kind.as_str()),
+                rate,
+                Cell::count(qdisc.packets),
+                Cell::count(qdisc.drops),
+                Cell::count(qdisc.overlimits),
+                Cell::bytes(qdisc.backlog_bytes),
+            ]);
+        }
+    }
+    let mut section = Section::named("links", "Emulated links");
+    section.table(table);
+    section.note(format!("{}, by netem", link.link.describe(link.topology)));
+    section.note("dropped: tbf drops what does not fit into its queue; netem loses packets");
+    section.note(format!("unknown: {}", link.unknown.join("; ")));
+    section
+}
+
+fn by_emulator(link: &LinkReport) -> Section {
     let mut table = Table::new([
         Column::text("direction"),
         Column::number("on the wire"),
@@ -39,7 +82,7 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
     if !link.devices.is_empty() {
         section.table(queues(link));
     }
-    section.note(link.link.describe(link.topology));
+    section.note(format!("{}, by the emulator", link.link.describe(link.topology)));
     let source = match link.cpu_source.as_str() {
         "bpf" => "traced",
         _ => "as the scheduler counts it, which includes receive work of hosts that interrupted it",
@@ -48,7 +91,7 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
         "emulator: {:.1}% of a CPU, {source}; no part of the cost of hosts and machines",
         link.cpu_percent
     ));
-    vec![section]
+    section
 }
 
 /// A row for each queue of each host's device.
@@ -89,6 +132,11 @@ pub(super) fn figure(link: &LinkReport) -> Cell {
         format!("; error p50 {p50}, p99 {p99}, max {max}")
     });
     Cell::text(format!("{}{error}", link.link.describe(link.topology)))
+}
+
+/// The same of links by netem.
+pub(super) fn figure_of_netem(link: &NetemReport) -> Cell {
+    Cell::text(format!("{}; by netem, error unknown", link.link.describe(link.topology)))
 }
 
 /// CPU time of the emulator in the table of hosts, of all CPUs of the machine.
