@@ -31,6 +31,7 @@ mod io_uring;
 mod lab;
 mod less_kernel;
 mod links;
+mod machine_settings;
 mod machines;
 mod native;
 mod netem;
