@@ -23,12 +23,23 @@ impl Guest {
         files: &[(String, Vec<u8>)],
         script: &str,
     ) -> Result<Self, String> {
+        Self::run_with(&[], modules, files, script)
+    }
+
+    /// With options of `scripts/vm`.
+    pub(crate) fn run_with(
+        options: &[&str],
+        modules: &str,
+        files: &[(String, Vec<u8>)],
+        script: &str,
+    ) -> Result<Self, String> {
         let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {
             fs::write(directory.path().join(name), content).unwrap();
         }
         let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/vm");
         let done = Command::new(vm)
+            .args(options)
             .arg(directory.path())
             .args([modules, "bash", "-c", script])
             .output()

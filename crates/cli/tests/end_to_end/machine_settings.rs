@@ -1,7 +1,6 @@
-//! Settings of the whole machine, which no test may change here: in a virtual machine (`scripts/vm`), from its first
-//! network namespace.
+//! Settings that no test may change here, or that no device here has: those of the whole machine, and of devices with
+//! features of hardware. In a virtual machine (`scripts/vm`), from its first network namespace.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use wirecost_linux::privilege::skip;
@@ -32,67 +31,108 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("default_qdisc", "core/default_qdisc", "pfifo"),
 ];
 
-/// Times that a run is killed at a random instant.
-const KILLED: usize = 4;
+/// Addresses of the guest's devices, and settings of them: virtio-net twice, as the number of its queues resets what
+/// steers to them, and e1000e.
+const OF_DEVICES: [(&str, &[&str]); 3] = [
+    ("52:54:00:00:00:01", &["rings.rx=512", "channels.combined=1"]),
+    ("52:54:00:00:00:01", &["rss.table=equal 1", KEY]),
+    (
+        "52:54:00:00:00:02",
+        &["rings.rx=512", "coalesce.rx-usecs=64", "pause.autoneg=off", "pause.tx=off"],
+    ),
+];
+const KEY: &str = "rss.key=6d:5a:56:da:25:5b:0e:c2:41:67:25:3d:43:a3:8f:b0:d0:ca:2b:cb:ae:7b:30:b4:77:cb:2d:a3:80:30:f2:\
+                   0c:6a:42:b7:3b:be:ac:01:fa";
+
+/// Times that a run is killed at a random instant, for each of these.
+const KILLED: usize = 2;
+
+/// Arguments that set these.
+fn tune<'a>(settings: impl IntoIterator<Item = &'a str>) -> String {
+    settings.into_iter().map(|setting| format!(" --tune '{setting}'")).collect()
+}
 
 static GUEST: LazyLock<Result<Guest, String>> = LazyLock::new(|| {
-    let files: String = SETTINGS.iter().fold(String::new(), |mut files, (_, file, _)| {
-        let _ = write!(files, " {file}");
-        files
-    });
-    let tune: String = SETTINGS.iter().fold(String::new(), |mut tune, (name, _, value)| {
-        let _ = write!(tune, " --tune '{name}={value}'");
-        tune
-    });
+    let files: Vec<&str> = SETTINGS.iter().map(|(_, file, _)| *file).collect();
+    let files = files.join(" ");
+    let settings: Vec<String> =
+        SETTINGS.iter().map(|(name, _, value)| format!("{name}={value}")).collect();
+    let of_machine = tune(settings.iter().map(String::as_str));
+    let cases: String = OF_DEVICES
+        .iter()
+        .enumerate()
+        .map(|(case, (address, settings))| {
+            let settings = tune(settings.iter().copied());
+            format!("{case}) run --tune-device $(device_of {address}) {settings} \"$@\" ;;\n")
+        })
+        .collect();
+    let count = OF_DEVICES.len();
     let script = format!(
         r#"
 set -e
 exec 2>err
-values() {{ (cd /proc/sys/net; grep . {files} | tr '\t' ' '); }}
-run() {{ '{BINARY}' run @rr --observe none --quiet {tune} "$@"; }}
-changed() {{ [[ $(values) != "$(cat before)" ]]; }}
-ours() {{
-    for process in /proc/[0-9]*; do
-        if [[ $(readlink "$process/exe") == '{BINARY}' ]]; then echo "${{process#/proc/}}"; fi
-    done
+device_of() {{ grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }}
+of_devices() {{
+    for of in g l x; do ethtool -$of $virtio; done
+    for of in g a c; do ethtool -$of $e1000e; done | grep -v negotiated
 }}
+virtio=$(device_of 52:54:00:00:00:01) e1000e=$(device_of 52:54:00:00:00:02)
+ip link set $virtio up
+ip link set $e1000e up
+values() {{ (cd /proc/sys/net; grep . {files} | tr '\t' ' '); }}
+run() {{ '{BINARY}' run @rr --observe none --quiet "$@" {of_machine}; }}
+with_device() {{
+    local device=$1
+    shift
+    case $device in
+    {cases}
+    esac
+}}
+ours() {{ ls -l /proc/[0-9]*/exe | sed -nE "s|.* /proc/([0-9]+)/exe -> {BINARY}\$|\1|p"; }}
 guardian() {{ [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == *' guardian ' ]]; }}
 
-values >before
-run --duration 3s --json run.json >/dev/null &
-until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; sleep 0.05; done
-sleep 0.5
-values >during
-wait $!
-values >after
+# save [PART]: all values
+save() {{
+    values >$1${{2:+-$2}}
+    of_devices >$1-devices${{2:+-$2}}
+}}
+
+save before
+for number in $(seq 0 $(({count} - 1))); do
+    with_device $number --duration 4s --json run-$number.json >/dev/null &
+    until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
+    save during $number
+    wait $!
+done
+save after
 
 # The guardian restores what a run has changed that was killed, whenever that was.
-for instant in $(shuf -i 0-30 -n {KILLED}); do
-    run --duration 60s >/dev/null &
-    until changed; do kill -0 $!; done
-    sleep $(printf '0.%02d' "$instant")
+for instant in $(shuf -i 10-99 -n $(({KILLED} * {count}))); do
+    number=$((instant % {count}))
+    with_device $number --duration 60s >/dev/null &
+    until compgen -G '/run/wirecost/tune/*.json' >/dev/null; do kill -0 $!; done
+    sleep 0.$instant
     # Everything but the guardian.
     for process in $(ours); do guardian "$process" || kill -9 "$process" || true; done
     wait $! || true
     for try in $(seq 100); do [[ $(ours) ]] || break; sleep 0.1; done
     if [[ $(ours) ]]; then ps ax >still-running; fi
-    echo "at $instant" >>killed
-    values >>killed
+    echo $instant >>killed
+    save killed $instant
 done
 
 # Nobody is left to restore: the next command does.
-run --duration 60s >/dev/null &
-until changed; do kill -0 $!; done
-sleep 1
+with_device 0 --duration 60s >/dev/null &
+until [[ $(values) == *'core/default_qdisc:pfifo'* ]]; do kill -0 $!; done
 # All at once: the guardian does not see the others end.
 all=$(ours)
 for process in $all; do if guardian "$process"; then echo "$process" >>guardians; fi; done
 kill -STOP $all
 kill -9 $all
 wait $! || true
-values >nobody
+save nobody
 '{BINARY}' restore >restore
-values >restored
+save restored
 
 '{BINARY}' run @rr --duration 1s --observe none --quiet --tune governor=performance >governor 2>&1 && exit 1
 '{BINARY}' run @rr --duration 1s --observe none --quiet --tune turbo=off >turbo 2>&1 && exit 1
@@ -100,7 +140,7 @@ values >restored
 values >refused
 "#
     );
-    Guest::run("", &[], &script)
+    Guest::run_with(&["--nics"], "virtio_net,e1000e", &[], &script)
 });
 
 /// `None` where there can be no virtual machine.
@@ -109,41 +149,53 @@ fn guest(test: &str) -> Option<&'static Guest> {
 }
 
 #[test]
-fn settings_of_the_machine_hold_for_a_run_and_are_restored() {
-    let test = "settings_of_the_machine_hold_for_a_run_and_are_restored";
-    let Some(guest) = guest(test) else { return };
-    let (before, during) = (guest.read("before"), guest.read("during"));
+fn settings_hold_for_a_run_and_are_restored() {
+    let Some(guest) = guest("settings_hold_for_a_run_and_are_restored") else { return };
+    let before = guest.read("before");
     assert_eq!(before.lines().count(), SETTINGS.len(), "{before}");
-    let run = Document::valid(guest.json("run.json"));
-    let settings = run.list("/settings");
-    for (name, file, value) in SETTINGS {
-        let line = format!("{file}:{value}");
-        assert!(!before.lines().any(|found| found == line), "{line} from the start");
-        assert!(during.lines().any(|found| found == line), "no {line}: {during}");
-        let name = format!("tune.{name}");
-        let setting = settings.iter().find(|setting| setting["name"] == name).expect(&name);
-        assert_eq!(setting["effective"], *value);
+    for (case, (_, of_device)) in OF_DEVICES.iter().enumerate() {
+        let run = Document::valid(guest.json(&format!("run-{case}.json")));
+        let settings = run.list("/settings");
+        let holds = |name: &str, value: &str| {
+            let name = format!("tune.{name}");
+            let setting = settings.iter().find(|setting| setting["name"] == name).expect(&name);
+            assert_eq!(setting["effective"], value, "{name}");
+        };
+        let during = guest.read(&format!("during-{case}"));
+        for (name, file, value) in SETTINGS {
+            let line = format!("{file}:{value}");
+            assert!(!before.lines().any(|found| found == line), "{line} from the start");
+            assert!(during.lines().any(|found| found == line), "no {line}: {during}");
+            holds(name, value);
+        }
+        for setting in *of_device {
+            let (name, value) = setting.split_once('=').unwrap();
+            holds(name, value);
+        }
+        assert_ne!(guest.read(&format!("during-devices-{case}")), guest.read("before-devices"));
     }
     assert_eq!(guest.read("after"), before);
+    assert!(guest.read("before-devices").contains("RSS hash key"));
+    assert_eq!(guest.read("after-devices"), guest.read("before-devices"));
 }
 
 #[test]
-fn settings_of_the_machine_are_restored_after_kill_9_at_any_time() {
-    let test = "settings_of_the_machine_are_restored_after_kill_9_at_any_time";
-    let Some(guest) = guest(test) else { return };
+fn settings_are_restored_after_kill_9_at_any_time() {
+    let Some(guest) = guest("settings_are_restored_after_kill_9_at_any_time") else { return };
     let killed = guest.read("killed");
-    let (instants, values): (Vec<&str>, Vec<&str>) =
-        killed.lines().partition(|line| line.starts_with("at "));
-    assert_eq!(instants.len(), KILLED);
+    assert_eq!(killed.lines().count(), KILLED * OF_DEVICES.len(), "{killed}");
     assert_eq!(guest.read("still-running"), "");
-    for (instant, found) in instants.iter().zip(values.chunks(SETTINGS.len())) {
-        let before: Vec<&str> = guest.read("before").lines().collect();
-        assert_eq!(found, before, "{instant}");
+    for when in killed.lines() {
+        assert_eq!(guest.read(&format!("killed-{when}")), guest.read("before"), "{when}");
+        let devices = guest.read(&format!("killed-devices-{when}"));
+        assert_eq!(devices, guest.read("before-devices"), "{when}");
     }
-    assert_eq!(guest.read("guardians").lines().count(), 1);
     // Without a guardian they stay, and `restore` restores.
+    assert_eq!(guest.read("guardians").lines().count(), 1);
     assert_ne!(guest.read("nobody"), guest.read("before"));
+    assert_ne!(guest.read("nobody-devices"), guest.read("before-devices"));
     assert_eq!(guest.read("restored"), guest.read("before"), "{}", guest.read("restore"));
+    assert_eq!(guest.read("restored-devices"), guest.read("before-devices"));
 }
 
 #[test]
