@@ -21,6 +21,10 @@ const BRIDGE: &str = "br0";
 /// The kernel handles a new device within milliseconds, or a second on a loaded machine.
 pub(crate) const CARRIER: Duration = Duration::from_secs(10);
 
+/// MTU of the switch's ports: the largest of a veth device, so that packets of every MTU of a host pass.
+/// <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c> (`max_mtu`)
+pub(crate) const PORT_MTU: u32 = 65_535;
+
 /// Frames of a host that wait for the emulator: 64 KiB each at most.
 const EMULATED_QUEUE: u32 = 4_000;
 
@@ -111,7 +115,7 @@ pub(crate) fn build(
             emulate(state)?;
             // A host that sends faster than the emulator reads waits here, as at a device that is busy.
             for made in &made {
-                made.links.set_queue_length(DEVICE, EMULATED_QUEUE)?;
+                made.links.set_tx_queue_len(DEVICE, EMULATED_QUEUE)?;
             }
         }
         None => join_by_wire(&made)?,
@@ -197,6 +201,7 @@ fn join_by_switch(
     switch.links.up(BRIDGE)?;
     for (host, made) in state.hosts.iter().zip(made) {
         switch.links.add_veth(&host.name, DEVICE, &made.namespace)?;
+        switch.links.set_mtu(&host.name, PORT_MTU)?;
         switch.links.attach(&host.name, BRIDGE)?;
         switch.links.up(&host.name)?;
     }

@@ -15,12 +15,12 @@ use wirecost_linux::rate_limit::RateLimit;
 use wirecost_model::link::netem::{Backend, BackendChoice, NetemLine, QdiscCounts};
 use wirecost_model::link::{Capacity, Conditions, LinkSpec, Topology, WIRE_OVERHEAD};
 
-use crate::build::{CARRIER, CreatedNamespace};
+use crate::build::{CARRIER, CreatedNamespace, PORT_MTU};
 use crate::host::DEVICE;
 use crate::rate::{TIMER_DELAY_MICROSECONDS, bytes_in};
 use crate::{LabError, LabHost};
 
-/// A packet of the hosts' devices with its Ethernet header: tbf drops what is larger than its burst.
+/// A packet of the hosts' devices with its Ethernet header, at their own MTU: tbf drops what is larger than its burst.
 const LARGEST_PACKET: u64 = 1_514;
 /// The smallest packet on the wire: headers of IPv4 and UDP, and those of Ethernet.
 const SMALLEST_PACKET: u64 = 28 + WIRE_OVERHEAD as u64;
@@ -240,6 +240,7 @@ pub(crate) fn join(
     }
     for device in &devices {
         switch_off(&switch.namespace, device, |feature| feature.starts_with("rx-gro"))?;
+        links.set_mtu(device, PORT_MTU)?;
         links.up(device)?;
     }
     set_qdiscs(switch, &plan)?;

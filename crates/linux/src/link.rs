@@ -280,18 +280,6 @@ impl Links {
         self.finish("name", device, self.handle.link().set(message).execute())
     }
 
-    /// Sets how many frames can wait for a device (`txqueuelen`).
-    ///
-    /// # Errors
-    /// [`LinkError`] names the act and the cause.
-    pub fn set_queue_length(&self, device: &str, frames: u32) -> Result<(), LinkError> {
-        let message = LinkUnspec::new_with_index(self.get(device)?.index)
-            .append_extra_attribute(LinkAttribute::TxQueueLen(frames))
-            .build();
-        let request = self.handle.link().set(message).execute();
-        self.finish("set the queue length of", device, request)
-    }
-
     /// Switches a device on.
     ///
     /// # Errors

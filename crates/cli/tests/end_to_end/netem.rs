@@ -117,6 +117,7 @@ wirecost $run --json netem.json >netem
 wirecost $run --tune qdisc=fq --json fq.json >fq
 wirecost $run --backend emulator --json emulator.json >emulator
 wirecost $run --jitter 1ms --json jitter.json >jitter
+wirecost run @stream --lab --rate 50mbit --rtt 2ms --tune mtu=9000 --duration 3s --observe none --json jumbo.json >/dev/null
 wirecost study run study.toml --out /run/kept >study
 number=0
 for run in /run/kept/runs/*/run.json; do cp $run study-$((number += 1)).json; done
@@ -257,6 +258,9 @@ fn a_result_says_what_made_its_links_and_what_is_not_known() {
         assert!(text.contains("; by netem, error") && text.contains(", by netem"), "{text}");
         assert!(!text.contains("emulator"), "{text}");
     }
+    let jumbo = &guest.json("jumbo.json")["netem"]["lines"][0]["qdiscs"][0];
+    let [packets, bytes] = ["packets", "bytes"].map(|key| jumbo[key].as_f64().unwrap());
+    assert!(packets > 100.0 && bytes / packets > 2_000.0, "{jumbo}");
     let fq = guest.json("fq.json");
     let set = fq["settings"].to_string();
     assert!(set.contains("fq"), "{set}");

@@ -162,6 +162,20 @@ fn settings_that_cannot_be_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn packets_of_a_larger_mtu_pass_the_switch() {
+    if skip_without_namespaces("packets_of_a_larger_mtu_pass_the_switch") {
+        return;
+    }
+    for lab in [&["--peers", "2"][..], &["--rate", "1gbit"]] {
+        let run =
+            ["run", "@stream", "--lab", "--duration", "500ms", "--observe", "none", "--quiet"];
+        let tune = ["--tune", "mtu=9000", "--tune", "offload.tso=off", "--tune", "offload.gso=off"];
+        let finished = Program::new(run).args(lab).args(tune).finish();
+        assert_eq!(finished.code, 0, "{lab:?}: {finished}");
+    }
+}
+
+#[test]
 fn hosts_have_values_of_their_own_for_what_they_do_not_share() {
     if skip_without_namespaces("hosts_have_values_of_their_own_for_what_they_do_not_share") {
         return;

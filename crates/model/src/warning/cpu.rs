@@ -60,7 +60,7 @@ impl Problem for EmulatedCpu {
         let Self { host } = self;
         format!(
             "software emulates the CPUs of {host}: its rates, CPU times and latencies say nothing about \
-             hardware, and findings do not use them; what it counts is right"
+             hardware, and findings do not use them"
         )
     }
 
