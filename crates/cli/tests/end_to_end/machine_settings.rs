@@ -38,7 +38,13 @@ const OF_DEVICES: [(&str, &[&str]); 3] = [
     ("52:54:00:00:00:01", &["rss.table=equal 1", KEY]),
     (
         "52:54:00:00:00:02",
-        &["rings.rx=512", "coalesce.rx-usecs=64", "pause.autoneg=off", "pause.tx=off"],
+        &[
+            "rings.rx=512",
+            "coalesce.rx-usecs=64",
+            "pause.autoneg=off",
+            "pause.tx=off",
+            "irq_affinity=0",
+        ],
     ),
 ];
 const KEY: &str = "rss.key=6d:5a:56:da:25:5b:0e:c2:41:67:25:3d:43:a3:8f:b0:d0:ca:2b:cb:ae:7b:30:b4:77:cb:2d:a3:80:30:f2:\
@@ -75,6 +81,9 @@ device_of() {{ grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }}
 of_devices() {{
     for of in g l x; do ethtool -$of $virtio; done
     for of in g a c; do ethtool -$of $e1000e; done | grep -v negotiated
+    for irq in $(ls /sys/class/net/$e1000e/device/msi_irqs); do
+        grep . /proc/irq/$irq/smp_affinity_list
+    done
 }}
 virtio=$(device_of 52:54:00:00:00:01) e1000e=$(device_of 52:54:00:00:00:02)
 ip link set $virtio up
