@@ -69,6 +69,9 @@ pub(crate) fn of(
     if outcome.link.is_some() && run.link.is_none() && !windows.is_empty() {
         warnings.push(Warning::from(warning::LinkUnmeasured {}));
     }
+    if run.netem.as_ref().is_some_and(|netem| netem.lines.is_empty()) {
+        warnings.push(Warning::from(warning::LinkQdiscsUnread {}));
+    }
     for host in &outcome.hosts {
         warnings.extend(host.warnings.iter().cloned());
     }

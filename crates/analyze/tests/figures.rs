@@ -752,6 +752,7 @@ fn links_by_netem_have_the_counters_of_the_window() {
     let before = analyze(&outcome);
     with_netem(&mut outcome, 100);
     let run = analyze(&outcome);
+    assert!(!codes(&run).contains(&"link-qdiscs-unread"));
     let netem = run.netem.as_ref().unwrap();
     let line = &netem.lines[0];
     assert!(close(line.bits_per_second, 1_500.0 * 8.0 * 1e3, 0.01), "{line:?}");
@@ -768,6 +769,7 @@ fn counters_of_netem_that_were_not_read_are_told() {
     let mut outcome = honest();
     with_netem(&mut outcome, 1);
     let run = analyze(&outcome);
+    assert!(codes(&run).contains(&"link-qdiscs-unread"));
     let netem = run.netem.unwrap();
     assert!(netem.lines.is_empty());
     assert!(netem.unknown.iter().any(|what| what.contains("not read twice")), "{netem:?}");

@@ -328,12 +328,20 @@ fn announce(plan: &Plan, topology: Topology, made: &[CreatedNamespace]) -> Resul
     Ok(())
 }
 
+/// A queueing discipline of a line, by the index and the name of its device and its kind.
+#[derive(Debug)]
+struct LineQdisc {
+    index: u32,
+    device: String,
+    kind: &'static str,
+}
+
 /// Reads the counters of links by netem.
 #[derive(Debug)]
 pub struct QdiscReader {
     qdiscs: Qdiscs,
-    /// Names of the lines, and indices and names of their devices in the order in which packets pass them.
-    lines: Vec<(String, Vec<(u32, String)>)>,
+    /// Names of the lines, and their queueing disciplines in the order in which packets pass them.
+    lines: Vec<(String, Vec<LineQdisc>)>,
 }
 
 impl QdiscReader {
@@ -346,10 +354,15 @@ impl QdiscReader {
         let indices = indices(&Links::of(&namespace)?)?;
         let qdiscs = namespace.run(Qdiscs::open)?;
         let lines = Plan::new(state, hosts).lines.into_iter().map(|line| {
-            let queue = bottleneck(&line.conditions).map(|_| line.queue);
-            let devices = queue.into_iter().chain([line.delay]);
-            let of = |device: String| Some((*indices.get(&device)?, device));
-            (line.name, devices.filter_map(of).collect())
+            let queue = bottleneck(&line.conditions).map(|_| (line.queue, netem::TBF));
+            let devices = queue.into_iter().chain([(line.delay, netem::NETEM)]);
+            // No device has the index 0.
+            let of = |(device, kind): (String, _)| LineQdisc {
+                index: indices.get(&device).copied().unwrap_or_default(),
+                device,
+                kind,
+            };
+            (line.name, devices.map(of).collect())
         });
         Ok(Self {
             lines: lines.collect(),
@@ -360,14 +373,15 @@ impl QdiscReader {
     /// What the queueing disciplines have done since the lab was created.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// `NotFound` when somebody has removed or replaced one; the kernel's own.
     pub fn read(&self) -> io::Result<Vec<NetemLine>> {
         let all = self.qdiscs.statistics()?;
-        let of = |(index, device): &(u32, String)| {
-            let (qdisc, statistics) = all.get(index)?;
-            Some(QdiscCounts {
+        let of = |of: &LineQdisc| {
+            let found = all.get(&of.index).filter(|(qdisc, _)| qdisc.kind == of.kind);
+            let (qdisc, statistics) = found.ok_or(io::ErrorKind::NotFound)?;
+            Ok(QdiscCounts {
                 kind: qdisc.kind.clone(),
-                device: device.clone(),
+                device: of.device.clone(),
                 packets: statistics.packets,
                 bytes: statistics.bytes,
                 drops: u64::from(statistics.drops),
@@ -376,11 +390,11 @@ impl QdiscReader {
                 backlog_bytes: u64::from(statistics.backlog_bytes),
             })
         };
-        let line = |(name, devices): &(String, Vec<(u32, String)>)| NetemLine {
-            name: name.clone(),
-            qdiscs: devices.iter().filter_map(of).collect(),
+        let line = |(name, qdiscs): &(String, Vec<LineQdisc>)| {
+            let qdiscs = qdiscs.iter().map(of).collect::<io::Result<_>>()?;
+            Ok(NetemLine { name: name.clone(), qdiscs })
         };
-        Ok(self.lines.iter().map(line).collect())
+        self.lines.iter().map(line).collect()
     }
 }
 

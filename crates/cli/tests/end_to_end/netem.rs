@@ -119,6 +119,10 @@ wirecost $run --backend emulator --json emulator.json >emulator
 wirecost $run --jitter 1ms --json jitter.json >jitter
 wirecost run @stream --lab --rate 50mbit --rtt 2ms --tune mtu=9000 --duration 3s --observe none --json jumbo.json >/dev/null
 wirecost study run study.toml --out /run/kept >study
+wirecost lab up --rtt 20ms >/dev/null
+tc -n wirecost-lab-switch qdisc del dev h2 root
+wirecost run @rr --lab=lab --duration 1s --observe none --json removed.json >/dev/null
+wirecost lab down >/dev/null
 number=0
 for run in /run/kept/runs/*/run.json; do cp $run study-$((number += 1)).json; done
 
@@ -261,6 +265,10 @@ fn a_result_says_what_made_its_links_and_what_is_not_known() {
     let jumbo = &guest.json("jumbo.json")["netem"]["lines"][0]["qdiscs"][0];
     let [packets, bytes] = ["packets", "bytes"].map(|key| jumbo[key].as_f64().unwrap());
     assert!(packets > 100.0 && bytes / packets > 2_000.0, "{jumbo}");
+    // Somebody has removed the delay line of a lab that was there.
+    let warned = guest.json("removed.json")["warnings"].to_string();
+    assert!(warned.contains("link-qdiscs-unread"), "{warned}");
+    assert!(!guest.json("netem.json")["warnings"].to_string().contains("link-qdiscs-unread"));
     let fq = guest.json("fq.json");
     let set = fq["settings"].to_string();
     assert!(set.contains("fq"), "{set}");

@@ -322,6 +322,28 @@ impl Problem for LinkUnmeasured {
     }
 }
 
+/// The queueing disciplines that make the links were not found twice, so it is not known what the links were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkQdiscsUnread {}
+
+impl Problem for LinkQdiscsUnread {
+    fn code(&self) -> &'static str {
+        "link-qdiscs-unread"
+    }
+
+    fn message(&self) -> String {
+        format!(
+            "{}: the links may have been others than those of the lab; `wirecost lab down`, then create the lab \
+             again, and leave the devices of its switch alone",
+            self.brief()
+        )
+    }
+
+    fn brief(&self) -> String {
+        "the queueing disciplines of the links could not be read twice during the window".to_owned()
+    }
+}
+
 /// Other measuring runs used the same CPUs at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SharedMachine {

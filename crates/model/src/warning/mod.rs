@@ -81,6 +81,7 @@ warnings! {
     ForeignCpu,
     LinkLate,
     LinkUnmeasured,
+    LinkQdiscsUnread,
     LostIntervals,
     MoreWorkersThanCpus,
     NoEffect,
