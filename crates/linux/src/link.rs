@@ -51,7 +51,9 @@ pub struct Link {
     /// Switched on by the administrator.
     pub up: bool,
     /// Able to carry packets, as RFC 2863 defines it. `lo` has no such state and counts as able
-    /// when it is up.
+    /// when it is up. A device that has just lost its carrier does not: the kernel follows the carrier
+    /// only once a second (`linkwatch_schedule_work` in
+    /// <https://elixir.bootlin.com/linux/v6.12/source/net/core/link_watch.c>).
     pub running: bool,
 }
 
@@ -363,6 +365,7 @@ impl Link {
             up,
             running: false,
         };
+        let mut has_carrier = true;
         let elsewhere =
             |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkNetNsId(_));
         let elsewhere = message.attributes.iter().any(elsewhere);
@@ -385,6 +388,7 @@ impl Link {
                 LinkAttribute::Stats64(stats) => link.rx_missed = Some(stats.rx_missed_errors),
                 LinkAttribute::OperState(State::Up) => link.running = up,
                 LinkAttribute::OperState(State::Unknown) => link.running = up,
+                LinkAttribute::Carrier(carrier) => has_carrier = *carrier != 0,
                 LinkAttribute::LinkInfo(infos) => {
                     link.kind = infos.iter().find_map(|info| match info {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -394,6 +398,7 @@ impl Link {
                 _ => {}
             }
         }
+        link.running &= has_carrier;
         // The far end of a pair is no device that the near one is made on.
         if link.kind.as_deref() == Some("veth") {
             link.lower = None;
@@ -459,6 +464,13 @@ mod tests {
         links_a.set_mtu("eth0", 9000).unwrap();
         links_a.set_tx_queue_len("eth0", 17).unwrap();
         let link = links_a.get("eth0").unwrap();
+        // The far end that is switched off takes the carrier, of which the kernel tells only later.
+        let far = links_b.get("eth0").unwrap().index;
+        let down = LinkUnspec::new_with_index(far).down().build();
+        links_b.finish("switch off", "eth0", links_b.handle.link().set(down).execute()).unwrap();
+        assert!(!links_a.get("eth0").unwrap().running);
+        links_b.up("eth0").unwrap();
+        links_a.wait_until_running("eth0", Duration::from_secs(5)).unwrap();
         assert_eq!((link.mtu, link.tx_queue_len), (Some(9000), Some(17)));
         assert!(links_a.set_mtu("eth0", 1).is_err());
         links_a.delete("eth0").unwrap();

@@ -173,7 +173,7 @@ fn parse<T: DeserializeOwned>(
         Ok(Head { schema: None }) => {
             StoreError::Foreign { path, why: "it is not a document of wirecost".to_owned() }
         }
-        Err(error) if error.is_eof() => {
+        Err(error) if error.is_eof() || is_cut(text) => {
             StoreError::Damaged { path, why: format!("it is truncated at line {}", error.line()) }
         }
         Err(error) if error.is_data() => {
@@ -181,6 +181,12 @@ fn parse<T: DeserializeOwned>(
         }
         Err(error) => StoreError::Damaged { path, why: format!("it is not JSON: {error}") },
     })
+}
+
+/// Whether a document has no end. To the parser, a number that ends with its point is malformed, even
+/// where the whole text ends there.
+fn is_cut(text: &[u8]) -> bool {
+    text.starts_with(b"{") && !text.trim_ascii_end().ends_with(b"}")
 }
 
 /// Reads a JSON file without a version.

@@ -72,6 +72,18 @@ fn truncated_and_foreign_documents_are_refused() {
 }
 
 #[test]
+fn a_document_may_be_truncated_anywhere() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join(RUN);
+    let text = serde_json::to_value(run()).unwrap().to_string();
+    for length in (0..text.len()).step_by(13) {
+        fs::write(&path, &text.as_bytes()[..length]).unwrap();
+        let message = wirecost_store::document(&path).unwrap_err().to_string();
+        assert!(message.contains("it is truncated at line 1"), "{length}: {message}");
+    }
+}
+
+#[test]
 fn a_document_of_a_newer_version_is_refused() {
     let expected = "/record/run.json was written by a newer wirecost (wirecost.run/2; this version \
                     reads up to wirecost.run/1): upgrade wirecost to read it";

@@ -36,6 +36,11 @@ pub enum TuneError {
         "process {guardian}, which restores the settings of process {owner}, has not come to an end"
     )]
     GuardianAtWork { owner: u32, guardian: u32 },
+    #[error(
+        "`{device}` lost its carrier when its settings were changed, and has not had it back for \
+         {seconds} s"
+    )]
+    NoCarrier { device: String, seconds: u64 },
     #[error("the change was not confirmed in time and has been reverted")]
     NotConfirmed,
     #[error("failed to undo {settings} after another setting was refused: {cause}")]

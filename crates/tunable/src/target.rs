@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::{Link, LinkError, Links};
@@ -99,6 +100,18 @@ impl Target {
     pub(crate) fn link(&self) -> Result<Link, Refusal> {
         let device = self.device()?;
         self.links()?.get(device).map_err(Refusal::from)
+    }
+
+    /// Waits until the device can carry packets; `false` if that takes longer than `patience`.
+    pub(crate) fn wait_until_running(&self, patience: Duration) -> Result<bool, Refusal> {
+        let waited = self.links()?.wait_until_running(self.device()?, patience);
+        match waited {
+            Ok(()) => Ok(true),
+            Err(LinkError::Netlink { source, .. }) if source.kind() == io::ErrorKind::TimedOut => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The driver's side of the device, and the device's name.

@@ -18,6 +18,8 @@ use crate::tunables::{Scope, Tunable};
 
 /// A change of the device that carries the control connection reverts after this time.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(10);
+/// How long a device may take to find its carrier again.
+const CARRIER: Duration = Duration::from_secs(10);
 
 /// How settings are changed.
 #[derive(Debug)]
@@ -116,6 +118,8 @@ pub struct Tuner {
     confirm_within: Duration,
     /// Whether a change has to be confirmed.
     awaiting: bool,
+    /// Changed devices that could carry packets before.
+    running: Vec<Target>,
     untold: Untold,
 }
 
@@ -166,6 +170,7 @@ impl Tuner {
             allow_control_device,
             confirm_within,
             awaiting: false,
+            running: Vec::new(),
             untold,
         })
     }
@@ -176,7 +181,8 @@ impl Tuner {
         self.untold.tell()
     }
 
-    /// Changes all settings, in this order, or none.
+    /// Changes all settings, in this order, or none. A device that loses its carrier by that has it back
+    /// then, or the change fails.
     ///
     /// # Errors
     /// [`TuneError`] names the setting and the cause. Everything is then as before, except after
@@ -195,12 +201,31 @@ impl Tuner {
                 guardian.revert_in(self.confirm_within)?;
             }
         }
-        let changed = self.change(target, &planned);
-        if controlled && let Err(error) = self.await_confirmation() {
+        let device = planned.iter().any(|planned| planned.setting.tunable.scope().is_of_device());
+        if device && target.link().is_ok_and(|link| link.running) {
+            self.running.push(target.clone());
+        }
+        let changed = self.change(target, &planned)?;
+        // Where the controller has to be reached, its confirmation tells the same.
+        let ready = if controlled { self.await_confirmation() } else { self.await_carriers() };
+        if let Err(error) = ready {
             self.restore_unheard()?;
             return Err(error);
         }
-        changed
+        Ok(changed)
+    }
+
+    /// Drivers reset a device for many settings, and its carrier then takes seconds to come back.
+    fn await_carriers(&self) -> Result<(), TuneError> {
+        self.running.iter().try_for_each(|target| match target.wait_until_running(CARRIER) {
+            Ok(true) => Ok(()),
+            // Somebody has removed it: that its settings are gone is told elsewhere.
+            Err(_) => Ok(()),
+            Ok(false) => {
+                let device = target.device_name().unwrap_or_default().to_owned();
+                Err(TuneError::NoCarrier { device, seconds: CARRIER.as_secs() })
+            }
+        })
     }
 
     /// The time counts from the change. It was told before, in case that this process does not come so far.
@@ -322,13 +347,19 @@ impl Tuner {
 
     fn restore_and(&mut self, leave_report: bool) -> Result<Restored, TuneError> {
         self.awaiting = false;
-        let directory = Directory::lock(&self.directory)?;
-        let mut journal = directory.load(self.owner)?;
-        let (restored, unsaved) = restore::restore(&directory, &mut journal, &[], |_| true);
-        if leave_report || unsaved.is_some() {
-            // Where that fails nobody can be told.
-            let _ = directory.leave(&restored);
-        }
+        let (restored, unsaved) = {
+            let directory = Directory::lock(&self.directory)?;
+            let mut journal = directory.load(self.owner)?;
+            let (restored, unsaved) = restore::restore(&directory, &mut journal, &[], |_| true);
+            if leave_report || unsaved.is_some() {
+                // Where that fails nobody can be told.
+                let _ = directory.leave(&restored);
+            }
+            (restored, unsaved)
+        };
+        // Its settings are restored, whether or not the device finds its carrier again.
+        let _ = self.await_carriers();
+        self.running.clear();
         unsaved.map_or(Ok(restored), Err)
     }
 

@@ -177,7 +177,6 @@ impl Program {
     pub(crate) fn unprivileged_within(limits: &str, arguments: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
-        const NOBODY: u32 = 65534;
         let mut program = Self::new(arguments);
         let linked = program.home.path().join("wirecost");
         // A link takes no space; between file systems there is none.
@@ -196,7 +195,8 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            let user = new_user();
+            command.uid(user).gid(user);
         }
         let home = program.home.path();
         for (path, mode) in [(home, 0o777), (&*home.join("tmp"), 0o777), (&*linked, 0o755)] {
@@ -278,6 +278,15 @@ impl Program {
     }
 }
 
+/// A user whom nobody else is. The kernel charges a user for the locked memory of all his processes,
+/// so two tests of one user would take it from each other.
+fn new_user() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 1 << 30;
+    // A process number has 22 bits.
+    FIRST | std::process::id() << 8 | NEXT.fetch_add(1, Ordering::Relaxed) & 0xff
+}
+
 /// An execution under way.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -304,9 +313,10 @@ impl Running {
     }
 
     fn has_not_said_it(&mut self) -> ! {
-        let _ = self.child.wait();
-        let stderr = self.stderr.take().map(|thread| thread.join());
-        panic!("the program ended without saying it: {stderr:?}")
+        let status = self.child.wait();
+        let [stdout, stderr] =
+            [&mut self.stdout, &mut self.stderr].map(|all| all.take().map(JoinHandle::join));
+        panic!("the program ended without saying it: {status:?}, {stdout:?}, {stderr:?}")
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

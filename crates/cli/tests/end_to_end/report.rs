@@ -179,7 +179,7 @@ fn what_cannot_be_reported_on_is_refused() {
     refused(&[&at("new.json")], &["newer wirecost", "wirecost.run/2", "wirecost.run/1"]);
     fs::write(at("other.json"), RUN.to_string().replace("wirecost.run/1", "a/1")).unwrap();
     refused(&[&at("other.json")], &["other.json", "a/1"]);
-    fs::write(at("cut.json"), &RUN.to_string()[..5000]).unwrap();
+    fs::write(at("cut.json"), &RUN.to_string().as_bytes()[..5000]).unwrap();
     refused(&[&at("cut.json")], &["cut.json", "truncated at line 1"]);
     refused(&[&at("runs/0001-01/hosts.json")], &["hosts.json"]);
     fs::write(at("study.toml"), STUDY.replace("\"throughput\"", "\"througput\"")).unwrap();

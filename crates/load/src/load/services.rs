@@ -40,8 +40,9 @@ const STREAMS_EACH: u64 = 2048;
 const DATAGRAMS_EACH: u64 = 16;
 
 /// How long one answer to the question may take, and all together.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(15);
 const ALL_ANSWERS: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Strands by group.
 #[derive(Debug)]
@@ -428,7 +429,7 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
             let failed = |error: io::Error| refused(error.to_string());
             let question = Question::new(run).map_err(failed)?;
             let due = deadline.min(Instant::now() + ANSWER);
-            let answer = ask_consent(address, &question, due).map_err(failed)?;
+            let answer = ask_until(address, &question, due).map_err(failed)?;
             let consent = question
                 .verify_answer(&plan.token, &answer)
                 .ok_or_else(|| refused("no agent of this run answers there".to_owned()))?;
@@ -440,6 +441,21 @@ pub(super) fn check_consent(plan: &Plan, endpoints: &Endpoints) -> Result<(), Lo
         }
     }
     Ok(())
+}
+
+/// Asks again where nobody answers for the address yet: a switch or a device may just have got its carrier
+/// back, and the kernel gives up a neighbor after three seconds (RFC 4861, 10).
+fn ask_until(address: &Address, question: &Question, due: Instant) -> io::Result<Vec<u8>> {
+    loop {
+        match ask_consent(address, question, due) {
+            Err(error)
+                if error.kind() == io::ErrorKind::HostUnreachable && Instant::now() < due =>
+            {
+                std::thread::sleep(AGAIN);
+            }
+            answered => return answered,
+        }
+    }
 }
 
 /// A Unix socket is asked only where it is named as agents of this run name theirs: a controller must
