@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wirecost_model::environment::{Channels, Coalescing, FlowControl, Rings};
+use wirecost_model::rss::{Fields, Symmetry};
 
 /// Driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,7 @@ const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_GRXRINGS: u32 = 0x2d;
 const ETHTOOL_GRSSH: u32 = 0x46;
 const ETHTOOL_SRSSH: u32 = 0x47;
@@ -72,6 +74,23 @@ const RXNFC_WORDS: usize = 64;
 /// `ETH_RXFH_INDIR_NO_CHANGE`.
 const TABLE_UNCHANGED: u32 = u32::MAX;
 
+// <https://elixir.bootlin.com/linux/v6.16/source/include/uapi/linux/ethtool.h>: hash functions, transformations of
+// their input, and fields of a packet that they cover.
+const ETH_RSS_HASH_TOP: u8 = 1;
+const RXH_XFRM_SYM_XOR: u8 = 1;
+const RXH_XFRM_SYM_OR_XOR: u8 = 2;
+const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
+const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
+
+/// Packets for which a device has hash fields of their own (`TCP_V4_FLOW`...).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowType {
+    TcpV4 = 1,
+    UdpV4 = 2,
+    TcpV6 = 5,
+    UdpV6 = 6,
+}
+
 /// How a device spreads what it receives over its queues (receive side scaling).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spreading {
@@ -81,6 +100,10 @@ pub struct Spreading {
     pub key: Vec<u8>,
     /// Queues that there are.
     pub queues: u32,
+    /// Whether the hash is Toeplitz's; a device that does not tell its function has that.
+    pub toeplitz: bool,
+    /// What it does to the fields first; `None` for what this program does not know.
+    pub symmetry: Option<Symmetry>,
 }
 
 /// A change of how a device spreads what it receives.
@@ -268,7 +291,31 @@ impl Ethtool {
         self.ask(device, &mut rings)?;
         // The low half of a 64-bit number, on either byte order.
         let queues = u64::from_ne_bytes(words_of(&rings, 2)) as u32;
-        Ok(Spreading { table, key, queues })
+        let [function, transformation, ..] = answer[4].to_ne_bytes();
+        let symmetry = match transformation {
+            0 => Some(Symmetry::None),
+            RXH_XFRM_SYM_XOR => Some(Symmetry::Xor),
+            RXH_XFRM_SYM_OR_XOR => Some(Symmetry::OrXor),
+            _ => None,
+        };
+        let toeplitz = function == 0 || function & ETH_RSS_HASH_TOP != 0;
+        Ok(Spreading { table, key, queues, toeplitz, symmetry })
+    }
+
+    /// Fields of such packets that the device hashes; `None` for a combination that no [`Fields`] is.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn hash_fields(&self, device: &str, flow: FlowType) -> io::Result<Option<Fields>> {
+        let mut request = vec![0; RXNFC_WORDS];
+        request[0] = ETHTOOL_GRXFH;
+        request[1] = flow as u32;
+        self.ask(device, &mut request)?;
+        Ok(match u64::from_ne_bytes(words_of(&request, 2)) {
+            RXH_ADDRESSES => Some(Fields::Addresses),
+            fields if fields == RXH_ADDRESSES | RXH_PORTS => Some(Fields::AddressesAndPorts),
+            _ => None,
+        })
     }
 
     /// Changes how the device spreads what it receives over its queues.

@@ -13,6 +13,7 @@ mod observe;
 mod output;
 mod predict;
 mod report;
+mod rss;
 pub(crate) mod run;
 mod study;
 mod tune;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     /// Emulates the links of a lab. Labs start it.
     #[command(name = lab::EMULATOR, hide = true)]
     LinkEmulator,
+    Rss(rss::Rss),
     Restore(tune::Restore),
     /// Restores the settings of the process that starts it. Runs start it.
     #[command(name = tune::GUARDIAN, hide = true)]
@@ -67,6 +69,7 @@ impl Command {
             Command::Agent(command) => command.run(),
             Command::Lab(command) => command.run(),
             Command::LinkEmulator => lab::emulate(),
+            Command::Rss(command) => command.run(),
             Command::Restore(command) => command.run(),
             Command::Guardian => tune::guard(),
             Command::Uperf(command) => command.run(),

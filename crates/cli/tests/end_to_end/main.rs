@@ -43,6 +43,7 @@ mod program;
 mod protocols;
 mod refusals;
 mod report;
+mod rss;
 mod scale;
 mod soak;
 mod stacks;

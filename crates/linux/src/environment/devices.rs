@@ -128,6 +128,8 @@ fn vectors(files: &Files<'_>, lines: &[Line], bus: &str) -> Option<Vec<Vector>> 
 
 #[cfg(test)]
 mod tests {
+    use wirecost_model::rss::Symmetry;
+
     use super::*;
     use crate::environment::tests::fixture;
 
@@ -145,7 +147,13 @@ NMI:          0          0   Non-maskable interrupts
     #[test]
     fn rss_is_that_of_the_driver() {
         let told = |table: &[u32], key: &[u8]| {
-            rss(Spreading { table: table.to_vec(), key: key.to_vec(), queues: 2 })
+            rss(Spreading {
+                table: table.to_vec(),
+                key: key.to_vec(),
+                queues: 2,
+                toeplitz: true,
+                symmetry: Some(Symmetry::None),
+            })
         };
         let of = |key: Option<&str>| {
             Some(DeviceRss { key: key.map(str::to_owned), table: vec![0, 1, 300, 1] })

@@ -1,12 +1,16 @@
 //! Receive-side scaling: into which queue of a device a packet goes, by a hash of its addresses and ports.
 //! <https://learn.microsoft.com/windows-hardware/drivers/network/rss-hashing-functions>
 
+mod spread;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use spread::{Fields, FlowError, Spread, Symmetry, find_flows};
 
 /// Bytes of a key: those of the longest input, two IPv6 addresses and two ports, and four more.
 pub const KEY_BYTES: usize = 40;
@@ -28,25 +32,34 @@ impl Key {
         0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ]);
 
-    /// The Toeplitz hash: for each bit of the input that is set, the 32 bits of the key that begin at its place.
+    /// The Toeplitz hash ([`toeplitz`]).
     ///
     /// # Panics
     /// The input is longer than 36 bytes.
     #[must_use]
     pub fn hash(&self, input: &[u8]) -> u32 {
-        let [k0, k1, k2, k3, rest @ ..] = self.0;
-        let mut window = u32::from_be_bytes([k0, k1, k2, k3]);
-        let mut hash = 0;
-        for (place, byte) in input.iter().enumerate() {
-            for bit in (0..8).rev() {
-                if byte >> bit & 1 == 1 {
-                    hash ^= window;
-                }
-                window = window << 1 | u32::from(rest[place] >> bit & 1);
-            }
-        }
-        hash
+        toeplitz(&self.0, input)
     }
+}
+
+/// The Toeplitz hash: for each bit of the input that is set, the 32 bits of the key that begin at its place.
+///
+/// # Panics
+/// The key is not four bytes longer than the input.
+#[must_use]
+pub fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
+    let (first, rest) = key.split_first_chunk().expect("a key of four bytes at least");
+    let mut window = u32::from_be_bytes(*first);
+    let mut hash = 0;
+    for (byte, next) in input.iter().zip(&rest[..input.len()]) {
+        for bit in (0..8).rev() {
+            if byte >> bit & 1 == 1 {
+                hash ^= window;
+            }
+            window = window << 1 | u32::from(next >> bit & 1);
+        }
+    }
+    hash
 }
 
 impl fmt::Display for Key {
@@ -74,23 +87,38 @@ pub fn table_text(table: &[u32]) -> String {
 /// Begins the text of a table whose queues take turns.
 pub const EQUAL: &str = "equal ";
 
+/// The bytes of a key in hexadecimal, with or without colons; `None` for another text.
+#[must_use]
+pub fn key_bytes(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|letter| *letter != ':')
+        .map(|letter| letter.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect::<Option<_>>()?;
+    (digits.len() % 2 == 0).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// The queue of each entry of a table of `entries`, from text as [`table_text`] writes it; fewer entries repeat. `None`
+/// for another text.
+#[must_use]
+pub fn table_entries(text: &str, entries: usize) -> Option<Vec<u32>> {
+    let first: Vec<u32> = match text.strip_prefix(EQUAL) {
+        Some(queues) => (0..queues.trim().parse().ok()?).take(entries).collect(),
+        None => text.split(',').map(|queue| queue.trim().parse().ok()).collect::<Option<_>>()?,
+    };
+    (!first.is_empty())
+        .then(|| first.iter().copied().cycle().take(entries.max(first.len())).collect())
+}
+
 impl FromStr for Key {
     type Err = String;
 
-    /// Bytes in hexadecimal, with or without colons.
+    /// As [`key_bytes`] reads it.
     fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("must be {KEY_BYTES} bytes in hexadecimal, such as 6d:5a:56:...");
-        let digits: Vec<u8> = text
-            .chars()
-            .filter(|letter| *letter != ':')
-            .map(|letter| letter.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect::<Option<_>>()
-            .ok_or_else(error)?;
-        if digits.len() % 2 == 1 {
-            return Err(error());
-        }
-        let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-        bytes.try_into().map(Self).map_err(|_| error())
+        let bytes = key_bytes(text).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or_else(|| {
+            format!("must be {KEY_BYTES} bytes in hexadecimal, such as 6d:5a:56:...")
+        })
     }
 }
 
@@ -185,6 +213,16 @@ mod tests {
             assert_eq!(Key::MICROSOFT.hash(&input), with_ports, "{source} to {destination}");
             let rss = Rss::spread(3);
             assert_eq!(u32::from(rss.queue_of(source, destination)), with_ports % 128 % 3);
+        }
+    }
+
+    #[test]
+    fn a_table_is_what_was_written() {
+        assert_eq!(table_entries("equal 3", 7), Some(vec![0, 1, 2, 0, 1, 2, 0]));
+        assert_eq!(table_entries("0,1,1", 4), Some(vec![0, 1, 1, 0]));
+        assert_eq!(table_entries("5, 6", 1), Some(vec![5, 6]));
+        for wrong in ["", "equal 0", "equal", "1,", "-1", "a"] {
+            assert_eq!(table_entries(wrong, 4), None, "{wrong}");
         }
     }
 

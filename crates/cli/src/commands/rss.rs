@@ -1,0 +1,424 @@
+//! `wirecost rss`: how a device spreads flows over its receive queues.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ipnet::IpNet;
+use serde::Serialize;
+use wirecost_lab as lab;
+use wirecost_linux::cpu_list;
+use wirecost_linux::ethtool::{Ethtool, FlowType};
+use wirecost_linux::link::Links;
+use wirecost_model::rss::{
+    Fields, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes, key_text, table_entries,
+    table_text,
+};
+use wirecost_model::status::Status;
+use wirecost_model::visible::visible;
+
+use super::lab::failure as lab_failure;
+use crate::Failure;
+use crate::terminal;
+
+/// Addresses of `--src` at most.
+const SOURCES: usize = 1 << 16;
+/// The shortest key: the addresses of two IPv4 hosts, and four bytes.
+const SHORTEST_KEY: usize = 12;
+
+/// Show how a device spreads flows over its receive queues (RSS), and find flows that go to queues of your choice.
+#[derive(Debug, Args)]
+pub(crate) struct Rss {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    Show(Show),
+    Flows(Flows),
+}
+
+/// Show the hash, the key and the table of a device.
+#[derive(Debug, Args)]
+struct Show {
+    #[command(flatten)]
+    device: DeviceArgument,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct DeviceArgument {
+    /// Network device, or with `--lab` a host of the lab.
+    #[arg(value_name = "DEV")]
+    name: String,
+    /// DEV is a host of this lab.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = lab::DEFAULT_NAME)]
+    lab: Option<String>,
+}
+
+/// Find source addresses and ports whose packets go to chosen queues of a receiver.
+///
+/// The key, the table and the hashed fields are those of a device of this machine (`--dev`), or what you know of
+/// another (`--key`, `--table`, `--fields`).
+#[derive(Debug, Args)]
+struct Flows {
+    /// The receiver's network device on this machine, or with `--lab` a host of the lab.
+    #[arg(long, value_name = "DEV", required_unless_present = "key", conflicts_with_all = ["key", "table", "fields"])]
+    dev: Option<String>,
+    /// The device is that of a host of this lab.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = lab::DEFAULT_NAME, requires = "dev")]
+    lab: Option<String>,
+    /// The receiver's RSS key: bytes in hexadecimal, `microsoft` or `symmetric`.
+    #[arg(long, value_name = "KEY", value_parser = parse_key)]
+    key: Option<HashKey>,
+    /// The receiver's table: `equal N`, or the queue of each entry, repeated to 128 entries [default: equal over the
+    /// queues of --queues].
+    #[arg(long, value_name = "TABLE", requires = "key")]
+    table: Option<String>,
+    /// What the receiver hashes [default: addresses-and-ports].
+    #[arg(long, value_name = "FIELDS", value_enum, requires = "key")]
+    fields: Option<FieldsArgument>,
+    /// Address and port of the receiver.
+    #[arg(long, value_name = "IP:PORT")]
+    dst: SocketAddr,
+    /// Addresses that senders can have, and networks, separated by commas.
+    #[arg(long, value_name = "IP|NETWORK,...", value_parser = parse_sources)]
+    src: Sources,
+    /// Ports that senders can have.
+    #[arg(long, value_name = "FIRST-LAST", default_value = "1024-65535", value_parser = parse_ports)]
+    ports: RangeInclusive<u16>,
+    /// Queues to find flows for.
+    #[arg(long, value_name = "LIST", value_parser = parse_queues)]
+    queues: Queues,
+    /// Flows for each queue.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    count: u32,
+    /// Protocol of the flows, if the device hashes fields of its own for each.
+    #[arg(long, value_enum, default_value = "udp")]
+    protocol: Protocol,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone)]
+struct HashKey(Vec<u8>);
+
+#[derive(Debug, Clone)]
+struct Sources(Vec<IpAddr>);
+
+#[derive(Debug, Clone)]
+struct Queues(Vec<u32>);
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FieldsArgument {
+    Addresses,
+    AddressesAndPorts,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Protocol {
+    Tcp,
+    Udp,
+}
+
+fn parse_key(text: &str) -> Result<HashKey, String> {
+    let key = match text {
+        "microsoft" => Some(Key::MICROSOFT.0.to_vec()),
+        // Both directions of a flow have one hash: https://www.ndsl.kaist.edu/~kyoungsoo/papers/TR-symRSS.pdf
+        "symmetric" => Some([0x6d, 0x5a].repeat(Key::MICROSOFT.0.len() / 2)),
+        text => key_bytes(text),
+    };
+    key.filter(|key| key.len() >= SHORTEST_KEY).map(HashKey).ok_or_else(|| {
+        format!("must be at least {SHORTEST_KEY} bytes in hexadecimal, microsoft or symmetric")
+    })
+}
+
+fn parse_sources(text: &str) -> Result<Sources, String> {
+    let mut sources = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        let wrong = |_| format!("`{part}` is no address and no network");
+        if let Ok(address) = part.parse() {
+            sources.push(address);
+        } else {
+            let network: IpNet = part.parse().map_err(wrong)?;
+            sources.extend(network.hosts().take(SOURCES + 1 - sources.len().min(SOURCES)));
+        }
+        if sources.len() > SOURCES {
+            return Err(format!("more than {SOURCES} addresses"));
+        }
+    }
+    Ok(Sources(sources))
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
+        _ => Err("must be FIRST-LAST, from 1 to 65535".to_owned()),
+    }
+}
+
+fn parse_queues(text: &str) -> Result<Queues, String> {
+    match cpu_list::parse_list(text) {
+        Some(queues) if !queues.is_empty() => Ok(Queues(queues)),
+        _ => Err("must be a list of queues such as 0-3,8".to_owned()),
+    }
+}
+
+/// What a device says of its RSS.
+#[derive(Debug, Serialize)]
+struct Told {
+    device: String,
+    /// `None` where the driver does not tell it.
+    key: Option<String>,
+    /// Queue of each entry.
+    table: Vec<u32>,
+    /// Queues that there are.
+    queues: u32,
+    /// Whether the hash is Toeplitz's.
+    toeplitz: bool,
+    /// `None` for one that is not known here.
+    symmetry: Option<Symmetry>,
+    /// Fields that are hashed, by protocol and version of IP; `None` where the driver does not tell them.
+    fields: BTreeMap<&'static str, Option<Fields>>,
+}
+
+const TCP_V4: &str = "tcp4";
+const UDP_V4: &str = "udp4";
+const TCP_V6: &str = "tcp6";
+const UDP_V6: &str = "udp6";
+const FLOWS: [(&str, FlowType); 4] = [
+    (TCP_V4, FlowType::TcpV4),
+    (UDP_V4, FlowType::UdpV4),
+    (TCP_V6, FlowType::TcpV6),
+    (UDP_V6, FlowType::UdpV6),
+];
+
+impl Told {
+    fn of(name: &str, of_lab: Option<&str>) -> Result<Self, Failure> {
+        match of_lab {
+            Some(lab) => Self::of_lab(lab, name),
+            None => Self::of_device(name),
+        }
+    }
+
+    fn of_device(device: &str) -> Result<Self, Failure> {
+        let name = visible(device);
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(Status::Peer, format!("{name}: {error}"))
+        };
+        let links = Links::here().map_err(|error| failed(&error))?;
+        if let Err(error) = links.get(device) {
+            return Err(Failure::usage(format!("no network device {name} here: {error}"))
+                .help("`ip link` lists devices; for a host of a lab: --lab"));
+        }
+        let ethtool = Ethtool::open().map_err(|error| failed(&error))?;
+        let told = ethtool.spreading(device).ok().filter(|told| !told.table.is_empty());
+        let Some(told) = told else {
+            let message = format!("the driver of {name} does not tell how it spreads flows");
+            return Err(Failure::new(Status::Peer, message).help(
+                "devices with one queue do not spread flows; `--key` takes what its manual says",
+            ));
+        };
+        let fields =
+            FLOWS.map(|(flow, kind)| (flow, ethtool.hash_fields(device, kind).ok().flatten()));
+        Ok(Self {
+            device: device.to_owned(),
+            key: (!told.key.is_empty()).then(|| key_text(&told.key)),
+            table: told.table,
+            queues: told.queues,
+            toeplitz: told.toeplitz,
+            symmetry: told.symmetry,
+            fields: fields.into(),
+        })
+    }
+
+    /// The device of a host of a lab, whose emulator spreads.
+    fn of_lab(lab: &str, host: &str) -> Result<Self, Failure> {
+        let status = lab::status().map_err(|error| lab_failure(&error))?;
+        let found = status.labs.into_iter().find(|one| one.name == lab).ok_or_else(|| {
+            Failure::usage(format!("no lab {}", visible(lab)))
+                .help("wirecost lab up --queues 2, or wirecost lab status")
+        })?;
+        if !found.hosts.iter().any(|one| one.host.name == host) {
+            return Err(Failure::usage(format!(
+                "no host {} in lab {}",
+                visible(host),
+                visible(lab)
+            )));
+        }
+        let Some(nic) = found.emulated.and_then(|links| links.link.nic) else {
+            return Err(Failure::usage(format!(
+                "the hosts of lab {} have no queues",
+                visible(lab)
+            ))
+            .help("wirecost lab up --queues 2"));
+        };
+        Ok(Self {
+            device: host.to_owned(),
+            key: Some(nic.rss.key.to_string()),
+            table: nic.rss.table.iter().map(|queue| u32::from(*queue)).collect(),
+            queues: u32::from(nic.queues),
+            toeplitz: true,
+            symmetry: Some(Symmetry::None),
+            fields: FLOWS.map(|(flow, _)| (flow, Some(Fields::AddressesAndPorts))).into(),
+        })
+    }
+
+    fn print(&self) {
+        let mut out = String::new();
+        let _ = writeln!(out, "{}: {} receive queues", visible(&self.device), self.queues);
+        let hash = match (self.toeplitz, self.symmetry) {
+            (false, _) => "not Toeplitz",
+            (true, Some(Symmetry::None)) => "Toeplitz",
+            (true, Some(Symmetry::Xor)) => "Toeplitz, symmetric (XOR)",
+            (true, Some(Symmetry::OrXor)) => "Toeplitz, symmetric (OR, XOR)",
+            (true, None) => "Toeplitz, of an unknown transformation of the fields",
+        };
+        let _ = writeln!(out, "  hash    {hash}");
+        let _ = writeln!(
+            out,
+            "  key     {}",
+            self.key.as_deref().unwrap_or("the driver does not tell it")
+        );
+        let entries = self.table.len();
+        let _ = writeln!(out, "  table   {} ({entries} entries)", table_text(&self.table));
+        for (flow, fields) in &self.fields {
+            let fields = match fields {
+                Some(Fields::Addresses) => "addresses",
+                Some(Fields::AddressesAndPorts) => "addresses and ports",
+                None => "the driver does not tell",
+            };
+            let _ = writeln!(out, "  {flow:<7} {fields}");
+        }
+        terminal::print(&out);
+    }
+
+    /// How packets of such flows are spread.
+    fn spread(&self, protocol: Protocol, destination: SocketAddr) -> Result<Spread, Failure> {
+        let hidden = |what: &str| {
+            Failure::new(
+                Status::Peer,
+                format!("{} of {} is not known", what, visible(&self.device)),
+            )
+            .help("what its manual says can be given: --key, --table, --fields")
+        };
+        let name = match (protocol, destination) {
+            (Protocol::Tcp, SocketAddr::V4(_)) => TCP_V4,
+            (Protocol::Udp, SocketAddr::V4(_)) => UDP_V4,
+            (Protocol::Tcp, SocketAddr::V6(_)) => TCP_V6,
+            (Protocol::Udp, SocketAddr::V6(_)) => UDP_V6,
+        };
+        let fields = self.fields.get(name).copied().flatten();
+        if !self.toeplitz {
+            return Err(hidden("the hash function"));
+        }
+        Ok(Spread {
+            key: self.key.as_deref().and_then(key_bytes).ok_or_else(|| hidden("the key"))?,
+            table: self.table.clone(),
+            fields: fields.ok_or_else(|| hidden(&format!("what is hashed of {name}")))?,
+            symmetry: self.symmetry.ok_or_else(|| hidden("the hash"))?,
+        })
+    }
+}
+
+impl Rss {
+    pub(crate) fn run(self) -> Result<Status, Failure> {
+        match self.act {
+            Act::Show(Show { device, json }) => {
+                let told = Told::of(&device.name, device.lab.as_deref())?;
+                if json {
+                    print_json(&told)?
+                } else {
+                    told.print()
+                }
+                Ok(Status::Ok)
+            }
+            Act::Flows(flows) => flows.run(),
+        }
+    }
+}
+
+/// A flow that was found.
+#[derive(Debug, Serialize)]
+struct Found {
+    queue: u32,
+    source: SocketAddr,
+    destination: SocketAddr,
+    hash: u32,
+}
+
+impl Flows {
+    fn run(self) -> Result<Status, Failure> {
+        let spread = self.spread()?;
+        if self.src.0.iter().any(|source| source.is_ipv4() != self.dst.is_ipv4()) {
+            return Err(Failure::usage("--src and --dst have addresses of different families"));
+        }
+        let Sources(sources) = &self.src;
+        let count = self.count as usize;
+        let ports = self.ports.clone();
+        let found = find_flows(&spread, sources, ports, self.dst, &self.queues.0, count).map_err(
+            |error| {
+                Failure::usage(&error)
+                    .help("more addresses (--src) or ports (--ports) give more flows")
+            },
+        )?;
+        let found: Vec<Found> = found
+            .into_iter()
+            .flat_map(|(queue, sources)| sources.into_iter().map(move |source| (queue, source)))
+            .map(|(queue, source)| {
+                let hash = spread.hash(source, self.dst);
+                Found { queue, source, destination: self.dst, hash }
+            })
+            .collect();
+        if self.json {
+            print_json(&found)?;
+            return Ok(Status::Ok);
+        }
+        let sources: Vec<String> = found.iter().map(|flow| flow.source.to_string()).collect();
+        let width = sources.iter().map(String::len).max().unwrap_or(0).max("source".len());
+        let mut out = format!("queue  {:<width$}  hash\n", "source");
+        for (flow, source) in found.iter().zip(&sources) {
+            let _ = writeln!(out, "{:>5}  {source:<width$}  {:#010x}", flow.queue, flow.hash);
+        }
+        terminal::print(&out);
+        Ok(Status::Ok)
+    }
+
+    fn spread(&self) -> Result<Spread, Failure> {
+        if let Some(device) = &self.dev {
+            return Told::of(device, self.lab.as_deref())?.spread(self.protocol, self.dst);
+        }
+        let most = self.queues.0.iter().max().copied().unwrap_or(0);
+        let table = match &self.table {
+            None => table_entries(&format!("equal {}", most + 1), TABLE_ENTRIES),
+            Some(text) => table_entries(text, TABLE_ENTRIES),
+        };
+        let table = table.ok_or_else(|| {
+            Failure::usage("--table: must be `equal N`, or queues separated by commas")
+        })?;
+        Ok(Spread {
+            key: self.key.clone().map(|HashKey(key)| key).unwrap_or_default(),
+            table,
+            fields: match self.fields {
+                Some(FieldsArgument::Addresses) => Fields::Addresses,
+                Some(FieldsArgument::AddressesAndPorts) | None => Fields::AddressesAndPorts,
+            },
+            symmetry: Symmetry::None,
+        })
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|error| Failure::new(Status::Failed, error))?;
+    terminal::print(&format!("{text}\n"));
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! `wirecost rss`: flows go to the queues for which they were found, in a lab and on virtio-net.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use serde_json::Value;
+use wirecost_linux::netns::NetNs;
+use wirecost_linux::privilege::{skip, skip_without_namespaces};
+
+use crate::guest::Guest;
+use crate::program::{BINARY, Program, until};
+
+struct Removed(String);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        Program::new(["lab", "down", "--name", &self.0]).finish();
+    }
+}
+
+#[test]
+fn flows_go_to_the_queues_of_a_lab_for_which_they_were_found() {
+    if skip_without_namespaces("flows_go_to_the_queues_of_a_lab_for_which_they_were_found") {
+        return;
+    }
+    let name = format!("test-{}-rss", std::process::id());
+    let key = wirecost_model::rss::Key([0x35; 40]).to_string();
+    let up = ["lab", "up", "--name", &name, "--queues", "2", "--rss-table", "1,1,0"];
+    let up = Program::new(up).args(["--rss-key", &key]).start().wait_only();
+    let _removed = Removed(name.clone());
+    assert_eq!(up.code, 0, "{up}");
+    let lab = format!("--lab={name}");
+    let status = || -> Value {
+        let status = Program::new(["lab", "status", "--json"]).finish();
+        let status: Value = serde_json::from_str(&status.stdout).unwrap();
+        let labs = status["labs"].as_array().unwrap();
+        labs.iter().find(|lab| lab["name"] == name.as_str()).unwrap().clone()
+    };
+    let before = status();
+    let host = |number: usize| {
+        let host = &before["hosts"][number]["host"];
+        let address: Ipv4Addr = host["ipv4"].as_str().unwrap().parse().unwrap();
+        (NetNs::open(host["namespace"].as_str().unwrap()).unwrap(), address)
+    };
+    let ((sender, from), (receiver, to)) = (host(0), host(1));
+    let socket = receiver.run(|| UdpSocket::bind((to, 0)).unwrap()).unwrap();
+    let destination = socket.local_addr().unwrap();
+
+    let shown = Program::new(["rss", "show", "h2", &lab]).finish();
+    assert_eq!(shown.code, 0, "{shown}");
+    assert!(shown.stdout.contains("h2: 2 receive queues"), "{shown}");
+    assert!(shown.stdout.contains(&key) && shown.stdout.contains("(128 entries)"), "{shown}");
+
+    let found = Program::new(["rss", "flows", "--dev", "h2", &lab, "--json", "--count", "20"])
+        .args(["--dst", &destination.to_string(), "--src", &from.to_string()])
+        .args(["--queues", "0-1"])
+        .finish();
+    assert_eq!(found.code, 0, "{found}");
+    let flows: Vec<Value> = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(flows.len(), 40);
+    // All to one queue first: what another gets is seen.
+    let mut expected = [0_u64; 2];
+    let received = || -> Vec<u64> {
+        let counts = status()["emulated"]["counts"].clone();
+        let queues = counts["devices"][1]["queues"].as_array().unwrap().clone();
+        queues.iter().map(|queue| queue["received"].as_u64().unwrap()).collect()
+    };
+    for queue in [0, 1] {
+        for flow in flows.iter().filter(|flow| flow["queue"] == queue) {
+            let source: SocketAddr = flow["source"].as_str().unwrap().parse().unwrap();
+            let socket = sender.run(|| UdpSocket::bind(source).unwrap()).unwrap();
+            assert_eq!(socket.send_to(b"datagram", destination).unwrap(), 8);
+            expected[queue] += 1;
+        }
+        until("all have arrived", || received().iter().sum::<u64>() >= expected.iter().sum());
+        assert_eq!(received(), expected);
+    }
+    assert_eq!(expected, [20, 20]);
+}
+
+#[test]
+fn flows_go_to_the_queues_of_virtio_net_for_which_they_were_found() {
+    let script = format!(
+        r#"
+set -e
+device_of() {{ grep -l "$1" /sys/class/net/*/address | cut -d/ -f5; }}
+ip netns add h1
+ip netns add h2
+ip link set $(device_of 52:54:00:00:00:01) netns h1 name eth0
+ip link set $(device_of 52:54:00:00:00:02) netns h2 name eth0
+in_h1="ip netns exec h1" in_h2="ip netns exec h2"
+ip -n h1 address add 198.18.0.1/24 dev eth0
+ip -n h2 address add 198.18.0.2/24 dev eth0
+ip -n h2 address add 198.18.0.3/24 dev eth0
+ip -n h1 link set eth0 up
+ip -n h2 link set eth0 up
+until $in_h2 busybox ping -c 1 -W 1 198.18.0.1 >/dev/null; do sleep 0.2; done
+# Linux 6.1 tells a key that it has not given to the device yet.
+$in_h1 ethtool -X eth0 hkey $(printf '35:%.0s' $(seq 39))35 equal 2
+$in_h1 '{BINARY}' rss show eth0 >show
+$in_h1 ethtool -x eth0 >ethtool
+for queue in 0 1; do
+    $in_h1 '{BINARY}' rss flows --dev eth0 --dst 198.18.0.1:9000 --src 198.18.0.2,198.18.0.3 --queues $queue --count 8 --json >flows-$queue
+    $in_h1 ethtool -S eth0 >before-$queue
+    $in_h2 python3 - flows-$queue <<'EOF'
+import json, socket, sys
+for flow in json.load(open(sys.argv[1])):
+    host, port = flow["source"].split(":")
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.bind((host, int(port)))
+    for _ in range(20):
+        sender.sendto(b"datagram", ("198.18.0.1", 9000))
+EOF
+    sleep 1
+    $in_h1 ethtool -S eth0 >after-$queue
+done
+"#
+    );
+    let test = "flows_go_to_the_queues_of_virtio_net_for_which_they_were_found";
+    let guest = match Guest::run_with(&["--nics"], "virtio_net,e1000e", &[], &script) {
+        Ok(guest) => guest,
+        Err(missing) => return skip(test, &missing),
+    };
+    let shown = guest.read("show");
+    let key = guest.read("ethtool").lines().find(|line| line.matches(':').count() == 39);
+    assert!(shown.contains(key.expect("a key").trim()), "{shown}");
+    assert!(shown.contains("eth0: 2 receive queues") && shown.contains("equal 2"), "{shown}");
+    // Drivers changed the name of the counter.
+    let packets = |name: &str, queue: usize| -> u64 {
+        let names = [format!("rx_queue_{queue}_packets:"), format!("rx{queue}_packets:")];
+        let text = guest.read(name);
+        let line = text.lines().find(|line| names.iter().any(|name| line.contains(name)));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect(text)
+    };
+    for queue in [0, 1] {
+        let got = [0, 1].map(|of| {
+            packets(&format!("after-{queue}"), of) - packets(&format!("before-{queue}"), of)
+        });
+        assert!((160..180).contains(&got[queue]), "{queue}: {got:?}");
+        // A little of ARP and IPv6.
+        assert!(got[1 - queue] < 20, "{queue}: {got:?}");
+    }
+}
+
+#[test]
+fn flows_are_found_for_a_device_that_is_known_from_its_manual() {
+    let flows = |arguments: &[&str]| {
+        Program::new(["rss", "flows", "--key", "microsoft", "--dst", "161.142.100.80:1766"])
+            .args(arguments)
+            .finish()
+    };
+    let source = ["--src", "66.9.149.187", "--ports", "2794-2794"];
+    // The first of Microsoft's examples: 0x51ccc178 leads to entry 120.
+    let found = flows(&[&source[..], &["--table", "equal 4", "--queues", "0"]].concat());
+    assert_eq!(found.code, 0, "{found}");
+    assert_eq!(
+        found.stdout,
+        "queue  source             hash\n    0  66.9.149.187:2794  0x51ccc178\n"
+    );
+    let addresses = ["--fields", "addresses", "--table", "equal 4", "--queues", "2"];
+    let found = flows(&[&source[..], &addresses].concat());
+    assert!(found.stdout.contains("0x323e8fc2"), "{found}");
+    let network = ["--src", "66.9.149.0/24", "--fields", "addresses", "--queues", "0-7"];
+    let found = flows(&network);
+    assert_eq!(found.stdout.lines().count(), 9, "{found}");
+}
+
+#[test]
+fn what_cannot_be_known_or_found_is_refused() {
+    let base = ["rss", "flows", "--dst", "198.18.0.1:9", "--src", "198.18.0.2"];
+    let key = ["--key", "microsoft", "--queues"];
+    for (arguments, code, reason) in [
+        (&["--dev", "none-such", "--queues", "0"][..], 2, "no network device none-such here"),
+        (&["--dev", "lo", "--queues", "0"], 3, "does not tell how it spreads flows"),
+        (&["--dev", "h2", "--lab=none-such", "--queues", "0"], 2, "no lab none-such"),
+        (&["--key", "6d:5a", "--queues", "0"], 2, "must be at least 12 bytes"),
+        (&["--queues", "0"], 2, "--dev"),
+        (&[&key[..], &["x"]].concat(), 2, "must be a list of queues"),
+        (&[&key[..], &["4", "--table", "equal 4"]].concat(), 2, "the table leads to no queue 4"),
+        (&[&key[..], &["0", "--table", "equal"]].concat(), 2, "must be `equal N`"),
+        (&[&key[..], &["0-3", "--fields", "addresses"]].concat(), 2, "lead to queue"),
+        (&[&key[..], &["0", "--ports", "9-1"]].concat(), 2, "must be FIRST-LAST"),
+        (&[&key[..], &["0", "--src", "fd00::/120"]].concat(), 2, "cannot be used multiple times"),
+    ] {
+        let refused = Program::new(base).args(arguments).finish();
+        assert_eq!(refused.code, code, "{arguments:?}: {refused}");
+        assert!(refused.stderr.contains(reason), "{arguments:?}: {refused}");
+    }
+    let other = ["rss", "flows", "--dst", "198.18.0.1:9", "--src", "fd00::/120"];
+    let refused = Program::new(other).args(key).args(["0"]).finish();
+    assert!(refused.stderr.contains("different families"), "{refused}");
+    assert_eq!(refused.code, 2);
+}
