@@ -2,6 +2,7 @@
 //! the kernel now and done when its completion comes. What is rare goes by plain calls of
 //! [`Sockets`], and the ring only tells when to make them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,7 +38,7 @@ pub(crate) struct RingSocket {
     /// to block but by the socket, and with such a socket a ring does not wait.
     plain: bool,
     /// The kernel has refused to send the piece under way without a copy.
-    refused: bool,
+    refused: Cell<bool>,
 }
 
 impl AsFd for RingSocket {
@@ -145,7 +146,7 @@ impl RingNet {
             let set = self.ring.busy_poll(self.busy_poll).is_ok();
             self.sockets.settings.note_waits(set);
         }
-        self.ring.insert(RingSocket { socket, plain, refused: false }, token.number(), datagrams)
+        self.ring.insert(RingSocket { socket, plain, refused: Cell::new(false) }, token.number(), datagrams)
     }
 
     /// From now on the bytes of this connection go by plain calls.
@@ -343,9 +344,9 @@ impl Net for RingNet {
         if copied > 0 {
             return self.ring.send_first(key, &bytes[..copied]);
         }
-        if *refused {
+        if refused.get() {
             let sent = self.ring.send(key, bytes)?;
-            self.ring.get_mut(key)?.refused = false;
+            self.ring.get(key).refused.set(false);
             self.sockets.data.io.zerocopy_refused += 1;
             return Ok(sent);
         }
@@ -359,7 +360,7 @@ impl Net for RingNet {
             Err(error)
                 if matches!(Errno::from_io_error(&error), Some(Errno::NOBUFS | Errno::NOMEM)) =>
             {
-                self.ring.get_mut(key)?.refused = true;
+                self.ring.get(key).refused.set(true);
                 self.ring.send(key, bytes)
             }
             Err(error) => Err(error),

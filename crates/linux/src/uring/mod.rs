@@ -206,6 +206,8 @@ pub struct Ring<S: AsFd> {
     outstanding: usize,
     /// Grows whenever all that was asked for has been handed over.
     round: u64,
+    /// Tokens of connections whose sockets could not be changed.
+    untaken: Vec<u64>,
     /// The buffer whose bytes the caller has.
     lent: Option<u16>,
     /// Links that hold what nobody has read yet.
@@ -274,6 +276,7 @@ impl<S: AsFd> Ring<S> {
             backlog: VecDeque::new(),
             outstanding: 0,
             round: 1,
+            untaken: Vec::new(),
             lent: None,
             holders: Vec::new(),
             hungry: VecDeque::new(),
@@ -364,11 +367,12 @@ impl<S: AsFd> Ring<S> {
     ///
     /// # Errors
     /// Those of io_uring_enter; `WouldBlock` where the kernel does not take all before completions are
-    /// taken out ([`Ring::submit`]).
+    /// taken out ([`Ring::submit`], which then tells that the connection is ready).
     pub fn get_mut(&mut self, key: &Key) -> io::Result<&mut S> {
         if self.link(key.0).asked == self.round {
             self.hand_over()?;
             if self.link(key.0).asked == self.round {
+                self.untaken.push(self.link(key.0).token);
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
@@ -708,7 +712,7 @@ impl<S: AsFd> Ring<S> {
         self.unload();
         self.enter(0, Duration::ZERO)?;
         let begin = Instant::now();
-        while self.polled && !self.is_handed_over() && begin.elapsed() < HAND_OVER {
+        while self.polled && !self.next_round() && begin.elapsed() < HAND_OVER {
             std::thread::yield_now();
             self.unload();
             self.enter(0, Duration::ZERO)?;
@@ -716,15 +720,16 @@ impl<S: AsFd> Ring<S> {
         Ok(())
     }
 
-    fn is_handed_over(&mut self) -> bool {
-        self.backlog.is_empty() && self.uring.submission().is_empty()
+    /// Begins the next round if the kernel has taken all that was asked for.
+    fn next_round(&mut self) -> bool {
+        let all = self.backlog.is_empty() && self.uring.submission().is_empty();
+        self.round += u64::from(all);
+        all
     }
 
     fn enter(&mut self, want: usize, wait: Duration) -> io::Result<()> {
         let entered = self.enter_once(want, wait);
-        if self.is_handed_over() {
-            self.round += 1;
-        }
+        self.next_round();
         entered
     }
 
@@ -756,13 +761,18 @@ impl<S: AsFd> Ring<S> {
         let submission = self.uring.submission();
         let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
         drop(submission);
-        let more = !self.uring.completion().is_empty() || !self.backlog.is_empty();
+        let more = !self.uring.completion().is_empty()
+            || !self.backlog.is_empty()
+            || !self.untaken.is_empty();
         match wait {
             Some(length) if !more => self.enter(1, length)?,
             _ if idle => {}
             _ => self.enter(0, Duration::ZERO)?,
         }
         self.reap(events);
+        for token in self.untaken.drain(..) {
+            events.extend([Event::Readable(token), Event::Writable(token)]);
+        }
         Ok(())
     }
 

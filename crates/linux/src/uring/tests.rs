@@ -40,6 +40,7 @@ with_and_without_poller! {
     a_message_is_sent_many_times_by_one_operation: 4;
     a_socket_that_is_replaced_takes_what_it_was_asked_for_with_it: 4;
     a_ring_that_is_dropped_lets_go_of_all: 4;
+    a_socket_can_be_changed_or_it_is_told_when: 4;
     more_operations_than_entries_are_all_done: 16;
 }
 
@@ -367,6 +368,24 @@ fn a_socket_that_is_replaced_takes_what_it_was_asked_for_with_it(mut ring: Ring<
     let mut got = [0; 6];
     other.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"second");
+}
+
+/// Whoever is refused is told to try again, although nothing else may happen.
+fn a_socket_can_be_changed_or_it_is_told_when(mut ring: Ring<UnixStream>) {
+    let (key, mut there) = pair(&mut ring, 1);
+    for _ in 0..3_000 {
+        while ring.send(&key, b"x").is_err() {
+            if let Err(error) = ring.get_mut(&key) {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                let mut events = Vec::new();
+                ring.submit(Some(Duration::from_secs(10)), &mut events).unwrap();
+                assert!(events.contains(&Event::Readable(1)), "{events:?}");
+            } else {
+                happen(&mut ring);
+            }
+        }
+        there.read_exact(&mut [0]).unwrap();
+    }
 }
 
 #[test]
