@@ -127,6 +127,13 @@ struct RunTotals {
     largest_operation: u64,
 }
 
+impl RunTotals {
+    /// Bytes that may have been received twice.
+    fn duplicate_bytes(&self) -> u64 {
+        self.datagrams.duplicated.saturating_mul(self.largest_operation)
+    }
+}
+
 /// Most bytes of one operation: where all are alike, their size; of sizes drawn evenly from a
 /// range, the largest is at most twice the mean.
 fn largest(flowop: &FlowopCounts) -> u64 {
@@ -151,11 +158,7 @@ fn totals(outcome: &Outcome) -> Result<RunTotals, String> {
                 ));
             };
             totals.bytes = add(&totals.bytes, &end.counters.bytes);
-            let datagrams = &end.counters.datagrams;
-            totals.datagrams.sent += datagrams.sent;
-            totals.datagrams.received += datagrams.received;
-            totals.datagrams.lost += datagrams.lost;
-            totals.datagrams.late += datagrams.late;
+            totals.datagrams.add(&end.counters.datagrams);
             let flowops = end.counters.flowops.iter();
             let operation = flowops.clone().map(largest).max().unwrap_or(0);
             totals.largest_operation = totals.largest_operation.max(operation);
@@ -193,7 +196,8 @@ fn check_totals(outcome: &Outcome, totals: &RunTotals) -> Vec<String> {
         } else {
             may_lose(totals.failed, totals)
         };
-        if received > sent || sent - received > may_miss {
+        let at_most = sent.saturating_add(totals.duplicate_bytes());
+        if received > at_most || sent.saturating_sub(received) > may_miss {
             errors.push(difference(direction, sent, received));
         }
     }
@@ -220,10 +224,11 @@ fn difference(direction: Direction, sent: u64, received: u64) -> String {
 /// does not explain it. A late datagram may have been counted as lost before it came.
 fn datagrams_missing(totals: &RunTotals, errors: &mut Vec<String>) -> u64 {
     let d = &totals.datagrams;
-    let Some(missing) = d.sent.checked_sub(d.received) else {
+    let received = d.received.saturating_sub(d.duplicated);
+    let Some(missing) = d.sent.checked_sub(received) else {
         errors.push(format!(
-            "sent and received differ: {} datagrams sent, {} received",
-            d.sent, d.received
+            "sent and received differ: {} datagrams sent, {received} received without duplicates",
+            d.sent
         ));
         return 0;
     };
@@ -316,6 +321,8 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
     // Datagrams that were lost look like datagrams in flight, so there is no most.
     let most = (buffers > 0 && !outcome.phases[phase].datagrams)
         .then_some(buffers as f64 * UNSEEN_BUFFERS);
+    // Nor are those any sign of a fault that came twice.
+    let duplicates: u64 = windows.iter().map(|window| duplicates(window.span.end)).sum();
     Direction::ALL
         .into_iter()
         .filter_map(|direction| {
@@ -323,9 +330,16 @@ fn check_causality(outcome: &Outcome, phase: usize, windows: &[HostWindow<'_>]) 
                 .iter()
                 .map(|snapshots| total_at(direction, phase, windows, snapshots))
                 .collect();
-            causality_of(direction, &series, most, windows)
+            causality_of(direction, &series, most, duplicates as f64, windows)
         })
         .collect()
+}
+
+/// Bytes of all datagrams that came again in a phase.
+fn duplicates(snapshot: &Snapshot) -> u64 {
+    let counters = &snapshot.counters;
+    let largest = counters.flowops.iter().map(largest).max().unwrap_or(0);
+    counters.datagrams.duplicated.saturating_mul(largest)
 }
 
 fn total_at(
@@ -363,6 +377,7 @@ fn causality_of(
     direction: Direction,
     series: &[Instant],
     most: Option<f64>,
+    duplicates: f64,
     windows: &[HostWindow<'_>],
 ) -> Option<String> {
     let under_way = under_way(windows);
@@ -378,7 +393,7 @@ fn causality_of(
         let uncertain = instant.skew / SECOND as f64 + errors + CUT_SECONDS;
         let tolerance = rate_around(series, number) * uncertain + under_way;
         let in_flight = instant.sent - instant.received;
-        early.push(-in_flight - tolerance);
+        early.push(-in_flight - tolerance - duplicates);
         stuck.push(in_flight - tolerance - most.unwrap_or(f64::INFINITY));
     }
     let (early, stuck) = (lower_median(&mut early), lower_median(&mut stuck));

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Datagrams, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
+    Datagrams as DatagramCounts, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
+    burst_lengths,
 };
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    Connections, Fairness, FlowopRow, Io, Latency, Operations, PhaseRow, ReceiveBatchCounts,
-    SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
+    Connections, Datagrams, Fairness, FlowopRow, Io, Latency, LossBursts, OneWay, Operations,
+    PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -226,18 +227,44 @@ pub(crate) fn tcp(windows: &[HostWindow<'_>]) -> Option<Tcp> {
 }
 
 pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
-    let mut all =
-        windows.iter().map(|w| w.span.datagrams()).fold(Datagrams::default(), |sum, one| {
-            Datagrams {
-                sent: sum.sent + one.sent,
-                received: sum.received + one.received,
-                lost: sum.lost + one.lost,
-                late: sum.late + one.late,
-            }
-        });
-    // A host may take back in the window what another counted before it.
-    all.lost = all.lost.max(0);
-    all
+    let (mut all, mut delays) = (DatagramCounts::default(), Histogram::new());
+    for window in windows {
+        all.add(&window.span.datagrams());
+        delays.merge(&window.phase.one_way);
+    }
+    let loss_bursts = all.bursts.iter().enumerate().filter_map(|(class, &count)| {
+        let count = u64::try_from(count).ok().filter(|&count| count > 0)?;
+        let (from, to) = burst_lengths(class);
+        Some(LossBursts { from, to, count })
+    });
+    Datagrams {
+        sent: all.sent,
+        received: all.received,
+        // A host may take back in the window what another counted before it.
+        lost: all.lost.max(0),
+        late: all.late,
+        reordered: Some(all.reordered),
+        duplicated: Some(all.duplicated),
+        // What was never sent looks like a loss to its receiver.
+        loss_bursts: (all.skipped == 0).then(|| loss_bursts.collect()),
+        jitter_us: (all.jitters > 0).then(|| all.jitter_sum as f64 / all.jitters as f64 / 1e3),
+        one_way_us: microseconds(&delays)
+            .map(|delay| OneWay { delay, clock_error_us: clock_error(windows) }),
+    }
+}
+
+/// How far the clocks of two machines may differ from what is known of them, microseconds.
+fn clock_error(windows: &[HostWindow<'_>]) -> f64 {
+    let mut machines: BTreeMap<&str, u64> = BTreeMap::new();
+    for host in windows.iter().map(|window| window.host) {
+        machines.insert(&host.facts.boot_id, host.clock_error);
+    }
+    let mut errors: Vec<u64> = machines.into_values().collect();
+    errors.sort_unstable_by(|a, b| b.cmp(a));
+    match errors[..] {
+        [first, second, ..] => (first + second) as f64 / 1e3,
+        _ => 0.0,
+    }
 }
 
 /// Of the whole phase: what came by completions and pipes is not known at the window's edges.

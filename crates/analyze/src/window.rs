@@ -34,13 +34,7 @@ impl Span<'_> {
     }
 
     pub(crate) fn datagrams(&self) -> Datagrams {
-        let (a, b) = (&self.start.counters.datagrams, &self.end.counters.datagrams);
-        Datagrams {
-            sent: b.sent.saturating_sub(a.sent),
-            received: b.received.saturating_sub(a.received),
-            lost: b.lost - a.lost,
-            late: b.late.saturating_sub(a.late),
-        }
+        self.end.counters.datagrams.since(&self.start.counters.datagrams)
     }
 
     /// By flowop, in the order of the phase's rows.

@@ -146,7 +146,11 @@ impl RingNet {
             let set = self.ring.busy_poll(self.busy_poll).is_ok();
             self.sockets.settings.note_waits(set);
         }
-        self.ring.insert(RingSocket { socket, plain, refused: Cell::new(false) }, token.number(), datagrams)
+        self.ring.insert(
+            RingSocket { socket, plain, refused: Cell::new(false) },
+            token.number(),
+            datagrams,
+        )
     }
 
     /// From now on the bytes of this connection go by plain calls.

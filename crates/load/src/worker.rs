@@ -77,7 +77,7 @@ pub(crate) enum Event {
     Ended(Box<WorkerReport>),
     Failed(StrandError),
     /// Of the thread that takes snapshots.
-    Snapshot(Snapshot),
+    Snapshot(Box<Snapshot>),
     /// Of the same: a phase has had as many readings as can be kept, and has not ended.
     Endless(u64),
     /// Of the same, at an edge of the window.
@@ -132,6 +132,8 @@ pub(crate) struct WorkerReport {
     pub(crate) worker: u32,
     pub(crate) transactions: Histogram,
     pub(crate) latencies: Vec<Histogram>,
+    /// Delays of datagrams that this worker received.
+    pub(crate) one_way: Histogram,
     /// Of transactions of several operations, by index of the group; only with details.
     pub(crate) group_transactions: Vec<Histogram>,
     /// Only with details.
@@ -805,6 +807,7 @@ impl<N: SocketNet> Worker<N> {
             logged,
             not_logged,
             latencies: running.record.latencies(),
+            one_way: running.record.one_way_delays(),
             verify_failures: running.record.verify_failures,
             io: self.net.io().since(running.io_before),
             open: start.open,

@@ -140,17 +140,95 @@ impl IoCounts {
 }
 
 /// Datagrams by sequence number. All zero for stream protocols.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Datagrams {
     pub sent: u64,
+    /// Duplicates included.
     pub received: u64,
     /// Never arrived, as the gaps of sequence numbers say. Only the sum over the hosts is a loss:
     /// one that leaves out an answer because the question was lost takes that gap back here.
     pub lost: i64,
     /// Arrived after later ones, or after the wait for them had ended.
     pub late: u64,
+    /// Those of `late` that arrived after later ones.
+    pub reordered: u64,
+    /// Arrived again.
+    pub duplicated: u64,
+    /// Numbers of datagrams that were never sent, as what they were to answer had not arrived. They are in
+    /// gaps of the other end too.
+    pub skipped: u64,
+    /// Runs of consecutive datagrams that have not arrived, by class of their length. What arrives late takes
+    /// its run back, so a part of the time may have fewer than none.
+    pub bursts: [i64; BURST_CLASSES],
+    /// Sum of the jitter (RFC 3550, 6.4.1) at the arrival of each of `jitters` datagrams, nanoseconds.
+    pub jitter_sum: u64,
+    pub jitters: u64,
+}
+
+/// Classes of lengths: 1, 2, 3-4, 5-8, and so on; the last has all that are longer.
+pub const BURST_CLASSES: usize = 16;
+
+/// The class of a length, which is at least 1.
+pub fn burst_class(length: u64) -> usize {
+    let class = u64::BITS - length.saturating_sub(1).leading_zeros();
+    (class as usize).min(BURST_CLASSES - 1)
+}
+
+/// The lengths of a class; `None` for the end of the last one.
+pub fn burst_lengths(class: usize) -> (u64, Option<u64>) {
+    let longest = |class: usize| 1u64 << class;
+    let first = class.checked_sub(1).map_or(1, |before| longest(before) + 1);
+    (first, (class + 1 < BURST_CLASSES).then(|| longest(class)))
+}
+
+impl Datagrams {
+    pub fn add(&mut self, other: &Self) {
+        self.combine(other, u64::wrapping_add, i64::wrapping_add);
+    }
+
+    /// What has been counted since `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.combine(before, u64::saturating_sub, i64::wrapping_sub);
+        self
+    }
+
+    fn combine(
+        &mut self,
+        other: &Self,
+        counts: impl Fn(u64, u64) -> u64,
+        balances: impl Fn(i64, i64) -> i64,
+    ) {
+        let Self {
+            sent,
+            received,
+            lost,
+            late,
+            reordered,
+            duplicated,
+            skipped,
+            bursts,
+            jitter_sum,
+            jitters,
+        } = self;
+        for (count, of_other) in [
+            (sent, other.sent),
+            (received, other.received),
+            (late, other.late),
+            (reordered, other.reordered),
+            (duplicated, other.duplicated),
+            (skipped, other.skipped),
+            (jitter_sum, other.jitter_sum),
+            (jitters, other.jitters),
+        ] {
+            *count = counts(*count, of_other);
+        }
+        for (balance, of_other) in
+            bursts.iter_mut().chain([lost]).zip(other.bursts.iter().chain([&other.lost]))
+        {
+            *balance = balances(*balance, *of_other);
+        }
+    }
 }
 
 /// The instant that a snapshot is of.
@@ -350,6 +428,9 @@ pub struct PhaseResult {
     pub fairness: FairnessSums,
     /// Datagrams the kernel dropped for want of receive buffer (SO_MEMINFO).
     pub receive_buffer_drops: u64,
+    /// From the call that sent a datagram to the one that received it, in the window. The clocks of two
+    /// hosts agree as well as the controller knows them.
+    pub one_way: Histogram,
     /// What I/O options did in the phase.
     pub io: IoCounts,
     /// Messages whose content was not what the sender sent.

@@ -119,7 +119,7 @@ pub enum Notice {
     /// Counters, while a phase runs.
     Snapshot {
         phase: u32,
-        snapshot: Snapshot,
+        snapshot: Box<Snapshot>,
     },
     /// No strand begins another transaction by itself; so many has each begun, by group.
     Quiesced {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::HostFacts;
 use crate::link::LinkReport;
 use crate::link::netem::NetemReport;
-use crate::measure::{Bytes, Datagrams, Setting};
+use crate::measure::{Bytes, Setting};
 use crate::observe::{HostObservation, ProbeReport};
 use crate::program::Side;
 use crate::status::Status;
@@ -187,6 +187,55 @@ pub struct Latency {
     pub max: f64,
     pub mean: f64,
     pub count: u64,
+}
+
+/// Datagrams of all hosts in the window, by sequence number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Datagrams {
+    pub sent: u64,
+    /// Duplicates included.
+    pub received: u64,
+    /// Never arrived, as the gaps of sequence numbers say.
+    pub lost: i64,
+    /// Arrived after later ones of their connection, or after the wait for them had ended. They are not lost.
+    pub late: u64,
+    /// Those of `late` that arrived after later ones. Null in older records, as all that follows.
+    #[serde(default)]
+    pub reordered: Option<u64>,
+    /// Arrived again. They are neither late nor lost.
+    #[serde(default)]
+    pub duplicated: Option<u64>,
+    /// Lost datagrams that had consecutive numbers, by how many they were. Null also where answers to lost
+    /// datagrams are missing.
+    #[serde(default)]
+    pub loss_bursts: Option<Vec<LossBursts>>,
+    /// Jitter (RFC 3550, 6.4.1), microseconds: the mean over the arrivals in the window. Null where no
+    /// datagram of at least 16 bytes followed another.
+    #[serde(default)]
+    pub jitter_us: Option<f64>,
+    /// From before the call that sent a datagram until after the one that received it. Null where none has at
+    /// least 16 bytes.
+    #[serde(default)]
+    pub one_way_us: Option<OneWay>,
+}
+
+/// Runs of consecutive lost datagrams of a length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LossBursts {
+    /// Length of the shortest.
+    pub from: u64,
+    /// Length of the longest; null for any.
+    pub to: Option<u64>,
+    pub count: u64,
+}
+
+/// One-way delays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OneWay {
+    pub delay: Latency,
+    /// All delays of one direction may be wrong by so much, microseconds, as far as the clocks of the hosts
+    /// are known. 0 where the hosts share a clock.
+    pub clock_error_us: f64,
 }
 
 /// What one flowop did in the window, summed over the hosts of its side.

@@ -2,6 +2,7 @@
 //! and counters. Pure: a strand reaches sockets and the clock only through [`net::Net`], and a
 //! simulated network stands in for both in tests.
 
+mod arrivals;
 pub mod calls;
 pub mod draw;
 pub mod files;

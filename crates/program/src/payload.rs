@@ -1,18 +1,23 @@
 //! The bytes that are sent, and the check of those that arrive.
 //!
 //! A message is a slice of a pattern that both ends make from the run's seed. Where messages are
-//! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number.
+//! numbered (datagrams, `verify`) its first eight bytes, or as many as it has, are its number. The next
+//! eight bytes of a datagram are the time when it was sent, since the phase began.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use wirecost_model::clock::Nanos;
 use wirecost_model::profile::Payload;
 
 use crate::draw;
 
 /// Bytes at the front of a numbered message.
 pub const STAMP: usize = 8;
+
+/// Bytes in front of a datagram's pattern: its number and its time.
+const DATAGRAM_STAMP: usize = 2 * STAMP;
 
 /// The largest piece that one call sends or receives; longer messages take several.
 pub const MAX_PIECE: usize = 16 << 20;
@@ -34,6 +39,8 @@ struct Pattern {
     bytes: Arc<[u8]>,
     /// A stamp with the pattern behind it, where messages are numbered.
     stamped: Vec<u8>,
+    /// The same for datagrams.
+    datagram: Vec<u8>,
 }
 
 /// Datagrams as they were laid out last: the next ones are mostly the same but for their numbers.
@@ -81,18 +88,18 @@ impl Patterns {
             .iter()
             .map(|payload| {
                 let bytes = pattern(payload, message, seed, contents)?.into();
-                Ok(Pattern { bytes, stamped: Vec::new() })
+                Ok(Pattern { bytes, stamped: Vec::new(), datagram: Vec::new() })
             })
             .collect::<Result<_, _>>()
             .map(|each| Self { each, last: LastBatch::default() })
     }
 
-    /// Datagrams of these lengths, numbered from `first` on.
+    /// Datagrams of these lengths, numbered from `first` on, and sent at this time.
     pub fn batch(
         &mut self,
         payload: u32,
         lengths: impl Iterator<Item = usize>,
-        first: u64,
+        (first, at): (u64, Nanos),
         segments: usize,
     ) -> DatagramBatch<'_> {
         let LastBatch { payload: before, lengths: of_before, wanted, bytes } = &mut self.last;
@@ -104,15 +111,16 @@ impl Patterns {
             bytes.clear();
             let pattern = &self.each[payload as usize].bytes;
             for &length in wanted.iter() {
-                let rest = pattern.iter().cycle().take(length.saturating_sub(STAMP));
-                bytes.extend([0; STAMP].iter().take(length).chain(rest));
+                let rest = pattern.iter().cycle().take(length.saturating_sub(DATAGRAM_STAMP));
+                bytes.extend([0; DATAGRAM_STAMP].iter().take(length).chain(rest));
             }
         }
-        let mut at = 0;
+        let mut rest = &mut bytes[..];
         for (number, &length) in (first..).zip(wanted.iter()) {
-            let width = length.min(STAMP);
-            bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
-            at += length;
+            let (datagram, behind) = rest.split_at_mut(length);
+            let width = length.min(DATAGRAM_STAMP);
+            datagram[..width].copy_from_slice(&stamp(number, at)[..width]);
+            rest = behind;
         }
         DatagramBatch { bytes, lengths: wanted, segments }
     }
@@ -121,7 +129,26 @@ impl Patterns {
     pub fn number(&mut self, payload: u32) {
         if let Some(pattern) = self.each.get_mut(payload as usize) {
             pattern.stamp(0);
+            pattern.datagram(0, 0);
         }
+    }
+
+    /// A whole datagram, at most as long as the pattern.
+    #[inline]
+    pub fn datagram(&mut self, payload: u32, length: u64, number: u64, at: Nanos) -> &[u8] {
+        let bytes = self.each[payload as usize].datagram(number, at);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+        &bytes[..length]
+    }
+
+    /// Whether `received` is the datagram of this number, whenever it was sent.
+    pub fn datagram_matches(&mut self, payload: u32, received: &[u8], number: u64) -> bool {
+        let expected = self.each[payload as usize].datagram(number, 0);
+        let (of_number, of_pattern) =
+            (received.len().min(STAMP), received.len().min(DATAGRAM_STAMP));
+        received.len() <= expected.len()
+            && received[..of_number] == expected[..of_number]
+            && received[of_pattern..] == expected[of_pattern..received.len()]
     }
 
     /// The patterns themselves, of which every piece is a part that does not begin within a stamp.
@@ -172,6 +199,24 @@ impl Pattern {
         self.stamped[..STAMP].copy_from_slice(&number.to_le_bytes());
         &self.stamped
     }
+
+    #[inline]
+    fn datagram(&mut self, number: u64, at: Nanos) -> &[u8] {
+        if self.datagram.is_empty() {
+            self.datagram = vec![0; DATAGRAM_STAMP];
+            self.datagram.extend_from_slice(&self.bytes);
+        }
+        self.datagram[..DATAGRAM_STAMP].copy_from_slice(&stamp(number, at));
+        &self.datagram
+    }
+}
+
+#[inline]
+fn stamp(number: u64, at: Nanos) -> [u8; DATAGRAM_STAMP] {
+    let mut stamp = [0; DATAGRAM_STAMP];
+    stamp[..STAMP].copy_from_slice(&number.to_le_bytes());
+    stamp[STAMP..].copy_from_slice(&at.to_le_bytes());
+    stamp
 }
 
 #[inline]
@@ -215,6 +260,11 @@ pub fn ahead(datagram: &[u8], expected: u64) -> i64 {
     ((u64::from_le_bytes(bytes).wrapping_sub(expected) << unused) as i64) >> unused
 }
 
+/// When a datagram was sent, since the phase began; `None` if it is too short to say.
+pub fn sent_at(datagram: &[u8]) -> Option<Nanos> {
+    datagram.get(STAMP..)?.first_chunk().map(|time| Nanos::from_le_bytes(*time))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -256,17 +306,25 @@ mod tests {
         #[test]
         fn datagrams_are_the_same_one_by_one(
             bursts in prop::collection::vec((prop::collection::vec(1usize..100, 1..6), 0u64..1 << 60), 1..4),
+            time: u64, flip in 0usize..100,
         ) {
             let mut sender = Patterns::new(&[Payload::Random], 100, 5, &Contents::new()).unwrap();
             for (lengths, first) in bursts {
-                let batch = sender.batch(0, lengths.iter().copied(), first, 2);
+                let batch = sender.batch(0, lengths.iter().copied(), (first, time), 2);
                 prop_assert_eq!(batch.messages().sum::<usize>(), lengths.iter().sum::<usize>());
                 prop_assert_eq!(batch.datagrams(usize::MAX / 2), lengths.len());
                 let bytes = batch.bytes.to_vec();
                 let mut at = 0;
                 for (&length, number) in lengths.iter().zip(first..) {
-                    let alone = message(&mut sender, length as u64, Some(number), u64::MAX);
+                    let alone = sender.datagram(0, length as u64, number, time).to_vec();
                     prop_assert_eq!(&alone[..], &bytes[at..at + length]);
+                    prop_assert_eq!(sent_at(&alone), (length >= DATAGRAM_STAMP).then_some(time));
+                    prop_assert!(sender.datagram_matches(0, &alone, number));
+                    // The time may be any.
+                    let (mut other, flip) = (alone, flip % length);
+                    other[flip] ^= 1;
+                    let is_time = (STAMP..DATAGRAM_STAMP).contains(&flip);
+                    prop_assert_eq!(sender.datagram_matches(0, &other, number), is_time);
                     at += length;
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wirecost_model::clock::Nanos;
 use wirecost_model::histogram::{Histogram, Recorder};
-use wirecost_model::measure::{Bytes, Counters, Datagrams, FlowopCounts};
+use wirecost_model::measure::{BURST_CLASSES, Bytes, Counters, Datagrams, FlowopCounts};
 
 use crate::operation_log::OperationLog;
 
@@ -92,6 +92,7 @@ pub struct WorkerCounters {
     /// Numbers that were never sent, because the strand had to catch up.
     pub skipped: Count,
     pub late: Count,
+    pub arrivals: ArrivalCounters,
     /// Strands that have an operation under way.
     pub working: Gauge,
     /// Strands that think or are paced.
@@ -101,6 +102,40 @@ pub struct WorkerCounters {
     pub rows: Box<[Arc<RowCounters>]>,
     /// Rows of operations that are a transaction each, so that these are not counted again.
     whole: Vec<u32>,
+}
+
+/// In which order datagrams arrive, and how evenly.
+#[derive(Debug, Default)]
+pub struct ArrivalCounters {
+    pub reordered: Count,
+    pub duplicated: Count,
+    /// Runs of missing datagrams, by class of their length.
+    bursts: [Gauge; BURST_CLASSES],
+    pub jitter_sum: Count,
+    pub jitters: Count,
+}
+
+impl ArrivalCounters {
+    pub fn burst(&self, class: usize) {
+        self.bursts[class].raise(1);
+    }
+
+    /// A run is none any more, or another one.
+    pub fn burst_ended(&self, class: usize) {
+        self.bursts[class].lower(1);
+    }
+
+    pub fn bursts(&self) -> [i64; BURST_CLASSES] {
+        self.bursts.each_ref().map(|class| class.get().cast_signed())
+    }
+
+    fn add_to(&self, sum: &mut Datagrams) {
+        sum.reordered += self.reordered.get();
+        sum.duplicated += self.duplicated.get();
+        sum.bursts.iter_mut().zip(self.bursts()).for_each(|(sum, of)| *sum += of);
+        sum.jitter_sum += self.jitter_sum.get();
+        sum.jitters += self.jitters.get();
+    }
 }
 
 /// Counters of one flowop. Aligned, as those of the worker are, so that no two workers share a
@@ -166,6 +201,8 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
         *received += worker.datagrams_received.get();
         *sent += worker.datagrams_sent.get();
         *late += worker.late.get();
+        worker.arrivals.add_to(&mut sum.datagrams);
+        sum.datagrams.skipped += worker.skipped.get();
         gaps += worker.gaps.get();
         not_lost += worker.skipped.get() + worker.late.get();
         for (row, counters) in sum.flowops.iter_mut().zip(&worker.rows) {
@@ -187,6 +224,8 @@ pub struct Record {
     /// Latencies of transactions of several operations: of each group, or of all in one place.
     transactions: Box<[Recorder]>,
     rows: Box<[Row]>,
+    /// Of datagrams.
+    one_way: Recorder,
     pub verify_failures: u64,
     /// Where single operations are kept too.
     log: Option<Box<OperationLog>>,
@@ -211,6 +250,7 @@ impl Record {
             counters,
             window: (window.start, window.end.saturating_sub(window.start)),
             transactions: (0..groups.max(1)).map(|_| Recorder::default()).collect(),
+            one_way: Recorder::default(),
             verify_failures: 0,
             log: None,
         }
@@ -318,6 +358,20 @@ impl Record {
             let place = (group as usize).min(self.transactions.len() - 1);
             self.transactions[place].record(latency);
         }
+    }
+
+    /// A datagram has arrived, so long after it was sent. Clocks that are not quite equal may tell of less
+    /// than no time.
+    #[inline]
+    pub fn one_way(&mut self, delay: i64, arrived: Nanos) {
+        if self.counts(arrived) {
+            self.one_way.record(delay.max(0).cast_unsigned());
+        }
+    }
+
+    /// Of datagrams that arrived in the window.
+    pub fn one_way_delays(&self) -> Histogram {
+        self.one_way.histogram()
     }
 
     /// Latencies of transactions in the window.

@@ -211,9 +211,8 @@ impl Told {
 
     fn of_device(device: &str) -> Result<Self, Failure> {
         let name = visible(device);
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(Status::Peer, format!("{name}: {error}"))
-        };
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::new(Status::Peer, format!("{name}: {error}"));
         let links = Links::here().map_err(|error| failed(&error))?;
         if let Err(error) = links.get(device) {
             return Err(Failure::usage(format!("no network device {name} here: {error}"))

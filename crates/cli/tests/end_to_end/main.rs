@@ -19,6 +19,7 @@ mod builtins;
 mod compare;
 mod connections;
 mod crypto;
+mod datagrams;
 mod dead_time;
 mod doctor;
 mod document;

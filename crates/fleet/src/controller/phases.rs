@@ -367,7 +367,7 @@ impl Controller<'_> {
     /// Counters of the phase under way. A tick is told when all hosts have taken theirs.
     fn live(&mut self, from: usize, phase: u32, start: Nanos, notice: Notice) {
         let (of, snapshot) = match notice {
-            Notice::Snapshot { phase, snapshot } => (phase, snapshot),
+            Notice::Snapshot { phase, snapshot } => (phase, *snapshot),
             Notice::Readings { phase: of, readings } => {
                 if of == phase && self.hosts[from].program.side == Side::Master {
                     self.readings.extend(readings);

@@ -214,12 +214,12 @@ impl FakeHost {
                 // One of a phase that is over, which counts for nothing any more.
                 let late = Notice::Snapshot {
                     phase: times.phase.wrapping_sub(1),
-                    snapshot: snapshot(Edge::Interval, times.start, 1 << 40),
+                    snapshot: Box::new(snapshot(Edge::Interval, times.start, 1 << 40)),
                 };
                 let mut notices = vec![late];
                 notices.extend((1..=self.snapshots).map(|number| Notice::Snapshot {
                     phase: times.phase,
-                    snapshot: snapshot(Edge::Interval, times.start + number, number),
+                    snapshot: Box::new(snapshot(Edge::Interval, times.start + number, number)),
                 }));
                 // A phase may be observed to its end before all have ended it.
                 if times.observe.is_some() {
@@ -235,7 +235,7 @@ impl FakeHost {
             Order::Finish { .. } => vec![
                 Notice::Snapshot {
                     phase: self.phase,
-                    snapshot: snapshot(Edge::Interval, u64::MAX >> 1, self.snapshots),
+                    snapshot: Box::new(snapshot(Edge::Interval, u64::MAX >> 1, self.snapshots)),
                 },
                 Notice::Ended(Box::new(result(self.number, self.phase))),
             ],

@@ -125,7 +125,7 @@ impl Schedule {
 /// What a load says while it runs.
 #[derive(Debug)]
 pub enum LoadEvent {
-    Snapshot(Snapshot),
+    Snapshot(Box<Snapshot>),
     /// No strand here begins another transaction by itself; so many has each begun, by group.
     Quiesced(BTreeMap<u32, Vec<u64>>),
     Ended(Box<PhaseResult>),
@@ -559,6 +559,7 @@ impl Load {
             for (sum, latency) in result.latencies.iter_mut().zip(&report.latencies) {
                 sum.latency.merge(latency);
             }
+            result.one_way.merge(&report.one_way);
             result.connections_open += report.open;
             result.connections_failed += report.failed_connections;
             segments.retransmits += report.segments.retransmits;

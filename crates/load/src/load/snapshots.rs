@@ -75,8 +75,8 @@ impl Snapshots {
     }
 
     /// Keeps a snapshot that the thread has taken.
-    pub(super) fn keep(&mut self, snapshot: Snapshot) -> Snapshot {
-        self.snapshots.push(snapshot.clone());
+    pub(super) fn keep(&mut self, snapshot: Box<Snapshot>) -> Box<Snapshot> {
+        self.snapshots.push((*snapshot).clone());
         snapshot
     }
 
@@ -168,7 +168,7 @@ fn run(
         } else {
             snapshot(&workers.counters, workers.rows, edge, due)
         };
-        outlet.send(Event::Snapshot(snapshot));
+        outlet.send(Event::Snapshot(Box::new(snapshot)));
         if let Some(clocks) = clocks(workers, edge) {
             outlet.send(Event::Clocks(clocks));
         }

@@ -42,16 +42,14 @@ impl Key {
     }
 }
 
-/// The Toeplitz hash: for each bit of the input that is set, the 32 bits of the key that begin at its place.
-///
-/// # Panics
-/// The key is not four bytes longer than the input.
+/// The Toeplitz hash: for each bit of the input that is set, the 32 bits of the key that begin at its place. Zeros
+/// follow a key that is too short.
 #[must_use]
 pub fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
-    let (first, rest) = key.split_first_chunk().expect("a key of four bytes at least");
-    let mut window = u32::from_be_bytes(*first);
+    let mut key = key.iter().copied().chain(std::iter::repeat(0));
+    let mut window = key.by_ref().take(4).fold(0, |window, byte| window << 8 | u32::from(byte));
     let mut hash = 0;
-    for (byte, next) in input.iter().zip(&rest[..input.len()]) {
+    for (byte, next) in input.iter().zip(key) {
         for bit in (0..8).rev() {
             if byte >> bit & 1 == 1 {
                 hash ^= window;
@@ -95,7 +93,10 @@ pub fn key_bytes(text: &str) -> Option<Vec<u8>> {
         .filter(|letter| *letter != ':')
         .map(|letter| letter.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
         .collect::<Option<_>>()?;
-    (digits.len() % 2 == 0).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    digits
+        .len()
+        .is_multiple_of(2)
+        .then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 /// The queue of each entry of a table of `entries`, from text as [`table_text`] writes it; fewer entries repeat. `None`

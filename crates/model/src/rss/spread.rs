@@ -44,16 +44,13 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The hash of the packets that a source sends to a destination.
-    ///
-    /// # Panics
-    /// The addresses are of different families.
+    /// The hash of the packets that a source sends to a destination. Where only one address is of IPv4, it counts as
+    /// an IPv6 address that it is mapped to.
     #[must_use]
     pub fn hash(&self, source: SocketAddr, destination: SocketAddr) -> u32 {
         let mut input = [0; 36];
         let mut length = 0;
         let mut add = |source: &[u8], destination: &[u8]| {
-            assert_eq!(source.len(), destination.len(), "addresses of one family");
             let size = source.len();
             for (place, (source, destination)) in source.iter().zip(destination).enumerate() {
                 let (first, second) = match self.symmetry {
@@ -70,22 +67,18 @@ impl Spread {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 add(&source.octets(), &destination.octets());
             }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            (source, destination) => {
+                let [source, destination] = [source, destination].map(|address| match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                    IpAddr::V6(address) => address,
+                });
                 add(&source.octets(), &destination.octets());
             }
-            _ => panic!("addresses of different families"),
         }
         if self.fields == Fields::AddressesAndPorts {
             add(&source.port().to_be_bytes(), &destination.port().to_be_bytes());
         }
-        let input = &input[..length];
-        // A device with a shorter key takes it as if zeros followed.
-        if self.key.len() < input.len() + 4 {
-            let mut key = self.key.clone();
-            key.resize(input.len() + 4, 0);
-            return toeplitz(&key, input);
-        }
-        toeplitz(&self.key, input)
+        toeplitz(&self.key, &input[..length])
     }
 
     /// The queue to which the packets of a hash go; `None` for an empty table.
@@ -112,9 +105,6 @@ pub enum FlowError {
 ///
 /// # Errors
 /// [`FlowError`]: a queue that the table does not lead to, or too few sources for one.
-///
-/// # Panics
-/// The addresses are of different families.
 pub fn find_flows(
     spread: &Spread,
     sources: &[IpAddr],

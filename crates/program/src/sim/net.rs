@@ -25,6 +25,8 @@ pub(crate) struct Weather {
     pub(crate) loss: u64,
     pub(crate) late: u64,
     pub(crate) late_by: Nanos,
+    /// So many arrive twice.
+    pub(crate) twice: u64,
     /// Datagrams that wait at most at a receiver.
     pub(crate) queue: usize,
     /// Of a thousand connects, so many are refused.
@@ -51,6 +53,7 @@ impl Default for Weather {
             loss: 0,
             late: 0,
             late_by: 3 * MILLISECOND,
+            twice: 0,
             queue: 64,
             refused: 0,
             answers_refused: false,
@@ -213,10 +216,13 @@ impl SimNet {
         let lost = self.happens(self.weather.loss);
         let late = if self.happens(self.weather.late) { self.weather.late_by } else { 0 };
         let at = self.now + self.weather.latency + late;
+        let again = self.happens(self.weather.twice).then_some(at + self.weather.late_by / 2);
         let end = &mut self.ends[other];
-        if end.open && !lost && end.incoming.len() < self.weather.queue {
-            let place = end.incoming.partition_point(|(before, _)| *before <= at);
-            end.incoming.insert(place, (at, bytes.to_vec()));
+        for at in [Some(at), again].into_iter().flatten() {
+            if end.open && !lost && end.incoming.len() < self.weather.queue {
+                let place = end.incoming.partition_point(|(before, _)| *before <= at);
+                end.incoming.insert(place, (at, bytes.to_vec()));
+            }
         }
         bytes.len()
     }

@@ -7,6 +7,8 @@
 use std::io;
 
 use super::low_water::LowWater;
+use crate::arrivals::Arrivals;
+use crate::record::ArrivalCounters;
 
 /// No connection.
 const NONE: u32 = u32::MAX;
@@ -26,12 +28,25 @@ pub(super) struct Conn<S> {
     pub(super) received: u64,
     /// Datagrams that should have been received so far, whether or not they came.
     pub(super) expected: u64,
+    /// Of a connection that has received datagrams.
+    arrivals: Option<Box<Arrivals>>,
     /// Bytes still to come of messages that a time-out has given up, and the row they belong to.
     abandoned: u64,
     abandoned_row: u32,
 }
 
 impl<S> Conn<S> {
+    pub(super) fn arrivals(&mut self) -> &mut Arrivals {
+        self.arrivals.get_or_insert_with(|| Box::new(Arrivals::new()))
+    }
+
+    /// Awaits no more the datagrams below this one.
+    pub(super) fn pass_over(&mut self, until: u64, counters: &ArrivalCounters) {
+        let passed = self.received..until.max(self.received);
+        self.received = passed.end;
+        self.arrivals().passed_over(passed, counters);
+    }
+
     /// Bytes still to come of messages that a time-out has given up.
     pub(super) fn abandoned(&self) -> u64 {
         self.abandoned
@@ -122,6 +137,9 @@ impl<S> Connections<S> {
     pub(super) fn begin_phase(&mut self) {
         for conn in self.slots.iter_mut().flatten() {
             (conn.sent, conn.received, conn.expected) = (0, 0, 0);
+            if let Some(arrivals) = &mut conn.arrivals {
+                arrivals.begin_phase();
+            }
         }
     }
 
@@ -191,7 +209,7 @@ impl<S> Connections<S> {
 
     /// The connection that was being opened is open: the newest of its place, in the slot that was the
     /// next one.
-    pub(super) fn opened(&mut self, place: u32, connector: bool) {
+    pub(super) fn opened(&mut self, place: u32, connector: bool, datagrams: bool) {
         let (Some(socket), Some(of_place)) =
             (self.opening.take(), self.places.get_mut(place as usize))
         else {
@@ -206,6 +224,7 @@ impl<S> Connections<S> {
             sent: 0,
             received: 0,
             expected: 0,
+            arrivals: datagrams.then(|| Box::new(Arrivals::new())),
             abandoned: 0,
             abandoned_row: 0,
         };

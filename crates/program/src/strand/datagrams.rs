@@ -5,6 +5,7 @@ use std::io;
 use wirecost_model::clock::{Nanos, SECOND};
 
 use super::{Context, Strand, Turn};
+use crate::arrivals::transit;
 use crate::net::{Interest, Net};
 use crate::payload;
 use crate::record::Record;
@@ -44,29 +45,44 @@ impl<S> Strand<S> {
         let known = (0..1 << 40).contains(&ahead);
         if known && messages.verify {
             let number = expected.wrapping_add_signed(ahead);
-            if !context.patterns.matches(messages.payload, datagram, 0, number) {
+            if !context.patterns.datagram_matches(messages.payload, datagram, number) {
                 context.record.verify_failures += 1;
             }
         }
+        let sent = payload::sent_at(datagram);
         let now = context.net.now();
         self.received.last = now;
         self.operation.silent = false;
         self.bytes += got;
-        if !known {
-            // Of before, or of another phase.
-            counters.late.add(1);
-            return Ok(None);
+        let conn = self.connections.require(slot)?;
+        let arrivals = &counters.arrivals;
+        // `None`: of another phase.
+        let number = conn.received.checked_add_signed(ahead).filter(|_| known || ahead < 0);
+        let is_new = match number {
+            Some(number) if !known => conn.arrivals().belated(number, arrivals),
+            _ => true,
+        };
+        if let (Some(sent), Some(_), true) = (sent, number, is_new) {
+            let transit = transit(sent, now.wrapping_sub(context.timing.start));
+            conn.arrivals().transit(transit, arrivals);
+            context.record.one_way(transit, now);
         }
+        let counters = &context.record.counters;
+        let Some(number) = number.filter(|_| known) else {
+            counters.late.add(u64::from(is_new));
+            return Ok(None);
+        };
         if ahead > 0 {
             counters.gaps.add(ahead as u64);
             if phase.may_skip {
                 self.skip(phase, ahead as u64, context);
-            } else if let Some(conn) = self.connections.get_mut(slot) {
-                conn.received += ahead as u64;
+            } else {
+                conn.pass_over(number, &counters.arrivals);
             }
         }
         if let Some(conn) = self.connections.get_mut(slot) {
             conn.received += 1;
+            conn.arrivals().expected(number);
         }
         let step = phase.steps.get(self.transaction.step()).unwrap_or(step);
         self.complete(step, phase, now, context);
@@ -91,7 +107,7 @@ impl<S> Strand<S> {
                     if here == slot && left == 0 {
                         return;
                     }
-                    conn.received += 1;
+                    conn.pass_over(conn.received + 1, &context.record.counters.arrivals);
                     if here == slot {
                         left -= 1;
                     } else {
@@ -155,7 +171,7 @@ impl<S> Strand<S> {
             let (received, sent) = (transactions * receives, transactions * sends);
             record.counters.gaps.add(received.saturating_sub(conn.received));
             record.counters.skipped.add(sent.saturating_sub(conn.sent));
-            conn.received = received.max(conn.received);
+            conn.pass_over(received, &record.counters.arrivals);
             conn.sent = sent.max(conn.sent);
         }
         self.transaction.give_up();
@@ -182,7 +198,7 @@ impl<S> Strand<S> {
         }
         for conn in self.connections.iter_mut() {
             record.counters.gaps.add(conn.expected.saturating_sub(conn.received));
-            conn.received = conn.expected.max(conn.received);
+            conn.pass_over(conn.expected, &record.counters.arrivals);
         }
         self.transaction.give_up();
     }

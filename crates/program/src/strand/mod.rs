@@ -642,7 +642,7 @@ impl<S> Strand<S> {
                     // transaction has come, the number has been passed already.)
                     let next = conn.expected + 1;
                     context.record.counters.gaps.add(next.saturating_sub(conn.received));
-                    conn.received = next.max(conn.received);
+                    conn.pass_over(next, &context.record.counters.arrivals);
                 }
             }
             self.operation.spend();

@@ -44,7 +44,7 @@ impl<S> Strand<S> {
             };
             return Ok(Some(Turn::Wait(wait)));
         }
-        self.connections.opened(place, true);
+        self.connections.opened(place, true, !open.protocol.delivery().is_reliable());
         self.received.last_sent_slot = None;
         let now = context.net.now();
         self.complete(step, phase, now, context);
@@ -79,7 +79,7 @@ impl<S> Strand<S> {
         {
             return Ok(Some(self.wait_or_time_out(step, on, context)?));
         }
-        self.connections.opened(place, false);
+        self.connections.opened(place, false, !open.protocol.delivery().is_reliable());
         self.received.last_sent_slot = None;
         let now = context.net.now();
         self.complete(step, phase, now, context);

@@ -85,7 +85,7 @@ impl<S> Strand<S> {
         let batch = context.patterns.batch(
             messages.payload,
             (first..end).map(|operation| length(operation) as usize),
-            context.tag | conn.sent,
+            (context.tag | conn.sent, context.net.now().wrapping_sub(context.timing.start)),
             sends.segments.into(),
         );
         let sent = match context.net.send_batch(&conn.socket, &batch) {

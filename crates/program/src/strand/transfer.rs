@@ -84,9 +84,14 @@ impl<S> Strand<S> {
         self.begin_message(step, messages);
         let (message, offset, left) = self.operation.message(messages, self.coordinates(step));
         let conn = self.connections.require(self.operation.slot)?;
-        let numbered = step.datagram || messages.verify;
-        let stamp = numbered.then_some(context.tag | (conn.sent + message));
-        let piece = context.patterns.piece(messages.payload, offset, left, stamp);
+        let number = context.tag | (conn.sent + message);
+        let piece = if step.datagram {
+            let now = context.net.now().wrapping_sub(context.timing.start);
+            context.patterns.datagram(messages.payload, left, number, now)
+        } else {
+            let stamp = messages.verify.then_some(number);
+            context.patterns.piece(messages.payload, offset, left, stamp)
+        };
         let sent = match context.net.send(&conn.socket, piece, call) {
             Ok(sent) => sent as u64,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

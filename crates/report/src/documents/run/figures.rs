@@ -1,10 +1,10 @@
 //! The headline figures, a line each.
 
 use wirecost_model::document::{Cell, Parts, Section};
-use wirecost_model::measure::Datagrams;
 use wirecost_model::metric::Unit;
 use wirecost_model::run::{
-    Connections, Crypto, Io, Latency, Operations, Run, Tcp, Throughput, Transactions,
+    Connections, Crypto, Datagrams, Io, Latency, LossBursts, OneWay, Operations, Run, Tcp,
+    Throughput, Transactions,
 };
 use wirecost_model::units::{
     NOT_MEASURED, bit_rate, bytes, count, counted, cycles, latency, percent, rate, three_digits,
@@ -49,6 +49,10 @@ fn section(run: &Run, shown: impl Fn(&str) -> bool) -> Vec<Section> {
     figure("connections", run.connections.as_ref().map(connections));
     figure("tcp", run.tcp.as_ref().map(tcp));
     figure("datagrams", run.datagrams.as_ref().map(datagrams));
+    let of_datagrams = run.datagrams.as_ref();
+    figure("loss bursts", of_datagrams.and_then(loss_bursts));
+    figure("jitter", of_datagrams.and_then(|of| of.jitter_us).map(jitter));
+    figure("one-way delay", of_datagrams.and_then(|of| of.one_way_us.as_ref()).map(one_way));
     for (label, value) in run.io.as_ref().map(io).unwrap_or_default() {
         figure(label, Some(value));
     }
@@ -107,11 +111,15 @@ fn quantiles(of: Option<&Latency>) -> Cell {
     let Some(of) = of else {
         return format!("{NOT_MEASURED} (no transaction ended in the window)").into();
     };
+    parts_of_quantiles(of, "").into()
+}
+
+fn parts_of_quantiles(of: &Latency, behind: &str) -> Parts {
     let quantiles =
         [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p999), ("max", of.max)];
     let text = quantiles.map(|(name, value)| format!("{name} {}", latency(value))).join(", ");
     let with = |parts: Parts, (name, value)| parts.with(name, Unit::Microseconds, value);
-    quantiles.into_iter().fold(Parts::new(text), with).into()
+    quantiles.into_iter().fold(Parts::new(text + behind), with)
 }
 
 fn connections(of: &Connections) -> Cell {
@@ -155,19 +163,60 @@ fn tcp(of: &Tcp) -> Cell {
 fn datagrams(of: &Datagrams) -> Cell {
     let share = of.lost.max(0) as f64 * 100.0 / of.sent.max(1) as f64;
     let lost = u64::try_from(of.lost).unwrap_or(0);
-    let text = format!(
+    let mut text = format!(
         "{} sent, {} received, {} lost ({share:.3}%), {} late",
         count(of.sent),
         count(of.received),
         count(lost),
         count(of.late)
     );
+    if let Some(reordered) = of.reordered.filter(|_| of.late > 0) {
+        text += &format!(" ({} reordered)", count(reordered));
+    }
+    if let Some(duplicated) = of.duplicated {
+        text += &format!(", {} duplicated", count(duplicated));
+    }
     Parts::new(text)
         .with("sent", Unit::Count, of.sent as f64)
         .with("received", Unit::Count, of.received as f64)
         .with("lost", Unit::Count, lost as f64)
         .with("lost", Unit::Percent, share)
         .with("late", Unit::Count, of.late as f64)
+        .maybe_with("reordered", Unit::Count, of.reordered.map(|number| number as f64))
+        .maybe_with("duplicated", Unit::Count, of.duplicated.map(|number| number as f64))
+        .into()
+}
+
+/// How many lost datagrams had consecutive numbers; nothing where none was lost.
+fn loss_bursts(of: &Datagrams) -> Option<Cell> {
+    let bursts = of.loss_bursts.as_ref().filter(|bursts| !bursts.is_empty())?;
+    let lengths = |burst: &LossBursts| match burst.to {
+        Some(to) if to == burst.from => burst.from.to_string(),
+        Some(to) => format!("{}-{to}", burst.from),
+        None => format!("{} or more", burst.from),
+    };
+    let mut each =
+        bursts.iter().map(|burst| format!("{} of {}", count(burst.count), lengths(burst)));
+    let first = each.next().map(|first| format!("{first} datagrams"));
+    let text = first.into_iter().chain(each).collect::<Vec<_>>().join(", ");
+    let parts = bursts.iter().fold(Parts::new(text), |parts, burst| {
+        parts.with(&lengths(burst), Unit::Count, burst.count as f64)
+    });
+    Some(parts.into())
+}
+
+fn jitter(microseconds: f64) -> Cell {
+    let text = format!("{} (RFC 3550, mean)", latency(microseconds));
+    Parts::new(text).with("mean", Unit::Microseconds, microseconds).into()
+}
+
+fn one_way(of: &OneWay) -> Cell {
+    if of.clock_error_us == 0.0 {
+        return parts_of_quantiles(&of.delay, "").into();
+    }
+    let behind = format!(", +-{} (clocks)", latency(of.clock_error_us));
+    parts_of_quantiles(&of.delay, &behind)
+        .with("clock error", Unit::Microseconds, of.clock_error_us)
         .into()
 }
 
