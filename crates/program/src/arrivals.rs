@@ -1,6 +1,5 @@
 //! In which order the datagrams of a connection arrive, and after how long.
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -73,17 +72,12 @@ impl Arrivals {
 
     /// One that is not awaited any more has arrived. Returns whether it had not arrived before.
     pub(crate) fn belated(&mut self, number: u64, counters: &ArrivalCounters) -> bool {
-        let place = self.missing.binary_search_by(|run| match () {
-            () if run.end <= number => Ordering::Less,
-            () if run.start > number => Ordering::Greater,
-            () => Ordering::Equal,
-        });
-        let Ok(place) = place else {
+        let place = self.missing.partition_point(|run| run.end <= number);
+        let Some(run) = self.missing.get(place).filter(|run| run.start <= number).cloned() else {
             let duplicated = number >= self.forgotten;
             counters.duplicated.add(u64::from(duplicated));
             return !duplicated;
         };
-        let run = self.missing[place].clone();
         counters.burst_ended(length(&run));
         let parts = [run.start..number, number + 1..run.end];
         self.missing.remove(place);

@@ -205,14 +205,19 @@ impl Tuner {
         if device && target.link().is_ok_and(|link| link.running) {
             self.running.push(target.clone());
         }
-        let changed = self.change(target, &planned)?;
-        // Where the controller has to be reached, its confirmation tells the same.
-        let ready = if controlled { self.await_confirmation() } else { self.await_carriers() };
+        let changed = self.change(target, &planned);
+        // Where the controller has to be reached, its confirmation tells of the carrier too. After a failure
+        // the guardian must still hear that nothing is to be confirmed.
+        let ready = match &changed {
+            _ if controlled => self.await_confirmation(),
+            Ok(_) => self.await_carriers(),
+            Err(_) => Ok(()),
+        };
         if let Err(error) = ready {
             self.restore_unheard()?;
             return Err(error);
         }
-        Ok(changed)
+        changed
     }
 
     /// Drivers reset a device for many settings, and its carrier then takes seconds to come back.
