@@ -16,6 +16,7 @@ pub mod findings;
 #[cfg(test)]
 mod fixtures;
 mod foreign;
+mod frames;
 pub mod function_counts;
 mod hosts;
 mod intervals;
@@ -151,6 +152,7 @@ fn fill_headline(run: &mut Run, outcome: &Outcome, phase: usize, windows: &[Host
     run.intervals = intervals::rows(windows);
     run.tcp = figures::tcp(windows);
     run.datagrams = plan.datagrams.then(|| figures::datagrams(windows));
+    run.frames = plan.datagrams.then(|| frames::of(windows));
     run.fairness = figures::fairness(windows);
     run.io = figures::io(windows);
 }

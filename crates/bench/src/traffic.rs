@@ -77,6 +77,7 @@ impl Traffic {
                 cpus: Vec::new(),
                 owns_cpus: false,
                 device: None,
+                spreading: None,
                 claim: None,
             })
         };

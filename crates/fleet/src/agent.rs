@@ -326,7 +326,9 @@ impl Session {
             Order::Connect(_) => self.stage == Stage::Prepared,
             Order::Start(_) => self.stage == Stage::Connected,
             // A phase may have ended by itself when these come.
-            Order::Finish { .. } | Order::CutOff => self.stage >= Stage::Connected,
+            Order::Finish { .. } | Order::CutOff | Order::CountPackets => {
+                self.stage >= Stage::Connected
+            }
             Order::Summarize => self.stage >= Stage::Prepared,
         }
     }
@@ -478,6 +480,10 @@ impl Session {
                     load.cut_off();
                     Ok(())
                 }
+                None => self.unexpected_order(),
+            },
+            Order::CountPackets => match &self.load {
+                Some(load) => self.send_notice(&Notice::Packets(load.packets())),
                 None => self.unexpected_order(),
             },
             Order::Environment if self.anyone => {

@@ -45,6 +45,7 @@ pub(crate) fn check(order: &Order) -> Result<(), Refusal> {
         | Order::Start(_)
         | Order::Finish { .. }
         | Order::CutOff
+        | Order::CountPackets
         | Order::Environment
         | Order::Summarize => Ok(()),
     }

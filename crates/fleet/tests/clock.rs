@@ -33,6 +33,7 @@ impl Elsewhere {
             cpus: Vec::new(),
             owns_cpus: false,
             device: None,
+            spreading: None,
             claim: None,
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wirecost_model::environment::{Channels, Coalescing, FlowControl, Rings};
-use wirecost_model::rss::{Fields, Symmetry};
+use wirecost_model::rss::{DeviceSpreading, Fields, Flow, Symmetry, key_text};
 
 /// Driver of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,6 +315,32 @@ impl Ethtool {
             RXH_ADDRESSES => Some(Fields::Addresses),
             fields if fields == RXH_ADDRESSES | RXH_PORTS => Some(Fields::AddressesAndPorts),
             _ => None,
+        })
+    }
+
+    /// All that the device tells of how it spreads packets.
+    ///
+    /// # Errors
+    /// `Unsupported` when the driver does not say.
+    pub fn device_spreading(&self, device: &str) -> io::Result<DeviceSpreading> {
+        let told = self.spreading(device)?;
+        if told.table.is_empty() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let of = |flow: Flow| match flow {
+            Flow::Tcp4 => FlowType::TcpV4,
+            Flow::Tcp6 => FlowType::TcpV6,
+            Flow::Udp4 => FlowType::UdpV4,
+            Flow::Udp6 => FlowType::UdpV6,
+        };
+        let fields = |flow| (flow, self.hash_fields(device, of(flow)).ok().flatten());
+        Ok(DeviceSpreading {
+            key: (!told.key.is_empty()).then(|| key_text(&told.key)),
+            table: told.table,
+            queues: told.queues,
+            toeplitz: told.toeplitz,
+            symmetry: told.symmetry,
+            fields: Flow::ALL.map(fields).into(),
         })
     }
 

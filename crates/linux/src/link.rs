@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
-    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode, State,
+    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    MacVlanMode, State,
 };
 use rtnetlink::packet_route::tc::{TcAttribute, TcMessage};
 use rtnetlink::{LinkBridge, LinkMacVlan, LinkUnspec, LinkVeth};
@@ -19,6 +20,8 @@ use crate::netns::{NetNs, NetNsError};
 
 /// The kernel answers at once; an answer that does not come is lost.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes.
+const ETHERNET_HEADER: u32 = 14;
 
 /// The devices of one network namespace.
 #[derive(Debug)]
@@ -48,6 +51,9 @@ pub struct Link {
     pub lower: Option<u32>,
     /// Packets that the device dropped as it had no place for them.
     pub rx_missed: Option<u64>,
+    pub is_loopback: bool,
+    /// Bytes of a packet before its IP header: those of an Ethernet header, which `lo` has too, or none.
+    pub header_bytes: u32,
     /// Switched on by the administrator.
     pub up: bool,
     /// Able to carry packets, as RFC 2863 defines it. `lo` has no such state and counts as able
@@ -350,6 +356,8 @@ impl Links {
 impl Link {
     fn from_message(message: &LinkMessage) -> Option<Self> {
         let up = message.header.flags.contains(LinkFlags::Up);
+        let layer = message.header.link_layer_type;
+        let has_header = matches!(layer, LinkLayerType::Ether | LinkLayerType::Loopback);
         let mut link = Self {
             index: message.header.index,
             name: String::new(),
@@ -362,6 +370,8 @@ impl Link {
             controller: None,
             lower: None,
             rx_missed: None,
+            is_loopback: layer == LinkLayerType::Loopback,
+            header_bytes: if has_header { ETHERNET_HEADER } else { 0 },
             up,
             running: false,
         };

@@ -35,8 +35,15 @@ pub(crate) fn socket(
     Ok(socket)
 }
 
-/// Binds the connecting side where the profile says so.
-pub(crate) fn bind(socket: &Socket, setup: &SocketSetup) -> io::Result<()> {
+/// Binds the connecting side, where it is to have this port of this address, or the profile names an address.
+pub(crate) fn bind(
+    socket: &Socket,
+    from: Option<SocketAddr>,
+    setup: &SocketSetup,
+) -> io::Result<()> {
+    if let Some(from) = from {
+        return socket.bind(&from.into());
+    }
     let Some(text) = &setup.options.bind else {
         return Ok(());
     };

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Nanos;
 use crate::histogram::Histogram;
 use crate::host::CpuSnapshot;
+use crate::packets::PacketCounters;
 use crate::program::Side;
 use crate::renamed::renamed;
 
@@ -257,6 +258,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// Only at the edges of the window.
     pub cpu: Option<CpuSnapshot>,
+    /// Only in phases with datagrams; read just after the counters, and at the start of a phase before anything moves.
+    pub packets: Option<PacketCounters>,
 }
 
 /// Latencies of one flowop in the window.
@@ -431,6 +434,8 @@ pub struct PhaseResult {
     /// From the call that sent a datagram to the one that received it, in the window. The clocks of two
     /// hosts agree as well as the controller knows them.
     pub one_way: Histogram,
+    /// When every host had ended the phase, and so after all packets had come; `None` without datagrams.
+    pub drained: Option<PacketCounters>,
     /// What I/O options did in the phase.
     pub io: IoCounts,
     /// Messages whose content was not what the sender sent.

@@ -12,6 +12,7 @@ use crate::holder::{Holder, RunIdentity};
 use crate::host::HostFacts;
 use crate::measure::{PhaseResult, Setting, Snapshot};
 use crate::observe::{ObserveRequest, ObserveTimes, ObserverReport, ProbeReport};
+use crate::packets::PacketCounters;
 use crate::plan::limits::{
     CPUS, HOSTS, LONGEST_PHASE, PARTS, PROBES, SETTINGS, START_WITHIN, UNOBSERVED,
 };
@@ -44,6 +45,8 @@ pub enum Order {
     Finish { limits: BTreeMap<u32, Vec<u64>> },
     /// End the phase now.
     CutOff,
+    /// Every host has ended the phase: read the kernel's counters of packets.
+    CountPackets,
     /// Change settings of the host, and restore them at the end of the session at the latest.
     Tune(Tuning),
     /// The controller still reaches the host, so changes of the device between them stay.
@@ -127,6 +130,8 @@ pub enum Notice {
         started: BTreeMap<u32, Vec<u64>>,
     },
     Ended(Box<PhaseResult>),
+    /// `None` where no datagrams move, or the kernel does not tell.
+    Packets(Option<PacketCounters>),
     /// Everything that observing needs is loaded; nothing is attached. What each probe can do.
     Watching {
         probes: Vec<ProbeReport>,
@@ -206,7 +211,7 @@ impl Order {
                 planned()?.check_phase(times.phase, length)
             }
             Order::Finish { limits } => planned()?.check_limits(limits),
-            Order::CutOff | Order::Summarize => planned().map(drop),
+            Order::CutOff | Order::CountPackets | Order::Summarize => planned().map(drop),
         }
     }
 }
@@ -416,6 +421,7 @@ mod tests {
             Order::Start(times()),
             Order::Finish { limits: BTreeMap::new() },
             Order::CutOff,
+            Order::CountPackets,
             Order::Summarize,
         ] {
             let error = order.check(known).unwrap_err().to_string();

@@ -81,6 +81,8 @@ pub struct HostOutcome {
     pub workers: u32,
     /// Process of its agent, as its machine numbers processes.
     pub pid: u32,
+    /// Number of its network namespace: hosts of a kernel with the same one share devices. `None` where it is not known.
+    pub network_namespace: Option<u64>,
     /// Its clock minus the controller's, nanoseconds, and how far that can be wrong.
     pub clock_offset: i64,
     pub clock_error: u64,

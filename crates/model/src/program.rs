@@ -37,6 +37,15 @@ impl Side {
             Side::Peer => "peer",
         }
     }
+
+    /// The side at the far end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Side::Master => Side::Peer,
+            Side::Peer => Side::Master,
+        }
+    }
 }
 
 impl std::fmt::Display for Side {

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::frames::Frames;
 use crate::host::HostFacts;
 use crate::link::LinkReport;
 use crate::link::netem::NetemReport;
@@ -58,6 +59,9 @@ pub struct Run {
     pub tcp: Option<Tcp>,
     /// Null for profiles without datagrams.
     pub datagrams: Option<Datagrams>,
+    /// How many datagrams passed each stage between the programs. Null for profiles without datagrams, and in older records.
+    #[serde(default)]
+    pub frames: Option<Frames>,
     pub fairness: Option<Fairness>,
     /// What the profile's I/O options did; null where it has none that does anything.
     pub io: Option<Io>,
@@ -626,6 +630,7 @@ impl Run {
             intervals: Vec::new(),
             tcp: None,
             datagrams: None,
+            frames: None,
             fairness: None,
             io: None,
             crypto: None,

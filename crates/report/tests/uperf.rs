@@ -45,7 +45,14 @@ fn counters(side: Side, transactions: u64) -> Counters {
 fn snapshot(due: u64, side: Side, transactions: u64) -> Snapshot {
     // Readings are a little late.
     let at = due + MS / 4;
-    Snapshot { edge: Edge::Interval, due, at, counters: counters(side, transactions), cpu: None }
+    Snapshot {
+        edge: Edge::Interval,
+        due,
+        at,
+        counters: counters(side, transactions),
+        cpu: None,
+        packets: None,
+    }
 }
 
 fn host(host: u32, side: Side, due: u64, transactions: u64) -> HostCounters {
@@ -411,6 +418,7 @@ fn outcome(phases: usize, ended: u32) -> Outcome {
         cpus: Vec::new(),
         owns_cpus: false,
         workers: 1,
+        network_namespace: None,
         pid: 0,
         clock_offset: 0,
         clock_error: 0,

@@ -209,6 +209,7 @@ impl Traffic {
             owns_cpus: true,
             workers: 1,
             pid: 0,
+            network_namespace: None,
             clock_offset: believed,
             clock_error: self.offset_errors[number].unsigned_abs(),
             phases: vec![self.phase(number, side, kept, schedule, misjudged)],
@@ -285,6 +286,7 @@ impl Traffic {
                 counters: self.counters(side, last_t, kept),
                 cpu: matches!(edge, Edge::WindowStart | Edge::WindowEnd)
                     .then(|| snapshot(at as f64 / 1e9)),
+                packets: None,
             });
         }
         let mut transactions = Histogram::new();

@@ -1,6 +1,5 @@
 //! `wirecost rss`: how a device spreads flows over its receive queues.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -10,11 +9,11 @@ use ipnet::IpNet;
 use serde::Serialize;
 use wirecost_lab as lab;
 use wirecost_linux::cpu_list;
-use wirecost_linux::ethtool::{Ethtool, FlowType};
+use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links;
 use wirecost_model::rss::{
-    Fields, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes, key_text, table_entries,
-    table_text,
+    DeviceSpreading, Fields, Flow, Key, Spread, Symmetry, TABLE_ENTRIES, find_flows, key_bytes,
+    table_entries, table_text,
 };
 use wirecost_model::status::Status;
 use wirecost_model::visible::visible;
@@ -176,30 +175,9 @@ fn parse_queues(text: &str) -> Result<Queues, String> {
 #[derive(Debug, Serialize)]
 struct Told {
     device: String,
-    /// `None` where the driver does not tell it.
-    key: Option<String>,
-    /// Queue of each entry.
-    table: Vec<u32>,
-    /// Queues that there are.
-    queues: u32,
-    /// Whether the hash is Toeplitz's.
-    toeplitz: bool,
-    /// `None` for one that is not known here.
-    symmetry: Option<Symmetry>,
-    /// Fields that are hashed, by protocol and version of IP; `None` where the driver does not tell them.
-    fields: BTreeMap<&'static str, Option<Fields>>,
+    #[serde(flatten)]
+    spreading: DeviceSpreading,
 }
-
-const TCP_V4: &str = "tcp4";
-const UDP_V4: &str = "udp4";
-const TCP_V6: &str = "tcp6";
-const UDP_V6: &str = "udp6";
-const FLOWS: [(&str, FlowType); 4] = [
-    (TCP_V4, FlowType::TcpV4),
-    (UDP_V4, FlowType::UdpV4),
-    (TCP_V6, FlowType::TcpV6),
-    (UDP_V6, FlowType::UdpV6),
-];
 
 impl Told {
     fn of(name: &str, of_lab: Option<&str>) -> Result<Self, Failure> {
@@ -219,24 +197,13 @@ impl Told {
                 .help("`ip link` lists devices; for a host of a lab: --lab"));
         }
         let ethtool = Ethtool::open().map_err(|error| failed(&error))?;
-        let told = ethtool.spreading(device).ok().filter(|told| !told.table.is_empty());
-        let Some(told) = told else {
+        let Ok(spreading) = ethtool.device_spreading(device) else {
             let message = format!("the driver of {name} does not tell how it spreads flows");
             return Err(Failure::new(Status::Peer, message).help(
                 "devices with one queue do not spread flows; `--key` takes what its manual says",
             ));
         };
-        let fields =
-            FLOWS.map(|(flow, kind)| (flow, ethtool.hash_fields(device, kind).ok().flatten()));
-        Ok(Self {
-            device: device.to_owned(),
-            key: (!told.key.is_empty()).then(|| key_text(&told.key)),
-            table: told.table,
-            queues: told.queues,
-            toeplitz: told.toeplitz,
-            symmetry: told.symmetry,
-            fields: fields.into(),
-        })
+        Ok(Self { device: device.to_owned(), spreading })
     }
 
     /// The device of a host of a lab, whose emulator spreads.
@@ -260,21 +227,14 @@ impl Told {
             ))
             .help("wirecost lab up --queues 2"));
         };
-        Ok(Self {
-            device: host.to_owned(),
-            key: Some(nic.rss.key.to_string()),
-            table: nic.rss.table.iter().map(|queue| u32::from(*queue)).collect(),
-            queues: u32::from(nic.queues),
-            toeplitz: true,
-            symmetry: Some(Symmetry::None),
-            fields: FLOWS.map(|(flow, _)| (flow, Some(Fields::AddressesAndPorts))).into(),
-        })
+        Ok(Self { device: host.to_owned(), spreading: nic.spreading() })
     }
 
     fn print(&self) {
         let mut out = String::new();
-        let _ = writeln!(out, "{}: {} receive queues", visible(&self.device), self.queues);
-        let hash = match (self.toeplitz, self.symmetry) {
+        let told = &self.spreading;
+        let _ = writeln!(out, "{}: {} receive queues", visible(&self.device), told.queues);
+        let hash = match (told.toeplitz, told.symmetry) {
             (false, _) => "not Toeplitz",
             (true, Some(Symmetry::None)) => "Toeplitz",
             (true, Some(Symmetry::Xor)) => "Toeplitz, symmetric (XOR)",
@@ -285,45 +245,28 @@ impl Told {
         let _ = writeln!(
             out,
             "  key     {}",
-            self.key.as_deref().unwrap_or("the driver does not tell it")
+            told.key.as_deref().unwrap_or("the driver does not tell it")
         );
-        let entries = self.table.len();
-        let _ = writeln!(out, "  table   {} ({entries} entries)", table_text(&self.table));
-        for (flow, fields) in &self.fields {
+        let entries = told.table.len();
+        let _ = writeln!(out, "  table   {} ({entries} entries)", table_text(&told.table));
+        for (flow, fields) in &told.fields {
             let fields = match fields {
                 Some(Fields::Addresses) => "addresses",
                 Some(Fields::AddressesAndPorts) => "addresses and ports",
                 None => "the driver does not tell",
             };
-            let _ = writeln!(out, "  {flow:<7} {fields}");
+            let _ = writeln!(out, "  {:<7} {fields}", flow.to_string());
         }
         terminal::print(&out);
     }
 
     /// How packets of such flows are spread.
     fn spread(&self, protocol: Protocol, destination: SocketAddr) -> Result<Spread, Failure> {
-        let hidden = |what: &str| {
-            Failure::new(
-                Status::Peer,
-                format!("{} of {} is not known", what, visible(&self.device)),
-            )
-            .help("what its manual says can be given: --key, --table, --fields")
-        };
-        let name = match (protocol, destination) {
-            (Protocol::Tcp, SocketAddr::V4(_)) => TCP_V4,
-            (Protocol::Udp, SocketAddr::V4(_)) => UDP_V4,
-            (Protocol::Tcp, SocketAddr::V6(_)) => TCP_V6,
-            (Protocol::Udp, SocketAddr::V6(_)) => UDP_V6,
-        };
-        let fields = self.fields.get(name).copied().flatten();
-        if !self.toeplitz {
-            return Err(hidden("the hash function"));
-        }
-        Ok(Spread {
-            key: self.key.as_deref().and_then(key_bytes).ok_or_else(|| hidden("the key"))?,
-            table: self.table.clone(),
-            fields: fields.ok_or_else(|| hidden(&format!("what is hashed of {name}")))?,
-            symmetry: self.symmetry.ok_or_else(|| hidden("the hash"))?,
+        let flow = Flow::of(matches!(protocol, Protocol::Udp), destination.ip());
+        self.spreading.spread(flow).map_err(|hidden| {
+            let device = visible(&self.device);
+            Failure::new(Status::Peer, format!("{device} does not tell {hidden}"))
+                .help("what its manual says can be given: --key, --table, --fields")
         })
     }
 }

@@ -101,6 +101,7 @@ pub(crate) fn member(host: impl Host + 'static) -> Member {
         cpus: Vec::new(),
         owns_cpus: false,
         device: None,
+        spreading: None,
         claim: None,
     }
 }

@@ -23,6 +23,7 @@ mod datagrams;
 mod dead_time;
 mod doctor;
 mod document;
+mod frames;
 mod guest;
 mod honesty;
 mod hostile;

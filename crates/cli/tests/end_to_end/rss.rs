@@ -190,3 +190,60 @@ fn what_cannot_be_known_or_found_is_refused() {
     assert!(refused.stderr.contains("different families"), "{refused}");
     assert_eq!(refused.code, 2);
 }
+
+/// Connections that the profile places, by what the queues of the receiver's device got.
+#[test]
+fn connections_arrive_on_the_queues_where_a_profile_places_them() {
+    if skip_without_namespaces("connections_arrive_on_the_queues_where_a_profile_places_them") {
+        return;
+    }
+    // As many datagrams of each strand, and an even number of strands.
+    let profile = r#"
+        name = "placed"
+        [variables]
+        h = { help = "remote host" }
+        protocol = { help = "protocol", default = "udp" }
+        [[group]]
+        strands = 4
+        [[group.transaction]]
+        flowops = [{ type = "connect", remotehost = "${h}", protocol = "${protocol}", placement = "even" }]
+        [[group.transaction]]
+        iterations = 100
+        flowops = [{ type = "write", size = 100 }, { type = "read", size = 100 }]
+        [[group.transaction]]
+        flowops = ["disconnect"]
+    "#;
+    let run = |arguments: &[&str]| {
+        let always = ["run", "placed.toml", "--observe", "none", "--json", "run.json"];
+        Program::new(always.iter().chain(arguments)).file("placed.toml", profile).finish()
+    };
+    let queues = ["--lab", "--queues", "2"];
+    let received = |arguments: &[&str]| -> Vec<u64> {
+        let finished = run(&[&queues[..], arguments].concat());
+        assert_eq!(finished.code, 0, "{finished}");
+        let document = finished.document();
+        let queues = document.list("/link/devices/1/queues");
+        queues.iter().map(|queue| queue["received"].as_u64().unwrap()).collect()
+    };
+    // Each strand sends 100 and what opens its connection; IPv6 of the host sends a few packets of its own.
+    let is_near = |all: &[u64], expected: [u64; 2]| {
+        let near = |(got, wanted): (&u64, u64)| (wanted..wanted + 30).contains(got);
+        assert!(all.len() == 2 && all.iter().zip(expected).all(near), "{all:?}, not {expected:?}");
+    };
+    is_near(&received(&[]), [200, 200]);
+    is_near(&received(&["--placement", "all-on-one"]), [400, 0]);
+    // TCP sends acknowledgements too.
+    let tcp = received(&["--placement", "all-on-one", "--var", "protocol=tcp"]);
+    assert!(tcp[0] >= 400 && tcp[1] < 30, "{tcp:?}");
+
+    let refused = run(&[&queues[..], &["--placement", "one-per-queue"]].concat());
+    assert_ne!(refused.code, 0, "{refused}");
+    let expected = "4 strands cannot have a queue each, as the peer's device has 2";
+    assert!(refused.stderr.contains(expected), "{refused}");
+    let hidden = run(&["--lab"]);
+    assert_ne!(hidden.code, 0, "{hidden}");
+    assert!(hidden.stderr.contains("does not tell how it spreads packets"), "{hidden}");
+    let unknown = run(&["--lab", "--placement", "odd"]);
+    assert_eq!(unknown.code, 2, "{unknown}");
+    assert!(unknown.stderr.contains("one-per-queue, even, all-on-one, random"), "{unknown}");
+}

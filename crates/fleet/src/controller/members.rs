@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use wirecost_model::rss::DeviceSpreading;
+
 use crate::host::Host;
 use crate::wire::ClaimRequest;
 
@@ -19,6 +21,8 @@ pub struct Member {
     pub owns_cpus: bool,
     /// The device through which its traffic goes, where that is known.
     pub device: Option<String>,
+    /// How an emulated device spreads packets over its queues, which the host cannot tell.
+    pub spreading: Option<DeviceSpreading>,
     /// What its agent is asked for before anything else; none where the host is this machine, which
     /// the caller has claimed.
     pub claim: Option<ClaimRequest>,

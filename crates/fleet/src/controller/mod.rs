@@ -628,6 +628,9 @@ impl<'a> Controller<'a> {
                 };
                 prepared.consent.iter_mut().for_each(&mut fill);
                 prepared.services.iter_mut().flat_map(|s| &mut s.addresses).for_each(fill);
+                if let Some(emulated) = &host.member.spreading {
+                    prepared.spreading = Some(emulated.clone());
+                }
                 hosts[number] = prepared;
             }
         }
@@ -818,6 +821,7 @@ impl<'a> Controller<'a> {
                 owns_cpus: host.owns_cpus,
                 workers: host.workers,
                 pid: host.pid,
+                network_namespace: host.network_namespace,
                 clock_offset: host.offset.nanos,
                 clock_error: host.offset.error,
                 phases: host.phases,

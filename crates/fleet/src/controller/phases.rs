@@ -232,6 +232,9 @@ impl Controller<'_> {
             host.member.host.order(Order::Finish { limits })?;
         }
         let cut_off = self.ended(phase, start, DRAIN + patience)?;
+        if plan.datagrams {
+            self.drained_packets()?;
+        }
         if observed {
             self.observations(phase)?;
         }
@@ -249,6 +252,27 @@ impl Controller<'_> {
                     (DRAIN + patience).as_secs()
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Gathers what the kernels have counted now that no host sends any more.
+    fn drained_packets(&mut self) -> Result<(), Stopped> {
+        for host in &mut self.hosts {
+            host.member.host.order(Order::CountPackets)?;
+        }
+        let mut missing: BTreeSet<usize> = (0..self.hosts.len()).collect();
+        while !missing.is_empty() {
+            let due = Instant::now() + SET_UP;
+            let (host, notice) = self.wait("counters of packets", due, |from, notice| {
+                missing.contains(&from) && matches!(notice, Notice::Packets(_))
+            })?;
+            missing.remove(&host);
+            if let (Notice::Packets(packets), Some(result)) =
+                (notice, self.hosts[host].phases.last_mut())
+            {
+                result.drained = packets;
+            }
         }
         Ok(())
     }

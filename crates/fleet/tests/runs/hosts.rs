@@ -56,6 +56,7 @@ impl Stage {
             | Order::Tune(_)
             | Order::ConfirmTuning
             | Order::Restore
+            | Order::CountPackets
             | Order::CutOff => return None,
         })
     }
@@ -149,6 +150,7 @@ pub fn members(
             cpus: vec![number as u32],
             owns_cpus: true,
             device: None,
+            spreading: None,
             claim: None,
         }
     };
@@ -163,7 +165,7 @@ fn boot_id() -> String {
 
 fn snapshot(edge: Edge, at: Nanos, transactions: u64) -> Snapshot {
     let counters = Counters { transactions, ..Counters::default() };
-    Snapshot { edge, due: at, at, counters, cpu: None }
+    Snapshot { edge, due: at, at, counters, cpu: None, packets: None }
 }
 
 /// What a host has measured in a phase, by which it is known again.
@@ -240,6 +242,7 @@ impl FakeHost {
                 Notice::Ended(Box::new(result(self.number, self.phase))),
             ],
             Order::CutOff => vec![Notice::Ended(Box::new(result(self.number, self.phase)))],
+            Order::CountPackets => vec![Notice::Packets(None)],
             Order::Summarize => {
                 let setting = Setting {
                     name: format!("of {}", self.name),

@@ -72,6 +72,7 @@ impl Lone {
             services: services.addresses(),
             certificate: None,
             consent: Vec::new(),
+            spreading: None,
             connects_from: Vec::new(),
             files: Vec::new(),
         };

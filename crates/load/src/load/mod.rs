@@ -13,21 +13,26 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use wirecost_linux::clock::{Monotonic, ThreadClock};
+use wirecost_linux::ethtool::Ethtool;
+use wirecost_linux::link::Links;
+use wirecost_linux::packet_counters::PacketReader;
 use wirecost_linux::{descriptors, thread};
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{Edge, FlowopKey, FlowopLatency, PhaseResult, Snapshot, WorkerUse};
+use wirecost_model::packets::PacketCounters;
 use wirecost_model::plan::limits::FILES;
-use wirecost_model::plan::{Endpoints, FileSizes, Plan, Prepared, at_most};
+use wirecost_model::plan::{Address, Endpoints, FileSizes, Plan, Prepared, at_most};
 use wirecost_model::profile::{Payload, Size};
 use wirecost_model::program::{Program, Service};
+use wirecost_model::rss::DeviceSpreading;
 use wirecost_model::warning::{self, Warning};
 use wirecost_profile::protocols;
 use wirecost_program::calls::{self, EffectiveSetting};
@@ -43,14 +48,14 @@ use crate::broker::{Broker, Route, inbox};
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
 use crate::permissions::{Partners, Permissions};
-use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles};
+use crate::sockets::{Common, Mailbox, OwnService, Sockets, SourceFiles, check_placement};
 use crate::tls::Credentials;
 pub use crate::worker::Notify;
 use crate::worker::{Event, EventSender, Limits, Order, PhaseOrder, SegmentCounts, WorkerReport};
 pub(crate) use connections::transports_of;
 use placement::Placement;
 use services::{Announced, Services};
-use snapshots::{Snapshots, Workers};
+use snapshots::{SharedReader, Snapshots, Workers};
 
 /// Samples of connections that are kept of a phase: as many as fit a message with the rest of it.
 const SAMPLES: usize = 1_000_000;
@@ -188,6 +193,8 @@ pub struct Load {
     /// Memory for single operations, where these are reported.
     log: Option<Arc<LogMemory>>,
     phase: Option<Phase>,
+    /// Where datagrams move.
+    packets: Option<SharedReader>,
     settings: BTreeSet<EffectiveSetting>,
     warnings: Vec<Warning>,
 }
@@ -196,6 +203,15 @@ impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Load").field("workers", &self.handles.0.len()).finish_non_exhaustive()
     }
+}
+
+/// How the device by which the services of a host receive spreads packets over its queues.
+fn spreading(plan: &Plan) -> Option<DeviceSpreading> {
+    let address = plan.data_address.filter(|_| !plan.program.services.is_empty())?;
+    let links = Links::here().ok()?;
+    let index = links.index_of_address(address).ok()??;
+    let link = links.list().ok()?.into_iter().find(|link| link.index == index)?;
+    Ethtool::open().ok()?.device_spreading(&link.name).ok()
 }
 
 /// Files of the `sendfile` flowops.
@@ -336,6 +352,7 @@ impl Load {
             services: services.addresses(),
             certificate,
             consent,
+            spreading: spreading(&plan),
             connects_from: Vec::new(),
             files: sources.sizes.clone(),
         };
@@ -358,6 +375,7 @@ impl Load {
             groups: Arc::new([]),
             rows: Vec::new(),
             phase: None,
+            packets: None,
             settings,
             warnings,
         };
@@ -376,6 +394,7 @@ impl Load {
             endpoints.hosts.iter().flat_map(|host| host.files.clone()).collect();
         let groups =
             step::compile(&self.plan.program, self.plan.seed, &files).map_err(LoadError::Plan)?;
+        check_placement(&groups, &endpoints).map_err(LoadError::Plan)?;
         let phases = groups.iter().map(|group| group.rows.len()).max().unwrap_or_default();
         self.rows = (0..phases)
             .map(|phase| {
@@ -383,12 +402,41 @@ impl Load {
             })
             .collect();
         self.groups = groups.into();
+        self.packets = self.packet_reader(&endpoints);
         let endpoints = Arc::new(endpoints);
         for handle in &self.handles.0 {
             let (endpoints, groups) = (endpoints.clone(), self.groups.clone());
             handle.order(Order::Connect { endpoints, groups });
         }
         Ok(())
+    }
+
+    /// Where datagrams move, what reads the kernel's counters of packets; `None` where the kernel does not tell.
+    fn packet_reader(&self, endpoints: &Endpoints) -> Option<SharedReader> {
+        let has_datagrams = transports_of(&self.plan.program)
+            .any(|(transport, _)| !transport.protocol().delivery().is_reliable());
+        // Who may be anyone learns nothing of this host but its traffic.
+        if !has_datagrams || self.partners != Partners::OfRun {
+            return None;
+        }
+        let (mut local, mut remote) = (BTreeSet::new(), BTreeSet::new());
+        for (number, host) in (0u32..).zip(&endpoints.hosts) {
+            let addresses = host.services.iter().flat_map(|service| &service.addresses);
+            let inet = addresses.filter_map(|address| match address {
+                Address::Inet(address) => Some(address.ip().to_canonical()),
+                Address::Unix(_) | Address::Vsock { .. } => None,
+            });
+            let side = if number == self.plan.host { &mut local } else { &mut remote };
+            side.extend(inet.filter(|address| !address.is_unspecified()));
+        }
+        let reader = PacketReader::open(&local, &remote).ok()?;
+        Some(Arc::new(Mutex::new(reader)))
+    }
+
+    /// The kernel's counters of packets now; `None` where no datagrams move.
+    #[must_use]
+    pub fn packets(&self) -> Option<PacketCounters> {
+        self.packets.as_ref().and_then(snapshots::packets)
     }
 
     /// Begins a phase. Its events come from [`Load::event`].
@@ -407,6 +455,7 @@ impl Load {
                 counters: counters.clone(),
                 clocks: self.handles.0.iter().map(|handle| handle.clock).collect(),
                 rows: rows.len(),
+                packets: self.packets.clone(),
             },
             schedule.clone(),
             self.plan.interval,

@@ -6,10 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wirecost_linux::clock::{Monotonic, ThreadClock};
+use wirecost_linux::packet_counters::PacketReader;
 use wirecost_linux::thread::SchedStat;
 use wirecost_linux::{proc_stat, thread};
 use wirecost_model::clock::{Clock, MICROSECOND, Nanos, seconds};
 use wirecost_model::measure::{Edge, Quiet, Snapshot};
+use wirecost_model::packets::PacketCounters;
 use wirecost_model::plan::Extent;
 use wirecost_program::record::{WorkerCounters, sum};
 
@@ -23,6 +25,16 @@ pub(super) struct Workers {
     pub(super) clocks: Vec<Option<ThreadClock>>,
     /// Flowops that the counters have.
     pub(super) rows: usize,
+    /// Where datagrams move.
+    pub(super) packets: Option<SharedReader>,
+}
+
+/// What reads the kernel's counters of packets, for the thread and for whoever ends the phase.
+pub(super) type SharedReader = Arc<Mutex<PacketReader>>;
+
+/// `None` where the kernel does not tell.
+pub(super) fn packets(reader: &SharedReader) -> Option<PacketCounters> {
+    reader.lock().ok()?.read().ok()
 }
 
 /// The running thread, and the snapshots it has made.
@@ -43,12 +55,14 @@ impl Snapshots {
         outlet: EventSender,
     ) -> Self {
         let workers = Arc::new(workers);
+        // However late the thread comes to look, by then something may have moved.
+        let before = workers.packets.as_ref().and_then(packets);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (of_thread, stopped) = (workers.clone(), stop.clone());
         let quiet = QuietTimes::new(workers.counters.clone(), &schedule);
         let thread = std::thread::Builder::new()
             .name("wirecost-snaps".to_owned())
-            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet, quiet))
+            .spawn(move || run((&of_thread, before), schedule, interval, &stopped, &outlet, quiet))
             .ok();
         let quiet = QuietTimes::default();
         Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread, quiet }
@@ -57,7 +71,7 @@ impl Snapshots {
     /// Takes a snapshot at once, on the caller's thread.
     pub(super) fn snapshot_at(&mut self, edge: Edge) {
         let at = Monotonic.now();
-        self.snapshots.push(snapshot(&self.workers.counters, self.workers.rows, edge, at));
+        self.snapshots.push(snapshot(&self.workers, edge, at));
         self.clocks.extend(clocks(&self.workers, edge));
     }
 
@@ -130,7 +144,7 @@ impl Drop for Snapshots {
 }
 
 fn run(
-    workers: &Workers,
+    (workers, before): (&Workers, Option<PacketCounters>),
     schedule: Schedule,
     interval: Nanos,
     stop: &(Mutex<bool>, Condvar),
@@ -164,9 +178,10 @@ fn run(
         // Nothing has moved before the beginning, however late this thread comes to look: what it
         // says is of that instant, and not of one that may be after the end.
         let snapshot = if first {
-            Snapshot { at: due, ..snapshot(&[], workers.rows, edge, due) }
+            let counters = sum([], workers.rows);
+            Snapshot { edge, due, at: due, counters, cpu: None, packets: before.clone() }
         } else {
-            snapshot(&workers.counters, workers.rows, edge, due)
+            snapshot(workers, edge, due)
         };
         outlet.send(Event::Snapshot(Box::new(snapshot)));
         if let Some(clocks) = clocks(workers, edge) {
@@ -207,10 +222,11 @@ fn wait_until(
 
 /// Counters are read one after the other while workers go on: where this thread lost its CPU on the
 /// way, they are not of one instant, and it looks again.
-fn snapshot(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nanos) -> Snapshot {
+fn snapshot(workers: &Workers, edge: Edge, due: Nanos) -> Snapshot {
+    let Workers { counters, rows, packets: reader, .. } = workers;
     let attempt = || {
         let at = Monotonic.now();
-        let sum = sum(counters.iter().map(|counters| &**counters), rows);
+        let sum = sum(counters.iter().map(|counters| &**counters), *rows);
         (Monotonic.now() - at, at, sum)
     };
     let torn = |took: Nanos| took > 20 * MICROSECOND + counters.len() as u64 * MICROSECOND;
@@ -227,7 +243,11 @@ fn snapshot(counters: &[Arc<WorkerCounters>], rows: usize, edge: Edge, due: Nano
     let (_, at, counters) = best;
     let of_window = matches!(edge, Edge::WindowStart | Edge::WindowEnd);
     let cpu = of_window.then(|| proc_stat::cpu_snapshot().ok()).flatten();
-    Snapshot { edge, due, at, counters, cpu }
+    let packets = match edge {
+        Edge::Unobserved => None,
+        _ => reader.as_ref().and_then(packets),
+    };
+    Snapshot { edge, due, at, counters, cpu, packets }
 }
 
 /// Reads the clocks of all workers, at an edge of the window. From here, and not by the workers: of
@@ -332,7 +352,8 @@ mod tests {
         let start = Monotonic.now() - 1_000_000;
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let hour = 3_600_000_000_000;
-        let workers = Workers { counters: vec![counters], clocks: vec![None], rows: 1 };
+        let workers =
+            Workers { counters: vec![counters], clocks: vec![None], rows: 1, packets: None };
         let mut snapshots = Snapshots::start(workers, schedule, hour, outlet);
         snapshots.snapshot_at(Edge::WindowEnd);
         snapshots.end_thread();
@@ -359,7 +380,7 @@ mod tests {
         let start = Monotonic.now();
         let (from, to) = (start, start + 50_000_000);
         let schedule = Schedule { phase: 0, start, window: Some((from, to)), unobserved: vec![] };
-        let workers = Workers { counters: vec![], clocks: vec![], rows: 0 };
+        let workers = Workers { counters: vec![], clocks: vec![], rows: 0, packets: None };
         let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);
         let edge = |event| match event {
             Event::Snapshot(snapshot) => Some(snapshot.edge),
@@ -392,7 +413,7 @@ mod tests {
         let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
-        let workers = Workers { counters: vec![], clocks: vec![], rows };
+        let workers = Workers { counters: vec![], clocks: vec![], rows, packets: None };
         let _snapshots = Snapshots::start(workers, schedule, 1, outlet);
         let mut intervals = 0;
         loop {
@@ -440,7 +461,12 @@ mod tests {
         let (waiting, waits) = thread(|end| drop(end.lock()), &end);
         let (over, ends) = thread(|_| {}, &end);
         over.join().unwrap();
-        let workers = Workers { counters: vec![], clocks: vec![works, waits, ends, None], rows: 0 };
+        let workers = Workers {
+            counters: vec![],
+            clocks: vec![works, waits, ends, None],
+            rows: 0,
+            packets: None,
+        };
         let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use wirecost_linux::clock::{Monotonic, timespec};
+use wirecost_linux::route::source_address;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
@@ -25,6 +26,7 @@ use super::by_step::ByStep;
 use super::io_state::IoState;
 use super::mailbox::{self, Arrival, Mailbox};
 use super::settings::SettingsLog;
+use super::source_ports::Destination;
 use super::token::{Token, Trigger, make_edge_triggered, register};
 use super::{Common, Socket};
 use crate::permissions::Partners;
@@ -432,7 +434,13 @@ impl Opener {
             ordinal: owner.ordinal,
             cookie: 0,
         });
-        let fd = transport.connect(address, &open.setup).map_err(|error| {
+        let connected = match self.destination(open, (owner.strand, attempt), address)? {
+            None => transport.connect(address, &open.setup),
+            Some((destination, from, to)) => {
+                from_one_of(destination.ports(from, to), transport, address, &open.setup)
+            }
+        };
+        let fd = connected.map_err(|error| {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
@@ -459,6 +467,24 @@ impl Opener {
         socket.connecting = true;
         self.connecting += 1;
         Ok(socket)
+    }
+
+    /// Where the profile places a connection: to which queue, and from and to which addresses.
+    fn destination(
+        &self,
+        open: &Open,
+        of: (u32, u64),
+        address: &Address,
+    ) -> io::Result<Option<(Destination, IpAddr, SocketAddr)>> {
+        let Address::Inet(to) = *address else { return Ok(None) };
+        let Some(destination) =
+            Destination::of(open, &self.endpoints, of, to).map_err(io::Error::other)?
+        else {
+            return Ok(None);
+        };
+        let bound = open.setup.options.bind.as_ref().and_then(|bind| bind.parse().ok());
+        let from = bound.map_or_else(|| source_address(to.ip()), Ok)?;
+        Ok(Some((destination, from, to)))
     }
 
     fn transport(&self, open: &Open) -> io::Result<&'static dyn Transport> {
@@ -655,6 +681,20 @@ impl Opener {
         }
         self.closed_drops += u64::from(socket.receive_drops());
     }
+}
+
+/// Connects from the first of these ports that nobody has.
+fn from_one_of(
+    mut sources: impl Iterator<Item = SocketAddr>,
+    transport: &'static dyn Transport,
+    address: &Address,
+    setup: &SocketSetup,
+) -> io::Result<OwnedFd> {
+    let attempt = |from| match transport.connect_from(from, address, setup) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        done => Some(done),
+    };
+    sources.find_map(attempt).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
 }
 
 fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket {

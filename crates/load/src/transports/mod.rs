@@ -11,6 +11,7 @@ mod unix_seqpacket;
 mod vsock;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use wirecost_linux::tcp_info::TcpInfo;
@@ -62,6 +63,19 @@ pub trait Transport: Sync {
     /// # Errors
     /// Those of socket, setsockopt, bind and connect.
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd>;
+
+    /// The same from an address and port of this host's.
+    ///
+    /// # Errors
+    /// The same; `AddrInUse` where another socket has the port; `Unsupported` of a protocol without ports.
+    fn connect_from(
+        &self,
+        _from: SocketAddr,
+        _address: &Address,
+        _setup: &SocketSetup,
+    ) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Sets what an accepted connection does not have from its listener.
     ///

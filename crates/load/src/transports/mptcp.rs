@@ -43,7 +43,7 @@ impl Transport for Mptcp {
     }
 
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
-        tcp::connect(address, Some(IpProtocol::MPTCP), setup)
+        tcp::connect(None, address, Some(IpProtocol::MPTCP), setup)
     }
 
     /// A time-out of the listener does not end an accept: the kernel waits on the subflow that

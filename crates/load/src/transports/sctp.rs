@@ -65,7 +65,7 @@ impl Transport for Sctp {
 
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
         let (socket, address) = socket(address, setup)?;
-        inet::bind(&socket, setup)?;
+        inet::bind(&socket, None, setup)?;
         inet::connect(socket, &address)
     }
 

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use socket2::{Protocol as IpProtocol, Type};
@@ -31,13 +32,14 @@ pub(super) fn listen(
 }
 
 pub(super) fn connect(
+    from: Option<SocketAddr>,
     address: &Address,
     kind: Option<IpProtocol>,
     setup: &SocketSetup,
 ) -> io::Result<OwnedFd> {
     let address = inet::socket_address(address)?;
     let socket = inet::socket(address, Type::STREAM, kind, setup)?;
-    inet::bind(&socket, setup)?;
+    inet::bind(&socket, from, setup)?;
     inet::connect(socket, &address.into())
 }
 
@@ -64,7 +66,16 @@ impl Transport for Tcp {
     }
 
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
-        connect(address, None, setup)
+        connect(None, address, None, setup)
+    }
+
+    fn connect_from(
+        &self,
+        from: SocketAddr,
+        address: &Address,
+        setup: &SocketSetup,
+    ) -> io::Result<OwnedFd> {
+        connect(Some(from), address, None, setup)
     }
 }
 

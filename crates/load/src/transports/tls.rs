@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use wirecost_linux::ktls;
@@ -35,5 +36,14 @@ impl Transport for Tls {
 
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
         tcp::Tcp.connect(address, setup)
+    }
+
+    fn connect_from(
+        &self,
+        from: SocketAddr,
+        address: &Address,
+        setup: &SocketSetup,
+    ) -> io::Result<OwnedFd> {
+        tcp::Tcp.connect_from(from, address, setup)
     }
 }

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use socket2::Type;
@@ -27,10 +28,27 @@ impl Transport for Udp {
     }
 
     fn connect(&self, address: &Address, setup: &SocketSetup) -> io::Result<OwnedFd> {
-        let address = inet::socket_address(address)?;
-        let socket = inet::socket(address, Type::DGRAM, None, setup)?;
-        inet::bind(&socket, setup)?;
-        socket.connect(&address.into())?;
-        Ok(socket.into())
+        connect(None, address, setup)
     }
+
+    fn connect_from(
+        &self,
+        from: SocketAddr,
+        address: &Address,
+        setup: &SocketSetup,
+    ) -> io::Result<OwnedFd> {
+        connect(Some(from), address, setup)
+    }
+}
+
+fn connect(
+    from: Option<SocketAddr>,
+    address: &Address,
+    setup: &SocketSetup,
+) -> io::Result<OwnedFd> {
+    let address = inet::socket_address(address)?;
+    let socket = inet::socket(address, Type::DGRAM, None, setup)?;
+    inet::bind(&socket, from, setup)?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::{Channels, Coalescing, Device, DeviceRss, FlowControl, Rings};
-use crate::rss::Rss;
+use crate::rss::{DeviceSpreading, Fields, Flow, Rss, Symmetry};
 use crate::units;
 
 /// Queues of a device at most: a CPU serves each.
@@ -26,6 +26,19 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// How it spreads packets over its queues.
+    #[must_use]
+    pub fn spreading(&self) -> DeviceSpreading {
+        DeviceSpreading {
+            key: Some(self.rss.key.to_string()),
+            table: self.rss.table.iter().map(|queue| u32::from(*queue)).collect(),
+            queues: u32::from(self.queues),
+            toeplitz: true,
+            symmetry: Some(Symmetry::None),
+            fields: Flow::ALL.map(|flow| (flow, Some(Fields::AddressesAndPorts))).into(),
+        }
+    }
+
     /// Gives a device of the environment the settings that ethtool reads from hardware.
     pub fn show_in(&self, device: &mut Device) {
         let queues = u32::from(self.queues);

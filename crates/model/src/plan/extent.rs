@@ -106,6 +106,10 @@ impl Prepared {
         for &size in self.files.iter().flat_map(|files| &files.sizes) {
             at_most("the size of a file", size, FILE_BYTES)?;
         }
+        if let Some(told) = &self.spreading {
+            at_most("the length of a table of queues", told.table.len(), TEXT)?;
+            at_most("the length of an RSS key", told.key.as_ref().map_or(0, String::len), TEXT)?;
+        }
         at_most("the length of a certificate", self.certificate.as_ref().map_or(0, Vec::len), TEXT)
     }
 }

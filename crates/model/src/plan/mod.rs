@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
 use crate::program::{Program, Side};
+use crate::rss::DeviceSpreading;
 
 pub use bounded::bounded;
 pub(crate) use bounded::{Weight, bounded_in_all};
@@ -212,6 +213,9 @@ pub struct Prepared {
     /// Where the agent says that it has agreed to receive; none if it accepts nothing.
     #[serde(deserialize_with = "bounded::<_, _, { limits::CONSENTS }>")]
     pub consent: Vec<Address>,
+    /// How the device by which its services receive spreads packets over queues; none where it does not tell.
+    #[serde(default)]
+    pub spreading: Option<DeviceSpreading>,
     /// Addresses that this host connects from, where that is known; services turn away others.
     pub connects_from: Vec<Address>,
     /// Sizes of the files that a `sendfile` of this host draws from.

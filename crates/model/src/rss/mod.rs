@@ -1,6 +1,7 @@
 //! Receive-side scaling: into which queue of a device a packet goes, by a hash of its addresses and ports.
 //! <https://learn.microsoft.com/windows-hardware/drivers/network/rss-hashing-functions>
 
+mod device;
 mod spread;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use device::{DeviceSpreading, Flow, Hidden, Placement};
 pub use spread::{Fields, FlowError, Spread, Symmetry, find_flows};
 
 /// Bytes of a key: those of the longest input, two IPv6 addresses and two ports, and four more.

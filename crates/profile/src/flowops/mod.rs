@@ -91,6 +91,8 @@ pub enum Flowops {
     Any,
     /// Those that open a connection.
     Open,
+    /// Those that connect.
+    Connect,
     /// Those that act on a connection.
     Connection,
     /// Those that move bytes of any protocol.
@@ -127,6 +129,7 @@ impl Flowops {
         match self {
             Flowops::Any => true,
             Flowops::Open => action.opens(),
+            Flowops::Connect => action == Action::Connect,
             Flowops::Connection => action.is_on_connection(),
             Flowops::Move => action.moves(),
             Flowops::Stream => {

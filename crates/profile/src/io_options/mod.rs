@@ -11,6 +11,7 @@ pub mod gso;
 pub mod mss;
 pub mod notsent_lowat;
 pub mod o_direct;
+pub mod placement;
 pub mod sink;
 pub mod sink_size;
 pub mod splice;
@@ -110,6 +111,8 @@ pub enum ValueType {
     /// A number up to `max`, or the name of a differentiated services code point, which stands for
     /// `times` the point.
     CodePoint { times: u64, max: u64 },
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 /// What the number 0 means.
@@ -142,6 +145,11 @@ impl ValueType {
                 let written = crate::language::time;
                 range((min..=max).contains(time), written(min), written(max))
             }
+            (ValueType::Choice(words), IoValue::Text(word)) => match words.contains(&word.as_str())
+            {
+                true => Ok(()),
+                false => Err(format!("must be one of {}", words.join(", "))),
+            },
             _ => Err("has a value of another type".to_owned()),
         }
     }
@@ -154,6 +162,8 @@ pub enum Effect {
     Socket(&'static [SocketOption]),
     /// It chooses the system calls of these acts.
     Call(Call, &'static [TransferKind]),
+    /// The connecting side chooses its port.
+    SourcePort,
 }
 
 /// What moves bytes at one end.
@@ -193,6 +203,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &notsent_lowat::NotsentLowat,
     &tcp_user_timeout::TcpUserTimeout,
     &busy_poll::BusyPoll,
+    &placement::Placement,
     &tcp_cork::TcpCork,
     &zerocopy::Zerocopy,
     &gso::Gso,
@@ -254,7 +265,7 @@ mod tests {
         for option in ALL {
             let sockets: &[SocketOption] = match option.effect() {
                 Effect::Socket(sockets) => sockets,
-                Effect::Call(..) => &[],
+                Effect::Call(..) | Effect::SourcePort => &[],
             };
             let named = sockets.iter().flat_map(|socket| socket.protocols);
             for protocol in option.protocols().iter().chain(named) {

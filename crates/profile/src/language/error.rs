@@ -109,6 +109,8 @@ pub enum LanguageErrorKind {
     TimeOutOfRange { what: &'static str, value: String, min: String, max: String },
     #[error("{what}='{value}' is not a code point")]
     BadCodePoint { what: &'static str, value: String, max: u64 },
+    #[error("{what}='{value}' is unknown")]
+    BadChoice { what: &'static str, value: String, words: &'static [&'static str] },
     #[error("cipher='{value}' is not a cipher of TLS 1.3")]
     BadCipher { value: String },
     #[error("payload='{value}' is unknown")]
@@ -287,6 +289,7 @@ impl LanguageErrorKind {
             Kind::BadCodePoint { max, .. } => format!(
                 "write a number from 0 to {max}, or be, le, ef, va, cs0 to cs7, af11 to af43"
             ),
+            Kind::BadChoice { words, .. } => format!("write {}", words.join(", ")),
             Kind::BadCipher { .. } => "write aes128, aes256 or chacha20".to_owned(),
             Kind::BadPayload { .. } => "write zero, random or file:PATH".to_owned(),
             Kind::NoType => "add type=\"...\", as in <flowop type=\"write\" .../>".to_owned(),

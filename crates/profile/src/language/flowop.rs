@@ -460,6 +460,15 @@ fn io_value(
             };
             Some(IoValue::Number(point))
         }
+        ValueType::Choice(_) if written.text.is_empty() => None,
+        ValueType::Choice(words) => {
+            if !words.contains(&written.text.as_str()) {
+                let kind = LanguageErrorKind::BadChoice { what, value: written.text, words };
+                reader.error(kind, written.span);
+                return None;
+            }
+            Some(IoValue::Text(written.text))
+        }
     })
 }
 

@@ -418,7 +418,7 @@ impl Place {
             Failure::new(Status::Peer, text)
         };
         let (mut cpus, mut owns_cpus) = (Vec::new(), false);
-        let mut device = None;
+        let (mut device, mut spreading) = (None, None);
         let host = match &site.location {
             Location::Remote(address) => AgentHost::connect(&site.name, address).map_err(failed)?,
             Location::Guest { agent, device: of_guest } => {
@@ -437,6 +437,8 @@ impl Place {
                     owns_cpus = host.owns_cpus;
                     device = Some(host.device.clone());
                 }
+                let links = self.lab.as_ref().and_then(|lab| lab.emulated());
+                spreading = links.and_then(|(_, links, _)| Some(links.nic.as_ref()?.spreading()));
                 AgentHost::spawn(&site.name, command).map_err(failed)?
             }
         };
@@ -458,6 +460,7 @@ impl Place {
             cpus,
             owns_cpus,
             device,
+            spreading,
             claim: matches!(site.location, Location::Remote(_) | Location::Guest { .. })
                 .then(|| claim.clone()),
         })

@@ -96,7 +96,11 @@ fn value(option: &OptionDef, of: &Options) -> Option<String> {
     let text = option.written(of)?;
     Some(match &option.value {
         _ if option.is_flag() => "true".to_owned(),
-        ValueKind::Io(option) if option.value() == ValueType::Text => quoted(&text),
+        ValueKind::Io(option)
+            if matches!(option.value(), ValueType::Text | ValueType::Choice(_)) =>
+        {
+            quoted(&text)
+        }
         ValueKind::Size => quantity(of.size.as_ref()?, &bytes),
         ValueKind::Pause => quantity(of.duration.as_ref()?, &time),
         ValueKind::Text { .. } | ValueKind::Unsupported(Form::Text) => quoted(&text),

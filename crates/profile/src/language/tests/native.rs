@@ -473,6 +473,7 @@ fn kind(option: &OptionDef) -> String {
             }
             ValueType::Number { max, .. } => format!("number up to {max}"),
             ValueType::Time { .. } => "time".to_owned(),
+            ValueType::Choice(words) => words.join(", "),
             _ => "text".to_owned(),
         },
         ValueKind::Integer { max, .. } if *max < i32::MAX as u64 => format!("number up to {max}"),

@@ -111,6 +111,9 @@ fn io_value(of: ValueType) -> BoxedStrategy<IoValue> {
         }
         ValueType::Text => text().prop_map(IoValue::Text).boxed(),
         ValueType::CodePoint { max, .. } => (0..=max).prop_map(IoValue::Number).boxed(),
+        ValueType::Choice(words) => {
+            proptest::sample::select(words).prop_map(|word| IoValue::Text(word.to_owned())).boxed()
+        }
     }
 }
 

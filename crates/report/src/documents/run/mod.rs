@@ -6,6 +6,7 @@
 
 mod cost;
 mod figures;
+mod frames;
 mod host_rows;
 mod link;
 mod summary;
@@ -26,6 +27,7 @@ pub use summary::summary;
 /// The parts of the document, in their order.
 const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     figures::sections,
+    frames::sections,
     cost::sections,
     link::sections,
     phases,

@@ -9,7 +9,7 @@ use wirecost_model::run::{PhaseRow, Run};
 use wirecost_model::status::Status;
 use wirecost_model::units::{bit_rate, counted, cycles, latency, whole};
 
-use super::{cost, cost_of_observing, document, error, figures, phases, window};
+use super::{cost, cost_of_observing, document, error, figures, frames, phases, window};
 
 /// Layers that are shown of each host; the rest is one figure.
 const LAYERS: usize = 5;
@@ -21,8 +21,16 @@ const PHASES: usize = 6;
 const WARNINGS: usize = 6;
 
 /// The parts of the summary, in their order.
-const PARTS: &[fn(&Run) -> Vec<Section>] =
-    &[reason, figures::summary, cost::summary, layers, phases_that_moved, observing, warnings];
+const PARTS: &[fn(&Run) -> Vec<Section>] = &[
+    reason,
+    figures::summary,
+    frames::summary,
+    cost::summary,
+    layers,
+    phases_that_moved,
+    observing,
+    warnings,
+];
 
 /// The summary of a run.
 #[must_use]

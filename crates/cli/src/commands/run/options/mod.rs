@@ -8,6 +8,7 @@ mod duration;
 mod engine;
 mod interval;
 pub(crate) mod load;
+mod placement;
 mod ramp;
 mod reverse;
 mod timeout;
@@ -63,6 +64,7 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &ramp::Ramp,
     &reverse::Reverse,
     &tos::Tos,
+    &placement::Placement,
     &workers::Workers,
     &cpus::Cpus,
     &interval::Interval,

@@ -1,0 +1,244 @@
+//! What the kernel counts of packets between a socket and the wire: of devices, of the queueing disciplines
+//! in front of them, and of IP and UDP in a network namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::net::IpAddr;
+
+use wirecost_model::clock::Clock as _;
+use wirecost_model::packets::{DevicePackets, PacketCounters, ProtocolPackets};
+
+use crate::clock::Monotonic;
+use crate::link::{LinkError, Links};
+use crate::net_counters::parse;
+use crate::netlink::{NLM_F_REQUEST, Netlink, attribute, message};
+use crate::qdisc::Qdiscs;
+use crate::route::source_address;
+
+// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/if_link.h> and rtnetlink.h.
+const RTM_GETSTATS: u16 = 94;
+const IFLA_STATS_LINK_64: u16 = 1;
+/// Of `struct if_stats_msg`.
+const STATS_HEADER: usize = 12;
+
+/// Reads the counters of one network namespace, from any thread.
+#[derive(Debug)]
+pub struct PacketReader {
+    netlink: Netlink,
+    qdiscs: Qdiscs,
+    snmp: File,
+    /// Missing where the kernel has no IPv6.
+    snmp6: Option<File>,
+    devices: Vec<(u32, Device)>,
+}
+
+#[derive(Debug)]
+struct Device {
+    name: String,
+    link_header: u32,
+}
+
+impl PacketReader {
+    /// Of the calling thread's namespace: the devices by which these local addresses are had and those others are reached.
+    /// Where neither is known, all devices but `lo` that are not made on another one.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn open(local: &BTreeSet<IpAddr>, remote: &BTreeSet<IpAddr>) -> io::Result<Self> {
+        let links = Links::here().map_err(failed)?;
+        let mut used = BTreeSet::new();
+        let sources = remote.iter().filter_map(|&to| source_address(to).ok());
+        for address in local.iter().copied().chain(sources) {
+            used.extend(links.index_of_address(address).map_err(failed)?);
+        }
+        let all = links.list().map_err(failed)?;
+        let of_hosts = all.iter().filter(|link| match used.is_empty() {
+            true => {
+                !link.is_loopback && link.lower.is_none() && link.kind.as_deref() != Some("bridge")
+            }
+            false => used.contains(&link.index),
+        });
+        let devices = of_hosts
+            .map(|link| {
+                let device = Device { name: link.name.clone(), link_header: link.header_bytes };
+                (link.index, device)
+            })
+            .collect();
+        Ok(Self {
+            netlink: Netlink::route()?,
+            qdiscs: Qdiscs::open()?,
+            snmp: File::open("/proc/thread-self/net/snmp")?,
+            snmp6: File::open("/proc/thread-self/net/snmp6").ok(),
+            devices,
+        })
+    }
+
+    /// # Errors
+    /// The kernel's own; a device that is gone.
+    pub fn read(&mut self) -> io::Result<PacketCounters> {
+        let at = Monotonic.now();
+        let qdiscs = self.qdiscs.statistics()?;
+        let mut devices = Vec::with_capacity(self.devices.len());
+        for (index, device) in &self.devices {
+            let statistics = statistics(&self.netlink, *index)?;
+            let queue = qdiscs.get(index).map(|(_, queue)| queue);
+            devices.push(DevicePackets {
+                name: device.name.clone(),
+                link_header: device.link_header,
+                qdisc_drops: queue.map_or(0, |queue| u64::from(queue.drops)),
+                qdisc_waiting: queue.map_or(0, |queue| u64::from(queue.backlog_packets)),
+                ..statistics
+            });
+        }
+        let mut counters = BTreeMap::new();
+        parse(&whole(&mut self.snmp)?, &mut counters);
+        if let Some(snmp6) = &mut self.snmp6 {
+            parse_lines(&whole(snmp6)?, &mut counters);
+        }
+        Ok(PacketCounters { at, devices, protocols: protocols(&counters) })
+    }
+}
+
+fn failed(error: LinkError) -> io::Error {
+    io::Error::other(error)
+}
+
+fn whole(file: &mut File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Of /proc/net/snmp6: a name and its value on each line.
+fn parse_lines(text: &str, counters: &mut BTreeMap<String, u64>) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
+            counters.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// Sums IPv4 and IPv6. Names are those of
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/proc.c> and net/ipv6/proc.c.
+fn protocols(counters: &BTreeMap<String, u64>) -> ProtocolPackets {
+    let sum = |names: &[&str]| -> u64 { names.iter().filter_map(|&name| counters.get(name)).sum() };
+    let udp = |name: &str| sum(&[&format!("Udp.{name}"), &format!("Udp6{name}")]);
+    let ip = |name: &str| sum(&[&format!("Ip.{name}"), &format!("Ip6{name}")]);
+    ProtocolPackets {
+        udp_received: udp("InDatagrams"),
+        udp_sent: udp("OutDatagrams"),
+        udp6_sent: sum(&["Udp6OutDatagrams"]),
+        no_port: udp("NoPorts"),
+        receive_buffer: udp("RcvbufErrors"),
+        checksum: udp("InCsumErrors"),
+        memory: udp("MemErrors"),
+        ip_in_discarded: sum(&[
+            "Ip.InHdrErrors",
+            "Ip6InHdrErrors",
+            "Ip.InAddrErrors",
+            "Ip6InAddrErrors",
+            "Ip.InUnknownProtos",
+            "Ip6InUnknownProtos",
+            "Ip.InDiscards",
+            "Ip6InDiscards",
+            "Ip6InTruncatedPkts",
+            "Ip6InNoRoutes",
+            "Ip6InTooBigErrors",
+        ]),
+        fragments_sent: ip("FragCreates"),
+        fragmented: ip("FragOKs"),
+        fragments_received: ip("ReasmReqds"),
+        reassembled: ip("ReasmOKs"),
+        not_reassembled: ip("ReasmFails"),
+        // Most ICMPv6 messages are to multicast addresses, of which not all are delivered.
+        other_received: sum(&["Tcp.InSegs", "Icmp.InMsgs"])
+            + sum(&["Icmp6InMsgs"]).max(sum(&["Ip6InMcastPkts"])),
+    }
+}
+
+fn statistics(netlink: &Netlink, index: u32) -> io::Result<DevicePackets> {
+    let mut body = vec![0u8; STATS_HEADER];
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    let wanted = 1u32 << (IFLA_STATS_LINK_64 - 1);
+    body[8..12].copy_from_slice(&wanted.to_ne_bytes());
+    let mut found = None;
+    netlink
+        .ask(&message(RTM_GETSTATS, NLM_F_REQUEST, &body), |body| found = parse_statistics(body))?;
+    found.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Of `struct rtnl_link_stats64`.
+fn parse_statistics(body: &[u8]) -> Option<DevicePackets> {
+    let statistics = attribute(body.get(STATS_HEADER..)?, IFLA_STATS_LINK_64)?;
+    let field = |number: usize| {
+        let bytes = statistics.get(8 * number..8 * number + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    Some(DevicePackets {
+        rx_packets: field(0)?,
+        tx_packets: field(1)?,
+        rx_bytes: field(2)?,
+        tx_bytes: field(3)?,
+        rx_errors: field(4)?,
+        tx_errors: field(5)?,
+        rx_dropped: field(6)?,
+        tx_dropped: field(7)?,
+        rx_missed: field(15)?,
+        ..DevicePackets::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn ipv4_and_ipv6_are_summed() {
+        let mut counters = BTreeMap::new();
+        parse("Udp: InDatagrams NoPorts\nUdp: 3 4\nIp: ReasmReqds\nIp: 10\n", &mut counters);
+        parse_lines("Udp6InDatagrams  \t 20\nIp6ReasmReqds 1\nIp6 x\n\n", &mut counters);
+        let read = protocols(&counters);
+        let expected = ProtocolPackets {
+            udp_received: 23,
+            no_port: 4,
+            fragments_received: 11,
+            ..ProtocolPackets::default()
+        };
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_datagram_over_loopback_is_counted_by_device_and_protocol() {
+        let here = BTreeSet::from([IpAddr::from(Ipv4Addr::LOCALHOST)]);
+        let mut reader = PacketReader::open(&here, &BTreeSet::new()).unwrap();
+        let before = reader.read().unwrap();
+        let [device] = &before.devices[..] else { panic!("{before:?}") };
+        assert_eq!((device.name.as_str(), device.link_header), ("lo", 14));
+        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for _ in 0..100 {
+            sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 1000]).unwrap();
+        }
+        let counted = reader.read().unwrap().since(&before);
+        // Others use it too.
+        assert!(counted.protocols.udp_sent >= 100 && counted.protocols.udp_received >= 100);
+        let device = &counted.devices[0];
+        assert!(device.tx_packets >= 100 && device.rx_packets >= 100, "{device:?}");
+        assert!(device.tx_bytes >= 100 * (1000 + 8 + 20 + 14), "{device:?}");
+    }
+
+    #[test]
+    fn a_route_leads_to_the_device() {
+        let there = BTreeSet::from([IpAddr::from(Ipv4Addr::new(127, 0, 0, 9))]);
+        let reader = PacketReader::open(&BTreeSet::new(), &there).unwrap();
+        // The kernel answers from the address itself, which no device has, or from 127.0.0.1.
+        let names: Vec<&str> = reader.devices.iter().map(|(_, device)| &*device.name).collect();
+        assert!(!names.is_empty(), "{names:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Where datagrams went, stage by stage.
+
+use wirecost_model::document::{Cell, Column, Section, Table};
+use wirecost_model::frames::{Frames, FramesDirection, FramesStage, Stage};
+use wirecost_model::metric::Unit;
+use wirecost_model::program::Side;
+use wirecost_model::run::Run;
+use wirecost_model::units::{count, whole};
+
+/// Intervals that are shown; JSON has all.
+const INTERVALS: usize = 60;
+
+/// All stages, and the rates of each interval.
+pub(super) fn sections(run: &Run) -> Vec<Section> {
+    let Some(frames) = &run.frames else { return Vec::new() };
+    let mut sections: Vec<Section> = stages(frames).into_iter().collect();
+    sections.extend(frames.directions.iter().map(intervals));
+    sections
+}
+
+/// All stages, where datagrams vanished between them.
+pub(super) fn summary(run: &Run) -> Vec<Section> {
+    let vanished = |frames: &&Frames| {
+        let mut stages = frames.directions.iter().flat_map(|direction| &direction.stages);
+        stages.any(|stage| stage.vanished.is_some_and(|vanished| vanished != 0))
+    };
+    run.frames.as_ref().filter(vanished).and_then(stages).into_iter().collect()
+}
+
+fn stages(frames: &Frames) -> Option<Section> {
+    let mut table = Table::new([
+        Column::text("datagrams"),
+        Column::number("in all"),
+        Column::number("per second"),
+        Column::number("vanished"),
+        Column::text("where"),
+        Column::number("packets").drop_order(2),
+        Column::number("foreign").drop_order(1),
+    ]);
+    for direction in &frames.directions {
+        for stage in &direction.stages {
+            table.row(vec![
+                Cell::text(name(stage.stage, direction.from)),
+                Cell::or_dash(stage.datagrams, Cell::count),
+                Cell::or_dash(stage.per_second, |rate| Cell::number(Unit::PerSecond, rate)),
+                vanished(stage),
+                Cell::text(places(stage)),
+                stage.packets.map_or_else(Cell::empty, Cell::count),
+                stage.foreign.map_or_else(Cell::empty, Cell::count),
+            ]);
+        }
+    }
+    let mut section = Section::named("frames", "Where datagrams went");
+    section.table(table);
+    section.note(
+        "in all: the phase with its ramp and until nothing moved any more; per second: the window",
+    );
+    match &frames.reason {
+        Some(reason) => section.note(format!("nothing of devices: {reason}")),
+        None => section.note(in_one_line(frames)),
+    }
+    section.filled()
+}
+
+fn name(stage: Stage, from: Side) -> String {
+    let to = from.other();
+    match stage {
+        Stage::Generated if from == Side::Master => format!("{from} generated"),
+        Stage::Generated => format!("{from} answered"),
+        Stage::Sent => format!("{from}'s device sent"),
+        Stage::Received => format!("{to}'s device received"),
+        Stage::ReachedSocket => format!("reached {to}'s socket"),
+        Stage::Read => format!("{to} read"),
+    }
+}
+
+fn vanished(stage: &FramesStage) -> Cell {
+    match stage.vanished {
+        None => Cell::empty(),
+        Some(vanished) => {
+            let sign = if vanished < 0 { "-" } else { "" };
+            let text = format!("{sign}{}", count(vanished.unsigned_abs()));
+            Cell::written(Unit::Count, vanished as f64, text)
+        }
+    }
+}
+
+fn places(stage: &FramesStage) -> String {
+    let vanished = stage.vanished.unwrap_or(0);
+    let mut places: Vec<String> = stage
+        .places
+        .iter()
+        .map(|place| match u64::try_from(vanished) {
+            Ok(all) if all == place.packets => place.place.name().to_owned(),
+            _ => format!("{} {}", place.place.name(), count(place.packets)),
+        })
+        .collect();
+    if stage.stage == Stage::Received && places.is_empty() {
+        let between = match vanished {
+            1.. => "between the devices",
+            0 => "",
+            _ => "more came than were sent",
+        };
+        places.push(between.to_owned());
+    }
+    places.join(", ")
+}
+
+/// The five numbers of each second that tests of receive-side scaling print, with both readings of the fifth.
+fn in_one_line(frames: &Frames) -> String {
+    let rate = |from: Side, wanted: Stage| {
+        let direction = frames.directions.iter().find(|direction| direction.from == from)?;
+        let stage = direction.stages.iter().find(|stage| stage.stage == wanted)?;
+        stage.per_second.map(whole)
+    };
+    let of = |from, stage| rate(from, stage).unwrap_or_else(|| "0".to_owned());
+    format!(
+        "per second: generated {}; received {}; seen by the peer {}; answers transmitted {}; answers read {} (sent \
+         by its device {})",
+        of(Side::Master, Stage::Sent),
+        of(Side::Master, Stage::Received),
+        of(Side::Master, Stage::Read),
+        of(Side::Peer, Stage::Generated),
+        of(Side::Peer, Stage::Read),
+        of(Side::Peer, Stage::Sent)
+    )
+}
+
+fn intervals(direction: &FramesDirection) -> Section {
+    let mut table = Table::new([
+        Column::number("start"),
+        Column::number("generated"),
+        Column::number("sent").drop_order(2),
+        Column::number("received").drop_order(1),
+        Column::number("reached socket"),
+        Column::number("read"),
+        Column::number("in flight"),
+    ]);
+    let rate = |rate: f64| Cell::number(Unit::PerSecond, rate);
+    for row in direction.intervals.iter().take(INTERVALS) {
+        table.row(vec![
+            Cell::written(Unit::Microseconds, row.start * 1e6, format!("{:.2} s", row.start)),
+            rate(row.generated),
+            Cell::or_dash(row.sent, rate),
+            Cell::or_dash(row.received, rate),
+            Cell::or_dash(row.reached_socket, rate),
+            rate(row.read),
+            Cell::written(Unit::Count, row.in_flight as f64, row.in_flight.to_string()),
+        ]);
+    }
+    let (from, to) = (direction.from, direction.from.other());
+    let title = format!("Datagrams per second from {from} to {to}");
+    let mut section = Section::named("frame rates", &title);
+    section.table(table);
+    section.note(
+        "in flight: generated, and neither read nor counted as dropped at the end of the interval",
+    );
+    if direction.intervals.len() > INTERVALS {
+        section.note(format!(
+            "{} further intervals in the JSON",
+            direction.intervals.len() - INTERVALS
+        ));
+    }
+    section
+}
