@@ -63,6 +63,7 @@ fn table(sites: &[&DropSite]) -> Table {
         Column::text("place"),
         Column::text("reason"),
         Column::text("function"),
+        Column::text("offset").drop_order(4),
         Column::text("outcome").drop_order(2),
         Column::number("packets"),
         Column::number("skbs").drop_order(3),
@@ -72,7 +73,8 @@ fn table(sites: &[&DropSite]) -> Table {
         table.row(vec![
             Cell::text(site.place.words()),
             Cell::text(site.reason.as_str()),
-            Cell::text(call_site(site)),
+            Cell::text(function(site)),
+            Cell::text(format!("{:#x}", site.offset)),
             Cell::text(match site.outcome {
                 DropOutcome::Lost => "lost",
                 DropOutcome::Purged => "purged",
@@ -88,11 +90,11 @@ fn table(sites: &[&DropSite]) -> Table {
     table
 }
 
-fn call_site(site: &DropSite) -> String {
+fn function(site: &DropSite) -> String {
     match (&site.function, &site.module) {
-        (Some(function), Some(module)) => format!("{function}+{:#x} [{module}]", site.offset),
-        (Some(function), None) => format!("{function}+{:#x}", site.offset),
-        (None, _) => format!("{:#x}", site.offset),
+        (Some(function), Some(module)) => format!("{function} [{module}]"),
+        (Some(function), None) => function.clone(),
+        (None, _) => String::new(),
     }
 }
 

@@ -323,3 +323,68 @@ impl DropPlace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(of: &DropsSection, name: &str) -> Result<f64, String> {
+        let def = DropsSection::METRICS.iter().find(|def| def.metric.name == name);
+        match def.expect(name).value {
+            Value::One(read) => read(of),
+            Value::Named(_) => unreachable!("none has a name"),
+        }
+    }
+
+    fn counted_only() -> DropsSection {
+        let counter = |name: &str, packets| CounterDrops {
+            name: name.to_owned(),
+            place: DropPlace::SocketBuffer,
+            packets,
+        };
+        let device = |rx_missed, rx_dropped, tx_dropped| DeviceDrops {
+            rx_missed,
+            rx_dropped,
+            tx_dropped,
+            rx_errors: 10_000,
+            ..DeviceDrops::default()
+        };
+        DropsSection {
+            devices: Some(vec![device(1, 10, 100), device(2, 0, 0)]),
+            counters: Some(vec![
+                counter("Udp.RcvbufErrors", 5),
+                counter("Udp6RcvbufErrors", 6),
+                counter("Udp.MemErrors", 700),
+            ]),
+            ..DropsSection::default()
+        }
+    }
+
+    #[test]
+    fn counters_are_metrics_and_what_was_not_read_has_a_reason() {
+        let section = counted_only();
+        assert_eq!(metric(&section, "drops.device"), Ok(113.0));
+        assert_eq!(metric(&section, "drops.socket_buffer"), Ok(11.0));
+        for unread in ["drops", "drops.purged", "drops.qdisc", "drops.backlog"] {
+            assert!(metric(&section, unread).is_err(), "{unread}");
+        }
+        let lost = TracedDrops { lost_packets: 7, ..TracedDrops::default() };
+        let traced = DropsSection { traced: Some(lost), ..DropsSection::default() };
+        assert_eq!((metric(&traced, "drops"), metric(&traced, "drops.purged")), (Ok(7.0), Ok(0.0)));
+        assert!(metric(&traced, "drops.device").is_err());
+    }
+
+    #[test]
+    fn a_pass_that_traced_says_more() {
+        let traced = |lost_packets| DropsSection {
+            traced: Some(TracedDrops { lost_packets, ..TracedDrops::default() }),
+            ..DropsSection::default()
+        };
+        let mut first = counted_only();
+        first.merge(traced(1));
+        assert_eq!(first, traced(1));
+        first.merge(counted_only());
+        first.merge(traced(2));
+        assert_eq!(first, traced(1), "the first pass is the headline");
+    }
+}
