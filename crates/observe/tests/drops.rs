@@ -399,7 +399,7 @@ fn what_a_closed_socket_had_unread_is_purged_and_not_lost() {
             // UDP sockets are freed after a grace period of RCU, which the removal of a device waits for
             // (rcu_barrier): https://elixir.bootlin.com/linux/v6.18/source/net/core/dev.c, netdev_run_todo
             let links = Links::of(&world.b.namespace).unwrap();
-            links.add_bridge("gone").unwrap();
+            links.add_veth("gone", "peer", &world.b.namespace).unwrap();
             links.delete("gone").unwrap();
         });
         check(&watched);

@@ -252,7 +252,7 @@ impl Watch {
 impl Session for Watch {
     fn attach(&mut self, shared: &Shared) -> Result<(), Unavailable> {
         self.missing = shared.lost_namespaces();
-        self.traced = None;
+        (self.traced, self.no_room) = (None, 0);
         let namespaces = shared.namespaces();
         let watched = namespaces.iter().map(|(of, namespace)| {
             let counters = Counters::open(namespace);

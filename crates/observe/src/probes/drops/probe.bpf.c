@@ -81,8 +81,8 @@ static __always_inline int counts(void)
 }
 
 /* The place of a packet's device has other uses while the packet is in a queue: UDP has flags there
- * (udp_set_dev_scratch), and TCP and reassembly a node of a tree, which is the address of another packet:
- * https://elixir.bootlin.com/linux/v6.18/source/include/linux/skbuff.h#L885
+ * (udp_set_dev_scratch), and TCP and reassembly a node of a tree, which is the address of another packet
+ * (struct sk_buff, https://elixir.bootlin.com/linux/v6.18/source/include/linux/skbuff.h)
  * Addresses of the kernel have their highest bit set, UDP's flags do not. A device is one whose namespace has
  * a loopback device, which is in this namespace. */
 static __always_inline u32 netns_of_device(struct sk_buff *skb)
@@ -100,9 +100,10 @@ static __always_inline u32 netns_of_device(struct sk_buff *skb)
 	return net->ns.inum;
 }
 
-/* https://elixir.bootlin.com/linux/v6.12/source/include/linux/socket.h#L191 */
+/* AF_*, https://elixir.bootlin.com/linux/v6.12/source/include/linux/socket.h */
 enum { FAMILY_UNIX = 1, FAMILY_NETLINK = 16 };
-/* https://elixir.bootlin.com/linux/v6.12/source/include/linux/skbuff.h#L680 */
+/* SKB_GSO_UDP_L4, and a transport_header that is not set (skb_transport_header_was_set):
+ * https://elixir.bootlin.com/linux/v6.12/source/include/linux/skbuff.h */
 enum { GSO_UDP_L4 = 1 << 17, NO_HEADER = 0xffff, UDP_HEADER = 8 };
 
 /* Packets on a wire. */
@@ -195,7 +196,7 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, u32 reason)
 }
 
 /* Called before a datagram is freed that UDP could not queue, and only loaded where kfree_skb does not say
- * for whom it was: https://elixir.bootlin.com/linux/v6.1/source/net/ipv4/udp.c#L2054 */
+ * for whom it was (__udp_queue_rcv_skb, https://elixir.bootlin.com/linux/v6.1/source/net/ipv4/udp.c) */
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(udp_fail_queue_rcv_skb, int result, struct sock *sk)
 {
