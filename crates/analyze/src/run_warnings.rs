@@ -84,7 +84,7 @@ pub(crate) fn of(
     foreign(outcome, windows, warnings);
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
-    datagrams(outcome, headline, warnings);
+    datagrams(outcome, headline, run, warnings);
     warnings.extend(retransmitted(outcome, run));
     warnings.extend(not_reached(run));
     io_options(run, windows, warnings);
@@ -313,7 +313,7 @@ fn clocks(outcome: &Outcome, warnings: &mut Vec<Warning>) {
 }
 
 /// Over the whole headline phase: the kernel's drops are not known for the window alone.
-fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warning>) {
+fn datagrams(outcome: &Outcome, headline: Option<usize>, run: &Run, warnings: &mut Vec<Warning>) {
     let Some(phase) = headline else { return };
     let (mut lost, mut sent, mut receive_buffer_drops) = (0i64, 0, 0);
     for result in outcome.hosts.iter().filter_map(|host| window::result(host, phase)) {
@@ -335,8 +335,19 @@ fn datagrams(outcome: &Outcome, headline: Option<usize>, warnings: &mut Vec<Warn
             sent,
             receive_buffer_drops,
             joined,
+            places: places_of_drops(run),
         }));
     }
+}
+
+/// Where the kernel of each host dropped packets in the window, as far as the probe `drops` traced it.
+fn places_of_drops(run: &Run) -> Vec<String> {
+    let observed = run.observe.iter().flat_map(|observe| &observe.hosts);
+    let places = observed.filter_map(|host| {
+        let brief = host.drops.as_ref()?.brief()?;
+        Some(format!("{}: {brief}", host.covers.join(" and ")))
+    });
+    places.collect()
 }
 
 fn retransmitted(outcome: &Outcome, run: &Run) -> Option<Warning> {

@@ -54,6 +54,7 @@ pub fn texts(text: &str) {
     let functions = kallsyms::Kallsyms::parse(text);
     let _ = (functions.len(), functions.find(u64::MAX), functions.find(0));
     net_counters::parse(text, &mut BTreeMap::new());
+    net_counters::parse_ipv6(text, &mut BTreeMap::new());
     let _ = net_dev::parse(text);
     let _ = proc_stat::parse(text);
     let _ = process::parse_start(text);

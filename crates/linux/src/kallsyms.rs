@@ -26,6 +26,8 @@ struct Function {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelFunction<'a> {
     pub name: &'a str,
+    /// Where it begins.
+    pub address: u64,
     /// None for the kernel's own.
     pub module: Option<&'a str>,
 }
@@ -110,6 +112,7 @@ impl Kallsyms {
         let function = self.functions.get(after.checked_sub(1)?)?;
         (address - function.address < LONGEST).then(|| KernelFunction {
             name: named(&self.names, function),
+            address: function.address,
             module: self.modules.get(usize::from(function.module).wrapping_sub(1)).map(|m| &**m),
         })
     }
@@ -163,7 +166,11 @@ not a line
         assert_eq!(name(0xffff_ffff_9000_0000), None);
         assert_eq!(
             symbols.find(0xffff_ffff_a000_0123),
-            Some(KernelFunction { name: "nft_do_chain", module: Some("nf_tables") })
+            Some(KernelFunction {
+                name: "nft_do_chain",
+                address: 0xffff_ffff_a000_0000,
+                module: Some("nf_tables")
+            })
         );
         assert_eq!(symbols.find(0xffff_ffff_c000_0001).unwrap().module, Some("bpf"));
     }

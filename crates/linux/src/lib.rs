@@ -18,6 +18,7 @@ pub mod ipsec;
 pub mod kallsyms;
 pub mod ktls;
 pub mod link;
+pub mod link_statistics;
 pub mod mptcp;
 pub mod net_counters;
 pub mod net_dev;

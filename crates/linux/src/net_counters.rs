@@ -1,11 +1,12 @@
-//! Counters of the protocols of a network namespace: /proc/PID/net/snmp and netstat.
+//! Counters of the protocols of a network namespace: /proc/PID/net/snmp, netstat and snmp6.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Counters by table and name, as `Tcp.OutSegs` and `TcpExt.ListenDrops`.
+/// Counters by table and name, as `Tcp.OutSegs` and `TcpExt.ListenDrops`; those of IPv6 have no table, as
+/// `Udp6InErrors`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NetCounters(BTreeMap<String, u64>);
 
@@ -18,6 +19,20 @@ impl NetCounters {
         let mut counters = BTreeMap::new();
         parse(&fs::read_to_string(process.join("net/snmp"))?, &mut counters);
         parse(&fs::read_to_string(process.join("net/netstat"))?, &mut counters);
+        Ok(Self(counters))
+    }
+
+    /// The same, and what IPv6 counts apart, if the kernel has it.
+    ///
+    /// # Errors
+    /// As [`NetCounters::of`].
+    pub fn with_ipv6_of(process: &Path) -> io::Result<Self> {
+        let Self(mut counters) = Self::of(process)?;
+        match fs::read_to_string(process.join("net/snmp6")) {
+            Ok(text) => parse_ipv6(&text, &mut counters),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
         Ok(Self(counters))
     }
 
@@ -49,6 +64,16 @@ pub(crate) fn parse(text: &str, counters: &mut BTreeMap<String, u64>) {
     }
 }
 
+/// A name and its value a line.
+pub(crate) fn parse_ipv6(text: &str, counters: &mut BTreeMap<String, u64>) {
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
+            counters.insert(name.to_owned(), value);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +86,20 @@ mod tests {
         assert_eq!(counters.get("Tcp.OutSegs"), Some(17));
         assert_eq!(counters.get("TcpExt.B"), Some(2));
         assert_eq!(counters.get("Tcp.MaxConn"), None);
+    }
+
+    #[test]
+    fn counters_of_ipv6_are_lines() {
+        let mut counters = BTreeMap::new();
+        parse_ipv6("Ip6InReceives \t7\nUdp6InErrors  \t0\nno number\n\n", &mut counters);
+        let expected = [("Ip6InReceives".to_owned(), 7), ("Udp6InErrors".to_owned(), 0)];
+        assert_eq!(counters, BTreeMap::from(expected));
+        let all = NetCounters::with_ipv6_of(Path::new("/proc/thread-self")).unwrap();
+        assert_eq!(
+            all.get("Udp6RcvbufErrors").is_some(),
+            Path::new("/proc/thread-self/net/snmp6").exists()
+        );
+        assert!(all.get("Udp.RcvbufErrors").is_some());
     }
 
     #[test]

@@ -11,21 +11,15 @@ use wirecost_model::packets::{DevicePackets, PacketCounters, ProtocolPackets};
 
 use crate::clock::Monotonic;
 use crate::link::{LinkError, Links};
-use crate::net_counters::parse;
-use crate::netlink::{NLM_F_REQUEST, Netlink, attribute, message};
+use crate::link_statistics::LinkStatisticsReader;
+use crate::net_counters::{parse, parse_ipv6};
 use crate::qdisc::Qdiscs;
 use crate::route::source_address;
-
-// <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/if_link.h> and rtnetlink.h.
-const RTM_GETSTATS: u16 = 94;
-const IFLA_STATS_LINK_64: u16 = 1;
-/// Of `struct if_stats_msg`.
-const STATS_HEADER: usize = 12;
 
 /// Reads the counters of one network namespace, from any thread.
 #[derive(Debug)]
 pub struct PacketReader {
-    netlink: Netlink,
+    statistics: LinkStatisticsReader,
     qdiscs: Qdiscs,
     snmp: File,
     /// Missing where the kernel has no IPv6.
@@ -66,7 +60,7 @@ impl PacketReader {
             })
             .collect();
         Ok(Self {
-            netlink: Netlink::route()?,
+            statistics: LinkStatisticsReader::open()?,
             qdiscs: Qdiscs::open()?,
             snmp: File::open("/proc/thread-self/net/snmp")?,
             snmp6: File::open("/proc/thread-self/net/snmp6").ok(),
@@ -78,23 +72,31 @@ impl PacketReader {
     /// The kernel's own; a device that is gone.
     pub fn read(&mut self) -> io::Result<PacketCounters> {
         let at = Monotonic.now();
-        let qdiscs = self.qdiscs.statistics()?;
+        let (statistics, qdiscs) = (self.statistics.read()?, self.qdiscs.statistics()?);
         let mut devices = Vec::with_capacity(self.devices.len());
         for (index, device) in &self.devices {
-            let statistics = statistics(&self.netlink, *index)?;
+            let (_, of) = statistics.get(index).ok_or(io::ErrorKind::NotFound)?;
             let queue = qdiscs.get(index).map(|(_, queue)| queue);
             devices.push(DevicePackets {
                 name: device.name.clone(),
                 link_header: device.link_header,
                 qdisc_drops: queue.map_or(0, |queue| u64::from(queue.drops)),
                 qdisc_waiting: queue.map_or(0, |queue| u64::from(queue.backlog_packets)),
-                ..statistics
+                rx_packets: of.rx_packets,
+                tx_packets: of.tx_packets,
+                rx_bytes: of.rx_bytes,
+                tx_bytes: of.tx_bytes,
+                rx_errors: of.rx_errors,
+                tx_errors: of.tx_errors,
+                rx_dropped: of.rx_dropped,
+                tx_dropped: of.tx_dropped,
+                rx_missed: of.rx_missed_errors,
             });
         }
         let mut counters = BTreeMap::new();
         parse(&whole(&mut self.snmp)?, &mut counters);
         if let Some(snmp6) = &mut self.snmp6 {
-            parse_lines(&whole(snmp6)?, &mut counters);
+            parse_ipv6(&whole(snmp6)?, &mut counters);
         }
         Ok(PacketCounters { at, devices, protocols: protocols(&counters) })
     }
@@ -109,16 +111,6 @@ fn whole(file: &mut File) -> io::Result<String> {
     file.rewind()?;
     file.read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// Of /proc/net/snmp6: a name and its value on each line.
-fn parse_lines(text: &str, counters: &mut BTreeMap<String, u64>) {
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
-            counters.insert(name.to_owned(), value);
-        }
-    }
 }
 
 /// Sums IPv4 and IPv6. Names are those of
@@ -159,38 +151,6 @@ fn protocols(counters: &BTreeMap<String, u64>) -> ProtocolPackets {
     }
 }
 
-fn statistics(netlink: &Netlink, index: u32) -> io::Result<DevicePackets> {
-    let mut body = vec![0u8; STATS_HEADER];
-    body[4..8].copy_from_slice(&index.to_ne_bytes());
-    let wanted = 1u32 << (IFLA_STATS_LINK_64 - 1);
-    body[8..12].copy_from_slice(&wanted.to_ne_bytes());
-    let mut found = None;
-    netlink
-        .ask(&message(RTM_GETSTATS, NLM_F_REQUEST, &body), |body| found = parse_statistics(body))?;
-    found.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
-}
-
-/// Of `struct rtnl_link_stats64`.
-fn parse_statistics(body: &[u8]) -> Option<DevicePackets> {
-    let statistics = attribute(body.get(STATS_HEADER..)?, IFLA_STATS_LINK_64)?;
-    let field = |number: usize| {
-        let bytes = statistics.get(8 * number..8 * number + 8)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-    };
-    Some(DevicePackets {
-        rx_packets: field(0)?,
-        tx_packets: field(1)?,
-        rx_bytes: field(2)?,
-        tx_bytes: field(3)?,
-        rx_errors: field(4)?,
-        tx_errors: field(5)?,
-        rx_dropped: field(6)?,
-        tx_dropped: field(7)?,
-        rx_missed: field(15)?,
-        ..DevicePackets::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
@@ -201,7 +161,7 @@ mod tests {
     fn ipv4_and_ipv6_are_summed() {
         let mut counters = BTreeMap::new();
         parse("Udp: InDatagrams NoPorts\nUdp: 3 4\nIp: ReasmReqds\nIp: 10\n", &mut counters);
-        parse_lines("Udp6InDatagrams  \t 20\nIp6ReasmReqds 1\nIp6 x\n\n", &mut counters);
+        parse_ipv6("Udp6InDatagrams  \t 20\nIp6ReasmReqds 1\nIp6 x\n\n", &mut counters);
         let read = protocols(&counters);
         let expected = ProtocolPackets {
             udp_received: 23,

@@ -9,7 +9,10 @@ use wirecost_model::document::Document;
 use wirecost_model::link::netem::{NetemLine, NetemLineReport, NetemReport, QdiscCounts};
 use wirecost_model::link::{LinkSpec, Topology};
 use wirecost_model::measure::Bytes;
-use wirecost_model::run::{Crypto, CryptoShare, HostRow, Run};
+use wirecost_model::observe::{
+    DropOutcome, DropPlace, DropSite, DropsSection, HostObservation, TracedDrops,
+};
+use wirecost_model::run::{Crypto, CryptoShare, HostRow, Observe, Run};
 use wirecost_model::warning::Entry;
 use wirecost_report::documents;
 use wirecost_report::outputs::{self, Output, Terminal, TerminalStyle};
@@ -44,6 +47,43 @@ fn summaries() {
     for (name, run) in runs() {
         insta::assert_snapshot!(format!("summary_{name}_100"), summary(&run, 100));
     }
+}
+
+#[test]
+fn what_the_kernels_dropped_is_in_the_summary() {
+    let mut run = fixtures::udp_loss();
+    let observed = |host: &str, packets: u64| {
+        let site = DropSite {
+            reason: "SOCKET_RCVBUFF".to_owned(),
+            place: DropPlace::SocketBuffer,
+            outcome: DropOutcome::Lost,
+            function: Some("udp_queue_rcv_one_skb".to_owned()),
+            offset: 1,
+            module: None,
+            packets,
+            skbs: packets,
+            bytes: packets,
+        };
+        let traced =
+            TracedDrops { lost_packets: packets, sites: vec![site], ..TracedDrops::default() };
+        HostObservation {
+            host: host.to_owned(),
+            covers: vec![host.to_owned()],
+            drops: Some(DropsSection { traced: Some(traced), ..DropsSection::default() }),
+            ..HostObservation::default()
+        }
+    };
+    run.observe = Some(Observe {
+        cost: None,
+        cost_reason: None,
+        probes: Vec::new(),
+        hosts: vec![observed("alpha", 0), observed("beta", 37_000)],
+        passes: Vec::new(),
+    });
+    let text = summary(&run, 100);
+    let line = "dropped: beta: 37,000 packets: socket buffer 37,000 (udp_queue_rcv_one_skb)";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains("dropped: alpha"), "{text}");
 }
 
 /// One screen, whatever there is to say, and nothing beyond the width.

@@ -26,6 +26,7 @@ const OF_STANDARD: &Expected = &[
     ("pmu", "no", "virtual machine"),
     ("interrupts", "ready", ""),
     ("tcp", "ready", ""),
+    ("drops", "ready", ""),
     ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
@@ -36,6 +37,7 @@ const OF_FULL: &Expected = &[
     ("interrupts", "partial", NO_BTF),
     ("segments", "no", NO_BTF),
     ("tcp", "partial", NO_BTF),
+    ("drops", "partial", NO_BTF),
     ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
@@ -216,6 +218,7 @@ const OF_LOCKDOWN: &Expected = &[
     ("interrupts", "partial", "lockdown=integrity"),
     ("segments", "no", "lockdown=integrity"),
     ("tcp", "partial", "lockdown=integrity"),
+    ("drops", "partial", "lockdown=integrity"),
     ("memory", "ready", ""),
     ("functions", "ready", ""),
 ];

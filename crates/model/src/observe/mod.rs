@@ -6,6 +6,7 @@
 //! here. A key is never absent; what was not measured is `null`, and the probe's report says why.
 
 mod cpu;
+mod drops;
 mod functions;
 mod interrupts;
 mod memory;
@@ -109,6 +110,7 @@ observations! {
     interrupts: InterruptsSection,
     segments: SegmentsSection,
     tcp: TcpSection,
+    drops: DropsSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,

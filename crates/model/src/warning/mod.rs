@@ -189,11 +189,23 @@ mod tests {
     #[test]
     fn drops_are_told_where_there_were_any() {
         let told = |receive_buffer_drops, joined| {
-            let (lost, sent) = (5, 1000);
-            Warning::from(DatagramsLost { lost, sent, receive_buffer_drops, joined }).to_string()
+            let (lost, sent, places) = (5, 1000, Vec::new());
+            let lost = DatagramsLost { lost, sent, receive_buffer_drops, joined, places };
+            Warning::from(lost).to_string()
         };
         assert_eq!(told(0, true), "5 of 1000 datagrams were lost (0.50%)");
         assert!(told(4, false).contains("(0.50%), 4 of them dropped by full receive buffers"));
         assert!(told(4, true).contains(", at least 4 of them dropped"));
+        let places = ["h1: 2 packets: qdisc 2 (f)", "h2: 3 packets: other 3 (g)"];
+        let traced = Warning::from(DatagramsLost {
+            lost: 5,
+            sent: 1000,
+            receive_buffer_drops: 0,
+            joined: false,
+            places: places.map(str::to_owned).to_vec(),
+        });
+        let expected = "(0.50%); dropped in the kernel during the window: h1: 2 packets: qdisc 2 (f); \
+                        h2: 3 packets: other 3 (g)";
+        assert!(traced.to_string().ends_with(expected), "{traced}");
     }
 }

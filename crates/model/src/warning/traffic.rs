@@ -13,6 +13,8 @@ pub struct DatagramsLost {
     pub sent: u64,
     pub receive_buffer_drops: u64,
     pub joined: bool,
+    /// What the kernel of each host dropped in the window, and where.
+    pub places: Vec<String>,
 }
 
 impl Problem for DatagramsLost {
@@ -21,7 +23,7 @@ impl Problem for DatagramsLost {
     }
 
     fn message(&self) -> String {
-        let Self { lost, sent, receive_buffer_drops, joined } = self;
+        let Self { lost, sent, receive_buffer_drops, joined, places } = self;
         let share = *lost as f64 * 100.0 / (*sent).max(1) as f64;
         let dropped = match receive_buffer_drops {
             0 => String::new(),
@@ -30,7 +32,11 @@ impl Problem for DatagramsLost {
                 if *joined { "at least " } else { "" }
             ),
         };
-        format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}")
+        let places = match places.is_empty() {
+            true => String::new(),
+            false => format!("; dropped in the kernel during the window: {}", places.join("; ")),
+        };
+        format!("{lost} of {sent} datagrams were lost ({share:.2}%){dropped}{places}")
     }
 
     fn brief(&self) -> String {

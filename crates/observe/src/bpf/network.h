@@ -7,8 +7,11 @@ struct ns_common {
 	unsigned int inum;
 } KERNEL;
 
+struct net_device;
+
 struct net {
 	struct ns_common ns;
+	struct net_device *loopback_dev;
 } KERNEL;
 
 typedef struct {
@@ -34,11 +37,16 @@ struct napi_struct {
 struct skb_shared_info {
 	u16 gso_size;
 	u16 gso_segs;
+	unsigned int gso_type;
 } KERNEL;
+
+struct sock;
 
 struct sk_buff {
 	struct sk_buff *next;
 	struct net_device *dev;
+	unsigned long dev_scratch; /* in place of dev, while UDP has it */
+	struct sock *sk;
 	unsigned int len;
 	unsigned char *head;
 	unsigned char *data;

@@ -1,6 +1,7 @@
 //! All probes. A new one is a folder and two lines here.
 
 mod cpu;
+mod drops;
 mod functions;
 mod interrupts;
 mod memory;
@@ -19,6 +20,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &interrupts::Interrupts,
     &segments::Segments,
     &tcp::Tcp,
+    &drops::Drops,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
@@ -53,7 +55,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard` (`cpu`, `functions`, `interrupts:basic`, `tcp:basic` and `memory:basic`), `none`,
+    /// `standard` (`cpu`, `functions`, and of `interrupts`, `tcp`, `drops` and `memory` what is `:basic`), `none`,
     /// `deep` (`standard`, then a pass for each probe that is not whole in it), `full` (all but
     /// `syscalls` in one pass, hooks of hot paths in slices of the window), or names of probes with
     /// commas between them, each whole, or with `:sliced` behind it in slices, or with `:basic`

@@ -73,7 +73,7 @@ fn device(finished: &Finished, host: &str) -> Value {
     devices.into_iter().find(|device| device["name"] == "eth0").expect("its device")
 }
 
-const PROBES: &str = "cpu,pmu,interrupts,segments,tcp,memory,functions,syscalls";
+const PROBES: &str = "cpu,pmu,interrupts,segments,tcp,drops,memory,functions,syscalls";
 
 /// Settings that no device of a lab has, and their values in the record.
 const SETTINGS: &[(&str, &str)] = &[

@@ -2,6 +2,8 @@
 //! [`wirecost_model::observe::Observation`].
 
 #[cfg(test)]
+mod drops;
+#[cfg(test)]
 mod functions;
 #[cfg(test)]
 mod interrupts;

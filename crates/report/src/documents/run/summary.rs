@@ -27,6 +27,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     frames::summary,
     cost::summary,
     layers,
+    drops,
     phases_that_moved,
     observing,
     warnings,
@@ -114,6 +115,18 @@ fn shares(of: &FunctionsSection) -> Cell {
     let text = texts.collect::<Vec<_>>().join(", ");
     let with = |parts: Parts, (name, share)| parts.with(name, Unit::Percent, share);
     shares.into_iter().fold(Parts::new(text), with).into()
+}
+
+/// Packets that the kernel dropped, where it was watched.
+fn drops(run: &Run) -> Vec<Section> {
+    let observed = run.observe.iter().flat_map(|observe| &observe.hosts);
+    let dropped = observed.filter_map(|host| Some((host, host.drops.as_ref()?.brief()?)));
+    let mut section = Section::named("dropped", "");
+    for (host, brief) in dropped.take(HOSTS) {
+        let whose = if host.covers.len() > 1 { "all" } else { host.host.as_str() };
+        section.message(Message::new(Emphasis::Warning, "dropped", format!("{whose}: {brief}")));
+    }
+    section.filled().into_iter().collect()
 }
 
 /// Other phases than that of the headline, where they moved data or could not be measured.

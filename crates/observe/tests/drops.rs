@@ -1,0 +1,485 @@
+//! The probe `drops`: each way to lose a packet alone, against what was sent and what the kernel counts.
+#![cfg(test)]
+
+#[path = "../../../tests/attempts.rs"]
+mod attempts;
+mod packet_peer;
+mod two_hosts;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+
+use attempts::undisturbed_machine;
+use packet_peer::{ACK, Peer, RST, SEGMENT};
+use socket2::{Domain, Protocol, Socket, Type};
+use two_hosts::{DEVICE, Watched, World};
+use wirecost_linux::datagrams::Calls;
+use wirecost_linux::link::Links;
+use wirecost_linux::privilege::{skip_without_namespaces, skip_without_tracing};
+use wirecost_linux::rate_limit::RateLimit;
+use wirecost_linux::{rps, sockopt, spawn};
+use wirecost_model::observe::{
+    DeviceDrops, DropOutcome, DropPlace, DropSite, DropsSection, HostObservation, ProbeStatus,
+    TracedDrops,
+};
+
+const SENT: u64 = 1_501;
+const BYTES: usize = 101;
+/// UDP's header and IPv4's.
+const HEADERS: u64 = 8 + 20;
+/// RFC 863, for which nobody listens here.
+const CLOSED: u16 = 9;
+
+fn skip(test: &str) -> bool {
+    skip_without_namespaces(test) || skip_without_tracing(test)
+}
+
+/// A world in which who sends delivers too, so that no backlog of another CPU can be full.
+fn world() -> World {
+    let world = World::new();
+    for host in [&world.a, &world.b] {
+        rps::steer(&host.namespace, DEVICE, &[]).unwrap();
+    }
+    world
+}
+
+fn section(observed: &HostObservation) -> &DropsSection {
+    observed.drops.as_ref().expect("a section")
+}
+
+fn traced(observed: &HostObservation) -> &TracedDrops {
+    section(observed).traced.as_ref().expect("traced")
+}
+
+fn device(observed: &HostObservation) -> &DeviceDrops {
+    let devices = section(observed).devices.as_ref().expect("read");
+    devices.iter().find(|device| device.device == DEVICE).expect("the device")
+}
+
+fn counter(observed: &HostObservation, name: &str) -> u64 {
+    let counters = section(observed).counters.as_ref().expect("read");
+    counters.iter().find(|counter| counter.name == name).expect(name).packets
+}
+
+/// Names and values of all counters that grew.
+fn grown(observed: &HostObservation) -> BTreeMap<&str, u64> {
+    let counters = section(observed).counters.as_ref().expect("read").iter();
+    let grown = counters.filter(|counter| counter.packets > 0);
+    grown.map(|counter| (counter.name.as_str(), counter.packets)).collect()
+}
+
+/// Packets by reason.
+fn reasons(drops: &TracedDrops) -> BTreeMap<&str, u64> {
+    let mut reasons = BTreeMap::new();
+    for site in &drops.sites {
+        *reasons.entry(site.reason.as_str()).or_default() += site.packets;
+    }
+    reasons
+}
+
+fn check(watched: &Watched) {
+    let report = &watched.observation.probes[0];
+    assert_eq!(report.status, ProbeStatus::Ready, "{:?}", report.reason);
+    assert_eq!(report.cost.recursion_misses, 0);
+    for host in [watched.of_a(), watched.of_b()] {
+        let drops = traced(host);
+        assert_eq!(drops.uncounted, 0);
+        assert!(drops.sites.iter().all(|site| site.function.is_some()), "{drops:?}");
+    }
+}
+
+/// Checks that this is all that was dropped on either host, and returns the place in the code.
+#[track_caller]
+fn only<'a>(
+    dropping: &'a HostObservation,
+    other: &HostObservation,
+    reason: &str,
+    packets: u64,
+) -> &'a DropSite {
+    let drops = traced(dropping);
+    assert_eq!(reasons(drops), BTreeMap::from([(reason, packets)]), "{drops:#?}");
+    assert_eq!(traced(other).sites, [], "another namespace's");
+    let [site] = drops.sites.as_slice() else { panic!("one place: {drops:#?}") };
+    site
+}
+
+/// A socket of a, connected to a port of b.
+fn sender(world: &World, port: u16) -> UdpSocket {
+    let socket = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+    socket.connect((world.b.address, port)).unwrap();
+    socket
+}
+
+fn port(socket: &UdpSocket) -> u16 {
+    socket.local_addr().unwrap().port()
+}
+
+/// Reads all that has come. Returns how much.
+fn read_all(socket: &UdpSocket) -> u64 {
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 65_536];
+    let mut read = 0;
+    while socket.recv(&mut buffer).is_ok() {
+        read += 1;
+    }
+    read
+}
+
+/// A socket of b whose receive buffer takes little.
+fn small_receiver(world: &World) -> UdpSocket {
+    world.b.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        socket.bind(&SocketAddr::new(world.b.address, 0).into()).unwrap();
+        socket.into()
+    })
+}
+
+#[test]
+fn a_full_socket_buffer_drops_what_is_neither_read_nor_waiting() {
+    if skip("a_full_socket_buffer_drops_what_is_neither_read_nor_waiting") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let receiver = small_receiver(&world);
+        let sender = sender(&world, port(&receiver));
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                sender.send(&[7; BYTES]).unwrap();
+            }
+        });
+        let lost = SENT - read_all(&receiver);
+        check(&watched);
+        assert!(lost > SENT / 2, "{lost}");
+        let site = only(watched.of_b(), watched.of_a(), "SOCKET_RCVBUFF", lost);
+        assert_eq!((site.place, site.outcome), (DropPlace::SocketBuffer, DropOutcome::Lost));
+        assert_eq!((site.skbs, site.bytes), (lost, lost * BYTES as u64), "{site:?}");
+        assert_eq!(traced(watched.of_b()).lost_packets, lost);
+        assert_eq!(u64::from(sockopt::receive_drops(&receiver).unwrap()), lost);
+        assert_eq!(grown(watched.of_b()), BTreeMap::from([("Udp.RcvbufErrors", lost)]));
+        let function = site.function.as_deref().unwrap();
+        assert!(function.starts_with("udp_queue_rcv"), "{function}");
+        let brief = section(watched.of_b()).brief().unwrap();
+        assert!(brief.ends_with(&format!("({function})")) && brief.contains("socket buffer"));
+    });
+}
+
+#[test]
+fn a_port_where_nobody_listens_drops_all() {
+    if skip("a_port_where_nobody_listens_drops_all") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let sender = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                // What comes back (ICMP) is an error of the next call.
+                while sender.send_to(&[7; BYTES], (world.b.address, CLOSED)).is_err() {}
+            }
+        });
+        check(&watched);
+        let site = only(watched.of_b(), watched.of_a(), "NO_SOCKET", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::NoSocket, DropOutcome::Lost));
+        assert_eq!(grown(watched.of_b()), BTreeMap::from([("Udp.NoPorts", SENT)]));
+    });
+}
+
+/// Sends datagrams with a wrong checksum, as no device would repair it.
+fn send_damaged(world: &World, port: u16, number: u64) {
+    let socket = world.a.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap();
+        socket.bind(&SocketAddr::new(world.a.address, 0).into()).unwrap();
+        socket
+    });
+    let to = SocketAddr::new(world.b.address, 0).into();
+    let mut datagram = [7; 8 + BYTES];
+    datagram[0..2].copy_from_slice(&40_000u16.to_be_bytes());
+    datagram[2..4].copy_from_slice(&port.to_be_bytes());
+    datagram[4..6].copy_from_slice(&(8 + BYTES as u16).to_be_bytes());
+    datagram[6..8].copy_from_slice(&[0x12, 0x34]);
+    for _ in 0..number {
+        socket.send_to(&datagram, &to).unwrap();
+    }
+}
+
+#[test]
+fn wrong_checksums_are_found_where_nobody_listens() {
+    if skip("wrong_checksums_are_found_where_nobody_listens") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let watched = world.observe(&["drops"], || send_damaged(&world, CLOSED, SENT));
+        check(&watched);
+        let site = only(watched.of_b(), watched.of_a(), "UDP_CSUM", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::Transport, DropOutcome::Lost));
+        assert_eq!(grown(watched.of_b()), BTreeMap::from([("Udp.InCsumErrors", SENT)]));
+    });
+}
+
+/// A datagram that waits in a UDP socket no longer leads to a namespace.
+#[test]
+fn wrong_checksums_that_are_found_by_the_reader_are_of_an_unknown_namespace() {
+    if skip("wrong_checksums_that_are_found_by_the_reader_are_of_an_unknown_namespace") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let watched = world.observe(&["drops"], || {
+            send_damaged(&world, port(&receiver), 61);
+            assert_eq!(read_all(&receiver), 0);
+        });
+        check(&watched);
+        for host in [watched.of_a(), watched.of_b()] {
+            let drops = traced(host);
+            assert_eq!((drops.lost_packets, drops.sites.len()), (0, 0), "{drops:#?}");
+            // Older kernels give no reason.
+            let reader = Some("udp_recvmsg");
+            let found = drops.unattributed.iter().filter(|of| of.function.as_deref() == reader);
+            assert_eq!(found.map(|site| site.packets).sum::<u64>(), 61, "{drops:#?}");
+        }
+        assert_eq!(grown(watched.of_b()), BTreeMap::from([("Udp.InCsumErrors", 61)]));
+    });
+}
+
+#[test]
+fn a_rule_of_the_packet_filter_drops_what_it_matches() {
+    if skip("a_rule_of_the_packet_filter_drops_what_it_matches") {
+        return;
+    }
+    if Command::new("nft").arg("--version").output().is_err() {
+        let name = "a_rule_of_the_packet_filter_drops_what_it_matches";
+        let _ = writeln!(std::io::stderr(), "SKIP: {name}: needs nft");
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let sender = sender(&world, port(&receiver));
+        let mut command = Command::new("nft");
+        command.args(["-f", "-"]).stdin(Stdio::piped());
+        spawn::enter_on_spawn(&mut command, &world.b.namespace).unwrap();
+        let mut child = command.spawn().unwrap();
+        let rules = "table ip wirecost {\nchain input {\ntype filter hook input priority 0; \
+                     policy accept;\nudp length 109 drop\n}\n}\n";
+        child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                sender.send(&[7; BYTES]).unwrap();
+            }
+            sender.send(&[7; BYTES + 1]).unwrap();
+        });
+        check(&watched);
+        assert_eq!(read_all(&receiver), 1);
+        let site = only(watched.of_b(), watched.of_a(), "NETFILTER_DROP", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::Filter, DropOutcome::Lost));
+        assert_eq!(site.bytes, SENT * (BYTES as u64 + HEADERS));
+        assert_eq!(grown(watched.of_b()), BTreeMap::new());
+    });
+}
+
+#[test]
+fn a_full_queueing_discipline_drops_all_segments_of_a_packet() {
+    const SEGMENTS: usize = 10;
+    const PACKETS: u64 = 40;
+    if skip("a_full_queueing_discipline_drops_all_segments_of_a_packet") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let receiver = world.b.run(|| {
+            let socket = UdpSocket::bind((world.b.address, 0)).unwrap();
+            sockopt_receive_buffer(&socket, 4 << 20);
+            socket
+        });
+        let sender = sender(&world, port(&receiver));
+        let limit =
+            RateLimit { bits_per_second: 8_000_000, burst_bytes: 20_000, queue_bytes: 40_000 };
+        Links::of(&world.a.namespace).unwrap().limit_rate(DEVICE, limit).unwrap();
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..PACKETS {
+                let bytes = [7; SEGMENT * SEGMENTS];
+                let length = std::iter::once(bytes.len());
+                Calls::default().send(&sender, &bytes, length, Some(SEGMENT as u16)).unwrap();
+            }
+        });
+        check(&watched);
+        let lost = PACKETS * SEGMENTS as u64 - read_all(&receiver);
+        assert!(lost > 0 && lost < PACKETS * SEGMENTS as u64, "{lost}");
+        let site = only(watched.of_a(), watched.of_b(), "QDISC_DROP", lost);
+        assert_eq!((site.place, site.outcome), (DropPlace::Qdisc, DropOutcome::Lost));
+        assert_eq!(site.skbs * SEGMENTS as u64, lost, "{site:?}");
+        let qdiscs = section(watched.of_a()).queueing_disciplines.as_ref().unwrap();
+        let [qdisc] = qdiscs.as_slice() else { panic!("{qdiscs:?}") };
+        assert_eq!((qdisc.kind.as_str(), qdisc.packets), ("tbf", site.skbs));
+        assert_eq!(grown(watched.of_a()), BTreeMap::from([("Ip.OutDiscards", site.skbs)]));
+    });
+}
+
+/// More than the machine's limit.
+fn sockopt_receive_buffer(socket: &UdpSocket, bytes: usize) {
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, bytes).unwrap();
+}
+
+#[test]
+fn a_packet_for_an_address_of_nobody_is_dropped_where_it_is_not_forwarded() {
+    if skip("a_packet_for_an_address_of_nobody_is_dropped_where_it_is_not_forwarded") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let of_b = Links::of(&world.b.namespace).unwrap().get(DEVICE).unwrap().address.unwrap();
+        let std::net::IpAddr::V4(own) = world.b.address else { panic!("IPv4") };
+        let [first, second, third, _] = own.octets();
+        let nobody = Ipv4Addr::new(first, second, third, 77);
+        let links = Links::of(&world.a.namespace).unwrap();
+        links.add_neighbours(DEVICE, [(nobody.into(), of_b.as_str())]).unwrap();
+        let sender = world.a.run(|| UdpSocket::bind((world.a.address, 0)).unwrap());
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                sender.send_to(&[7; BYTES], (nobody, CLOSED)).unwrap();
+            }
+        });
+        check(&watched);
+        let site = only(watched.of_b(), watched.of_a(), "IP_INADDRERRORS", SENT);
+        assert_eq!((site.place, site.outcome), (DropPlace::Ip, DropOutcome::Lost));
+        assert_eq!(counter(watched.of_b(), "Ip.InAddrErrors"), SENT);
+    });
+}
+
+#[test]
+fn a_device_that_takes_shorter_packets_drops_longer_ones() {
+    if skip("a_device_that_takes_shorter_packets_drops_longer_ones") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let sender = sender(&world, CLOSED);
+        Links::of(&world.b.namespace).unwrap().set_mtu(DEVICE, 1_000).unwrap();
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..SENT {
+                sender.send(&[7; 1_200]).unwrap();
+            }
+        });
+        check(&watched);
+        assert_eq!(device(watched.of_b()).rx_dropped, SENT);
+        assert_eq!(device(watched.of_a()).rx_dropped, 0);
+        // The packet is the sender's until the other end takes it.
+        assert_eq!(traced(watched.of_a()).lost_packets, SENT, "{:#?}", traced(watched.of_a()));
+        assert_eq!(traced(watched.of_b()).sites, []);
+    });
+}
+
+#[test]
+fn what_a_closed_socket_had_unread_is_purged_and_not_lost() {
+    if skip("what_a_closed_socket_had_unread_is_purged_and_not_lost") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = world();
+        let raw = world.b.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap();
+            socket.bind(&SocketAddr::new(world.b.address, 0).into()).unwrap();
+            socket
+        });
+        let receiver = world.b.run(|| UdpSocket::bind((world.b.address, 0)).unwrap());
+        let sender = sender(&world, port(&receiver));
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..67 {
+                sender.send(&[7; BYTES]).unwrap();
+            }
+            // Each of them has received all.
+            drop((raw, receiver));
+            // UDP sockets are freed after a grace period of RCU, which the removal of a device waits for
+            // (rcu_barrier): https://elixir.bootlin.com/linux/v6.18/source/net/core/dev.c, netdev_run_todo
+            let links = Links::of(&world.b.namespace).unwrap();
+            links.add_veth("gone", "peer", &world.b.namespace).unwrap();
+            links.delete("gone").unwrap();
+        });
+        check(&watched);
+        let drops = traced(watched.of_b());
+        assert_eq!((drops.lost_packets, drops.packets(DropOutcome::Purged)), (0, 67), "{drops:#?}");
+        assert_eq!(drops.sites.iter().map(|site| site.packets).sum::<u64>(), 67);
+        assert_eq!(traced(watched.of_a()).sites, []);
+        // Those of other sockets of the machine may be among them.
+        let purged = drops.unattributed.iter().filter(|site| site.outcome == DropOutcome::Purged);
+        assert!(purged.map(|site| site.packets).sum::<u64>() >= 67, "{drops:#?}");
+    });
+}
+
+#[test]
+fn without_the_hook_there_are_counters_only() {
+    if skip_without_namespaces("without_the_hook_there_are_counters_only") {
+        return;
+    }
+    let world = world();
+    let receiver = small_receiver(&world);
+    let sender = sender(&world, port(&receiver));
+    let watched = world.observe(&["drops:basic"], || {
+        for _ in 0..SENT {
+            sender.send(&[7; BYTES]).unwrap();
+        }
+    });
+    let report = &watched.observation.probes[0];
+    assert_eq!((report.status, report.cost.hooks), (ProbeStatus::Ready, 0), "{:?}", report.reason);
+    let drops = section(watched.of_b());
+    assert_eq!(drops.traced, None);
+    let lost = SENT - read_all(&receiver);
+    assert_eq!(grown(watched.of_b()), BTreeMap::from([("Udp.RcvbufErrors", lost)]));
+    assert_eq!(grown(watched.of_a()), BTreeMap::new());
+}
+
+#[test]
+fn segments_of_a_dropped_packet_are_counted_by_their_size_where_their_number_is_unknown() {
+    const NAME: &str =
+        "segments_of_a_dropped_packet_are_counted_by_their_size_where_their_number_is_unknown";
+    const SEGMENTS: usize = 20;
+    const PACKETS: u64 = 11;
+    if skip(NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = World::new();
+        let mut peer = Peer::behind(&world.b, CLOSED);
+        let watched = world.observe(&["drops"], || {
+            for _ in 0..PACKETS {
+                peer.send(ACK, &[7; SEGMENT * SEGMENTS]);
+            }
+        });
+        check(&watched);
+        let site = only(watched.of_b(), watched.of_a(), "NO_SOCKET", PACKETS * SEGMENTS as u64);
+        assert_eq!(site.skbs, PACKETS, "{site:?}");
+    });
+}
+
+#[test]
+fn data_that_had_been_received_is_a_duplicate_and_not_lost() {
+    const TIMES: u64 = 13;
+    if skip("data_that_had_been_received_is_a_duplicate_and_not_lost") {
+        return;
+    }
+    undisturbed_machine(|| {
+        let world = World::new();
+        let (mut peer, mut server) = Peer::connect(&world.b);
+        let watched = world.observe(&["drops"], || {
+            peer.send(ACK, &[7; SEGMENT]);
+            server.read_exact(&mut [0; SEGMENT]).unwrap();
+            peer.is_acknowledged();
+            for _ in 0..TIMES {
+                peer.sequence -= SEGMENT as u32;
+                peer.send(ACK, &[7; SEGMENT]);
+            }
+        });
+        peer.send(RST, &[]);
+        check(&watched);
+        let site = only(watched.of_b(), watched.of_a(), "TCP_OLD_DATA", TIMES);
+        assert_eq!(site.outcome, DropOutcome::Duplicate);
+        assert_eq!(traced(watched.of_b()).lost_packets, 0);
+    });
+}
