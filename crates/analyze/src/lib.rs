@@ -25,6 +25,7 @@ pub mod measured;
 pub mod metrics;
 mod observed;
 mod run_warnings;
+pub mod search;
 pub mod statistics;
 mod watched;
 mod window;

@@ -146,6 +146,7 @@ mod tests {
             place,
             repeat,
             order: 1,
+            search: None,
         });
         run.transactions = Some(Transactions { count: 1, per_second });
         (String::new(), run)
