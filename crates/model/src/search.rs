@@ -45,3 +45,19 @@ pub struct SearchTrial {
     pub seconds: f64,
     pub search: Search,
 }
+
+/// A share as percent: `0.5%`, `0.001%`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let digits = format!("{:.6}", share * 100.0);
+    format!("{}%", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn shares_are_written_as_short_as_they_are() {
+        let texts = [0.0, 0.005, 0.07, 0.000_01, 0.5].map(super::percent);
+        assert_eq!(texts, ["0%", "0.5%", "7%", "0.001%", "50%"]);
+    }
+}

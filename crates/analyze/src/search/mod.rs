@@ -113,7 +113,7 @@ pub fn typical(search: &Search, ramp_seconds: f64) -> (usize, f64) {
     let mut trials = Vec::new();
     while let Next::Trial { load, duration } = next(search, &trials) {
         let lost = (1.0 - capacity / load as f64).max(0.0);
-        let result = Ok(Measured { path_loss: lost, loss: lost });
+        let result = Ok(Measured::new(lost, 0.0));
         trials.push(Trial { load, duration, ramp_seconds, result });
     }
     (trials.len(), spent(&trials))

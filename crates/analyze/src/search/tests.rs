@@ -46,7 +46,7 @@ fn run(search: &Search, mut loss: impl FnMut(u64) -> Measured) -> Vec<Trial> {
 }
 
 fn lost(loss: f64) -> Measured {
-    Measured { path_loss: loss, loss }
+    Measured { path_loss: loss, unsent: 0.0, loss }
 }
 
 fn sharp(capacity: f64) -> impl Fn(u64) -> Measured {
@@ -170,8 +170,7 @@ fn rare_losses_at_every_rate_do_not_hide_the_capacity() {
 #[test]
 fn a_sender_that_is_too_slow_is_told_from_a_path_that_loses() {
     let search = search(vec![goal(0.0, 0.01, 1.0, 5.0)]);
-    let trials =
-        run(&search, |load| Measured { path_loss: 0.0, loss: (1.0 - 50e6 / load as f64).max(0.0) });
+    let trials = run(&search, |load| Measured::new(0.0, (1.0 - 50e6 / load as f64).max(0.0)));
     let found = outcomes(&search, &trials).remove(0);
     assert_eq!((found.state, found.limit), (State::Reached, Some(Limit::Sender)));
     assert!((0.98 * 50e6..=50e6).contains(&found.throughput.unwrap()), "{found:?}");

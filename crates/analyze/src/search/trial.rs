@@ -26,9 +26,18 @@ pub struct Trial {
 pub struct Measured {
     /// Of the datagrams that were sent, the share that was lost.
     pub path_loss: f64,
+    /// Of the datagrams that were to be sent, the share that was not.
+    pub unsent: f64,
     /// Trial Loss Ratio: of the datagrams that were to be sent, the share that did not arrive. It differs if
     /// the sender could not send that fast.
     pub loss: f64,
+}
+
+impl Measured {
+    pub(super) fn new(path_loss: f64, unsent: f64) -> Self {
+        let sent = if unsent > UNSENT { 1.0 - unsent } else { 1.0 };
+        Self { path_loss, unsent, loss: 1.0 - sent * (1.0 - path_loss) }
+    }
 }
 
 impl Trial {
@@ -60,6 +69,5 @@ fn measure(run: &Run, trial: &SearchTrial) -> Result<Measured, String> {
     let bytes: u64 = run.hosts.iter().filter_map(|host| host.bytes).map(|bytes| bytes.sent()).sum();
     let expected = trial.bits_per_second as f64 * window.seconds / 8.0;
     let unsent = (1.0 - bytes as f64 / expected).max(0.0);
-    let sent = if unsent > UNSENT { 1.0 - unsent } else { 1.0 };
-    Ok(Measured { path_loss, loss: 1.0 - sent * (1.0 - path_loss) })
+    Ok(Measured::new(path_loss, unsent))
 }

@@ -3,6 +3,7 @@
 mod derived;
 mod plan;
 mod point_runner;
+mod search;
 mod settings;
 mod show;
 mod source;
@@ -271,6 +272,11 @@ impl Check {
         let steps = plan::steps(&loaded, &beside)?;
         let mut text = String::new();
         describe(&loaded, &steps, &mut text);
+        for (point, step) in loaded.matrix.points.iter().zip(&steps) {
+            if let Some(impossible) = step.impossible() {
+                let _ = writeln!(text, "impossible: {point}: {impossible}");
+            }
+        }
         for missing in plan::not_measured(&loaded, &steps)? {
             let _ = writeln!(text, "not measured: {missing}");
         }
@@ -313,6 +319,9 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
         let _ = writeln!(text, "     -  {}  skipped: {why}", skipped.point);
     }
+    if let Some(search) = &loaded.search {
+        return search::describe(search, steps, text);
+    }
     let least = points.len() * repeat.times as usize;
     let _ = writeln!(
         text,
@@ -331,6 +340,9 @@ fn counted(number: usize, noun: &str) -> String {
 
 /// Estimated time of all runs.
 fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
+    if let Some(search) = &loaded.search {
+        return search::typical(search, steps).1;
+    }
     let each: Duration = steps.iter().map(|step| step.time).sum();
     let warm_up: Duration =
         steps.iter().take(loaded.definition.warm_up as usize).map(|step| step.time).sum();
@@ -347,14 +359,23 @@ fn drive(
     output: &Output,
 ) -> Result<Summary, Failure> {
     let started = Instant::now();
-    let there: Duration = done
-        .iter()
-        .filter_map(|run| Some(steps.get(run.study.as_ref()?.place as usize - 1)?.time))
-        .sum();
+    let time_of = |run: &Run| {
+        let of = run.study.as_ref()?;
+        let trial = of.search.as_ref().map_or(0.0, |trial| trial.seconds);
+        Some(steps.get(of.place as usize - 1)?.time + Duration::from_secs_f64(trial))
+    };
+    let there: Duration = done.iter().filter_map(time_of).sum();
     let shown = show::Output { progress: !output.quiet, json_lines: output.json_lines };
     let left = whole_time(loaded, steps).saturating_sub(there);
     let tables = report::wanted(Some(&loaded.definition))?;
-    let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
+    let show = RefCell::new(Show::new(
+        shown,
+        steps,
+        &tables[0],
+        &loaded.matrix,
+        left,
+        loaded.search.is_some(),
+    ));
     let mut runner = Hosts {
         title: &loaded.definition.title,
         steps,
