@@ -158,7 +158,7 @@ fn below(target: &Target, upper: u64, bounds: &Bounds, loads: &ByLoad<'_>) -> u6
 /// A load between two bounds that are not close enough.
 fn between(target: &Target, lower: u64, upper: u64, bounds: &Bounds, loads: &ByLoad<'_>) -> u64 {
     let (low, high) = (lower as f64, upper as f64);
-    let is_wide = upper - lower > (4.0 * target.width * high) as u64;
+    let is_wide = (upper - lower) as f64 > 2.0 * target.width * high;
     if is_wide
         && bounds.uppers + bounds.lowers <= HINTS
         && let Some(passing) = passing(target, upper, loads)

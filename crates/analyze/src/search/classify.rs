@@ -45,15 +45,16 @@ pub(super) fn class(target: &Target, at: &[&Done], loss: fn(&Measured) -> f64) -
 pub(super) fn conditional_throughput(target: &Target, load: u64, at: &[&Done]) -> Option<f64> {
     let mut full: Vec<&Done> =
         at.iter().filter(|done| done.duration >= target.trial).copied().collect();
-    full.sort_by(|a, b| a.measured.loss.total_cmp(&b.measured.loss));
+    let short = |done: &&Done| done.measured.short();
+    full.sort_by(|a, b| short(a).total_cmp(&short(b)));
     let measured: f64 = full.iter().map(|done| seconds(done.duration)).sum();
     let mut left = measured.max(seconds(target.sum)) * (1.0 - target.exceed_ratio);
-    let mut quantile = full.first()?.measured.loss;
+    let mut quantile = full.first()?.measured.short();
     for done in full {
         if left <= 0.0 {
             break;
         }
-        quantile = done.measured.loss;
+        quantile = done.measured.short();
         left -= seconds(done.duration);
     }
     // Trials that are missing may lose everything.

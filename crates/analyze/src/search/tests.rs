@@ -173,7 +173,8 @@ fn a_sender_that_is_too_slow_is_told_from_a_path_that_loses() {
     let trials = run(&search, |load| Measured::new(0.0, (1.0 - 50e6 / load as f64).max(0.0)));
     let found = outcomes(&search, &trials).remove(0);
     assert_eq!((found.state, found.limit), (State::Reached, Some(Limit::Sender)));
-    assert!((0.98 * 50e6..=50e6).contains(&found.throughput.unwrap()), "{found:?}");
+    // Up to 1% may be unsent, but what is reported was sent.
+    assert!((0.98 * 50e6..=50e6 + 1.0).contains(&found.throughput.unwrap()), "{found:?}");
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Measured {
         let sent = if unsent > UNSENT { 1.0 - unsent } else { 1.0 };
         Self { path_loss, unsent, loss: 1.0 - sent * (1.0 - path_loss) }
     }
+
+    /// Of the load, the share that did not arrive, however little was not sent.
+    pub(super) fn short(&self) -> f64 {
+        1.0 - (1.0 - self.unsent) * (1.0 - self.path_loss)
+    }
 }
 
 impl Trial {

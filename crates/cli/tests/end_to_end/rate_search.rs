@@ -14,7 +14,7 @@ const STUDY: &str = r#"
     title = "Search"
     profile = "@udp-stream"
     place = "lab"
-    lab = { trace = "trace.txt", queue = "60kB" }
+    lab = { trace = "trace.txt", queue = "30kB" }
     [set]
     size = 1400
     ramp = "200ms"
@@ -87,11 +87,11 @@ fn a_search_finds_the_rate_of_a_link_and_continues_where_it_was() {
         assert_eq!(number(&row, "trials"), records() as f64, "{found}");
         assert!(records() > before, "{found}");
         let throughput = number(&row, "throughput");
-        assert!((0.9 * CAPACITY..=1.01 * CAPACITY).contains(&throughput), "{found}");
+        assert!((0.9 * CAPACITY..=1.03 * CAPACITY).contains(&throughput), "{found}");
         let (lower, upper) = (number(&row, "lower bound"), number(&row, "upper bound"));
         assert!(lower < upper && upper - lower <= 0.05 * upper, "{found}");
-        // Beyond it the queue overflows, also where 1% may be lost.
-        assert!(upper > 0.95 * CAPACITY && lower <= 1.02 * CAPACITY, "{found}");
+        // 1% may be lost, and the queue holds another percent of a trial.
+        assert!(upper > 0.95 * CAPACITY && lower <= 1.03 * CAPACITY, "{found}");
         let packets = number(&row, "packets");
         assert!((packets * 1400.0 * 8.0 / throughput - 1.0).abs() < 1e-6, "{found}");
         // Every trial is a record like any other.

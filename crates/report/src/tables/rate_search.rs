@@ -90,9 +90,10 @@ fn build(searches: &[PointSearch<'_>]) -> Section {
         return section;
     }
     let axes = searches[0].point.axes.iter().map(|axis| Column::text(&axis.name));
-    let figures = ["throughput", "packets", "lower bound", "upper bound", "trials", "seconds"];
+    let figures = ["throughput", "packets", "lower bound", "upper bound"];
     let columns = axes.clone().chain([Column::text("goal")]).chain(figures.map(Column::number));
     let columns = columns.chain(["result", "limit"].map(Column::text));
+    let columns = columns.chain(["trials", "seconds"].map(Column::number));
     let mut goals = DocumentTable::new(columns.collect::<Vec<_>>());
     let mut notes = Vec::new();
     for one in searches {
@@ -147,10 +148,10 @@ impl PointSearch<'_> {
             packets,
             load(outcome.lower),
             load(outcome.upper),
-            cells::count(self.trials.len() as u64),
-            cells::count(search::spent(&self.trials).round() as u64),
             Cell::text(outcome.state.text()),
             outcome.limit.map_or_else(|| Cell::Missing(reason()), |limit| Cell::text(limit.text())),
+            cells::count(self.trials.len() as u64),
+            cells::count(search::spent(&self.trials).round() as u64),
         ]);
         row
     }
