@@ -57,7 +57,7 @@ fn number(row: &[(String, Value)], column: &str) -> f64 {
 /// It is interrupted, and continues from its records.
 #[test]
 fn a_search_finds_the_rate_of_a_link_and_continues_where_it_was() {
-    if skip_without_namespaces() {
+    if skip_without_namespaces("a_search_finds_the_rate_of_a_link_and_continues_where_it_was") {
         return;
     }
     undisturbed_machine(|| {
@@ -158,7 +158,7 @@ fn impossible_loads_are_told_before_they_are_tried() {
 
 #[test]
 fn a_run_is_told_that_its_load_is_impossible() {
-    if skip_without_namespaces() {
+    if skip_without_namespaces("a_run_is_told_that_its_load_is_impossible") {
         return;
     }
     let arguments = ["--lab", "--rate", "20mbit", "--rtt", "1ms", "--load", "30mbit", "--quiet"];
