@@ -113,8 +113,7 @@ fn wanted(
     }
     // A load that is begun is decided before another is: the nearest to the bound that is known.
     let is_begun = |done: &&Done| done.duration >= target.trial;
-    let mut begun =
-        loads.iter().filter(|(_, at)| at.iter().any(|done| is_begun(&done))).map(|(load, _)| *load);
+    let mut begun = loads.iter().filter(|(_, at)| at.iter().any(is_begun)).map(|(load, _)| *load);
     let begun = match bounds.lower {
         Some(_) => begun.find(open),
         None => begun.rev().find(open),

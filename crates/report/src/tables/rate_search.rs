@@ -370,7 +370,6 @@ mod tests {
         let text = |row: &str, column| at(&section, "", row, column).shown();
         let ends =
             ["1", "2", "3", "4", "5", "6"].map(|row| (text(row, "result"), text(row, "limit")));
-        let ends = ends.each_ref().map(|(result, limit)| (result.as_ref(), limit.as_ref()));
         assert_eq!(
             ends,
             [

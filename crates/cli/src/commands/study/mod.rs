@@ -187,6 +187,9 @@ fn make_runs(
 ) -> Result<Finished, Failure> {
     let beside = |name: &str| beside(loaded, name);
     let steps = plan::steps(loaded, &beside)?;
+    for impossible in impossible(loaded, &steps) {
+        terminal::warn(format_args!("wirecost: at {impossible}"));
+    }
     let profiles = loaded.profiles()?;
     let hosts = Claimed::of(loaded, conflict, output)?;
     let lab = lab(&steps)?;
@@ -272,10 +275,8 @@ impl Check {
         let steps = plan::steps(&loaded, &beside)?;
         let mut text = String::new();
         describe(&loaded, &steps, &mut text);
-        for (point, step) in loaded.matrix.points.iter().zip(&steps) {
-            if let Some(impossible) = step.impossible() {
-                let _ = writeln!(text, "impossible: {point}: {impossible}");
-            }
+        for impossible in impossible(&loaded, &steps) {
+            let _ = writeln!(text, "impossible: {impossible}");
         }
         for missing in plan::not_measured(&loaded, &steps)? {
             let _ = writeln!(text, "not measured: {missing}");
@@ -283,6 +284,12 @@ impl Check {
         terminal::print(&text);
         Ok(Status::Ok)
     }
+}
+
+/// Loads of points that their links cannot carry.
+fn impossible<'a>(loaded: &'a Loaded, steps: &'a [Step]) -> impl Iterator<Item = String> + 'a {
+    let points = loaded.matrix.points.iter().zip(steps);
+    points.filter_map(|(point, step)| Some(format!("{point}: {}", step.impossible()?)))
 }
 
 /// A built-in profile, or a file beside the study.
