@@ -262,7 +262,7 @@ fn loads_are_classified_as_in_the_example_of_the_rfc() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     /// Whatever a link does, the bounds are what the recorded trials say.
     #[test]
     fn bounds_never_contradict_the_trials(
