@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 
 use wirecost_model::histogram::Histogram;
 use wirecost_model::measure::{
-    Datagrams as DatagramCounts, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
+    Datagrams as DatagramCounts, Edge, FairnessSums, FlowopCounts, FlowopKey, IoCounts, Setting,
     burst_lengths,
 };
 use wirecost_model::outcome::Outcome;
 use wirecost_model::program::Side;
 use wirecost_model::run::{
-    Connections, Datagrams, Fairness, FlowopRow, Io, Latency, LossBursts, OneWay, Operations,
-    PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput, Transactions, ZeroCopy,
+    AfterRamp, Connections, Datagrams, Fairness, FlowopRow, Io, Latency, LossBursts, OneWay,
+    Operations, PhaseRow, ReceiveBatchCounts, SendBatchCounts, Tcp, Throughput, Transactions,
+    ZeroCopy,
 };
 
 use crate::window::{self, HostWindow, Span};
@@ -250,7 +251,19 @@ pub(crate) fn datagrams(windows: &[HostWindow<'_>]) -> Datagrams {
         jitter_us: (all.jitters > 0).then(|| all.jitter_sum as f64 / all.jitters as f64 / 1e3),
         one_way_us: microseconds(&delays)
             .map(|delay| OneWay { delay, clock_error_us: clock_error(windows) }),
+        after_ramp: after_ramp(windows),
     }
+}
+
+/// Losses at the end of the window are known only when the phase has ended.
+fn after_ramp(windows: &[HostWindow<'_>]) -> Option<AfterRamp> {
+    let mut all = DatagramCounts::default();
+    for window in windows {
+        let end = window.phase.snapshot(Edge::PhaseEnd)?;
+        all.add(&end.counters.datagrams.since(&window.span.start.counters.datagrams));
+    }
+    // What arrived late may have been counted as lost in the ramp.
+    Some(AfterRamp { sent: all.sent, lost: u64::try_from(all.lost).unwrap_or(0) })
 }
 
 /// How far the clocks of two machines may differ from what is known of them, microseconds.

@@ -26,6 +26,7 @@ pub mod measured;
 pub mod metrics;
 mod observed;
 mod run_warnings;
+pub mod search;
 pub mod statistics;
 mod watched;
 mod window;

@@ -35,15 +35,24 @@ impl Measurements {
     /// left out.
     #[must_use]
     pub fn of(runs: impl IntoIterator<Item = (String, Run)>) -> Self {
-        // By place in the study, those of none after them as they come.
-        let mut points: BTreeMap<(u32, usize), MeasuredPoint> = BTreeMap::new();
+        // By place in the study and load of a search, those of none after them as they come.
+        let mut points: BTreeMap<(u32, u64), MeasuredPoint> = BTreeMap::new();
         for (number, (name, run)) in runs.into_iter().enumerate() {
             let (key, point) = match &run.study {
                 Some(study) if study.repeat == 0 => continue,
-                Some(study) => ((study.place, 0), study.point.clone()),
+                Some(study) => match &study.search {
+                    // Trials at different loads have no figure in common.
+                    Some(trial) => {
+                        let load = trial.bits_per_second;
+                        let mut point = study.point.clone();
+                        point.axes.push(Value::new(LOAD, &format!("{load}bit")));
+                        ((study.place, load), point)
+                    }
+                    None => ((study.place, 0), study.point.clone()),
+                },
                 None => {
                     let point = Point { axes: vec![Value::new(RUN, &name)], settings: Vec::new() };
-                    ((u32::MAX, number), point)
+                    ((u32::MAX, number as u64), point)
                 }
             };
             let at = points.entry(key).or_insert_with(|| MeasuredPoint::not_measured(&point));
@@ -54,6 +63,13 @@ impl Measurements {
             point.runs.sort_by_key(|run| run.study.as_ref().map(|study| study.repeat));
         }
         Self { points }
+    }
+
+    /// Whether its runs are trials of searches.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        let mut runs = self.points.iter().flat_map(|point| point.runs.iter().chain(&point.failed));
+        runs.any(|run| run.study.as_ref().is_some_and(|study| study.search.is_some()))
     }
 
     /// Names of the axes, in their order.
@@ -132,7 +148,8 @@ impl MeasuredPoint {
 #[cfg(test)]
 mod tests {
     use wirecost_model::run::Transactions;
-    use wirecost_model::study::StudyRunRef;
+    use wirecost_model::search::{Search, SearchTrial};
+    use wirecost_model::study::{OfferedLoad, StudyRunRef};
 
     use super::*;
     use crate::metrics;
@@ -146,6 +163,7 @@ mod tests {
             place,
             repeat,
             order: 1,
+            search: None,
         });
         run.transactions = Some(Transactions { count: 1, per_second });
         (String::new(), run)
@@ -166,6 +184,33 @@ mod tests {
         assert_eq!(measured.points[0].estimate(&transactions).unwrap().mean, 11.0);
         let latency = metrics::find("latency.p99").unwrap();
         assert!(measured.points[0].estimate(&latency).unwrap_err().contains("no transaction"));
+    }
+
+    #[test]
+    fn trials_of_a_search_are_grouped_by_load() {
+        let trial = |place, repeat, load| {
+            let (name, mut run) = run(place, repeat, 1.0);
+            let search = Search {
+                min_bits_per_second: 1,
+                max_bits_per_second: 9_000_000,
+                link_bits_per_second: None,
+                time_limit_seconds: 1.0,
+                goals: Vec::new(),
+            };
+            run.study.as_mut().unwrap().search =
+                Some(SearchTrial { bits_per_second: load, seconds: 1.0, search });
+            (name, run)
+        };
+        let runs = [trial(1, 1, 9_000_000), trial(1, 2, 5_000_000), trial(1, 3, 9_000_000)];
+        let measured = Measurements::of(runs.into_iter().chain([trial(2, 1, 9_000_000)]));
+        assert!(measured.is_search() && !Measurements::of([run(1, 1, 1.0)]).is_search());
+        let points: Vec<_> =
+            measured.points.iter().map(|p| (p.point.to_string(), p.runs.len())).collect();
+        let point =
+            |place: u32, load: &str, runs| (format!("connections={place} load={load}bit"), runs);
+        let expected = [point(1, "5000000", 1), point(1, "9000000", 2), point(2, "9000000", 1)];
+        assert_eq!(points, expected);
+        assert_eq!(measured.points[0].point.load(), OfferedLoad::Rate(5_000_000));
     }
 
     #[test]

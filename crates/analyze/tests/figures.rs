@@ -15,11 +15,11 @@ use wirecost_model::link::nic::{DeviceCounts, QueueCounts};
 use wirecost_model::link::{
     LineCounts, LinkCounts, LinkOutcome, LinkSample, LinkSpec, NamedLine, SideCounts, Topology,
 };
-use wirecost_model::measure::{Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
+use wirecost_model::measure::{Datagrams, Edge, FairnessSums, FlowopCounts, Quiet, WorkerUse};
 use wirecost_model::outcome::Outcome;
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
-use wirecost_model::run::{Run, WindowKind};
+use wirecost_model::run::{AfterRamp, Run, WindowKind};
 use wirecost_model::status::Status;
 use wirecost_model::warning::{self, Warning};
 
@@ -544,6 +544,34 @@ fn a_time_without_traffic_is_measured_by_round_trips_and_by_the_ramp() {
     let mut bursts = quiet(&[0, 1], 2.0, 4.0);
     bursts.hosts[1].phases[0].longest_quiet_in_ramp = SECOND / 2;
     assert!(close(dead_seconds(&bursts), 0.0, 1e-6), "5 times the longest of the ramp are 2.5 s");
+}
+
+/// What was lost in the ramp is of another time, and the last losses are known when the phase has ended.
+#[test]
+fn losses_of_a_trial_are_counted_from_the_ramp_to_the_end_of_the_phase() {
+    let mut outcome = honest();
+    outcome.phases[0].datagrams = true;
+    let mut count = |host: usize, edge: Edge, counted: Datagrams| {
+        let snapshots = &mut outcome.hosts[host].phases[0].snapshots;
+        let snapshot = snapshots.iter_mut().find(|snapshot| snapshot.edge == edge).unwrap();
+        snapshot.counters.datagrams = counted;
+    };
+    let sent = |sent| Datagrams { sent, ..Datagrams::default() };
+    let lost = |received, lost| Datagrams { received, lost, ..Datagrams::default() };
+    count(0, Edge::WindowStart, sent(100));
+    count(0, Edge::WindowEnd, sent(1100));
+    count(0, Edge::PhaseEnd, sent(1110));
+    count(1, Edge::WindowStart, lost(60, 30));
+    count(1, Edge::WindowEnd, lost(1010, 50));
+    count(1, Edge::PhaseEnd, lost(1045, 65));
+    let datagrams = analyze(&outcome).datagrams.unwrap();
+    assert_eq!((datagrams.sent, datagrams.lost), (1000, 20));
+    assert_eq!(datagrams.after_ramp, Some(AfterRamp { sent: 1010, lost: 35 }));
+    // Some that were lost when the ramp ended came late.
+    let hosts = &mut outcome.hosts[1].phases[0].snapshots;
+    hosts.last_mut().unwrap().counters.datagrams = lost(1090, 20);
+    let datagrams = analyze(&outcome).datagrams.unwrap();
+    assert_eq!(datagrams.after_ramp, Some(AfterRamp { sent: 1010, lost: 0 }));
 }
 
 /// The sender of datagrams does not know that none arrives.

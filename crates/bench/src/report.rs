@@ -126,6 +126,7 @@ impl Report {
                 place: place + 1,
                 repeat: repeat + 1,
                 order: number + 1,
+                search: None,
             });
             if let Some(moved) = &mut run.throughput {
                 moved.bits_per_second *= 1.0 + 0.01 * f64::from(repeat) + 0.001 * f64::from(place);

@@ -311,6 +311,7 @@ fn study(name: &str, runs: Vec<(usize, Run)>) -> Subject {
             place: place as u32 + 1,
             repeat: *repeat,
             order: 1,
+            search: None,
         });
         (String::new(), run)
     });

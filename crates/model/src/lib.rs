@@ -30,6 +30,7 @@ mod renamed;
 pub mod rss;
 pub mod run;
 pub mod sample;
+pub mod search;
 pub mod status;
 pub mod study;
 pub mod tuning;

@@ -221,6 +221,17 @@ pub struct Datagrams {
     /// least 16 bytes.
     #[serde(default)]
     pub one_way_us: Option<OneWay>,
+    /// From the end of the ramp until the phase had ended and everything had arrived or was given up: the
+    /// loss of a trial ([RFC 2544, 26.1](https://www.rfc-editor.org/rfc/rfc2544#section-26.1)).
+    #[serde(default)]
+    pub after_ramp: Option<AfterRamp>,
+}
+
+/// Datagrams from the end of the ramp to the end of the phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AfterRamp {
+    pub sent: u64,
+    pub lost: u64,
 }
 
 /// Runs of consecutive lost datagrams of a length.

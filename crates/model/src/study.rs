@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::search::SearchTrial;
 use crate::units::parse_bit_rate;
 
 /// Something a study sets, and what to: `size` to `64k`.
@@ -140,7 +141,7 @@ impl std::fmt::Display for Point {
 }
 
 /// Which run of which study a document is of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StudyRunRef {
     /// Title of the study.
     pub study: String,
@@ -151,6 +152,9 @@ pub struct StudyRunRef {
     pub repeat: u32,
     /// Its place in the order in which the runs were made, from 1.
     pub order: u32,
+    /// What a run of a search is a trial of; null for any other run, and in older records.
+    #[serde(default)]
+    pub search: Option<SearchTrial>,
 }
 
 impl StudyRunRef {

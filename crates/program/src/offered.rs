@@ -88,6 +88,54 @@ pub fn set(profile: &mut Profile, bits_per_second: f64) -> Result<(), OfferedErr
     Ok(())
 }
 
+/// Payload of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Traffic {
+    pub bytes_per_second: f64,
+    /// Messages that the flowops send.
+    pub messages_per_second: f64,
+}
+
+/// What the phase of the headline is meant to move: to the peers of the master, and from them. `None` where
+/// [`bits_per_second`] is.
+pub fn traffic(profile: &Profile) -> Option<[Traffic; 2]> {
+    let phase = headline::of_profile(profile)?;
+    bits_per_second(profile)?;
+    let mut traffic = [Traffic::default(); 2];
+    for (group, transaction) in paced(profile, phase) {
+        let (Some(Arrivals::Even(rate)) | Some(Arrivals::Poisson(rate))) = transaction.arrivals
+        else {
+            continue;
+        };
+        let passes = rate * f64::from(group.strands);
+        for (sum, is_of) in traffic.iter_mut().zip([is_sent as fn(&Flowop) -> bool, is_received]) {
+            let each = |of: &dyn Fn(&Flowop) -> f64| {
+                let one = |flowop| if is_of(flowop) { of(flowop) } else { 0.0 };
+                of_pass(transaction, &transaction.flowops.iter().map(one).collect::<Vec<f64>>())
+            };
+            let bytes = |flowop: &Flowop| bytes_of(flowop, group.strands).unwrap_or(0.0);
+            sum.bytes_per_second += passes * each(&bytes);
+            sum.messages_per_second += passes * each(&times);
+        }
+    }
+    Some(traffic)
+}
+
+fn is_sent(flowop: &Flowop) -> bool {
+    let action = flowops::find(&flowop.kind).map(|kind| kind.action());
+    matches!(action, Some(Action::Send(_) | Action::SendFile))
+}
+
+fn is_received(flowop: &Flowop) -> bool {
+    let action = flowops::find(&flowop.kind).map(|kind| kind.action());
+    matches!(action, Some(Action::Receive(_)))
+}
+
+/// How often a flowop is executed whenever it is reached.
+fn times(flowop: &Flowop) -> f64 {
+    flowop.options.count as f64 * flowop.options.repeat as f64
+}
+
 fn paced(profile: &Profile, phase: usize) -> impl Iterator<Item = (&Group, &Transaction)> {
     let groups = profile.groups.iter().filter(|group| group.strands > 0);
     groups.filter_map(move |group| Some((group, group.transactions.get(phase)?)))
@@ -100,20 +148,25 @@ fn bytes_of_pass(transaction: &Transaction, strands: u32) -> Result<f64, Offered
         .iter()
         .map(|flowop| bytes_of(flowop, strands))
         .collect::<Result<_, _>>()?;
-    Ok(match transaction.order.is_empty() {
-        true => each.iter().sum(),
-        false => bytes_of_parts(&transaction.order, &each),
-    })
+    Ok(of_pass(transaction, &each))
 }
 
-fn bytes_of_parts(parts: &[Part], each: &[f64]) -> f64 {
+/// The sum over one pass of what each flowop adds.
+fn of_pass(transaction: &Transaction, each: &[f64]) -> f64 {
+    match transaction.order.is_empty() {
+        true => each.iter().sum(),
+        false => of_parts(&transaction.order, each),
+    }
+}
+
+fn of_parts(parts: &[Part], each: &[f64]) -> f64 {
     let of = |part: &Part| match part {
         Part::Flowop(index) => each.get(*index as usize).copied().unwrap_or(0.0),
-        Part::Loop { times, parts } => f64::from(*times) * bytes_of_parts(parts, each),
+        Part::Loop { times, parts } => f64::from(*times) * of_parts(parts, each),
         Part::Mix(choices) => {
             let weights: f64 = choices.iter().map(|choice| f64::from(choice.weight)).sum();
             let of = |(weight, parts): (u32, &[Part])| {
-                f64::from(weight) / weights.max(1.0) * bytes_of_parts(parts, each)
+                f64::from(weight) / weights.max(1.0) * of_parts(parts, each)
             };
             choices.iter().map(|choice| of((choice.weight, &choice.parts))).sum()
         }
@@ -131,7 +184,7 @@ fn bytes_of(flowop: &Flowop, strands: u32) -> Result<f64, OfferedError> {
         }
         _ => return Ok(0.0),
     };
-    Ok(size * options.count as f64 * options.repeat as f64)
+    Ok(size * times(flowop))
 }
 
 /// Mean of a quantity over this number of strands.
@@ -216,6 +269,10 @@ mod tests {
         // A million bytes, 1000 in each pass, by ten strands.
         assert_eq!(arrivals(&profile), Some(Arrivals::Even(100.0)));
         assert_eq!(bits_per_second(&profile), Some(8e6));
+        let traffic = traffic(&profile).unwrap();
+        let (to, from) = (traffic[0], traffic[1]);
+        assert_eq!((to.bytes_per_second, to.messages_per_second), (900e3, 1e3));
+        assert_eq!((from.bytes_per_second, from.messages_per_second), (100e3, 2e3));
         // Random starts stay random.
         profile.groups[0].transactions[1].arrivals = Some(Arrivals::Poisson(1.0));
         set(&mut profile, 8e6).unwrap();

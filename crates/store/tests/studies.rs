@@ -21,7 +21,8 @@ fn create(directory: &Path) -> Writer {
 
 fn run_of(place: u32, repeat: u32) -> Run {
     let study = "One".to_owned();
-    let at = StudyRunRef { study, point: Point::default(), place, repeat, order: place };
+    let at =
+        StudyRunRef { study, point: Point::default(), place, repeat, order: place, search: None };
     Run { study: Some(at), ..run() }
 }
 

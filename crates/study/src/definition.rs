@@ -7,6 +7,7 @@ use crate::condition::Condition;
 use crate::error::{StudyError, nearest};
 use crate::place::Place;
 use crate::scalar::{AxisValue, Scalar};
+use crate::search::SearchDefinition;
 
 /// The key that names a table of an axis.
 pub(crate) const LABEL: &str = "label";
@@ -33,6 +34,8 @@ pub struct Definition {
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub set: IndexMap<String, Scalar>,
     pub repeat: Repeat,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchDefinition>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub axes: IndexMap<String, Vec<AxisValue>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -143,6 +146,8 @@ pub struct Quick {
     pub warm_up: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchDefinition>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub set: IndexMap<String, Scalar>,
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -181,6 +186,7 @@ impl Definition {
         self.set.extend(quick.set);
         self.warm_up = quick.warm_up.unwrap_or(self.warm_up);
         self.repeat = quick.repeat.unwrap_or(self.repeat);
+        self.search = quick.search.or(self.search);
         for (name, values) in quick.axes {
             self.axes.insert(name, values);
         }

@@ -32,6 +32,14 @@ pub enum StudyError {
     NoSaturatingPoint { point: String },
     #[error("{key} = {value:?}: {message}")]
     Value { key: String, value: String, message: String },
+    #[error("the search has no goals")]
+    NoGoals,
+    #[error("{name} is set by search, and the study sets it too")]
+    Searched { name: String },
+    #[error("repeat does not apply to a search, which decides itself how many trials it makes")]
+    SearchRepeats,
+    #[error("expect does not apply to a search: its runs are trials at different loads")]
+    SearchExpects,
     #[error("{0}")]
     Metric(#[from] wirecost_analyze::metrics::UnknownMetric),
     #[error(
@@ -78,6 +86,8 @@ impl StudyError {
             StudyError::NoSaturatingPoint { .. } => {
                 Some("add \"max\" to the axis load, or give a rate, such as 1gbit".to_owned())
             }
+            StudyError::NoGoals => Some("add goals = [{ loss = \"0%\" }] to search".to_owned()),
+            StudyError::Searched { name } => Some(format!("remove {name}, or the table search")),
             _ => None,
         }
     }

@@ -181,8 +181,14 @@ mod tests {
             let axes = vec![Value::new("engine", engine), Value::new("size", size)];
             let point = Point { axes: axes.clone(), settings: axes };
             let place = place as u32 + 1;
-            run.study =
-                Some(StudyRunRef { study: String::new(), point, place, repeat: 1, order: 1 });
+            run.study = Some(StudyRunRef {
+                study: String::new(),
+                point,
+                place,
+                repeat: 1,
+                order: 1,
+                search: None,
+            });
             run.transactions = Some(Transactions { count: 1, per_second });
             (String::new(), run)
         }))

@@ -12,6 +12,8 @@ mod order;
 mod place;
 mod runner;
 mod scalar;
+mod search;
+mod search_runner;
 mod stop;
 
 pub mod builtins;
@@ -27,13 +29,15 @@ pub use order::Task;
 pub use place::{PLACE, Place};
 pub use runner::{Event, Listener, PointError, PointRunner, StopReason, Summary, run};
 pub use scalar::Scalar;
+pub use search::{GoalDefinition, SearchDefinition, search};
 
-/// Checks the repeats and expectations of a study.
+/// Checks the repeats, the search and the expectations of a study.
 ///
 /// # Errors
 /// The first invalid one.
 pub fn check(study: &Definition) -> Result<(), StudyError> {
     stop::StopRule::of(&study.repeat)?;
+    search(study)?;
     Expectation::all(study).map(|_| ())
 }
 

@@ -260,7 +260,7 @@ fn product(study: &Definition) -> Vec<Point> {
 }
 
 /// All names that the study sets.
-fn names(study: &Definition) -> BTreeSet<String> {
+pub(crate) fn names(study: &Definition) -> BTreeSet<String> {
     let in_tables = study.axes.values().flatten().filter_map(|value| match value {
         AxisValue::Several(set) => Some(set.keys().filter(|name| *name != LABEL)),
         AxisValue::One(_) => None,

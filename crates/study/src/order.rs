@@ -1,11 +1,12 @@
 //! The order of runs.
 
+use wirecost_model::search::SearchTrial;
 use wirecost_model::study::{Point, run_id};
 
 use crate::definition::Order;
 
 /// A run to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     pub point: Point,
     /// Number of the point in the list of all points, from 1.
@@ -14,8 +15,11 @@ pub struct Task {
     pub repeat: u32,
     /// Its number among all runs, from 1.
     pub order: u32,
-    /// Bits per second to offer, where the point says only what share of the saturating throughput that is.
+    /// Bits per second to offer, where the point does not say it: a share of the saturating throughput, or the
+    /// load of a trial.
     pub load: Option<u64>,
+    /// The trial of a search that it is.
+    pub trial: Option<SearchTrial>,
 }
 
 impl Task {

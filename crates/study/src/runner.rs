@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wirecost_model::run::Run;
+use wirecost_model::search::Search;
 use wirecost_model::status::Status;
 use wirecost_model::study::OfferedLoad;
 
@@ -11,6 +12,7 @@ use crate::definition::Definition;
 use crate::error::StudyError;
 use crate::matrix::Matrix;
 use crate::order::{self, Task};
+use crate::search_runner;
 use crate::stop::StopRule;
 
 /// Makes runs, and knows the time.
@@ -20,6 +22,9 @@ pub trait PointRunner {
     /// # Errors
     /// It could not be made or saved, and no further run can be.
     fn run(&mut self, task: &Task) -> Result<Run, PointError>;
+
+    /// A search without the loads that the link of this point cannot carry; `place` counts points from 1.
+    fn possible(&self, place: u32, search: &Search) -> Search;
 
     /// Time spent on the study.
     fn spent(&self) -> Duration;
@@ -38,7 +43,7 @@ pub struct PointError {
 /// Events of a running study.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// `least` runs are planned, `done` of them are finished. A stop rule may add runs, up to
+    /// `least` runs are planned, `done` of them are finished. A stop rule or a search may add runs, up to
     /// `most`.
     Started {
         points: usize,
@@ -186,7 +191,7 @@ impl FinishedRuns<'_> {
 /// Makes the runs of a study that are not `done`.
 ///
 /// # Errors
-/// The study's stop rule is invalid. Nothing was run.
+/// The study's stop rule or search is invalid. Nothing was run.
 pub fn run(
     study: &Definition,
     matrix: &Matrix,
@@ -194,6 +199,9 @@ pub fn run(
     runner: &mut dyn PointRunner,
     listener: &mut dyn Listener,
 ) -> Result<Summary, StudyError> {
+    if let Some(search) = crate::search::search(study)? {
+        return Ok(search_runner::run(study, &search, matrix, done, runner, listener));
+    }
     let rule = StopRule::of(&study.repeat)?;
     let mut finished = FinishedRuns {
         rule: &rule,
@@ -263,6 +271,7 @@ fn all_rounds(
                 repeat,
                 order: number as u32,
                 load: None,
+                trial: None,
             };
             if finished.done.contains(&(task.place, task.repeat)) {
                 continue;
@@ -353,9 +362,14 @@ mod tests {
                 place: task.place,
                 repeat: task.repeat,
                 order: task.order,
+                search: task.trial.clone(),
             });
             self.kept.push(run.clone());
             Ok(run)
+        }
+
+        fn possible(&self, _: u32, search: &Search) -> Search {
+            search.clone()
         }
 
         fn spent(&self) -> Duration {

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use wirecost_analyze::search;
 use wirecost_model::link::keys::Typed;
 use wirecost_model::plan::Workers;
 use wirecost_model::study::{OfferedLoad, Point};
@@ -75,6 +76,15 @@ fn quick_variants_are_short() {
         assert!(study.quick.is_some(), "{} has no [quick]", builtin.name);
         let study = study.with_quick_overrides();
         let points = Matrix::of(&study).unwrap().points;
+        if let Some(search) = wirecost_study::search(&study).unwrap() {
+            let all = points.iter().map(|point| {
+                let (trials, time) = search::typical(&search, seconds(point, "ramp", 1.0));
+                time + trials as f64 * BESIDE
+            });
+            let all: f64 = all.sum();
+            assert!(all <= QUICK, "{} takes {all} s", builtin.name);
+            continue;
+        }
         let of = |p: &Point| seconds(p, "duration", 10.0) + seconds(p, "ramp", 1.0) + BESIDE;
         let all: f64 = points.iter().map(of).sum::<f64>() * f64::from(study.repeat.times)
             + f64::from(study.warm_up) * points.first().map_or(0.0, of);

@@ -20,6 +20,7 @@ fn run(connections: u32, repeat: u32, bits_per_second: f64) -> Run {
         place: connections,
         repeat,
         order: 1,
+        search: None,
     });
     run.window = Some(fixtures::window(1.0));
     run.throughput = Some(fixtures::throughput(bits_per_second, 1));

@@ -50,7 +50,7 @@ fn run(place: u32, repeat: u32, does: Does, cycles: f64) -> Run {
         vec![Value::new("size", &size), Value::new("connections", &does.connections.to_string())];
     let point = Point { axes: axes.clone(), settings: axes };
     let study = "transmit".to_owned();
-    run.study = Some(StudyRunRef { study, point, place, repeat, order: 1 });
+    run.study = Some(StudyRunRef { study, point, place, repeat, order: 1, search: None });
     run.window = Some(fixtures::window(2.0));
     run.throughput = Some(fixtures::throughput(does.bytes * 8.0, (does.bytes * 2.0) as u64));
     let per_second = does.bytes / does.size;

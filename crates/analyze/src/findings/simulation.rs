@@ -107,7 +107,8 @@ pub fn run(axes: &[(&str, &str)], place: u32, repeat: u32, figures: &Figures) ->
     let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
     let values: Vec<Value> = axes.iter().map(|(name, value)| Value::new(name, value)).collect();
     let point = Point { axes: values.clone(), settings: values };
-    run.study = Some(StudyRunRef { study: "s".to_owned(), point, place, repeat, order: 1 });
+    run.study =
+        Some(StudyRunRef { study: "s".to_owned(), point, place, repeat, order: 1, search: None });
     run.window = Some(Window {
         seconds: 1.0,
         phase: 0,

@@ -43,6 +43,7 @@ mod packets;
 mod phases;
 mod program;
 mod protocols;
+mod rate_search;
 mod refusals;
 mod report;
 mod rss;

@@ -7,6 +7,10 @@ use wirecost_model::document::Section;
 /// The findings of a study; `None` if there are none.
 #[must_use]
 pub fn section(measured: &Measurements) -> Option<Section> {
+    // A search chose the loads of its trials by their results, so they are no sample of anything.
+    if measured.is_search() {
+        return None;
+    }
     let mut section = Section::named("findings", "Findings");
     for finding in findings(measured) {
         section.finding(finding);

@@ -12,6 +12,7 @@ mod interrupt_cost;
 mod io_engines;
 mod lso;
 mod patterns;
+mod rate_search;
 mod repeats;
 mod rows;
 mod runs;
@@ -67,6 +68,7 @@ pub static ALL: &[&dyn Table] = &[
     &function_cost::FunctionCost,
     &interrupt_cost::InterruptCost,
     &patterns::Patterns,
+    &rate_search::RateSearch,
     &repeats::Repeats,
 ];
 

@@ -52,9 +52,16 @@ fn counts(measured: &Measurements) -> String {
 
 /// Points that nobody has run.
 fn awaited(measured: &Measurements, planned: &[Point]) -> Option<String> {
-    let run: BTreeSet<&[Value]> =
-        measured.points.iter().map(|point| point.point.axes.as_slice()).collect();
-    let awaited = planned.iter().filter(|point| !run.contains(point.axes.as_slice()));
+    // As planned: a search adds the load of each trial.
+    let planned_axes = |point: &'_ MeasuredPoint| {
+        let run = point.runs.first().or(point.failed.first());
+        run.and_then(|run| run.study.as_ref())
+            .map_or(&point.point, |study| &study.point)
+            .axes
+            .clone()
+    };
+    let run: BTreeSet<Vec<Value>> = measured.points.iter().map(planned_axes).collect();
+    let awaited = planned.iter().filter(|point| !run.contains(&point.axes));
     let names: Vec<String> = awaited.map(Point::to_string).collect();
     (!names.is_empty()).then(|| {
         let number = units::counted(names.len() as u64, "point has", "points have");

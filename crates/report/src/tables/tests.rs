@@ -92,8 +92,14 @@ fn nothing() -> Measurements {
         let mut run = Run::empty("@stream", "epoll", "0.1.0", 0);
         let axes = vec![Value::new("case", &place.to_string())];
         let point = Point { settings: axes.clone(), axes };
-        run.study =
-            Some(StudyRunRef { study: String::new(), point, place, repeat: 1, order: place });
+        run.study = Some(StudyRunRef {
+            study: String::new(),
+            point,
+            place,
+            repeat: 1,
+            order: place,
+            search: None,
+        });
         (String::new(), run)
     };
     Measurements::of([run(1), run(2)])

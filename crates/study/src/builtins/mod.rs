@@ -25,6 +25,7 @@ pub static ALL: &[Builtin] = &[
     builtin("function-cost", include_str!("function-cost.toml")),
     builtin("interrupt-cost", include_str!("interrupt-cost.toml")),
     builtin("patterns", include_str!("patterns.toml")),
+    builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

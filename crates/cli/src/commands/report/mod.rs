@@ -190,11 +190,19 @@ fn table(table: &TableChoice) -> Result<TableRequest, Failure> {
     }
 }
 
-/// The tables that a study names, or one table of all its axes.
+/// The table of a search.
+const RATE_SEARCH: &str = "rate-search";
+
+/// The tables that a study names, or that of its search, or one table of all its axes.
 pub(crate) fn wanted(study: Option<&Definition>) -> Result<Vec<TableRequest>, Failure> {
     let of_study = study.map(|study| study.tables.as_slice()).unwrap_or_default();
     let wanted: Vec<TableRequest> = of_study.iter().map(table).collect::<Result<_, _>>()?;
-    Ok(if wanted.is_empty() { vec![TableRequest::general()] } else { wanted })
+    let is_search = study.is_some_and(|study| study.search.is_some());
+    Ok(match wanted.is_empty() {
+        true if is_search => vec![find(RATE_SEARCH)?],
+        true => vec![TableRequest::general()],
+        false => wanted,
+    })
 }
 
 /// The report of a study, or of runs side by side.

@@ -101,7 +101,7 @@ impl HostOptions {
     }
 
     /// The links of the lab that the run creates.
-    fn links(&self) -> Result<Links, Failure> {
+    pub(super) fn links(&self) -> Result<Links, Failure> {
         match (self.links.first(), self.lab.as_deref()) {
             (None, _) | (_, Some("")) => self.links.links(),
             (Some(option), None) => Err(Failure::usage(format!(
@@ -562,7 +562,7 @@ fn resolve(name: &str) -> Result<IpAddr, Failure> {
 }
 
 /// The address that this machine sends from. Connecting a datagram socket sends nothing.
-fn towards(peer: IpAddr) -> Option<IpAddr> {
+pub(super) fn towards(peer: IpAddr) -> Option<IpAddr> {
     let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect((peer, 9)).ok()?;

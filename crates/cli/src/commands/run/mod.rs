@@ -1,6 +1,7 @@
 //! `wirecost run`: a profile, on hosts, once.
 
 mod hosts;
+pub(crate) mod link_rate;
 mod link_samples;
 mod machines;
 pub(crate) mod options;
@@ -40,6 +41,7 @@ use crate::profile::Loaded;
 use crate::terminal::{self, StandardOutput};
 
 pub(crate) use hosts::{HostArgument, HostOptions, Place};
+use link_rate::LinkRate;
 pub(crate) use machines::{ConflictOptions, Machines};
 pub(crate) use run_options::{ALLOW_CONTROL_DEVICE, RunOptions};
 
@@ -188,6 +190,12 @@ impl Run {
         let of_agents = self.hosts.are_made().then(place).transpose()?;
         let machines = Machines::of(&self.hosts, self.conflict, stop, self.quiet)?;
         let place = of_agents.map_or_else(place, Ok)?;
+        if let Some(impossible) =
+            LinkRate::of(&self.hosts, place.lab().as_deref(), &loaded.profile)?
+                .and_then(|rate| rate.refuses(&loaded.profile))
+        {
+            terminal::warn(format_args!("wirecost: {impossible}"));
+        }
         let recorder = self.out.as_deref().map(Recorder::create).transpose();
         let recorder = recorder.map_err(Failure::usage)?;
         Ok(Ready { loaded, place, machines, recorder })

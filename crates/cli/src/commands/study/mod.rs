@@ -3,6 +3,7 @@
 mod derived;
 mod plan;
 mod point_runner;
+mod search;
 mod settings;
 mod show;
 mod source;
@@ -186,6 +187,9 @@ fn make_runs(
 ) -> Result<Finished, Failure> {
     let beside = |name: &str| beside(loaded, name);
     let steps = plan::steps(loaded, &beside)?;
+    for impossible in impossible(loaded, &steps) {
+        terminal::warn(format_args!("wirecost: at {impossible}"));
+    }
     let profiles = loaded.profiles()?;
     let hosts = Claimed::of(loaded, conflict, output)?;
     let lab = lab(&steps)?;
@@ -271,12 +275,21 @@ impl Check {
         let steps = plan::steps(&loaded, &beside)?;
         let mut text = String::new();
         describe(&loaded, &steps, &mut text);
+        for impossible in impossible(&loaded, &steps) {
+            let _ = writeln!(text, "impossible: {impossible}");
+        }
         for missing in plan::not_measured(&loaded, &steps)? {
             let _ = writeln!(text, "not measured: {missing}");
         }
         terminal::print(&text);
         Ok(Status::Ok)
     }
+}
+
+/// Loads of points that their links cannot carry.
+fn impossible<'a>(loaded: &'a Loaded, steps: &'a [Step]) -> impl Iterator<Item = String> + 'a {
+    let points = loaded.matrix.points.iter().zip(steps);
+    points.filter_map(|(point, step)| Some(format!("{point}: {}", step.impossible()?)))
 }
 
 /// A built-in profile, or a file beside the study.
@@ -313,6 +326,9 @@ fn describe(loaded: &Loaded, steps: &[Step], text: &mut String) {
         let why = if skipped.why.is_empty() { "skipped" } else { &skipped.why };
         let _ = writeln!(text, "     -  {}  skipped: {why}", skipped.point);
     }
+    if let Some(search) = &loaded.search {
+        return search::describe(search, steps, text);
+    }
     let least = points.len() * repeat.times as usize;
     let _ = writeln!(
         text,
@@ -331,6 +347,9 @@ fn counted(number: usize, noun: &str) -> String {
 
 /// Estimated time of all runs.
 fn whole_time(loaded: &Loaded, steps: &[Step]) -> Duration {
+    if let Some(search) = &loaded.search {
+        return search::typical(search, steps).1;
+    }
     let each: Duration = steps.iter().map(|step| step.time).sum();
     let warm_up: Duration =
         steps.iter().take(loaded.definition.warm_up as usize).map(|step| step.time).sum();
@@ -347,14 +366,23 @@ fn drive(
     output: &Output,
 ) -> Result<Summary, Failure> {
     let started = Instant::now();
-    let there: Duration = done
-        .iter()
-        .filter_map(|run| Some(steps.get(run.study.as_ref()?.place as usize - 1)?.time))
-        .sum();
+    let time_of = |run: &Run| {
+        let of = run.study.as_ref()?;
+        let trial = of.search.as_ref().map_or(0.0, |trial| trial.seconds);
+        Some(steps.get(of.place as usize - 1)?.time + Duration::from_secs_f64(trial))
+    };
+    let there: Duration = done.iter().filter_map(time_of).sum();
     let shown = show::Output { progress: !output.quiet, json_lines: output.json_lines };
     let left = whole_time(loaded, steps).saturating_sub(there);
     let tables = report::wanted(Some(&loaded.definition))?;
-    let show = RefCell::new(Show::new(shown, steps, &tables[0], &loaded.matrix, left));
+    let show = RefCell::new(Show::new(
+        shown,
+        steps,
+        &tables[0],
+        &loaded.matrix,
+        left,
+        loaded.search.is_some(),
+    ));
     let mut runner = Hosts {
         title: &loaded.definition.title,
         steps,

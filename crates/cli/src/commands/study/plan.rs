@@ -8,14 +8,18 @@ use wirecost_fleet::ask;
 use wirecost_fleet::guest::Guest;
 use wirecost_model::observe::{ObserveRequest, ProbeStatus};
 use wirecost_model::profile::{Profile, Until};
+use wirecost_model::search::Search;
 use wirecost_model::status::Status;
 use wirecost_model::study::{OfferedLoad, Point};
 use wirecost_observe::Observer;
+use wirecost_study::Task;
 
 use super::settings;
 use super::source::{Loaded, failure};
 use crate::Failure;
 use crate::commands::report;
+use crate::commands::run::link_rate::{LinkRate, uses_datagrams};
+use crate::commands::run::options::duration::set_duration;
 use crate::commands::run::options::load::offer;
 use crate::commands::run::{HostArgument, HostOptions, RunOptions};
 use crate::profile::Loaded as Ready;
@@ -31,8 +35,32 @@ pub(super) struct Step {
     pub(super) ready: Ready,
     /// Where it runs: the lab may differ between points.
     pub(super) hosts: HostOptions,
-    /// Estimated time of one run.
+    /// Estimated time of one run; of a search, of all but the measurement time of a trial.
     pub(super) time: Duration,
+    /// Of its link, if it is known.
+    link: Option<LinkRate>,
+}
+
+impl Step {
+    /// Estimated time of this run.
+    pub(super) fn time_of(&self, task: &Task) -> Duration {
+        self.time + task.duration().unwrap_or_default()
+    }
+
+    /// A search without the loads that the link cannot carry.
+    pub(super) fn possible(&self, search: &Search) -> Search {
+        let mut search = search.clone();
+        if let Some(link) = self.link.filter(|link| link.payload < search.max_bits_per_second) {
+            search.max_bits_per_second = link.payload;
+            search.link_bits_per_second = Some(link.wire);
+        }
+        search
+    }
+
+    /// Why its load is impossible.
+    pub(super) fn impossible(&self) -> Option<String> {
+        self.link.and_then(|link| link.refuses(&self.ready.profile))
+    }
 }
 
 /// How each point is run, in their order. Makes all checks that can refuse the study.
@@ -58,8 +86,35 @@ fn step(point: &Point, loaded: &Loaded, find: &dyn Fn(&str) -> String) -> Result
         let offered = offer(&mut ready.profile.clone(), 1_000_000_000);
         offered.map_err(|failure| failure.at(point))?;
     }
+    let link = LinkRate::of(&hosts, None, &ready.profile).map_err(|failure| failure.at(point))?;
     let time = time(&options, &ready.profile);
-    Ok(Step { options, ready, hosts, time })
+    let mut step = Step { options, ready, hosts, time, link };
+    if let Some(search) = &loaded.search {
+        check_search(search, &step).map_err(|failure| failure.at(point))?;
+        let mut profile = step.ready.profile.clone();
+        set_duration(&mut profile, Duration::ZERO)?;
+        step.time = self::time(&step.options, &profile);
+    }
+    Ok(step)
+}
+
+/// Whether a search can be made with the profile of a point.
+fn check_search(search: &Search, step: &Step) -> Result<(), Failure> {
+    let mut profile = step.ready.profile.clone();
+    if !uses_datagrams(&profile) {
+        return Err(Failure::usage(format!(
+            "a search needs datagrams, and {} has none: other protocols lose nothing",
+            step.options.profile
+        ))
+        .help("use a profile of UDP, such as @udp-stream"));
+    }
+    set_duration(&mut profile, Duration::from_secs(1))?;
+    offer(&mut profile, search.min_bits_per_second)?;
+    match step.link.and_then(|link| link.refuses(&profile)) {
+        Some(impossible) => Err(Failure::usage(format!("search.min: {impossible}"))
+            .help("lower search.min, or raise the rate of the link")),
+        None => Ok(()),
+    }
 }
 
 fn time(options: &RunOptions, profile: &Profile) -> Duration {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use wirecost_lab::Lab;
 use wirecost_model::run::Run;
+use wirecost_model::search::Search;
 use wirecost_model::status::Status;
 use wirecost_model::study::StudyRunRef;
 use wirecost_store::study::Writer;
@@ -16,6 +17,7 @@ use wirecost_study::{PointError, PointRunner, Task};
 use super::plan::Step;
 use super::show::Show;
 use crate::Failure;
+use crate::commands::run::options::duration::set_duration;
 use crate::commands::run::options::load::offer;
 use crate::commands::run::{Machines, environments};
 
@@ -43,6 +45,10 @@ impl PointRunner for Hosts<'_> {
         Ok(run)
     }
 
+    fn possible(&self, place: u32, search: &Search) -> Search {
+        self.steps[place as usize - 1].possible(search)
+    }
+
     fn spent(&self) -> Duration {
         self.started.elapsed()
     }
@@ -58,6 +64,9 @@ impl Hosts<'_> {
     fn make(&mut self, task: &Task) -> Result<Made, Failure> {
         let step = &self.steps[task.place as usize - 1];
         let mut ready = step.ready.clone();
+        if let Some(duration) = task.duration() {
+            set_duration(&mut ready.profile, duration)?;
+        }
         if let Some(load) = task.load {
             offer(&mut ready.profile, load)?;
         }
@@ -78,6 +87,7 @@ impl Hosts<'_> {
             place: task.place,
             repeat: task.repeat,
             order: task.order,
+            search: task.trial.clone(),
         });
         Ok((run, environments(&outcome)))
     }

@@ -38,6 +38,8 @@ pub(super) struct Output {
 pub(super) struct Show<'a> {
     output: Output,
     steps: &'a [Step],
+    /// Whether its runs are trials, whose number nobody knows beforehand.
+    is_search: bool,
     finished: RunLines<'a>,
     progress: Progress<Stderr>,
     least: usize,
@@ -61,10 +63,12 @@ impl<'a> Show<'a> {
         table: &'a TableRequest,
         matrix: &Matrix,
         left: Duration,
+        is_search: bool,
     ) -> Self {
         Self {
             output,
             steps,
+            is_search,
             finished: RunLines::new(table, &matrix.points, TerminalStyle::of(&io::stderr())),
             progress: Progress::new(io::stderr(), Style::of(&io::stderr())),
             least: 0,
@@ -109,7 +113,10 @@ impl<'a> Show<'a> {
 
     /// `3/12`; repeats that the study adds are beyond its least number of runs.
     fn number(&self, number: usize) -> String {
-        format!("{number}/{}", self.least.max(number))
+        match self.is_search {
+            true => number.to_string(),
+            false => format!("{number}/{}", self.least.max(number)),
+        }
     }
 
     /// CPU use of this machine from /proc/stat, precise enough to show activity.
@@ -155,15 +162,18 @@ impl Listener for Show<'_> {
                 if self.output.progress {
                     let left = show_time(self.left);
                     let done = if *done > 0 {
-                        format!(", {done} of them finished")
+                        let runs = if self.is_search { "trials" } else { "of them" };
+                        format!(", {done} {runs} finished")
                     } else {
                         String::new()
                     };
-                    self.progress.stay(&format!(
-                        "{}, {}{done}, about {left}",
-                        counted(*points, "point"),
-                        counted(*least, "run")
-                    ));
+                    let points = counted(*points, "point");
+                    self.progress.stay(&match self.is_search {
+                        true => format!("{points}, a search at each{done}, typically {left}"),
+                        false => {
+                            format!("{points}, {}{done}, about {left}", counted(*least, "run"))
+                        }
+                    });
                 }
             }
             Event::RunStarted { task, number } => {
@@ -172,7 +182,7 @@ impl Listener for Show<'_> {
                 self.point = task.point.clone();
             }
             Event::RunEnded { task, number, run } => {
-                let thought = self.steps[task.place as usize - 1].time;
+                let thought = self.steps[task.place as usize - 1].time_of(task);
                 self.took += self.run_started.elapsed();
                 self.thought += thought;
                 self.left = self.left.saturating_sub(thought);

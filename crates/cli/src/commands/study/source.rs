@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use miette::Severity;
+use wirecost_model::search::Search;
 use wirecost_store::input::{PROFILE, STUDY, read_text};
 use wirecost_study::{Definition, Matrix, PLACE, Place, StudyError, builtins};
 
@@ -70,11 +71,27 @@ fn check_value(option: &str, name: &str, value: &str) -> Result<(), Failure> {
     })
 }
 
+/// Before the name of a key of `search`.
+const OF_SEARCH: &str = "search.";
+
+fn set_of_search(definition: &mut Definition, key: &str, value: &str) -> Result<(), Failure> {
+    let Some(search) = &mut definition.search else {
+        return Err(Failure::usage(format!("--set {OF_SEARCH}{key}: the study has no search")));
+    };
+    match search.set(key, value) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("--set {OF_SEARCH}{key}: search has no such key"))
+            .help("--set changes search.min, search.max and search.time_limit")),
+    }
+}
+
 /// A study, read, with all its points.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) definition: Definition,
     pub(super) matrix: Matrix,
+    /// What it searches for at each point.
+    pub(super) search: Option<Search>,
     /// Directory of its profile files.
     pub(super) beside: PathBuf,
     /// Where it runs.
@@ -136,6 +153,10 @@ impl Source {
             definition.drop_rules_of(&axes).map_err(failure)?;
         }
         for (name, value) in &self.set {
+            if let Some(key) = name.strip_prefix(OF_SEARCH) {
+                set_of_search(&mut definition, key, value)?;
+                continue;
+            }
             check_value("--set", name, value)?;
             definition.set(name, value);
         }
@@ -219,7 +240,8 @@ impl Loaded {
             let lab = lab.unwrap_or_default();
             (hosts.lab, hosts.vm) = settings::lab_or_vm(&definition.place, &lab);
         }
-        Ok(Self { definition, matrix, beside, hosts })
+        let search = wirecost_study::search(&definition).map_err(failure)?;
+        Ok(Self { definition, matrix, search, beside, hosts })
     }
 
     /// Texts of the profile files, by file name.

@@ -27,7 +27,10 @@ impl RunOption for Duration {
 }
 
 /// Of the headline, where it has a duration, else of the longest phase that has one.
-fn set_duration(profile: &mut Profile, duration: std::time::Duration) -> Result<(), Failure> {
+pub(crate) fn set_duration(
+    profile: &mut Profile,
+    duration: std::time::Duration,
+) -> Result<(), Failure> {
     let phases = profile.groups.iter().map(|g| g.transactions.len()).max().unwrap_or(0);
     let length = |phase: usize| {
         let of_group = profile.groups.iter().filter_map(|group| group.transactions.get(phase));

@@ -4,7 +4,7 @@
 mod connections;
 mod cpus;
 mod dead_time;
-mod duration;
+pub(crate) mod duration;
 mod engine;
 mod interval;
 pub(crate) mod load;
