@@ -31,11 +31,11 @@ fn stages(frames: &Frames) -> Option<Section> {
     let mut table = Table::new([
         Column::text("datagrams"),
         Column::number("in all"),
-        Column::number("per second"),
+        Column::number("per second").drop_order(1),
         Column::number("vanished"),
         Column::text("where"),
-        Column::number("packets").drop_order(2),
-        Column::number("foreign").drop_order(1),
+        Column::number("packets").drop_order(3),
+        Column::number("foreign").drop_order(2),
     ]);
     for direction in &frames.directions {
         for stage in &direction.stages {
@@ -114,12 +114,18 @@ fn in_one_line(frames: &Frames) -> String {
         stage.per_second.map(whole)
     };
     let of = |from, stage| rate(from, stage).unwrap_or_else(|| "0".to_owned());
-    format!(
-        "per second: generated {}; received {}; seen by the peer {}; answers transmitted {}; answers read {} (sent \
-         by its device {})",
+    let there = format!(
+        "per second: generated {}; received {}; seen by the peer {}",
         of(Side::Master, Stage::Sent),
         of(Side::Master, Stage::Received),
         of(Side::Master, Stage::Read),
+    );
+    let answers = frames.directions.iter().any(|direction| direction.from == Side::Peer);
+    if !answers {
+        return there;
+    }
+    format!(
+        "{there}; answers transmitted {}; answers read {} (sent by its device {})",
         of(Side::Peer, Stage::Generated),
         of(Side::Peer, Stage::Read),
         of(Side::Peer, Stage::Sent)
