@@ -239,10 +239,10 @@ fn connections_arrive_on_the_queues_where_a_profile_places_them() {
     let refused = run(&[&queues[..], &["--placement", "one-per-queue"]].concat());
     assert_ne!(refused.code, 0, "{refused}");
     let expected = "4 strands cannot have a queue each, as the peer's device has 2";
-    assert!(refused.stderr.contains(expected), "{refused}");
+    assert!(refused.stdout.contains(expected), "{refused}");
     let hidden = run(&["--lab"]);
     assert_ne!(hidden.code, 0, "{hidden}");
-    assert!(hidden.stderr.contains("does not tell how it spreads packets"), "{hidden}");
+    assert!(hidden.stdout.contains("does not tell how it spreads packets"), "{hidden}");
     let unknown = run(&["--lab", "--placement", "odd"]);
     assert_eq!(unknown.code, 2, "{unknown}");
     assert!(unknown.stderr.contains("one-per-queue, even, all-on-one, random"), "{unknown}");

@@ -36,6 +36,9 @@ use crate::worker::SegmentCounts;
 
 /// How long an unanswered hello datagram is waited for before it is repeated.
 const HELLO_REPEAT: Nanos = 200 * MILLISECOND;
+/// After so many hellos that were not answered, though the far end has answered the first with a challenge, it is taken
+/// to have the connection: its answer was lost, and it may say nothing before data comes.
+const UNANSWERED: u32 = 10;
 /// A blocking call of the threads engine returns after this long at the latest, so that the thread
 /// can look whether the run goes on.
 const BLOCKED: Duration = Duration::from_millis(250);
@@ -62,6 +65,8 @@ pub(super) struct Greeting {
     hello: Hello,
     /// When a datagram that has it is sent again.
     repeat: Nanos,
+    /// How often it has been sent again since it was challenged.
+    repeated: u32,
 }
 
 impl Greeting {
@@ -453,7 +458,7 @@ impl Opener {
             false => KnownBy::Call,
         };
         let mut socket = admit(fd, transport, State::Connecting(known_by));
-        socket.greeting = hello.map(|hello| Box::new(Greeting { hello, repeat: 0 }));
+        socket.greeting = hello.map(|hello| Box::new(Greeting { hello, repeat: 0, repeated: 0 }));
         if !socket.reliable {
             socket.peer = peer_address.map(Box::new);
         }
@@ -620,6 +625,11 @@ impl Opener {
                 }
                 let mut repeat = greeting.repeat;
                 if now >= repeat {
+                    greeting.repeated += u32::from(greeting.hello.cookie != 0);
+                    if greeting.repeated > UNANSWERED {
+                        self.open(socket, settings)?;
+                        return Ok(Opening::Done);
+                    }
                     repeat = greeting.send(&socket.fd, now)?;
                 }
                 Ok(Opening::Wait(Interest::Readable, Some(repeat)))
@@ -845,6 +855,38 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         assert!(socket.take_hello_refusal(&refused));
         assert!(!socket.take_hello_refusal(&refused));
+    }
+
+    /// The far end has the connection, and its strand does not read: nobody answers a repeated hello.
+    #[test]
+    fn a_connection_whose_welcome_was_lost_opens() {
+        let [client, server] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        client.connect(server.local_addr().unwrap()).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let (mut opener, _) = listening(false);
+        let mut settings = SettingsLog::default();
+        let mut repeats_of = |cookie| {
+            let hello = Hello { run: 1, group: 0, strand: 0, id: 0, ordinal: 0, cookie };
+            let fd = client.try_clone().unwrap().into();
+            let mut socket = admit(fd, transport("udp").unwrap(), State::Greeting);
+            socket.greeting = Some(Box::new(Greeting { hello, repeat: 0, repeated: 0 }));
+            let mut turns = 0;
+            while turns < 50
+                && opener.progress(&mut socket, &mut settings).unwrap() != Opening::Done
+            {
+                turns += 1;
+                // Time passes.
+                socket.greeting.as_mut().unwrap().repeat = 0;
+            }
+            let mut came = 0;
+            while server.recv(&mut [0; 64]).is_ok() {
+                came += 1;
+            }
+            (socket.is_open(), came)
+        };
+        assert_eq!(repeats_of(7), (true, UNANSWERED));
+        // Without a challenge nobody is known to be there.
+        assert_eq!(repeats_of(0), (false, 50));
     }
 
     /// Looks once, and returns how often it was told of the listener; a strand waits for that or does not.
