@@ -482,8 +482,11 @@ impl Session {
                 }
                 None => self.unexpected_order(),
             },
-            Order::CountPackets => match &self.load {
-                Some(load) => self.send_notice(&Notice::Packets(load.packets())),
+            Order::CountPackets => match &mut self.load {
+                Some(load) => {
+                    let packets = load.drained();
+                    self.send_notice(&Notice::Packets(packets))
+                }
                 None => self.unexpected_order(),
             },
             Order::Environment if self.anyone => {

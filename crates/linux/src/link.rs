@@ -52,7 +52,8 @@ pub struct Link {
     /// Packets that the device dropped as it had no place for them.
     pub rx_missed: Option<u64>,
     pub is_loopback: bool,
-    /// Bytes of a packet before its IP header: those of an Ethernet header, which `lo` has too, or none.
+    /// Bytes before the IP header of a packet as the device counts it: those of an Ethernet header, or none. `lo` takes its
+    /// header off first (`loopback_xmit` in <https://elixir.bootlin.com/linux/v6.12/source/drivers/net/loopback.c>).
     pub header_bytes: u32,
     /// Switched on by the administrator.
     pub up: bool,
@@ -357,7 +358,6 @@ impl Link {
     fn from_message(message: &LinkMessage) -> Option<Self> {
         let up = message.header.flags.contains(LinkFlags::Up);
         let layer = message.header.link_layer_type;
-        let has_header = matches!(layer, LinkLayerType::Ether | LinkLayerType::Loopback);
         let mut link = Self {
             index: message.header.index,
             name: String::new(),
@@ -371,7 +371,7 @@ impl Link {
             lower: None,
             rx_missed: None,
             is_loopback: layer == LinkLayerType::Loopback,
-            header_bytes: if has_header { ETHERNET_HEADER } else { 0 },
+            header_bytes: if layer == LinkLayerType::Ether { ETHERNET_HEADER } else { 0 },
             up,
             running: false,
         };

@@ -58,8 +58,8 @@ pub struct FramesStage {
     pub per_second: Option<f64>,
     /// Datagrams of the stage before that did not come here. Negative where more came, as of a link that
     /// duplicates.
-    pub vanished: Option<i64>,
-    /// Where the kernel counted packets that vanished on the way here.
+    pub missing: Option<i64>,
+    /// Where the kernel counted packets that were lost on the way here.
     pub places: Vec<FramesPlace>,
 }
 
@@ -69,7 +69,7 @@ pub struct FramesPlace {
     pub packets: u64,
 }
 
-/// Where the kernel counts packets that vanish.
+/// Where the kernel counts lost packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {

@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Nanos;
+use crate::plan::bounded;
+
+/// Devices that an agent may tell of.
+const DEVICES: usize = 64;
 
 /// What a host had counted at an instant, since its namespace was made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -10,7 +14,10 @@ pub struct PacketCounters {
     /// On the host's clock.
     pub at: Nanos,
     /// Those that the run's traffic goes through.
+    #[serde(deserialize_with = "bounded::<_, _, DEVICES>")]
     pub devices: Vec<DevicePackets>,
+    /// Packets that all others of the namespace have received, `lo` among them.
+    pub rx_elsewhere: u64,
     pub protocols: ProtocolPackets,
 }
 
@@ -31,7 +38,8 @@ pub struct DevicePackets {
     pub tx_dropped: u64,
     /// Packets not in `rx_packets`, as the device had no place for them.
     pub rx_missed: u64,
-    pub qdisc_drops: u64,
+    /// Of 32 bits, and goes round.
+    pub qdisc_drops: u32,
     /// In the queueing discipline; a level, and no count.
     pub qdisc_waiting: u64,
 }
@@ -79,8 +87,10 @@ impl PacketCounters {
         for device in &mut counted.devices {
             if let Some(before) = before.devices.iter().find(|of| of.name == device.name) {
                 device.combine(before, u64::saturating_sub);
+                device.qdisc_drops = device.qdisc_drops.wrapping_sub(before.qdisc_drops);
             }
         }
+        counted.rx_elsewhere = self.rx_elsewhere.saturating_sub(before.rx_elsewhere);
         counted.protocols.combine(&before.protocols, u64::saturating_sub);
         counted
     }
@@ -91,7 +101,8 @@ impl PacketCounters {
         let mut total = DevicePackets::default();
         for device in &self.devices {
             total.combine(device, u64::saturating_add);
-            total.qdisc_waiting += device.qdisc_waiting;
+            total.qdisc_drops = total.qdisc_drops.saturating_add(device.qdisc_drops);
+            total.qdisc_waiting = total.qdisc_waiting.saturating_add(device.qdisc_waiting);
         }
         total
     }
@@ -100,19 +111,8 @@ impl PacketCounters {
 impl DevicePackets {
     fn combine(&mut self, other: &Self, apply: impl Fn(u64, u64) -> u64) {
         each_field!(
-            self,
-            other,
-            apply,
-            rx_packets,
-            tx_packets,
-            rx_bytes,
-            tx_bytes,
-            rx_errors,
-            tx_errors,
-            rx_dropped,
-            tx_dropped,
-            rx_missed,
-            qdisc_drops
+            self, other, apply, rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors,
+            rx_dropped, tx_dropped, rx_missed
         );
     }
 }

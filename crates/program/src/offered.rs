@@ -5,7 +5,9 @@ use wirecost_model::profile::{
 };
 use wirecost_model::quantity::imix;
 use wirecost_profile::flowops::{self, Action};
+use wirecost_profile::protocols;
 
+use crate::calls;
 use crate::headline;
 use crate::quantiles::Quantiles;
 
@@ -33,7 +35,7 @@ pub fn bits_per_second(profile: &Profile) -> Option<f64> {
     let phase = headline::of_profile(profile)?;
     let mut bytes = 0.0;
     for (group, transaction) in paced(profile, phase) {
-        let each = bytes_of_pass(transaction, group.strands).ok()?;
+        let each = bytes_of_pass(group, transaction).ok()?;
         if each == 0.0 {
             continue;
         }
@@ -58,7 +60,7 @@ pub fn set(profile: &mut Profile, bits_per_second: f64) -> Result<(), OfferedErr
     for (number, group) in profile.groups.iter().enumerate().filter(|(_, group)| group.strands > 0)
     {
         let Some(transaction) = group.transactions.get(phase) else { continue };
-        let each = bytes_of_pass(transaction, group.strands)?;
+        let each = bytes_of_pass(group, transaction)?;
         if each == 0.0 {
             continue;
         }
@@ -113,9 +115,10 @@ pub fn traffic(profile: &Profile) -> Option<[Traffic; 2]> {
                 let one = |flowop| if is_of(flowop) { of(flowop) } else { 0.0 };
                 of_pass(transaction, &transaction.flowops.iter().map(one).collect::<Vec<f64>>())
             };
-            let bytes = |flowop: &Flowop| bytes_of(flowop, group.strands).unwrap_or(0.0);
+            let bytes = |flowop: &Flowop| bytes_of(group, flowop).unwrap_or(0.0);
+            let messages = |flowop: &Flowop| times(group, flowop);
             sum.bytes_per_second += passes * each(&bytes);
-            sum.messages_per_second += passes * each(&times);
+            sum.messages_per_second += passes * each(&messages);
         }
     }
     Some(traffic)
@@ -131,9 +134,12 @@ fn is_received(flowop: &Flowop) -> bool {
     matches!(action, Some(Action::Receive(_)))
 }
 
-/// How often a flowop is executed whenever it is reached.
-fn times(flowop: &Flowop) -> f64 {
-    flowop.options.count as f64 * flowop.options.repeat as f64
+/// Messages of a flowop whenever it is reached. One call may send several datagrams.
+fn times(group: &Group, flowop: &Flowop) -> f64 {
+    let mut flowops = group.transactions.iter().flat_map(|transaction| &transaction.flowops);
+    let protocol = flowops.find_map(|flowop| flowop.options.protocol.as_deref());
+    let datagrams = calls::datagrams(&flowop.options, protocol.and_then(protocols::find));
+    flowop.options.count as f64 * flowop.options.repeat as f64 * datagrams as f64
 }
 
 fn paced(profile: &Profile, phase: usize) -> impl Iterator<Item = (&Group, &Transaction)> {
@@ -142,11 +148,11 @@ fn paced(profile: &Profile, phase: usize) -> impl Iterator<Item = (&Group, &Tran
 }
 
 /// Mean payload of one pass through the flowops, in bytes.
-fn bytes_of_pass(transaction: &Transaction, strands: u32) -> Result<f64, OfferedError> {
+fn bytes_of_pass(group: &Group, transaction: &Transaction) -> Result<f64, OfferedError> {
     let each: Vec<f64> = transaction
         .flowops
         .iter()
-        .map(|flowop| bytes_of(flowop, strands))
+        .map(|flowop| bytes_of(group, flowop))
         .collect::<Result<_, _>>()?;
     Ok(of_pass(transaction, &each))
 }
@@ -174,17 +180,17 @@ fn of_parts(parts: &[Part], each: &[f64]) -> f64 {
     parts.iter().map(of).sum()
 }
 
-fn bytes_of(flowop: &Flowop, strands: u32) -> Result<f64, OfferedError> {
+fn bytes_of(group: &Group, flowop: &Flowop) -> Result<f64, OfferedError> {
     let Some(kind) = flowops::find(&flowop.kind) else { return Ok(0.0) };
     let options = &flowop.options;
     let size = match (kind.action(), &options.size) {
         (Action::SendFile, None) => return Err(OfferedError::WholeFiles),
         (Action::Send(_) | Action::Receive(_) | Action::SendFile, Some(size)) => {
-            mean(size, strands)
+            mean(size, group.strands)
         }
         _ => return Ok(0.0),
     };
-    Ok(size * times(flowop))
+    Ok(size * times(group, flowop))
 }
 
 /// Mean of a quantity over this number of strands.
@@ -227,7 +233,7 @@ fn mean(quantity: &Quantity, strands: u32) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use wirecost_model::profile::{Choice, Options, Position, Weighted};
+    use wirecost_model::profile::{Choice, IoValue, Options, Position, Weighted};
 
     use super::*;
 
@@ -285,6 +291,23 @@ mod tests {
         set(&mut profile, 8e6).unwrap();
         assert_eq!(arrivals(&profile), Some(Arrivals::Poisson(50.0)));
         assert_eq!(bits_per_second(&profile), Some(8e6));
+    }
+
+    /// Of the protocol that the group connects by: TCP has no datagrams.
+    #[test]
+    fn every_datagram_of_a_call_counts() {
+        for (protocol, rate) in [("udp", 10.0), ("tcp", 80.0)] {
+            let mut write = flowop("write", Some(Quantity::Fixed(1000)), 1);
+            write.options.io.set("gso", IoValue::Number(4));
+            write.options.io.set("batch", IoValue::Number(2));
+            let mut profile = profile(1, vec![write], Vec::new());
+            let connect = &mut profile.groups[0].transactions[0].flowops[0];
+            connect.options.protocol = Some(protocol.to_owned());
+            set(&mut profile, 640e3).unwrap();
+            assert_eq!(arrivals(&profile), Some(Arrivals::Even(rate)), "{protocol}");
+            let messages = traffic(&profile).unwrap()[0].messages_per_second;
+            assert_eq!(messages, 80.0, "{protocol}");
+        }
     }
 
     #[test]

@@ -109,6 +109,8 @@ impl Counted {
         let mut sum = Self::default();
         for counters in all {
             sum.protocols.combine(&counters.protocols, u64::saturating_add);
+            sum.devices.rx_elsewhere =
+                sum.devices.rx_elsewhere.saturating_add(counters.rx_elsewhere);
             sum.devices.devices.extend(counters.devices);
         }
         sum
@@ -132,13 +134,13 @@ impl Counted {
         all.saturating_sub(extra)
     }
 
-    /// Where packets vanished before the wire. What IP discards is no place of its own: it counts there what the
+    /// Where packets were lost before the wire. What IP discards is no place of its own: it counts there what the
     /// queueing discipline or the device has told it that they dropped (`ip_send_skb` in
     /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/ip_output.c>).
     fn output(&self) -> Vec<FramesPlace> {
         let devices = self.devices.device_total();
         places([
-            (Place::Qdisc, devices.qdisc_drops),
+            (Place::Qdisc, devices.qdisc_drops.into()),
             (Place::QdiscWaiting, devices.qdisc_waiting),
             (Place::DeviceOutput, devices.tx_dropped + devices.tx_errors),
         ])
@@ -151,15 +153,38 @@ impl Counted {
     }
 
     /// Between the device and the socket.
-    fn input(&self) -> Vec<FramesPlace> {
+    fn input(&self, of_sockets: &[FramesPlace]) -> Vec<FramesPlace> {
         let protocols = &self.protocols;
         places([
             (Place::DeviceInput, self.devices.device_total().rx_dropped),
             (Place::IpInput, protocols.ip_in_discarded),
             (Place::Reassembly, protocols.not_reassembled),
             (Place::NoPort, protocols.no_port),
-            (Place::Checksum, protocols.checksum),
-            (Place::Memory, protocols.memory),
+            (Place::Checksum, protocols.checksum.saturating_sub(at(of_sockets, Place::Checksum))),
+        ])
+    }
+
+    /// Where sockets dropped so many packets. A socket counts alike that its buffer or UDP's memory had no room, that a
+    /// checksum was wrong, and that its filter refused (`udp_queue_rcv_one_skb` in
+    /// <https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c>).
+    fn at_sockets(&self, drops: u64, kernel: bool) -> Vec<FramesPlace> {
+        if !kernel {
+            return places([(Place::SocketBuffer, drops)]);
+        }
+        let mut rest = drops;
+        let mut take = |counted: u64| {
+            let taken = counted.min(rest);
+            rest -= taken;
+            taken
+        };
+        let protocols = &self.protocols;
+        let [buffer, memory, checksum] =
+            [protocols.receive_buffer, protocols.memory, protocols.checksum].map(&mut take);
+        places([
+            (Place::SocketBuffer, buffer),
+            (Place::Memory, memory),
+            (Place::Checksum, checksum),
+            (Place::Unexplained, rest),
         ])
     }
 }
@@ -215,7 +240,11 @@ fn places<const N: usize>(all: [(Place, u64); N]) -> Vec<FramesPlace> {
 }
 
 fn total(places: &[FramesPlace]) -> u64 {
-    places.iter().map(|place| place.packets).sum()
+    places.iter().fold(0, |sum, place| sum.saturating_add(place.packets))
+}
+
+fn at(places: &[FramesPlace], wanted: Place) -> u64 {
+    places.iter().find(|of| of.place == wanted).map_or(0, |of| of.packets)
 }
 
 /// The snapshot with everything of the phase.
@@ -235,7 +264,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         return None;
     }
     let read = in_all(to, |end| end.counters.datagrams.received);
-    let buffer: u64 = of_side(to).map(|window| window.phase.receive_buffer_drops).sum();
+    let drops: u64 = of_side(to).map(|window| window.phase.receive_buffer_drops).sum();
     let (senders, receivers) = (Namespaces::of(windows, from), Namespaces::of(windows, to));
     let (out, into) = (senders.phase(), receivers.phase());
     let datagram = Datagram::of(of_side(from), &out.protocols);
@@ -282,54 +311,66 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         packets: None,
         foreign: None,
         per_second,
-        vanished: None,
+        missing: None,
         places: Vec::new(),
     };
     let mut stages = vec![stage(Stage::Generated, Some(generated), Some(overall.generated))];
-    let reached = read + buffer;
+    let of_sockets = into.at_sockets(drops, kernel);
+    let mut reached = read + drops;
     if kernel {
-        // More than came to it a device can only have sent for others. With fragments, drops are not datagrams.
-        let lost = total(&out.output());
-        let is_fragmented = out.protocols.fragments_sent > 0;
-        let expected = if is_fragmented { generated } else { generated.saturating_sub(lost) };
+        // More than came to it a device can only have sent for others, and what was lost for others is not missing
+        // here. Of fragments and of joined datagrams drops are not datagrams.
+        let in_lumps = out.protocols.fragments_sent > 0 || datagram.joins;
+        let expected = match in_lumps {
+            true => generated,
+            false => generated.saturating_sub(total(&out.output())),
+        };
         let counted = out.sent(&datagram);
-        let sent = counted.min(expected);
-        let vanished = generated - sent;
+        let sent = counted.min(expected).max(reached.min(generated).min(counted));
+        let missing = generated - sent;
         stages.push(FramesStage {
             packets: Some(out.devices.device_total().tx_packets),
             foreign: Some(counted - sent),
-            vanished: Some(vanished as i64),
-            places: explained(out.output(), vanished, is_fragmented),
+            missing: Some(missing as i64),
+            places: explained(out.output(), missing, in_lumps),
             ..stage(Stage::Sent, Some(sent), overall.sent)
         });
 
-        // Of what the device received beyond what came further, so much is known to be of others; and more than
-        // was sent came from others too, unless it came further.
+        // So much of what the device received is known to be of others, as far as it did not come by other
+        // devices. More than was sent is of others too, unless it came to the sockets.
         let counted = into.received(&datagram);
-        let others =
-            into.protocols.other_received + into.protocols.udp_received.saturating_sub(read);
-        let further = reached + total(&into.input());
-        let own = counted.saturating_sub(others).min(sent).max(further.min(counted));
-        let (received, foreign) = (own, counted - own);
-        let between = sent as i64 - received as i64;
+        let others = (into.protocols.other_received
+            + into.protocols.udp_received.saturating_sub(read))
+        .saturating_sub(into.devices.rx_elsewhere);
+        let input = into.input(&of_sockets);
+        let further = reached + total(&input);
+        let own = counted.saturating_sub(others).max(further).min(sent);
+        let received = own.max(reached).min(counted);
         stages.push(FramesStage {
             packets: Some(into.devices.device_total().rx_packets),
-            foreign: Some(foreign),
-            vanished: Some(between),
+            foreign: Some(counted - received),
+            missing: Some(sent as i64 - received as i64),
             places: into.missed(),
             ..stage(Stage::Received, Some(received), overall.received)
         });
-        let vanished = received as i64 - reached as i64;
-        let is_reassembled = into.protocols.fragments_received > 0;
+
+        // A socket that joins datagrams drops several at a time, and counts them once.
+        if of_side(to)
+            .any(|host| host.phase.io.received_datagrams > host.phase.io.received_messages)
+        {
+            reached = reached.max(received.saturating_sub(total(&input)));
+        }
+        let missing = received as i64 - reached as i64;
+        let in_lumps = into.protocols.fragments_received > 0;
         stages.push(FramesStage {
-            vanished: Some(vanished),
-            places: explained(into.input(), u64::try_from(vanished).unwrap_or(0), is_reassembled),
+            missing: Some(missing),
+            places: explained(input, u64::try_from(missing).unwrap_or(0), in_lumps),
             ..stage(Stage::ReachedSocket, Some(reached), overall.reached_socket)
         });
     }
     stages.push(FramesStage {
-        vanished: kernel.then_some(buffer as i64),
-        places: places([(Place::SocketBuffer, buffer)]),
+        missing: kernel.then(|| reached as i64 - read as i64),
+        places: of_sockets,
         ..stage(Stage::Read, Some(read), Some(overall.read))
     });
 
@@ -350,7 +391,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
             received: rates.received,
             reached_socket: rates.reached_socket,
             read: rates.read,
-            in_flight: in_flight(windows, &spans, from, (&senders, &receivers)),
+            in_flight: in_flight(windows, &spans, from, kernel.then_some((&senders, &receivers))),
         });
     }
     Some(FramesDirection { from, stages, intervals })
@@ -370,7 +411,7 @@ fn in_flight(
     windows: &[HostWindow<'_>],
     spans: &[Span<'_>],
     from: Side,
-    (senders, receivers): (&Namespaces<'_>, &Namespaces<'_>),
+    namespaces: Option<(&Namespaces<'_>, &Namespaces<'_>)>,
 ) -> i64 {
     let mut balance = 0i64;
     for (window, span) in windows.iter().zip(spans) {
@@ -379,6 +420,7 @@ fn in_flight(
             true => balance += datagrams.sent as i64,
             false => balance -= datagrams.received as i64,
         }
+        let Some((senders, receivers)) = namespaces else { continue };
         let Some(counted) = window
             .phase
             .snapshot(Edge::PhaseStart)
@@ -394,19 +436,28 @@ fn in_flight(
             balance -= total(&counted.output()).saturating_sub(waiting) as i64;
         } else if is_in(receivers) {
             let missed = total(&counted.missed()) + counted.protocols.receive_buffer;
-            balance -= (total(&counted.input()) + missed) as i64;
+            balance -= (total(&counted.input(&[])) + missed + counted.protocols.memory) as i64;
         }
     }
     balance
 }
 
-/// Adds what no counter has. Of fragments nobody knows how many datagrams they are.
-fn explained(mut places: Vec<FramesPlace>, vanished: u64, in_fragments: bool) -> Vec<FramesPlace> {
-    let rest = vanished.saturating_sub(total(&places));
-    if rest > 0 && (!in_fragments || places.is_empty()) {
-        places.push(FramesPlace { place: Place::Unexplained, packets: rest });
+/// Where missing datagrams were lost, and what no counter has of them. Counters have losses of others too, so they explain
+/// no more than is missing. Of fragments and of joined datagrams nobody knows how many datagrams they are.
+fn explained(places: Vec<FramesPlace>, missing: u64, in_lumps: bool) -> Vec<FramesPlace> {
+    if in_lumps && missing > 0 && !places.is_empty() {
+        return places;
     }
-    places
+    let mut rest = missing;
+    let mut explained = Vec::new();
+    for FramesPlace { place, packets } in places {
+        let packets = packets.min(rest);
+        rest -= packets;
+        explained.push(FramesPlace { place, packets });
+    }
+    explained.push(FramesPlace { place: Place::Unexplained, packets: rest });
+    explained.retain(|place| place.packets > 0);
+    explained
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Truth {
         let out = DevicePackets {
             tx_packets: self.sent() + self.foreign,
             tx_bytes: self.sent() * (self.size + HEADERS) + self.foreign * 80,
-            qdisc_drops: self.qdisc,
+            qdisc_drops: self.qdisc as u32,
             ..device()
         };
         let of_out = ProtocolPackets { udp_sent: self.generated, ..ProtocolPackets::default() };
@@ -89,7 +89,8 @@ fn host(
         rx_packets: 1000,
         tx_bytes: 70_000,
         rx_bytes: 70_000,
-        qdisc_drops: 3,
+        // It goes round.
+        qdisc_drops: u32::MAX,
         rx_missed: 4,
         ..self::device()
     };
@@ -98,9 +99,14 @@ fn host(
     last.rx_packets += first.rx_packets;
     last.tx_bytes += first.tx_bytes;
     last.rx_bytes += first.rx_bytes;
-    last.qdisc_drops += first.qdisc_drops;
+    last.qdisc_drops = last.qdisc_drops.wrapping_add(first.qdisc_drops);
     last.rx_missed += first.rx_missed;
-    let counters = |at, device, protocols| PacketCounters { at, devices: vec![device], protocols };
+    let counters = |at, device, protocols| PacketCounters {
+        at,
+        devices: vec![device],
+        rx_elsewhere: 0,
+        protocols,
+    };
     let before = counters(0, first, ProtocolPackets::default());
     let after = counters(2 * SECOND, last, protocols);
     let snapshot = |edge, at, datagrams: Datagrams, packets: &PacketCounters| Snapshot {
@@ -176,10 +182,6 @@ fn stage(direction: &FramesDirection, wanted: Stage) -> &FramesStage {
     direction.stages.iter().find(|stage| stage.stage == wanted).unwrap()
 }
 
-fn at(stage: &FramesStage, place: Place) -> u64 {
-    stage.places.iter().find(|of| of.place == place).map_or(0, |of| of.packets)
-}
-
 proptest! {
     #[test]
     fn each_stage_has_what_passed_it_and_each_loss_its_place(
@@ -201,15 +203,15 @@ proptest! {
             numbers,
             [generated, truth.sent(), truth.received(), read + socket, read]
         );
-        let vanished: Vec<_> = told.stages[1..].iter().map(|stage| stage.vanished.unwrap()).collect();
+        let missing: Vec<_> = told.stages[1..].iter().map(|stage| stage.missing.unwrap()).collect();
         let expected = [qdisc, link + missed, no_port + filtered, socket].map(|lost| lost as i64);
-        prop_assert_eq!(vanished, expected);
-        prop_assert_eq!(at(stage(&told, Stage::Sent), Place::Qdisc), qdisc);
-        prop_assert_eq!(at(stage(&told, Stage::Received), Place::DeviceMissed), missed);
+        prop_assert_eq!(missing, expected);
+        prop_assert_eq!(at(&stage(&told, Stage::Sent).places, Place::Qdisc), qdisc);
+        prop_assert_eq!(at(&stage(&told, Stage::Received).places, Place::DeviceMissed), missed);
         let reached = stage(&told, Stage::ReachedSocket);
-        prop_assert_eq!(at(reached, Place::NoPort), no_port);
-        prop_assert_eq!(at(reached, Place::Unexplained), filtered);
-        prop_assert_eq!(at(stage(&told, Stage::Read), Place::SocketBuffer), socket);
+        prop_assert_eq!(at(&reached.places, Place::NoPort), no_port);
+        prop_assert_eq!(at(&reached.places, Place::Unexplained), filtered);
+        prop_assert_eq!(at(&stage(&told, Stage::Read).places, Place::SocketBuffer), socket);
         prop_assert_eq!(stage(&told, Stage::Sent).foreign, Some(foreign));
         prop_assert_eq!(stage(&told, Stage::Received).foreign, Some(foreign));
         // The window is two seconds; what devices did for others is in their rate.
@@ -227,7 +229,7 @@ fn a_link_that_duplicates_delivers_more_than_was_sent() {
     let truth = Truth { size: 100, generated: 1000, link: -50, ..Truth::default() };
     let told = forward(&truth.hosts());
     let received = stage(&told, Stage::Received);
-    assert_eq!((received.datagrams, received.vanished), (Some(1050), Some(-50)));
+    assert_eq!((received.datagrams, received.missing), (Some(1050), Some(-50)));
     assert_eq!(stage(&told, Stage::Read).datagrams, Some(1050));
 }
 
@@ -239,10 +241,64 @@ fn packets_of_others_of_which_no_counter_tells_are_no_duplicates() {
     let told = forward(&hosts);
     let received = stage(&told, Stage::Received);
     assert_eq!(
-        (received.datagrams, received.vanished, received.foreign),
+        (received.datagrams, received.missing, received.foreign),
         (Some(1000), Some(0), Some(3))
     );
     assert_eq!(received.packets, Some(1003));
+}
+
+/// As frames of a protocol that the host does not know, which its device counts as dropped.
+#[test]
+fn what_is_lost_for_others_is_not_missing() {
+    let mut hosts = Truth { size: 100, generated: 1000, ..Truth::default() }.hosts();
+    let [out, into] = &mut hosts;
+    let [out, into] = [out, into].map(|host| host.phases[0].drained.as_mut().unwrap());
+    out.devices[0].qdisc_drops = out.devices[0].qdisc_drops.wrapping_add(500);
+    into.devices[0].rx_packets += 5;
+    into.devices[0].rx_dropped += 5;
+    let told = forward(&hosts);
+    let missing: Vec<_> = told.stages[1..].iter().map(|stage| stage.missing).collect();
+    assert_eq!(missing, [Some(0); 4]);
+    assert!(told.stages.iter().all(|stage| stage.places.is_empty()), "{told:?}");
+}
+
+/// TCP comes by another device than the datagrams, of which a filter drops some.
+#[test]
+fn packets_of_other_devices_hide_nothing() {
+    let truth = Truth { size: 100, generated: 1000, filtered: 100, ..Truth::default() };
+    let mut hosts = truth.hosts();
+    let into = hosts[1].phases[0].drained.as_mut().unwrap();
+    into.protocols.other_received = 5000;
+    into.rx_elsewhere = 5000;
+    let told = forward(&hosts);
+    assert_eq!(stage(&told, Stage::Received).missing, Some(0));
+    assert_eq!(at(&stage(&told, Stage::ReachedSocket).places, Place::Unexplained), 100);
+}
+
+#[test]
+fn what_a_socket_drops_has_its_cause() {
+    let mut hosts = Truth { size: 100, generated: 1000, socket: 60, ..Truth::default() }.hosts();
+    let protocols = &mut hosts[1].phases[0].drained.as_mut().unwrap().protocols;
+    (protocols.receive_buffer, protocols.memory, protocols.checksum) = (10, 20, 25);
+    let told = forward(&hosts);
+    let read = stage(&told, Stage::Read);
+    assert_eq!(read.missing, Some(60));
+    let causes = [Place::SocketBuffer, Place::Memory, Place::Checksum, Place::Unexplained];
+    assert_eq!(causes.map(|place| at(&read.places, place)), [10, 20, 25, 5]);
+    assert_eq!(stage(&told, Stage::ReachedSocket).places, []);
+}
+
+/// One joined packet is dropped: eight datagrams.
+#[test]
+fn a_socket_that_joins_drops_several_at_once() {
+    let mut hosts = Truth { size: 100, generated: 1000, socket: 8, ..Truth::default() }.hosts();
+    let result = &mut hosts[1].phases[0];
+    result.receive_buffer_drops = 1;
+    result.drained.as_mut().unwrap().protocols.receive_buffer = 1;
+    (result.io.received_datagrams, result.io.received_messages) = (992, 124);
+    let told = forward(&hosts);
+    let missing: Vec<_> = told.stages[1..].iter().map(|stage| stage.missing).collect();
+    assert_eq!(missing, [Some(0), Some(0), Some(0), Some(8)]);
 }
 
 /// The kernel cuts 16,000 bytes into packets that the device counts as one each (veth), or as many (hardware).
@@ -294,7 +350,7 @@ fn fragments_count_as_the_datagrams_that_they_are_of() {
     let told = forward(&hosts);
     let numbers: Vec<_> = told.stages.iter().map(|stage| stage.datagrams.unwrap()).collect();
     assert_eq!(numbers, [1000, 1000, 990, 990, 990]);
-    assert_eq!(stage(&told, Stage::Received).vanished, Some(10));
+    assert_eq!(stage(&told, Stage::Received).missing, Some(10));
 }
 
 #[test]

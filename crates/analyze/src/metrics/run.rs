@@ -1,7 +1,9 @@
 //! Figures of a whole run.
 
+use wirecost_model::frames::Stage;
 use wirecost_model::metric::{Better, Unit};
-use wirecost_model::run::{Latency, Run, Tcp};
+use wirecost_model::program::Side;
+use wirecost_model::run::{Datagrams, Latency, Run, Tcp};
 
 use super::{Definition, Source, define};
 
@@ -139,6 +141,100 @@ pub(super) static ALL: &[Definition] = &[
         }),
     ),
     define(
+        "loss",
+        Unit::Percent,
+        Better::Lower,
+        "datagrams lost, relative to those sent",
+        Source::Run(|run| {
+            let of = datagrams(run)?;
+            if of.sent == 0 {
+                return Err("no datagram was sent".to_owned());
+            }
+            Ok(100.0 * of.lost.max(0) as f64 / of.sent as f64)
+        }),
+    ),
+    define(
+        "jitter",
+        Unit::Microseconds,
+        Better::Lower,
+        "mean jitter of datagrams (RFC 3550)",
+        Source::Run(|run| {
+            datagrams(run)?
+                .jitter_us
+                .ok_or_else(|| "no datagram of 16 bytes followed another".to_owned())
+        }),
+    ),
+    define(
+        "frames.generated",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that the master sent",
+        Source::Run(|run| frames(run, Side::Master, Stage::Generated)),
+    ),
+    define(
+        "frames.sent",
+        Unit::PerSecond,
+        Better::Higher,
+        "packets that the master's devices sent, as datagrams",
+        Source::Run(|run| frames(run, Side::Master, Stage::Sent)),
+    ),
+    define(
+        "frames.received",
+        Unit::PerSecond,
+        Better::Higher,
+        "packets that the peers' devices received, as datagrams",
+        Source::Run(|run| frames(run, Side::Master, Stage::Received)),
+    ),
+    define(
+        "frames.reached",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that reached the peers' sockets",
+        Source::Run(|run| frames(run, Side::Master, Stage::ReachedSocket)),
+    ),
+    define(
+        "frames.read",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that the peers read",
+        Source::Run(|run| frames(run, Side::Master, Stage::Read)),
+    ),
+    define(
+        "answers.generated",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that the peers sent",
+        Source::Run(|run| frames(run, Side::Peer, Stage::Generated)),
+    ),
+    define(
+        "answers.sent",
+        Unit::PerSecond,
+        Better::Higher,
+        "packets that the peers' devices sent, as datagrams",
+        Source::Run(|run| frames(run, Side::Peer, Stage::Sent)),
+    ),
+    define(
+        "answers.received",
+        Unit::PerSecond,
+        Better::Higher,
+        "packets that the master's devices received, as datagrams",
+        Source::Run(|run| frames(run, Side::Peer, Stage::Received)),
+    ),
+    define(
+        "answers.reached",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that reached the master's sockets",
+        Source::Run(|run| frames(run, Side::Peer, Stage::ReachedSocket)),
+    ),
+    define(
+        "answers.read",
+        Unit::PerSecond,
+        Better::Higher,
+        "datagrams that the master read",
+        Source::Run(|run| frames(run, Side::Peer, Stage::Read)),
+    ),
+    define(
         "fairness",
         Unit::Ratio,
         Better::Higher,
@@ -177,6 +273,22 @@ pub(super) fn nothing(run: &Run) -> String {
 
 fn throughput(run: &Run, of: fn(&wirecost_model::run::Throughput) -> f64) -> Result<f64, String> {
     run.throughput.as_ref().map(of).ok_or_else(|| nothing(run))
+}
+
+fn datagrams(run: &Run) -> Result<&Datagrams, String> {
+    run.datagrams.as_ref().ok_or_else(|| "the run has no datagrams".to_owned())
+}
+
+/// Datagrams per second that passed a stage in the window.
+fn frames(run: &Run, from: Side, stage: Stage) -> Result<f64, String> {
+    let frames = run
+        .frames
+        .as_ref()
+        .ok_or("the run has no datagrams, or was made before they were followed")?;
+    let direction = frames.directions.iter().find(|direction| direction.from == from);
+    let direction = direction.ok_or_else(|| format!("no {from} sent datagrams"))?;
+    let found = direction.stages.iter().find(|of| of.stage == stage).and_then(|of| of.per_second);
+    found.ok_or_else(|| frames.reason.clone().unwrap_or_else(|| nothing(run)))
 }
 
 /// Why what TCP_INFO tells is unknown.

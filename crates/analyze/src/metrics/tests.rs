@@ -152,3 +152,47 @@ fn what_the_kernel_copied_of_zero_copy_is_a_percentage_or_missing() {
     run.io = Some(Io::default());
     assert!(selector.of(&run).unwrap_err().contains("zero-copy"));
 }
+
+#[test]
+fn datagrams_are_found_at_each_stage() {
+    use wirecost_model::frames::{Frames, FramesDirection, FramesStage, Stage};
+
+    let stage = |(stage, per_second): (Stage, f64)| FramesStage {
+        stage,
+        datagrams: None,
+        packets: None,
+        foreign: None,
+        per_second: Some(per_second),
+        missing: None,
+        places: Vec::new(),
+    };
+    let direction = |from, first: f64| FramesDirection {
+        from,
+        stages: Stage::ALL
+            .into_iter()
+            .zip((0u32..).map(|n| first + f64::from(n)))
+            .map(stage)
+            .collect(),
+        intervals: Vec::new(),
+    };
+    let mut run = run();
+    run.frames = Some(Frames {
+        directions: vec![direction(Side::Master, 10.0), direction(Side::Peer, 20.0)],
+        reason: None,
+    });
+    for (metrics, first) in [("frames", 10.0), ("answers", 20.0)] {
+        for (name, passed) in
+            ["generated", "sent", "received", "reached", "read"].iter().zip(0u32..)
+        {
+            let metric = find(&format!("{metrics}.{name}")).unwrap();
+            assert_eq!(metric.of(&run), Ok(first + f64::from(passed)), "{metrics}.{name}");
+        }
+    }
+    // Nothing is answered, and hosts share their devices.
+    let frames = run.frames.as_mut().unwrap();
+    frames.directions.pop();
+    frames.directions[0].stages.remove(1);
+    frames.reason = Some("shared".to_owned());
+    assert_eq!(find("answers.read").unwrap().of(&run).unwrap_err(), "no peer sent datagrams");
+    assert_eq!(find("frames.sent").unwrap().of(&run).unwrap_err(), "shared");
+}

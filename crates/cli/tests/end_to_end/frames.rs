@@ -65,7 +65,7 @@ fn on_a_wire_every_stage_has_every_datagram() {
             assert_eq!(stages[..4], [stages[0]; 4], "{flowops}");
             // A busy machine may leave a socket waiting.
             let dropped = stages[3] - stages[4];
-            assert_eq!(each(&document, direction, "vanished"), [-1, 0, 0, 0, dropped]);
+            assert_eq!(each(&document, direction, "missing"), [-1, 0, 0, 0, dropped]);
         }
         let intervals = document.list("/frames/directions/0/intervals");
         let generated =
@@ -78,25 +78,26 @@ fn on_a_wire_every_stage_has_every_datagram() {
 }
 
 #[test]
-fn what_a_full_socket_drops_vanishes_there() {
-    if skip_without_namespaces("what_a_full_socket_drops_vanishes_there") {
+fn what_a_full_socket_drops_is_missing_there() {
+    if skip_without_namespaces("what_a_full_socket_drops_is_missing_there") {
         return;
     }
     // A buffer for a few: the kernel doubles what it is asked for.
     let text = COUNTED.replace(r#"protocol = "udp""#, r#"protocol = "udp", wndsz = 2304"#);
     let document = run(&text, &["--lab"]);
     let stages = each(&document, 0, "datagrams");
-    assert_eq!(stages[..4], [8000; 4]);
-    let dropped = 8000 - stages[4];
+    assert_eq!(stages[..3], [8000; 3]);
+    // A busy machine may fill a CPU's backlog as well.
+    let [backlog, dropped] = [stages[2] - stages[3], stages[3] - stages[4]];
     assert!(dropped > 0, "{stages:?}");
-    assert_eq!(each(&document, 0, "vanished"), [-1, 0, 0, 0, dropped]);
+    assert_eq!(each(&document, 0, "missing"), [-1, 0, 0, backlog, dropped]);
     assert_eq!(places(&document, 0, 4), [("socket_buffer".to_owned(), dropped as u64)]);
-    assert_eq!(document.number("/datagrams/lost"), dropped as f64);
+    assert_eq!(document.number("/datagrams/lost"), (backlog + dropped) as f64);
 }
 
 #[test]
-fn what_a_link_loses_vanishes_between_the_devices() {
-    if skip_without_namespaces("what_a_link_loses_vanishes_between_the_devices") {
+fn what_a_link_loses_is_missing_between_the_devices() {
+    if skip_without_namespaces("what_a_link_loses_is_missing_between_the_devices") {
         return;
     }
     let text = COUNTED.replace("iterations = 4000", "duration = \"2s\"\n    rate = 4000");
@@ -106,7 +107,7 @@ fn what_a_link_loses_vanishes_between_the_devices() {
     let stages = each(&document, 0, "datagrams");
     let lost = stages[1] - stages[2];
     assert!(lost > 1000, "{stages:?}");
-    assert_eq!(each(&document, 0, "vanished")[..4], [-1, 0, lost, 0]);
+    assert_eq!(each(&document, 0, "missing")[..4], [-1, 0, lost, 0]);
     assert_eq!(places(&document, 0, 2), []);
     assert_eq!((stages[0], stages[2]), (stages[1], stages[3]));
 }

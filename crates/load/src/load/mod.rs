@@ -195,6 +195,8 @@ pub struct Load {
     phase: Option<Phase>,
     /// Where datagrams move.
     packets: Option<SharedReader>,
+    /// What was read when nothing moved: before the first phase, and after each.
+    packets_at_rest: Option<PacketCounters>,
     settings: BTreeSet<EffectiveSetting>,
     warnings: Vec<Warning>,
 }
@@ -352,7 +354,9 @@ impl Load {
             services: services.addresses(),
             certificate,
             consent,
-            spreading: spreading(&plan),
+            spreading: (permissions.partners == Partners::OfRun)
+                .then(|| spreading(&plan))
+                .flatten(),
             connects_from: Vec::new(),
             files: sources.sizes.clone(),
         };
@@ -376,6 +380,7 @@ impl Load {
             rows: Vec::new(),
             phase: None,
             packets: None,
+            packets_at_rest: None,
             settings,
             warnings,
         };
@@ -403,6 +408,7 @@ impl Load {
             .collect();
         self.groups = groups.into();
         self.packets = self.packet_reader(&endpoints);
+        self.packets_at_rest = self.packets.as_ref().and_then(snapshots::packets);
         let endpoints = Arc::new(endpoints);
         for handle in &self.handles.0 {
             let (endpoints, groups) = (endpoints.clone(), self.groups.clone());
@@ -433,10 +439,10 @@ impl Load {
         Some(Arc::new(Mutex::new(reader)))
     }
 
-    /// The kernel's counters of packets now; `None` where no datagrams move.
-    #[must_use]
-    pub fn packets(&self) -> Option<PacketCounters> {
-        self.packets.as_ref().and_then(snapshots::packets)
+    /// The kernel's counters of packets now that every host has ended the phase; `None` where no datagrams move.
+    pub fn drained(&mut self) -> Option<PacketCounters> {
+        self.packets_at_rest = self.packets.as_ref().and_then(snapshots::packets);
+        self.packets_at_rest.clone()
     }
 
     /// Begins a phase. Its events come from [`Load::event`].
@@ -456,6 +462,7 @@ impl Load {
                 clocks: self.handles.0.iter().map(|handle| handle.clock).collect(),
                 rows: rows.len(),
                 packets: self.packets.clone(),
+                before: self.packets_at_rest.clone(),
             },
             schedule.clone(),
             self.plan.interval,

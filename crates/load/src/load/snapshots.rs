@@ -27,7 +27,12 @@ pub(super) struct Workers {
     pub(super) rows: usize,
     /// Where datagrams move.
     pub(super) packets: Option<SharedReader>,
+    /// Read when nothing moved: when a phase is ordered, datagrams of a host that has heard of it earlier may have come.
+    pub(super) before: Option<PacketCounters>,
 }
+
+/// Intervals of a phase with counters of packets: those of each take as much memory as a hundred numbers.
+const PACKET_INTERVALS: u64 = 10_000;
 
 /// What reads the kernel's counters of packets, for the thread and for whoever ends the phase.
 pub(super) type SharedReader = Arc<Mutex<PacketReader>>;
@@ -55,14 +60,12 @@ impl Snapshots {
         outlet: EventSender,
     ) -> Self {
         let workers = Arc::new(workers);
-        // However late the thread comes to look, by then something may have moved.
-        let before = workers.packets.as_ref().and_then(packets);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (of_thread, stopped) = (workers.clone(), stop.clone());
         let quiet = QuietTimes::new(workers.counters.clone(), &schedule);
         let thread = std::thread::Builder::new()
             .name("wirecost-snaps".to_owned())
-            .spawn(move || run((&of_thread, before), schedule, interval, &stopped, &outlet, quiet))
+            .spawn(move || run(&of_thread, schedule, interval, &stopped, &outlet, quiet))
             .ok();
         let quiet = QuietTimes::default();
         Self { workers, snapshots: Vec::new(), clocks: Vec::new(), stop, thread, quiet }
@@ -144,7 +147,7 @@ impl Drop for Snapshots {
 }
 
 fn run(
-    (workers, before): (&Workers, Option<PacketCounters>),
+    workers: &Workers,
     schedule: Schedule,
     interval: Nanos,
     stop: &(Mutex<bool>, Condvar),
@@ -179,9 +182,13 @@ fn run(
         // says is of that instant, and not of one that may be after the end.
         let snapshot = if first {
             let counters = sum([], workers.rows);
-            Snapshot { edge, due, at: due, counters, cpu: None, packets: before.clone() }
+            Snapshot { edge, due, at: due, counters, cpu: None, packets: workers.before.clone() }
         } else {
-            snapshot(workers, edge, due)
+            let mut snapshot = snapshot(workers, edge, due);
+            if intervals > PACKET_INTERVALS && edge == Edge::Interval {
+                snapshot.packets = None;
+            }
+            snapshot
         };
         outlet.send(Event::Snapshot(Box::new(snapshot)));
         if let Some(clocks) = clocks(workers, edge) {
@@ -352,8 +359,13 @@ mod tests {
         let start = Monotonic.now() - 1_000_000;
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
         let hour = 3_600_000_000_000;
-        let workers =
-            Workers { counters: vec![counters], clocks: vec![None], rows: 1, packets: None };
+        let workers = Workers {
+            counters: vec![counters],
+            clocks: vec![None],
+            rows: 1,
+            packets: None,
+            before: None,
+        };
         let mut snapshots = Snapshots::start(workers, schedule, hour, outlet);
         snapshots.snapshot_at(Edge::WindowEnd);
         snapshots.end_thread();
@@ -380,7 +392,8 @@ mod tests {
         let start = Monotonic.now();
         let (from, to) = (start, start + 50_000_000);
         let schedule = Schedule { phase: 0, start, window: Some((from, to)), unobserved: vec![] };
-        let workers = Workers { counters: vec![], clocks: vec![], rows: 0, packets: None };
+        let workers =
+            Workers { counters: vec![], clocks: vec![], rows: 0, packets: None, before: None };
         let mut snapshots = Snapshots::start(workers, schedule, 3_600_000_000_000, outlet);
         let edge = |event| match event {
             Event::Snapshot(snapshot) => Some(snapshot.edge),
@@ -413,7 +426,8 @@ mod tests {
         let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();
         let schedule = Schedule { phase: 0, start, window: None, unobserved: vec![] };
-        let workers = Workers { counters: vec![], clocks: vec![], rows, packets: None };
+        let workers =
+            Workers { counters: vec![], clocks: vec![], rows, packets: None, before: None };
         let _snapshots = Snapshots::start(workers, schedule, 1, outlet);
         let mut intervals = 0;
         loop {
@@ -466,6 +480,7 @@ mod tests {
             clocks: vec![works, waits, ends, None],
             rows: 0,
             packets: None,
+            before: None,
         };
         let (outlet, events) = EventSender::new(Arc::new(|| {}));
         let start = Monotonic.now();

@@ -442,7 +442,8 @@ impl Opener {
         let connected = match self.destination(open, (owner.strand, attempt), address)? {
             None => transport.connect(address, &open.setup),
             Some((destination, from, to)) => {
-                from_one_of(destination.ports(from, to), transport, address, &open.setup)
+                let sources = destination.ports(from.to_canonical(), to);
+                from_one_of(sources, transport, &Address::Inet(to), &open.setup)
             }
         };
         let fd = connected.map_err(|error| {
@@ -481,14 +482,16 @@ impl Opener {
         of: (u32, u64),
         address: &Address,
     ) -> io::Result<Option<(Destination, IpAddr, SocketAddr)>> {
-        let Address::Inet(to) = *address else { return Ok(None) };
+        let Address::Inet(mut to) = *address else { return Ok(None) };
+        // IPv4 in IPv6 goes as IPv4.
+        to.set_ip(to.ip().to_canonical());
         let Some(destination) =
             Destination::of(open, &self.endpoints, of, to).map_err(io::Error::other)?
         else {
             return Ok(None);
         };
         let bound = open.setup.options.bind.as_ref().and_then(|bind| bind.parse().ok());
-        let from = bound.map_or_else(|| source_address(to.ip()), Ok)?;
+        let from: IpAddr = bound.map_or_else(|| source_address(to.ip()), Ok)?;
         Ok(Some((destination, from, to)))
     }
 
@@ -693,9 +696,12 @@ impl Opener {
     }
 }
 
+/// Ports that are tried for a connection. Each that somebody has takes four system calls.
+const PORTS_TRIED: usize = 256;
+
 /// Connects from the first of these ports that nobody has.
 fn from_one_of(
-    mut sources: impl Iterator<Item = SocketAddr>,
+    sources: impl Iterator<Item = SocketAddr>,
     transport: &'static dyn Transport,
     address: &Address,
     setup: &SocketSetup,
@@ -704,7 +710,8 @@ fn from_one_of(
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
         done => Some(done),
     };
-    sources.find_map(attempt).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
+    let mut tried = sources.take(PORTS_TRIED);
+    tried.find_map(attempt).unwrap_or_else(|| Err(Errno::ADDRINUSE.into()))
 }
 
 fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket {
@@ -789,6 +796,9 @@ fn at_address(error: io::Error, address: &Address) -> io::Error {
         }
         Some(Errno::MFILE | Errno::NFILE) => {
             ": no descriptor is left; raise the limit (ulimit -n) or use more --workers"
+        }
+        Some(Errno::ADDRINUSE) => {
+            ": no port that `placement` allows is free; open fewer connections, or use placement=random"
         }
         Some(Errno::ACCESS | Errno::PERM) => ": a firewall or a policy of this host forbids it",
         _ => "",

@@ -107,6 +107,9 @@ impl Prepared {
             at_most("the size of a file", size, FILE_BYTES)?;
         }
         if let Some(told) = &self.spreading {
+            if told.table.is_empty() {
+                return Err(LimitError::invalid("the table of queues", "is empty"));
+            }
             at_most("the length of a table of queues", told.table.len(), TEXT)?;
             at_most("the length of an RSS key", told.key.as_ref().map_or(0, String::len), TEXT)?;
         }

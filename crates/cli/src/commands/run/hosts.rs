@@ -1,6 +1,6 @@
 //! Where a run happens: on loopback, in a lab, or on hosts that have agents.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use wirecost_fleet::host::AgentHost;
 use wirecost_fleet::runtime_dir::RuntimeDirError;
 use wirecost_fleet::wire::ClaimRequest;
 use wirecost_lab::{Lab, LabHost, LabSpec};
+use wirecost_linux::route::source_address;
 use wirecost_model::profile::Profile;
 use wirecost_model::status::Status;
 use wirecost_program::program;
@@ -312,7 +313,7 @@ impl Place {
             });
         }
         if sites[0].data.is_none() {
-            sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
+            sites[0].data = sites.get(1).and_then(|site| source_address(site.data?).ok());
         }
         Ok(Self { sites, lab: None })
     }
@@ -364,7 +365,7 @@ impl Place {
             let location = Location::Remote(SocketAddr::new(data, port).to_string());
             sites.push(Site { name, data: Some(data), location });
         }
-        sites[0].data = sites.get(1).and_then(|site| towards(site.data?));
+        sites[0].data = sites.get(1).and_then(|site| source_address(site.data?).ok());
         Ok(Self { sites, lab: None })
     }
 
@@ -559,12 +560,4 @@ fn resolve(name: &str) -> Result<IpAddr, Failure> {
             Failure::new(Status::Peer, format!("the host name {name} does not resolve"))
                 .help("use an IP address, or a name that this machine knows")
         })
-}
-
-/// The address that this machine sends from. Connecting a datagram socket sends nothing.
-pub(super) fn towards(peer: IpAddr) -> Option<IpAddr> {
-    let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect((peer, 9)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }

@@ -6,6 +6,7 @@ use std::net::ToSocketAddrs as _;
 use wirecost_lab::Lab;
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link::Links as Devices;
+use wirecost_linux::route::source_address;
 use wirecost_model::link::{Capacity, LinkSpec, Topology, WIRE_OVERHEAD};
 use wirecost_model::profile::Profile;
 use wirecost_model::units::{bit_rate, decimal};
@@ -13,7 +14,7 @@ use wirecost_profile::protocols;
 use wirecost_program::offered::{self, Traffic};
 use wirecost_program::program;
 
-use super::hosts::{HostOptions, towards};
+use super::hosts::HostOptions;
 use super::options::load::offer;
 use crate::Failure;
 use crate::commands::link_options::Links;
@@ -112,7 +113,7 @@ fn of_device(hosts: &HostOptions) -> Option<Limits> {
     let mut index = None;
     for host in &hosts.hosts {
         let peer = host.parts().1.to_socket_addrs().ok()?.next()?.ip();
-        let towards = devices.index_of_address(towards(peer)?).ok()??;
+        let towards = devices.index_of_address(source_address(peer).ok()?).ok()??;
         if index.is_some_and(|index| index != towards) {
             return None;
         }

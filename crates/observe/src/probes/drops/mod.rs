@@ -25,8 +25,6 @@ use reasons::Reasons;
 const NAME: &str = "drops";
 /// Program of probe.bpf.c without which nothing is traced.
 const FREED: &str = "kfree_skb";
-/// The one that finds the receiver where [`FREED`] is not told it.
-const RECEIVER: &str = "udp_fail_queue_rcv_skb";
 
 #[derive(Debug)]
 pub(crate) struct Drops;
@@ -43,7 +41,7 @@ impl Probe for Drops {
                     its reason and call site",
             needs: "nothing for counters; BPF with BTF (root, or CAP_BPF and CAP_PERFMON) for \
                     reasons and call sites, and CAP_SYSLOG for names of functions",
-            costs: "`drops:basic`, which is in `standard`: netlink queries and files at the edges of \
+            costs: "`drops:basic`, which is in `standard`: netlink queries and files around \
                     the window, about 1 ms each. `drops`: also a program at each packet dropped, \
                     about 0.2 us; none at packets that are not dropped",
             limitations: "packets that a device drops before the kernel sees them are only in the \
@@ -111,9 +109,8 @@ struct Tracer {
 impl Tracer {
     fn load() -> Result<Self, Unavailable> {
         let reasons = Reasons::load();
-        let without: &[&str] = if reasons.names_receiver { &[RECEIVER] } else { &[] };
-        let options = Options { without, ..Options::default() };
-        let loaded = LoadedObject::load(compiled!("drops", "probes_drops_probe"), &options)?;
+        let object = compiled!("drops", "probes_drops_probe");
+        let loaded = LoadedObject::load(object, &Options::default())?;
         if loaded.missing.iter().any(|hook| hook == FREED) {
             return Err(Unavailable::Other(format!("this kernel has no tracepoint {FREED}")));
         }
@@ -125,7 +122,6 @@ impl Tracer {
         self.count(false)?;
         self.loaded.clear::<Tally>("sites")?;
         self.loaded.clear::<Overview>("overviews")?;
-        self.loaded.clear::<u32>("receivers")?;
         self.loaded.clear::<u32>("watched")?;
         for namespace in namespaces.values() {
             self.loaded.set("watched", &namespace.inode, &1u32)?;
@@ -265,25 +261,19 @@ impl Session for Watch {
     }
 
     fn edge(&mut self, _shared: &Shared, _at: Nanos, edge: Edge) {
-        match edge {
-            Edge::Begin => {
-                self.read_counters(edge);
-                self.count(true);
-            }
-            Edge::End => {
-                self.count(false);
-                self.read_counters(edge);
-            }
-        }
+        // A list of all devices takes long where there are thousands.
+        self.count(edge == Edge::Begin);
     }
 
     fn begin(&mut self, _shared: &Shared, _at: Nanos) {
+        self.read_counters(Edge::Begin);
         for Watched { counters, before, .. } in self.namespaces.values_mut() {
             counters.ask_drivers(before);
         }
     }
 
     fn end(&mut self, _shared: &Shared, _at: Nanos) {
+        self.read_counters(Edge::End);
         for Watched { counters, before, after, .. } in self.namespaces.values_mut() {
             counters.ask_drivers(after);
             self.missing.append(&mut before.missing);

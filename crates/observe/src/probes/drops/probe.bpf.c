@@ -65,14 +65,6 @@ struct {
 	__type(value, struct overview);
 } overviews SEC(".maps");
 
-/* The namespace of the UDP socket that this CPU is about to drop a datagram of. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u32);
-} receivers SEC(".maps");
-
 static __always_inline int counts(void)
 {
 	u32 zero = 0, *on = bpf_map_lookup_elem(&counting, &zero);
@@ -155,7 +147,6 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, u32 reason)
 	int told = bpf_core_field_exists(((struct trace_event_raw_kfree_skb *)0)->rx_sk);
 	struct site site = { .location = (u64)location, .reason = reason };
 	struct sock *sk = 0;
-	u32 zero = 0, *receiver;
 	__be16 protocol;
 
 	if (!counts())
@@ -175,13 +166,6 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, u32 reason)
 			return 0;
 		site.netns = sk->__sk_common.skc_net.net->ns.inum;
 	}
-	if (!told && !site.netns) {
-		receiver = bpf_map_lookup_elem(&receivers, &zero);
-		if (receiver && *receiver) {
-			site.netns = *receiver;
-			*receiver = 0;
-		}
-	}
 	if (site.netns) {
 		if (!bpf_map_lookup_elem(&watched, &site.netns))
 			return 0;
@@ -192,17 +176,5 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, u32 reason)
 			return 0;
 	}
 	add(skb, &site);
-	return 0;
-}
-
-/* Called before a datagram is freed that UDP could not queue, and only loaded where kfree_skb does not say
- * for whom it was (__udp_queue_rcv_skb, https://elixir.bootlin.com/linux/v6.1/source/net/ipv4/udp.c) */
-SEC("tp_btf/udp_fail_queue_rcv_skb")
-int BPF_PROG(udp_fail_queue_rcv_skb, int result, struct sock *sk)
-{
-	u32 zero = 0, *receiver = bpf_map_lookup_elem(&receivers, &zero);
-
-	if (receiver)
-		*receiver = sk->__sk_common.skc_net.net->ns.inum;
 	return 0;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Enum, Struct};
+use libbpf_rs::btf::types::Enum;
 
 /// Number of a reason's subsystem:
 /// <https://elixir.bootlin.com/linux/v6.12/source/include/net/dropreason.h>
@@ -16,8 +16,6 @@ const OF_SUBSYSTEMS: [&str; 2] = ["mac80211_drop_reason", "ovs_drop_reason"];
 pub(super) struct Reasons {
     names: BTreeMap<u32, String>,
     subsystems: BTreeMap<u32, String>,
-    /// Whether the kernel says for which socket a packet was.
-    pub(super) names_receiver: bool,
 }
 
 impl Reasons {
@@ -38,10 +36,6 @@ impl Reasons {
         for list in OF_SUBSYSTEMS {
             reasons.names.extend(members(&btf, list));
         }
-        let event = btf.type_by_name::<Struct<'_>>("trace_event_raw_kfree_skb");
-        reasons.names_receiver = event.is_some_and(|event| {
-            event.iter().any(|member| member.name.is_some_and(|name| name == "rx_sk"))
-        });
         reasons
     }
 
@@ -76,7 +70,6 @@ mod tests {
         let reasons = Reasons {
             names: BTreeMap::from([(3, "NO_SOCKET".to_owned())]),
             subsystems: BTreeMap::from([(0, "CORE".to_owned()), (2, "OPENVSWITCH".to_owned())]),
-            names_receiver: false,
         };
         assert_eq!(reasons.name(3), "NO_SOCKET");
         assert_eq!(reasons.name(999), "CORE:999");

@@ -18,21 +18,21 @@ pub(super) fn sections(run: &Run) -> Vec<Section> {
     sections
 }
 
-/// All stages, where datagrams vanished between them.
+/// All stages, if datagrams are missing between them.
 pub(super) fn summary(run: &Run) -> Vec<Section> {
-    let vanished = |frames: &&Frames| {
+    let missing = |frames: &&Frames| {
         let mut stages = frames.directions.iter().flat_map(|direction| &direction.stages);
-        stages.any(|stage| stage.vanished.is_some_and(|vanished| vanished != 0))
+        stages.any(|stage| stage.missing.is_some_and(|missing| missing != 0))
     };
-    run.frames.as_ref().filter(vanished).and_then(stages).into_iter().collect()
+    run.frames.as_ref().filter(missing).and_then(stages).into_iter().collect()
 }
 
 fn stages(frames: &Frames) -> Option<Section> {
     let mut table = Table::new([
         Column::text("datagrams"),
-        Column::number("in all"),
+        Column::number("total"),
         Column::number("per second").drop_order(1),
-        Column::number("vanished"),
+        Column::number("missing"),
         Column::text("where"),
         Column::number("packets").drop_order(3),
         Column::number("foreign").drop_order(2),
@@ -43,7 +43,7 @@ fn stages(frames: &Frames) -> Option<Section> {
                 Cell::text(name(stage.stage, direction.from)),
                 Cell::or_dash(stage.datagrams, Cell::count),
                 Cell::or_dash(stage.per_second, |rate| Cell::number(Unit::PerSecond, rate)),
-                vanished(stage),
+                missing(stage),
                 Cell::text(places(stage)),
                 stage.packets.map_or_else(Cell::empty, Cell::count),
                 stage.foreign.map_or_else(Cell::empty, Cell::count),
@@ -53,7 +53,7 @@ fn stages(frames: &Frames) -> Option<Section> {
     let mut section = Section::named("frames", "Where datagrams went");
     section.table(table);
     section.note(
-        "in all: the phase with its ramp and until nothing moved any more; per second: the window",
+        "total: the phase with its ramp and until nothing moved any more; per second: the window",
     );
     match &frames.reason {
         Some(reason) => section.note(format!("nothing of devices: {reason}")),
@@ -74,29 +74,29 @@ fn name(stage: Stage, from: Side) -> String {
     }
 }
 
-fn vanished(stage: &FramesStage) -> Cell {
-    match stage.vanished {
+fn missing(stage: &FramesStage) -> Cell {
+    match stage.missing {
         None => Cell::empty(),
-        Some(vanished) => {
-            let sign = if vanished < 0 { "-" } else { "" };
-            let text = format!("{sign}{}", count(vanished.unsigned_abs()));
-            Cell::written(Unit::Count, vanished as f64, text)
+        Some(missing) => {
+            let sign = if missing < 0 { "-" } else { "" };
+            let text = format!("{sign}{}", count(missing.unsigned_abs()));
+            Cell::written(Unit::Count, missing as f64, text)
         }
     }
 }
 
 fn places(stage: &FramesStage) -> String {
-    let vanished = stage.vanished.unwrap_or(0);
+    let missing = stage.missing.unwrap_or(0);
     let mut places: Vec<String> = stage
         .places
         .iter()
-        .map(|place| match u64::try_from(vanished) {
+        .map(|place| match u64::try_from(missing) {
             Ok(all) if all == place.packets => place.place.name().to_owned(),
             _ => format!("{} {}", place.place.name(), count(place.packets)),
         })
         .collect();
     if stage.stage == Stage::Received && places.is_empty() {
-        let between = match vanished {
+        let between = match missing {
             1.. => "between the devices",
             0 => "",
             _ => "more came than were sent",
