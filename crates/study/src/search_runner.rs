@@ -255,10 +255,6 @@ mod tests {
             Ok(run)
         }
 
-        fn possible(&self, _: u32, search: &Search) -> Search {
-            search.clone()
-        }
-
         fn spent(&self) -> Duration {
             Duration::ZERO
         }

@@ -407,7 +407,15 @@ impl Load {
             })
             .collect();
         self.groups = groups.into();
-        self.packets = self.packet_reader(&endpoints);
+        self.packets = self.packet_reader(&endpoints).unwrap_or_else(|error| {
+            self.warnings.push(Warning::from(warning::Fallback {
+                host: String::new(),
+                wanted: "the kernel's counters of packets".to_owned(),
+                used: "counters of programs".to_owned(),
+                reason: error.to_string(),
+            }));
+            None
+        });
         self.packets_at_rest = self.packets.as_ref().and_then(snapshots::packets);
         let endpoints = Arc::new(endpoints);
         for handle in &self.handles.0 {
@@ -417,13 +425,13 @@ impl Load {
         Ok(())
     }
 
-    /// Where datagrams move, what reads the kernel's counters of packets; `None` where the kernel does not tell.
-    fn packet_reader(&self, endpoints: &Endpoints) -> Option<SharedReader> {
+    /// What reads the kernel's counters of packets, where datagrams move.
+    fn packet_reader(&self, endpoints: &Endpoints) -> io::Result<Option<SharedReader>> {
         let has_datagrams = transports_of(&self.plan.program)
             .any(|(transport, _)| !transport.protocol().delivery().is_reliable());
         // Who may be anyone learns nothing of this host but its traffic.
         if !has_datagrams || self.partners != Partners::OfRun {
-            return None;
+            return Ok(None);
         }
         let (mut local, mut remote) = (BTreeSet::new(), BTreeSet::new());
         for (number, host) in (0u32..).zip(&endpoints.hosts) {
@@ -435,8 +443,8 @@ impl Load {
             let side = if number == self.plan.host { &mut local } else { &mut remote };
             side.extend(inet.filter(|address| !address.is_unspecified()));
         }
-        let reader = PacketReader::open(&local, &remote).ok()?;
-        Some(Arc::new(Mutex::new(reader)))
+        let reader = PacketReader::open(&local, &remote)?;
+        Ok(Some(Arc::new(Mutex::new(reader))))
     }
 
     /// The kernel's counters of packets now that every host has ended the phase; `None` where no datagrams move.
