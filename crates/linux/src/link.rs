@@ -376,6 +376,8 @@ impl Link {
             running: false,
         };
         let mut has_carrier = true;
+        let mut state = None;
+        let mut carrier_changes = 0;
         let elsewhere =
             |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkNetNsId(_));
         let elsewhere = message.attributes.iter().any(elsewhere);
@@ -396,9 +398,9 @@ impl Link {
                     link.lower = Some(*index);
                 }
                 LinkAttribute::Stats64(stats) => link.rx_missed = Some(stats.rx_missed_errors),
-                LinkAttribute::OperState(State::Up) => link.running = up,
-                LinkAttribute::OperState(State::Unknown) => link.running = up,
+                LinkAttribute::OperState(told) => state = Some(*told),
                 LinkAttribute::Carrier(carrier) => has_carrier = *carrier != 0,
+                LinkAttribute::CarrierChanges(changes) => carrier_changes = *changes,
                 LinkAttribute::LinkInfo(infos) => {
                     link.kind = infos.iter().find_map(|info| match info {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -408,7 +410,14 @@ impl Link {
                 _ => {}
             }
         }
-        link.running &= has_carrier;
+        let can_carry = match state {
+            Some(State::Up) => true,
+            // Some drivers never tell a carrier. Of those that do, the kernel has not yet seen to the change
+            // (`linkwatch_do_dev`), so it still drops what is sent.
+            Some(State::Unknown) => carrier_changes == 0,
+            _ => false,
+        };
+        link.running = up && has_carrier && can_carry;
         // The far end of a pair is no device that the near one is made on.
         if link.kind.as_deref() == Some("veth") {
             link.lower = None;
@@ -444,6 +453,27 @@ mod tests {
         let name = format!("wirecost-test-{}-{of}", std::process::id());
         let guard = NetNsGuard::new(NetNs::create(&name).unwrap());
         (guard, NetNs::open(&name).unwrap())
+    }
+
+    /// The end of a pair has lost and got its carrier before the kernel has seen to either.
+    #[test]
+    fn a_device_whose_carrier_the_kernel_has_not_seen_to_is_not_running() {
+        let told = |state, carrier, carrier_changes| {
+            let mut message = LinkMessage::default();
+            message.header.flags = LinkFlags::Up;
+            message.attributes = vec![
+                LinkAttribute::IfName("eth0".to_owned()),
+                LinkAttribute::OperState(state),
+                LinkAttribute::Carrier(carrier),
+                LinkAttribute::CarrierChanges(carrier_changes),
+            ];
+            Link::from_message(&message).unwrap().running
+        };
+        assert!(told(State::Up, 1, 2));
+        assert!(told(State::Unknown, 1, 0), "a device without a carrier of its own");
+        assert!(!told(State::Unknown, 1, 2));
+        assert!(!told(State::Up, 0, 3), "it has just lost it");
+        assert!(!told(State::Down, 1, 2));
     }
 
     #[test]
