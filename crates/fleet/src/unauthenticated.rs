@@ -10,7 +10,7 @@ use wirecost_profile::protocols::{self, Family};
 use wirecost_program::step;
 
 /// I/O options whose value is a text that names no file.
-const HARMLESS_TEXTS: [&str; 2] = ["cc", "placement"];
+const HARMLESS_TEXTS: [&str; 3] = ["cc", "placement", "server_sockets"];
 
 /// Why an order is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,10 @@
 //! datagrams (UDP_SEGMENT) or makes of them (UDP_GRO), see udp(7).
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::{SockAddr, SockAddrStorage};
 
 use crate::raw_option::SocketOption;
 
@@ -55,6 +58,7 @@ pub struct Calls {
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
     controls: Vec<Control>,
+    senders: Vec<SockAddrStorage>,
 }
 
 impl std::fmt::Debug for Calls {
@@ -115,6 +119,34 @@ impl Calls {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
+    /// The same as [`Calls::receive`] on a socket that several others send to. Their addresses come one for each
+    /// message; none of a sender without an address of IP.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive_from(
+        &mut self,
+        socket: impl AsFd,
+        (buffer, place): (&mut [u8], usize),
+        wait: bool,
+        messages: &mut Vec<Message>,
+        senders: &mut Vec<Option<SocketAddr>>,
+    ) -> io::Result<()> {
+        let count = (buffer.len() / place.max(1)).min(MAX_MESSAGES);
+        self.senders.resize_with(count, SockAddrStorage::zeroed);
+        let before = messages.len();
+        self.receive_with(socket, (buffer, place), wait, messages, true)?;
+        let got = messages.len() - before;
+        senders.extend(self.senders[..got].iter_mut().zip(&self.headers).map(
+            |(sender, header)| {
+                let storage = std::mem::replace(sender, SockAddrStorage::zeroed());
+                // SAFETY: the kernel has written an address of this length, or none.
+                unsafe { SockAddr::new(storage, header.msg_hdr.msg_namelen) }.as_socket()
+            },
+        ));
+        Ok(())
+    }
+
     /// Receives as many messages as are there and as `buffer` has places of `place` bytes for, into
     /// one place each. Waits for the first where the socket blocks and `wait` says so.
     ///
@@ -127,6 +159,17 @@ impl Calls {
         place: usize,
         wait: bool,
         messages: &mut Vec<Message>,
+    ) -> io::Result<()> {
+        self.receive_with(socket, (buffer, place), wait, messages, false)
+    }
+
+    fn receive_with(
+        &mut self,
+        socket: impl AsFd,
+        (buffer, place): (&mut [u8], usize),
+        wait: bool,
+        messages: &mut Vec<Message>,
+        names_senders: bool,
     ) -> io::Result<()> {
         self.clear();
         for piece in buffer.chunks_exact_mut(place.max(1)).take(MAX_MESSAGES) {
@@ -142,8 +185,14 @@ impl Calls {
             header.msg_hdr.msg_controllen = size_of::<Control>();
             self.headers.push(header);
         }
+        if names_senders {
+            for (header, sender) in self.headers.iter_mut().zip(&mut self.senders) {
+                header.msg_hdr.msg_name = (&raw mut *sender).cast();
+                header.msg_hdr.msg_namelen = size_of_val(sender) as libc::socklen_t;
+            }
+        }
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
-        // SAFETY: each header points to one piece of `buffer` and to one control message, all
+        // SAFETY: each header points to one piece of `buffer`, to one control message and perhaps to one address, all
         // writable for the lengths given and alive until the call returns.
         let got = unsafe {
             libc::recvmmsg(
@@ -228,6 +277,25 @@ mod tests {
         calls.receive(&receiver, &mut buffer, 1 << 16, true, &mut messages).unwrap();
         assert_eq!(messages, [Message { start: 0, length: 250, segment: 100 }]);
         assert_eq!(buffer[..250], bytes);
+    }
+
+    #[test]
+    fn each_message_has_its_sender() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let senders = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        for sender in senders.iter().chain(&senders[..1]) {
+            sender.send_to(&[7; 10], receiver.local_addr().unwrap()).unwrap();
+        }
+        let (mut messages, mut from) = (Vec::new(), Vec::new());
+        let mut calls = Calls::default();
+        // More room than messages at first, then as much.
+        for places in [3, 8] {
+            let buffer = (&mut vec![0; places * 20][..], 20);
+            calls.receive_from(&receiver, buffer, false, &mut messages, &mut from).unwrap();
+        }
+        let expected: Vec<_> =
+            senders.iter().chain(&senders[..1]).map(|sender| sender.local_addr().ok()).collect();
+        assert_eq!((messages.len(), from), (4, expected));
     }
 
     #[test]

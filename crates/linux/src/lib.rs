@@ -37,6 +37,7 @@ pub mod process_time;
 pub mod qdisc;
 pub mod rate_limit;
 mod raw_option;
+pub mod reuseport;
 pub mod route;
 pub mod rps;
 pub mod sctp;

@@ -25,6 +25,7 @@ use wirecost_model::plan::Address;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::socket_setup::SocketSetup;
 
+use crate::clients::Clients;
 use crate::consent::{ConsentResponder, Cookies, Question};
 use crate::permissions::Partners;
 use crate::sockets::{Arrival, Mailbox};
@@ -51,6 +52,8 @@ pub(crate) struct SharedListener {
 pub(crate) enum ListenerKind {
     /// Data connections of this protocol; datagram sockets are made with these options.
     Data { transport: &'static dyn Transport, setup: Arc<SocketSetup> },
+    /// Hellos of clients that send to sockets which several of them share.
+    Clients { clients: Arc<Clients> },
     /// Questions whether this host has agreed to receive; answered by this.
     Consent { agreement: Option<Arc<ConsentResponder>> },
 }
@@ -259,6 +262,12 @@ impl Service {
                 }
                 continue;
             }
+            if let ListenerKind::Clients { clients } = &kind {
+                if !self.greet_client(number, clients) {
+                    return;
+                }
+                continue;
+            }
             let polls = matches!(&kind, ListenerKind::Data { transport, .. } if transport.polls_before_accept());
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::acceptfrom_with(&shared.listener, flags) {
@@ -324,6 +333,7 @@ impl Service {
         let _ = epoll::delete(&self.poll, &connection.socket);
         match connection.kind {
             ListenerKind::Data { .. } => self.deliver(Arrival { hello, socket: connection.socket }),
+            ListenerKind::Clients { .. } => {}
             ListenerKind::Consent { agreement: None } => {}
             ListenerKind::Consent { agreement: Some(agreement) } => {
                 let answer = agreement.answer(&hello);
@@ -335,6 +345,53 @@ impl Service {
         }
     }
 
+    /// The next hello datagram at a listener, and who sent it: `Err` where there is none, `Ok(None)` where it is none of
+    /// this run's.
+    fn hello_datagram(&self, number: usize) -> io::Result<Option<(Hello, SocketAddr)>> {
+        let listener = &self.listeners[number].listener;
+        let mut said = [0u8; hello::LENGTH + 1];
+        let (got, _, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
+            Err(Errno::INTR) => return Ok(None),
+            received => received?,
+        };
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        match (Hello::read(&said[..got], self.run), from) {
+            (Ok(hello), Some(from)) if self.partners.accepts(Some(from)) => Ok(Some((hello, from))),
+            _ => {
+                self.reject();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Challenges who has sent a hello without its cookie. Returns whether it had it.
+    fn challenge(&self, listener: &OwnedFd, hello: Hello, from: SocketAddr) -> bool {
+        let cookie = self.cookies.of(from);
+        if hello.cookie != cookie {
+            let challenge = Hello { cookie, ..hello }.challenge();
+            let _ = rustix::net::sendto(listener, &challenge, SendFlags::DONTWAIT, &from);
+        }
+        hello.cookie == cookie
+    }
+
+    /// Takes in one client of sockets that are shared. Returns whether there may be more.
+    fn greet_client(&self, number: usize, clients: &Clients) -> bool {
+        let (hello, from) = match self.hello_datagram(number) {
+            Ok(Some(hello)) => hello,
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
+        let listener = &self.listeners[number].listener;
+        if self.challenge(listener, hello, from) {
+            if clients.add(from, hello.strand) {
+                let _ = rustix::net::sendto(listener, &hello.welcome(), SendFlags::DONTWAIT, &from);
+            } else {
+                self.reject();
+            }
+        }
+        true
+    }
+
     /// Takes one hello datagram. Returns whether there may be more. One who is among `greeted` has
     /// only repeated a hello that had waited long.
     fn greet_datagram(
@@ -344,31 +401,18 @@ impl Service {
         setup: &SocketSetup,
         greeted: &mut HashSet<SocketAddr>,
     ) -> bool {
-        let listener = &self.listeners[number].listener;
-        let mut said = [0u8; hello::LENGTH + 1];
-        let (got, from) = match rustix::net::recvfrom(listener, &mut said, RecvFlags::DONTWAIT) {
-            Ok((got, _, from)) => (got, from),
-            Err(Errno::INTR) => return true,
+        let (hello, from) = match self.hello_datagram(number) {
+            Ok(Some(hello)) => hello,
+            Ok(None) => return true,
             Err(_) => return false,
         };
-        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        let (Ok(hello), Some(from), true) =
-            (Hello::read(&said[..got], self.run), from, self.partners.accepts(from))
-        else {
-            self.reject();
-            return true;
-        };
+        let listener = &self.listeners[number].listener;
+        let mut said = [0u8; hello::LENGTH + 1];
         let here = socket2::SockRef::from(listener).local_addr().ok().and_then(|a| a.as_socket());
         let Some(here) = here else { return true };
         let mut waiting = vec![(hello, from)];
         while let Some((hello, from)) = waiting.pop() {
-            let cookie = self.cookies.of(from);
-            if hello.cookie != cookie {
-                let challenge = Hello { cookie, ..hello }.challenge();
-                let _ = rustix::net::sendto(listener, &challenge, SendFlags::DONTWAIT, &from);
-                continue;
-            }
-            if !greeted.insert(from) {
+            if !self.challenge(listener, hello, from) || !greeted.insert(from) {
                 continue;
             }
             let connected =
@@ -396,19 +440,27 @@ impl Service {
     }
 
     fn deliver(&self, arrival: Arrival) {
-        match &self.route {
+        if self.route.deliver(arrival).is_err() {
+            self.reject();
+        }
+    }
+}
+
+impl Route {
+    /// Passes a connection on to its strand's worker.
+    ///
+    /// # Errors
+    /// Those of sendmsg, when the worker's inbox is full or gone.
+    pub(crate) fn deliver(&self, arrival: Arrival) -> io::Result<()> {
+        match self {
             Route::Mailbox(mailbox) => mailbox.put(arrival),
             Route::Inboxes { inboxes, worker } => {
                 let number = worker.strand(arrival.hello.group, arrival.hello.strand);
-                let sent = inboxes
-                    .get(number as usize)
-                    .ok_or(Errno::INVAL)
-                    .and_then(|inbox| send_arrival(inbox, &arrival));
-                if sent.is_err() {
-                    self.reject();
-                }
+                let inbox = inboxes.get(number as usize).ok_or(Errno::INVAL)?;
+                send_arrival(inbox, &arrival)?;
             }
         }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! plan to the end of the last phase.
 
 mod broker;
+mod clients;
 mod consent;
 pub mod engines;
 pub mod files;

@@ -15,7 +15,7 @@ use wirecost_model::measure::IoCounts;
 use wirecost_model::plan::Endpoints;
 use wirecost_program::calls::KernelReceive;
 use wirecost_program::hello;
-use wirecost_program::net::{Interest, Net, Opening, Owner};
+use wirecost_program::net::{FromClient, Interest, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 use wirecost_program::strand::TURN_BYTES;
@@ -309,6 +309,19 @@ impl Net for RingNet {
         let sent = self.ring.send(key, bytes);
         self.note_given(key, &sent, bytes.len() as u64);
         sent
+    }
+
+    fn receive_from_client(
+        &mut self,
+        key: &Key,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<FromClient<'_>> {
+        self.sockets.receive_from_client(&self.ring.get(key).socket, call, timed)
+    }
+
+    fn will_answer(&mut self, key: &Key) {
+        self.sockets.will_answer(&self.ring.get(key).socket);
     }
 
     fn most_times(&self, key: &Key) -> u64 {

@@ -24,6 +24,7 @@ use wirecost_program::record::{Record, WorkerCounters};
 use wirecost_program::step::{Group, Phase};
 use wirecost_program::strand::{Context, PhaseTiming, Strand, StrandError, Turn};
 
+use crate::clients::Clients;
 use crate::sockets::{Arrival, Socket, Sockets, Token};
 
 /// TCP_INFO is sampled at most this often.
@@ -209,6 +210,8 @@ struct Running {
     unfinished: Option<usize>,
     done: Vec<bool>,
     finish_time: Nanos,
+    /// How many transactions each strand of this program's groups makes, once that is known.
+    limits: Limits,
     /// Just before the window opens, and when it has ended.
     segments_before: Option<SegmentCounts>,
     segments_after: Option<SegmentCounts>,
@@ -225,6 +228,11 @@ struct Running {
     drops_before: u64,
     closed_unread_before: u64,
     io_before: IoCounts,
+}
+
+/// What the numbers of a phase's messages begin with.
+fn tag(phase: u32) -> u64 {
+    u64::from(phase + 1) << 56
 }
 
 /// A [`Net`] of real sockets.
@@ -410,12 +418,15 @@ impl<N: SocketNet> Worker<N> {
         let mut mixed = false;
         let mut taking_part = 0;
         for (strand, &group) in self.strands.iter_mut().zip(&self.group_of) {
+            let phase = self.groups[group as usize].phases.get(order.phase as usize);
+            let phase = phase.and_then(|phase| phase.as_deref());
             let limit = match until(&self.groups[group as usize]) {
+                // How many there are of its own transactions, only its clients know.
+                Some(Until::Iterations(_)) if phase.is_some_and(|phase| phase.serves) => u64::MAX,
                 Some(Until::Iterations(n)) => n,
                 _ => 0,
             };
-            let phase = self.groups[group as usize].phases.get(order.phase as usize);
-            strand.enter(phase.and_then(|phase| phase.as_deref()), order.start, limit);
+            strand.enter(phase, order.start, limit);
             taking_part += u64::from(until(&self.groups[group as usize]).is_some());
             mixed |= !by_iterations && limit > 0;
         }
@@ -445,6 +456,7 @@ impl<N: SocketNet> Worker<N> {
             unfinished: None,
             done: vec![false; self.strands.len()],
             finish_time: 0,
+            limits: Limits::new(),
             segments_before: None,
             segments_after: None,
             start_edge: None,
@@ -517,6 +529,15 @@ impl<N: SocketNet> Worker<N> {
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
             strand.raise_limit(limit.copied().unwrap_or_default());
         }
+        for (local, strand) in self.strands.iter_mut().enumerate() {
+            let phase = &self.groups[self.group_of[local] as usize].phases;
+            let phase = phase.get(running.order.phase as usize).and_then(Option::as_deref);
+            if phase.is_some_and(|phase| phase.serves) {
+                // Whatever comes, until nothing does.
+                strand.raise_limit(u64::MAX);
+            }
+        }
+        running.limits = limits.clone();
         self.count_unfinished();
     }
 
@@ -558,7 +579,7 @@ impl<N: SocketNet> Worker<N> {
             patterns: &mut self.patterns,
             timing: &running.timings[group],
             turn: bytes,
-            tag: u64::from(running.order.phase + 1) << 56,
+            tag: tag(running.order.phase),
         };
         context.record.begin_turn(local);
         let strand = &mut self.strands[local as usize];
@@ -683,10 +704,20 @@ impl<N: SocketNet> Worker<N> {
                 continue;
             }
             let group = self.group_of[local] as usize;
+            let number = self.groups[group].number;
             let phase = &self.groups[group].phases[running.order.phase as usize];
-            if let Some(phase) = phase
-                && strand.give_up_missing(phase, &running.record, now, running.finish_time)
-            {
+            let Some(phase) = phase else { continue };
+            let clients = self.net.sockets().opener.clients(number).filter(|_| phase.serves);
+            let heard = clients.map_or(0, Clients::last_heard).max(running.finish_time);
+            if strand.give_up_missing(phase, &running.record, now, heard) {
+                let tag = tag(running.order.phase);
+                let sends = phase.datagrams.iter().map(|&(receives, _)| receives).sum();
+                let limits = running.limits.get(&number);
+                for client in clients.into_iter().flat_map(Clients::all) {
+                    let limit = limits.and_then(|limits| limits.get(client.strand as usize));
+                    let sent = limit.map_or(0, |limit| limit.saturating_mul(sends));
+                    client.give_up(tag, sent, &running.record.counters);
+                }
                 running.done[local] = true;
                 running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));
             }

@@ -31,6 +31,7 @@ pub mod rss;
 pub mod run;
 pub mod sample;
 pub mod search;
+pub mod server_sockets;
 pub mod status;
 pub mod study;
 pub mod tuning;

@@ -103,12 +103,46 @@ impl Arrivals {
     }
 }
 
+/// What a datagram is by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// `None`: it is of another phase.
+    pub(crate) number: Option<u64>,
+    /// Whether it is not awaited any more.
+    pub(crate) belated: bool,
+    /// Whether it had not arrived before.
+    pub(crate) is_new: bool,
+    /// How long it took, where it tells when it was sent.
+    pub(crate) transit: Option<i64>,
+}
+
+/// Finds what has arrived on a connection that awaits number `awaited` next, of a datagram so far ahead of that.
+/// When it was sent, and `now`, are since the phase began.
+pub(crate) fn arrived(
+    (awaited, ahead): (u64, i64),
+    (sent, now): (Option<Nanos>, Nanos),
+    arrivals: &mut Arrivals,
+    counters: &ArrivalCounters,
+) -> Arrival {
+    let known = (0..1 << 40).contains(&ahead);
+    let number = awaited.checked_add_signed(ahead).filter(|_| known || ahead < 0);
+    let is_new = match number {
+        Some(number) if !known => arrivals.belated(number, counters),
+        _ => true,
+    };
+    let transit = sent.filter(|_| number.is_some() && is_new).map(|sent| transit(sent, now));
+    if let Some(transit) = transit {
+        arrivals.transit(transit, counters);
+    }
+    Arrival { number, belated: !known, is_new, transit }
+}
+
 fn length(run: &Range<u64>) -> usize {
     burst_class(run.end - run.start)
 }
 
 /// The time from one instant to another, of clocks whose instants are those since the phase began.
-pub(crate) fn transit(sent: Nanos, received: Nanos) -> i64 {
+fn transit(sent: Nanos, received: Nanos) -> i64 {
     received.wrapping_sub(sent).cast_signed()
 }
 

@@ -4,6 +4,7 @@
 
 mod arrivals;
 pub mod calls;
+pub mod clients;
 pub mod draw;
 pub mod files;
 pub mod headline;
@@ -18,6 +19,7 @@ pub mod program;
 mod quantiles;
 pub mod record;
 mod route;
+mod served;
 #[cfg(test)]
 mod sim;
 pub mod socket_setup;

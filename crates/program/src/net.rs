@@ -6,6 +6,7 @@ use std::io;
 use wirecost_model::clock::Nanos;
 
 use crate::calls::KernelReceive;
+use crate::clients::Client;
 use crate::payload::DatagramBatch;
 use crate::step::{Open, ReceiveCall, SendCall};
 
@@ -51,6 +52,14 @@ pub enum Opening {
     Done,
     /// Ask again when this is so, or at the latest then.
     Wait(Interest, Option<Nanos>),
+}
+
+/// A datagram that came to a socket of several clients, from whom and when.
+#[derive(Debug, Clone, Copy)]
+pub struct FromClient<'a> {
+    pub datagram: &'a [u8],
+    pub client: &'a Client,
+    pub at: Nanos,
 }
 
 /// Sockets and time. Calls that would block return [`io::ErrorKind::WouldBlock`].
@@ -158,6 +167,23 @@ pub trait Net {
         call: ReceiveCall,
         timed: bool,
     ) -> io::Result<&[u8]>;
+
+    /// Receives a datagram on a socket that several clients send to, see
+    /// [`crate::step::Phase::serves`].
+    ///
+    /// # Errors
+    /// Those of the system call; `Unsupported` where a network has no such sockets.
+    fn receive_from_client(
+        &mut self,
+        _: &Self::Socket,
+        _: ReceiveCall,
+        _timed: bool,
+    ) -> io::Result<FromClient<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What is sent next on such a socket goes to the client from whom the last datagram came.
+    fn will_answer(&mut self, _: &Self::Socket) {}
 
     /// Whether a wait for the connection to be readable, begun at once, ends with whatever arrives
     /// from now on: then nobody has to look first where nothing can have arrived yet.

@@ -19,7 +19,7 @@ use wirecost_profile::io_options::{self, Effect};
 use wirecost_profile::open_connections::OpenConnections;
 use wirecost_profile::protocols;
 
-use crate::openers;
+use crate::{openers, served};
 
 /// Why a profile cannot be run, and where it says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +94,10 @@ impl Compiler {
         let (group, errors) = openers::resolve(group);
         self.errors.extend(errors.into_iter().map(|(at, message)| ProgramError { at, message }));
         let group = &group;
+        let served = served::is_served(group);
+        if served {
+            self.errors.extend(served::check(group));
+        }
         let open = OpenConnections::of(group);
         let mut of_conn: BTreeMap<u32, u32> = BTreeMap::new();
         let mut programs: Vec<Vec<Option<PhaseProgram>>> = vec![Vec::new(); hosts];
@@ -123,6 +127,9 @@ impl Compiler {
                 // `rsize` is the peer's size; the master keeps to `size`.
                 on_master.options.rsize = None;
                 acts[0].push(on_master);
+                if served && !served::is_mirrored(flowop) {
+                    continue;
+                }
                 let mirror = flowops::find(&flowop.kind).map_or("nop", |f| f.mirror());
                 for part in parts {
                     let mut mirrored = act(mirror, part.conns);

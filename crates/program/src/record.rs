@@ -49,6 +49,11 @@ impl Gauge {
         self.raised.get().saturating_sub(lowered)
     }
 
+    /// What has been raised less what has been lowered: less than 0 where another gauge was raised for it.
+    pub fn difference(&self) -> i64 {
+        self.raised.get().wrapping_sub(self.lowered.get()).cast_signed()
+    }
+
     /// Whether it has ever been more than 0.
     pub fn was_raised(&self) -> bool {
         self.raised.get() > 0
@@ -126,7 +131,7 @@ impl ArrivalCounters {
     }
 
     pub fn bursts(&self) -> [i64; BURST_CLASSES] {
-        self.bursts.each_ref().map(|class| class.get().cast_signed())
+        self.bursts.each_ref().map(Gauge::difference)
     }
 
     fn add_to(&self, sum: &mut Datagrams) {

@@ -48,6 +48,7 @@ mod refusals;
 mod report;
 mod rss;
 mod scale;
+mod server_sockets;
 mod soak;
 mod stacks;
 mod studies;

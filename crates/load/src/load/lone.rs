@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use rustix::event::epoll;
 use wirecost_linux::clock::Monotonic;
+use wirecost_linux::descriptors;
 use wirecost_model::clock::{Clock, SECOND};
 use wirecost_model::plan::{Endpoints, Plan, Prepared};
 use wirecost_program::hello;
@@ -14,6 +15,7 @@ use wirecost_program::record::WorkerCounters;
 use wirecost_program::step;
 use wirecost_program::strand::{TURN_BYTES, Turn};
 
+use super::placement::Placement;
 use super::services::{self, Services};
 use super::{DATAGRAM, LoadError, contents, largest_message};
 use crate::engines::find;
@@ -42,7 +44,6 @@ impl Lone {
     pub fn prepare(plan: Plan) -> Result<(Self, Prepared), LoadError> {
         let permissions = Permissions::default();
         let engine = find("epoll").ok_or_else(|| LoadError::Plan("no engine epoll".to_owned()))?;
-        let (mut services, _) = Services::open(&plan, engine)?;
         let common = Common {
             blocking: false,
             run: hello::run_number(&plan.token),
@@ -54,6 +55,9 @@ impl Lone {
             permissions: permissions.clone(),
             credentials: None,
         };
+        let limit = descriptors::raise_limit().map_err(LoadError::system("descriptor limit"))?;
+        let placement = Placement::new(&plan, engine, limit)?;
+        let (mut services, _) = Services::open(&plan, engine, &common.services, &placement)?;
         let contents = contents(&plan.program, &permissions.files)?;
         let message = largest_message(&plan.program);
         let payloads = step::payloads(&plan.program);

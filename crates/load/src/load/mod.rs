@@ -5,6 +5,7 @@ mod connections;
 mod lone;
 mod placement;
 mod quiet;
+mod served;
 mod services;
 mod snapshots;
 
@@ -45,6 +46,7 @@ use wirecost_program::step::{self, Group};
 
 pub use self::lone::Lone;
 use crate::broker::{Broker, Route, inbox};
+use crate::clients::Clients;
 use crate::engines::{self, Engine, Setup, Unavailable, Wakers, WorkerThread};
 use crate::files::Files;
 use crate::permissions::{Partners, Permissions};
@@ -187,6 +189,7 @@ pub struct Load {
     partners: Partners,
     /// Dropping it removes the paths of Unix sockets.
     _services: Services,
+    own_services: Arc<[OwnService]>,
     broker: Option<Broker>,
     groups: Arc<[Group]>,
     rows: Vec<Vec<FlowopKey>>,
@@ -294,7 +297,6 @@ impl Load {
         let contents = contents(&plan.program, files)?;
         let placement = Placement::new(&plan, engine, limit)?;
         let mut warnings = placement.warnings();
-        let (mut services, listeners) = Services::open(&plan, engine)?;
         let run = hello::run_number(&plan.token);
         let mailbox = Arc::new(Mailbox::default());
         let common = Common {
@@ -308,6 +310,7 @@ impl Load {
             permissions: permissions.clone(),
             credentials: credentials(&plan.program)?,
         };
+        let (mut services, shared) = Services::open(&plan, engine, &common.services, &placement)?;
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let patterns = shared_patterns(&plan, engine, &contents)?;
         let mut handles = Handles::default();
@@ -341,7 +344,11 @@ impl Load {
             false => Route::Mailbox(mailbox),
         };
         let consent = services.consent();
-        let listeners = services.with_consent_answer(listeners, &plan);
+        for arrival in shared.arrivals {
+            route.deliver(arrival).map_err(LoadError::system("sockets of clients"))?;
+        }
+        let own_services = common.services.clone();
+        let listeners = services.with_consent_answer(shared.listeners, &plan);
         let broker = (!listeners.is_empty())
             .then(|| {
                 let partners = permissions.partners;
@@ -375,6 +382,7 @@ impl Load {
             events,
             partners: permissions.partners,
             _services: services,
+            own_services,
             broker,
             groups: Arc::new([]),
             rows: Vec::new(),
@@ -656,6 +664,8 @@ impl Load {
             result.out_of_order = Some(segments.out_of_order);
         }
         rejected_connections += self.broker.as_ref().map_or(0, Broker::rejected_connections);
+        let clients = self.own_services.iter().filter_map(|service| service.clients.as_deref());
+        rejected_connections += clients.map(Clients::rejected).sum::<u64>();
         self.warnings.retain(|warning| !matches!(warning, Warning::ConnectionsRejected(_)));
         if rejected_connections > 0 {
             let host = String::new();

@@ -19,11 +19,13 @@ use wirecost_program::socket_setup::SocketSetup;
 use wirecost_program::step;
 
 use super::LoadError;
+use super::placement::Placement;
+use super::served::ServedSockets;
 use crate::broker::{ListenerKind, SharedListener, ask_consent};
 use crate::consent::{Consent, ConsentResponder, Question};
 use crate::engines::Engine;
 use crate::permissions::Partners;
-use crate::sockets::{Sockets, transport};
+use crate::sockets::{Arrival, OwnService, Sockets, transport};
 
 /// Up to so many strands have addresses of their own; more would take ports from the connections.
 const OWN_ADDRESSES: u32 = 4096;
@@ -104,6 +106,14 @@ pub(super) struct Wanted {
     addresses: Vec<Address>,
 }
 
+/// What the strands of a host share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) listeners: Vec<SharedListener>,
+    /// Sockets that strands have before anybody connects.
+    pub(super) arrivals: Vec<Arrival>,
+}
+
 #[derive(Debug)]
 pub(super) struct Services {
     described: Vec<Service>,
@@ -117,11 +127,13 @@ pub(super) struct Services {
     consent: Vec<Address>,
 }
 impl Services {
-    /// Opens what strands share; their own addresses the workers open.
+    /// Opens what strands share; their own addresses the workers open. `own`: the services of the program.
     pub(super) fn open(
         plan: &Plan,
         engine: &dyn Engine,
-    ) -> Result<(Self, Vec<SharedListener>), LoadError> {
+        own: &[OwnService],
+        placement: &Placement,
+    ) -> Result<(Self, Shared), LoadError> {
         let described = plan.program.services.clone();
         let strands_of = Strands::of(plan);
         let unix = described.iter().any(|service| family(service) == Family::Unix);
@@ -140,21 +152,36 @@ impl Services {
         };
         services.check_addresses(&strands_of)?;
         let mut listeners = Vec::new();
-        for index in 0..services.described.len() {
+        let mut arrivals = Vec::new();
+        let run = hello::run_number(&plan.token);
+        for (index, own) in own.iter().enumerate() {
             let service = services.described[index].clone();
             let strands = strands_of.of_service(&service) as usize;
+            if let Some(clients) = &own.clients {
+                let sockets = ServedSockets::open(&services, own, (index, strands), placement)?;
+                let (listener, address) = sockets.greeter(&services, own, index)?;
+                let kind = ListenerKind::Clients { clients: clients.clone() };
+                listeners.push(SharedListener { listener, kind });
+                services.listening.push(ServiceAddresses {
+                    identity: Identity::Hello,
+                    addresses: vec![address, sockets.address.clone()],
+                    of_strand: vec![0; strands],
+                    per_strand: 1,
+                    data: Some(1),
+                });
+                arrivals.extend(sockets.arrivals(run, &service, strands, placement)?);
+                continue;
+            }
             match services.per_strand[index] {
                 Some(per_strand) => services.listening.push(ServiceAddresses {
                     identity: Identity::Address,
                     addresses: vec![services.place(&service, 0, 0); strands * per_strand as usize],
                     of_strand: (0..strands as u32).map(|s| s * per_strand).collect(),
                     per_strand,
+                    data: None,
                 }),
                 None => {
-                    let transport = transport(&service.protocol)
-                        .map_err(LoadError::system(&service.protocol))?;
-                    let setup = SocketSetup::new(&service.options, transport.protocol());
-                    let setup = Arc::new(setup);
+                    let (transport, setup) = (own.transport, &own.setup);
                     let mut addresses = Vec::new();
                     for number in 0..shared_addresses(
                         &service,
@@ -163,7 +190,7 @@ impl Services {
                     ) {
                         let place = services.place(&service, index as u32, u32::MAX - number);
                         let (listener, address) = transport
-                            .listen(&place, &setup)
+                            .listen(&place, setup)
                             .map_err(|error| cannot_listen(error, &place))?;
                         let kind = ListenerKind::Data { transport, setup: setup.clone() };
                         listeners.push(SharedListener { listener, kind });
@@ -177,12 +204,13 @@ impl Services {
                         addresses,
                         of_strand: (0..strands as u32).map(|s| s % per_strand).collect(),
                         per_strand,
+                        data: None,
                     });
                 }
             }
         }
         services.open_consent(&mut listeners)?;
-        Ok((services, listeners))
+        Ok((services, Shared { listeners, arrivals }))
     }
 
     /// Checks that there can be so many addresses before there is any.
@@ -228,7 +256,7 @@ impl Services {
         self.at.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
     }
 
-    fn place(&self, service: &Service, index: u32, strand: u32) -> Address {
+    pub(super) fn place(&self, service: &Service, index: u32, strand: u32) -> Address {
         match &self.directory {
             Some(directory) if family(service) == Family::Unix => {
                 Address::Unix(directory.join(format!("{index}-{}-{strand}", service.group)))
@@ -329,7 +357,7 @@ fn private_directory(token: &str) -> Result<PathBuf, LoadError> {
     Ok(path)
 }
 
-fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
+pub(super) fn cannot_listen(error: io::Error, at: &Address) -> LoadError {
     LoadError::System { act: listening(&error, at), source: error }
 }
 
@@ -525,6 +553,7 @@ mod tests {
             addresses: vec![address],
             of_strand: vec![0],
             per_strand: 1,
+            data: None,
         }
     }
 

@@ -15,6 +15,7 @@ use wirecost_program::step::{ReceiveCall, SendCall};
 use super::Socket;
 use super::io_state::RecvBatches;
 use super::pipes::{Pipe, Sink};
+use super::served::Served;
 
 /// The calls of nearly all traffic.
 const WRITE: SendCall = SendCall::Plain(flowops::SendCall::Write);
@@ -32,6 +33,8 @@ pub(crate) struct DataPath {
     /// Headers of calls that move several datagrams.
     pub(super) calls: datagrams::Calls,
     pub(super) batches: RecvBatches,
+    /// What sockets of several clients keep.
+    pub(super) served: Vec<Served>,
     pub(super) pipe: Option<Pipe>,
     pub(super) sinks: Vec<Sink>,
     /// What is sent without a copy.
@@ -49,6 +52,7 @@ impl DataPath {
             buffer: vec![0; buffer],
             calls: datagrams::Calls::default(),
             batches: RecvBatches::default(),
+            served: Vec::new(),
             pipe: None,
             sinks: Vec::new(),
             held: HeldMemory::default(),
@@ -63,17 +67,26 @@ impl DataPath {
         bytes: &[u8],
         call: SendCall,
     ) -> io::Result<usize> {
-        if socket.session.is_none() && call == WRITE && bytes.len() <= socket.longest_send {
+        let is_plain = socket.session.is_none() && socket.clients.is_none();
+        if is_plain && call == WRITE && bytes.len() <= socket.longest_send {
             return Ok(rustix::io::write(&socket.fd, bytes)?);
         }
         self.send_otherwise(socket, bytes, call)
     }
 
-    fn send_otherwise(&self, socket: &Socket, bytes: &[u8], call: SendCall) -> io::Result<usize> {
+    fn send_otherwise(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        call: SendCall,
+    ) -> io::Result<usize> {
         if let Some(session) = &socket.session {
             return session.borrow_mut().send(&socket.fd, bytes);
         }
         let bytes = &bytes[..bytes.len().min(socket.longest_send)];
+        if socket.clients.is_some() {
+            return self.answer(socket, bytes);
+        }
         let sent = match (call, socket.peer.as_deref()) {
             (SendCall::Plain(flowops::SendCall::Write), _) => rustix::io::write(&socket.fd, bytes),
             (SendCall::Plain(flowops::SendCall::SendTo), Some(peer)) if !socket.reliable => {
@@ -86,7 +99,7 @@ impl DataPath {
 
     /// Flags of a receiving call; `timed`: it must not block even where others do.
     #[inline]
-    fn flags(&self, timed: bool) -> RecvFlags {
+    pub(super) fn flags(&self, timed: bool) -> RecvFlags {
         if timed && self.blocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() }
     }
 

@@ -2,18 +2,24 @@
 
 use std::cell::{Cell, OnceCell};
 use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use wirecost_linux::clock::Monotonic;
 use wirecost_linux::datagrams::{self, Message};
 use wirecost_linux::{sockopt, zerocopy};
+use wirecost_model::clock::Clock;
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::calls::Receives;
 use wirecost_program::hello;
+use wirecost_program::net::FromClient;
 use wirecost_program::payload::DatagramBatch;
 
 use super::Socket;
 use super::data::{DataPath, late_greeting};
+use super::served::Served;
 use super::settings::SettingsLog;
 
 /// Notices are read when so many may have come. Each takes memory of net.core.optmem_max until
@@ -32,6 +38,8 @@ struct Used {
     pending: Cell<u64>,
     /// In [`RecvBatches`].
     place: Cell<Option<usize>>,
+    /// In [`DataPath::served`].
+    served: Cell<Option<usize>>,
 }
 
 /// The datagrams that one call received, for each socket that receives several at a time.
@@ -63,24 +71,38 @@ impl RecvBatches {
 struct RecvBatch {
     buffer: Vec<u8>,
     messages: Vec<Message>,
+    /// Of each message, where several clients send to the socket.
+    senders: Vec<Option<SocketAddr>>,
     /// The message under way, and what has been taken of it.
     next: usize,
     taken: usize,
+    /// Where the datagram is that was taken last, and of which message it was.
+    datagram: Range<usize>,
+    of: usize,
 }
 
 impl RecvBatch {
-    /// The next datagram's place in the buffer.
-    fn take(&mut self) -> Option<(usize, usize)> {
-        let message = *self.messages.get(self.next)?;
+    /// Goes on to the next datagram, if there is one.
+    fn take(&mut self) -> bool {
+        let Some(message) = self.messages.get(self.next) else { return false };
         let length = message.segment.min(message.length - self.taken);
         let start = message.start + self.taken;
+        (self.datagram, self.of) = (start..start + length, self.next);
         self.taken += length;
         // A datagram may be empty, but none of several in one message is.
         if self.taken >= message.length {
             self.next += 1;
             self.taken = 0;
         }
-        Some((start, length))
+        true
+    }
+
+    fn datagram(&self) -> &[u8] {
+        &self.buffer[self.datagram.clone()]
+    }
+
+    fn sender(&self) -> Option<SocketAddr> {
+        self.senders.get(self.of).copied().flatten()
     }
 }
 
@@ -201,6 +223,50 @@ impl DataPath {
         receives: Receives,
         wait: bool,
     ) -> io::Result<&[u8]> {
+        let place = self.take_datagram(socket, receives, wait)?;
+        let batch = &self.batches.places[place];
+        let datagram = batch.datagram();
+        let length = datagram.len();
+        if hello::is_greeting(datagram) {
+            return Err(late_greeting(socket, &datagram[..hello::LENGTH], self.run)?);
+        }
+        self.io.received_datagrams += 1;
+        Ok(&datagram[..length.min(size)])
+    }
+
+    /// The same on a socket of several clients.
+    pub(super) fn receive_batched_from_client(
+        &mut self,
+        socket: &Socket,
+        receives: Receives,
+        wait: bool,
+    ) -> io::Result<FromClient<'_>> {
+        let place = self.take_datagram(socket, receives, wait)?;
+        self.io.received_datagrams += 1;
+        let served = self.served_place(socket);
+        let batch = &self.batches.places[place];
+        let client = self.served[served].client(batch.sender())?;
+        Ok(FromClient { datagram: batch.datagram(), client, at: Monotonic.now() })
+    }
+
+    /// Where the state of a socket of several clients is.
+    pub(super) fn served_place(&mut self, socket: &Socket) -> usize {
+        let used = socket.io.get();
+        used.served.get().unwrap_or_else(|| {
+            let place = self.served.len();
+            self.served.push(Served::new(socket.clients.clone()));
+            used.served.set(Some(place));
+            place
+        })
+    }
+
+    /// Takes the next datagram of a batch, and has the kernel fill the batch where it is empty. Returns its place.
+    fn take_datagram(
+        &mut self,
+        socket: &Socket,
+        receives: Receives,
+        wait: bool,
+    ) -> io::Result<usize> {
         let used = socket.io.get();
         let place = match used.place.get() {
             Some(place) => place,
@@ -214,25 +280,25 @@ impl DataPath {
             }
         };
         let batch = &mut self.batches.places[place];
-        let (start, length) = match batch.take() {
-            Some(taken) => taken,
-            None => {
-                batch.messages.clear();
-                batch.next = 0;
-                let (buffer, messages) = (&mut batch.buffer, &mut batch.messages);
-                let each = receives.place as usize;
+        if !batch.take() {
+            batch.messages.clear();
+            batch.senders.clear();
+            batch.next = 0;
+            let (buffer, messages) = (&mut batch.buffer[..], &mut batch.messages);
+            let each = receives.place as usize;
+            if socket.clients.is_some() {
+                let place = (buffer, each);
+                self.calls.receive_from(&socket.fd, place, wait, messages, &mut batch.senders)?;
+            } else {
                 self.calls.receive(&socket.fd, buffer, each, wait, messages)?;
-                self.io.receive_calls += 1;
-                self.io.received_messages += batch.messages.len() as u64;
-                batch.take().ok_or(io::ErrorKind::WouldBlock)?
             }
-        };
-        let datagram = &batch.buffer[start..start + length];
-        if hello::is_greeting(datagram) {
-            return Err(late_greeting(socket, &datagram[..hello::LENGTH], self.run)?);
+            self.io.receive_calls += 1;
+            self.io.received_messages += batch.messages.len() as u64;
+            if !batch.take() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
         }
-        self.io.received_datagrams += 1;
-        Ok(&datagram[..length.min(size)])
+        Ok(place)
     }
 
     /// Lets go of what is kept for a socket that is closed.

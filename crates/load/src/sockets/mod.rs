@@ -8,6 +8,7 @@ mod io_state;
 mod mailbox;
 mod opening;
 mod pipes;
+mod served;
 mod settings;
 mod source_ports;
 mod token;
@@ -25,7 +26,7 @@ use wirecost_linux::tcp_info::TcpInfo;
 use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::plan::Endpoints;
 use wirecost_program::calls::KernelReceive;
-use wirecost_program::net::{Net, Opening, Owner};
+use wirecost_program::net::{FromClient, Net, Opening, Owner};
 use wirecost_program::payload::DatagramBatch;
 use wirecost_program::step::{Group, Open, ReceiveCall, SendCall};
 
@@ -34,6 +35,7 @@ use self::files::OpenFiles;
 use self::io_state::IoState;
 use self::opening::{Greeting, KnownBy, Opener, State};
 use self::settings::SettingsLog;
+use crate::clients::Clients;
 use crate::permissions::Permissions;
 use crate::tls::{Credentials, Session};
 use crate::transports::Transport;
@@ -58,6 +60,10 @@ pub struct Socket {
     has_low_water: bool,
     /// Where sendto sends datagrams to.
     peer: Option<Box<SocketAddr>>,
+    /// Who sends to it, where it is not connected: it receives from any of them.
+    clients: Option<Arc<Clients>>,
+    /// Whether what the kernel dropped at the socket is counted here.
+    counts_drops: bool,
     state: State,
     /// The hello, until the connection is open.
     greeting: Option<Box<Greeting>>,
@@ -81,7 +87,11 @@ impl Socket {
     }
 
     pub(crate) fn receive_drops(&self) -> u32 {
-        if self.reliable { 0 } else { sockopt::receive_drops(&self.fd).unwrap_or(0) }
+        if self.reliable || !self.counts_drops {
+            0
+        } else {
+            sockopt::receive_drops(&self.fd).unwrap_or(0)
+        }
     }
 
     pub(crate) fn buffer_bytes(&self) -> u64 {
@@ -114,7 +124,7 @@ impl Socket {
 
     /// See [`Transport::bypasses_ring`].
     pub(crate) fn bypasses_ring(&self) -> bool {
-        self.transport.bypasses_ring()
+        self.clients.is_some() || self.transport.bypasses_ring()
     }
 }
 
@@ -243,6 +253,19 @@ impl Net for Sockets {
         timed: bool,
     ) -> io::Result<&[u8]> {
         self.data.receive(socket, size, call, timed)
+    }
+
+    fn receive_from_client(
+        &mut self,
+        socket: &Socket,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<FromClient<'_>> {
+        self.data.receive_from_client(socket, call, timed)
+    }
+
+    fn will_answer(&mut self, socket: &Socket) {
+        self.data.will_answer(socket);
     }
 
     fn notifies_on_new_data(&self, socket: &Socket) -> bool {

@@ -16,6 +16,9 @@ use wirecost_linux::route::source_address;
 use wirecost_model::clock::{Clock, MILLISECOND, Nanos, nanos};
 use wirecost_model::plan::{Address, Endpoints, Identity};
 use wirecost_model::program::Service;
+use wirecost_model::server_sockets::ServerSockets as Policy;
+use wirecost_profile::io_options::IoOption as _;
+use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_program::calls::EffectiveSetting;
 use wirecost_program::hello::{self, Hello};
 use wirecost_program::net::{Interest, Opening, Owner};
@@ -29,6 +32,7 @@ use super::settings::SettingsLog;
 use super::source_ports::Destination;
 use super::token::{Token, Trigger, make_edge_triggered, register};
 use super::{Common, Socket};
+use crate::clients::Clients;
 use crate::permissions::Partners;
 use crate::tls::Security;
 use crate::transports::{self, Transport};
@@ -42,6 +46,9 @@ const UNANSWERED: u32 = 10;
 /// A blocking call of the threads engine returns after this long at the latest, so that the thread
 /// can look whether the run goes on.
 const BLOCKED: Duration = Duration::from_millis(250);
+
+/// Clients of a service that share sockets. Each takes 2 KiB.
+const CLIENTS: usize = 1 << 16;
 
 /// How many connections of a worker may be connecting at once. More would overflow the queue of a
 /// listener (net.core.somaxconn, 4096 by default), and a lost SYN costs a second.
@@ -63,6 +70,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Greeting {
     hello: Hello,
+    /// Where data goes to once it has been answered, if not to where the hello goes.
+    data: Option<SocketAddr>,
     /// When a datagram that has it is sent again.
     repeat: Nanos,
     /// How often it has been sent again since it was challenged.
@@ -153,7 +162,9 @@ pub(crate) struct Opener {
 pub(crate) struct OwnService {
     pub(crate) described: Service,
     pub(crate) transport: &'static dyn Transport,
-    setup: SocketSetup,
+    pub(crate) setup: Arc<SocketSetup>,
+    /// Where its clients share sockets.
+    pub(crate) clients: Option<Arc<Clients>>,
 }
 
 impl OwnService {
@@ -163,7 +174,10 @@ impl OwnService {
         let resolve = |service: &Service| {
             let transport = transport(&service.protocol)?;
             let setup = SocketSetup::new(&service.options, transport.protocol());
-            Ok(Self { described: service.clone(), transport, setup })
+            let has_clients = ServerSockets.fits(Some(transport.protocol()))
+                && ServerSockets.shared(&service.options).is_some();
+            let clients = has_clients.then(|| Arc::new(Clients::new(CLIENTS)));
+            Ok(Self { described: service.clone(), transport, setup: Arc::new(setup), clients })
         };
         services.iter().map(resolve).collect()
     }
@@ -238,6 +252,12 @@ impl Opener {
         self.transports.rows()
     }
 
+    /// The clients of a group's service, where they share sockets.
+    pub(crate) fn clients(&self, group: u32) -> Option<&Clients> {
+        let mut services = self.services.iter().filter(|service| service.described.group == group);
+        services.find_map(|service| service.clients.as_deref())
+    }
+
     /// Number of the run, as hellos have it.
     pub(crate) fn run(&self) -> u32 {
         self.run
@@ -257,7 +277,7 @@ impl Opener {
         owner: Owner,
         at: &[Address],
     ) -> io::Result<Vec<Address>> {
-        let OwnService { transport, setup, described } = &self.services[service as usize];
+        let OwnService { transport, setup, described, .. } = &self.services[service as usize];
         let local = owner.local as usize;
         if self.listeners.len() <= local {
             self.listeners.resize_with(local + 1, Vec::new);
@@ -430,6 +450,7 @@ impl Opener {
             .addresses
             .get(place as usize)
             .ok_or_else(|| io::Error::other("the peer listens at no address for this strand"))?;
+        let data = service.data_address();
         let transport = self.transport(open)?;
         let hello = (service.identity == Identity::Hello).then_some(Hello {
             run: self.run,
@@ -439,27 +460,31 @@ impl Opener {
             ordinal: owner.ordinal,
             cookie: 0,
         });
-        let connected = match self.destination(open, (owner.strand, attempt), address)? {
+        let destination = data.as_ref().unwrap_or(address);
+        let connected = match self.destination(open, (owner.strand, attempt), destination)? {
             None => transport.connect(address, &open.setup),
             Some((destination, from, to)) => {
                 let sources = destination.ports(from.to_canonical(), to);
-                from_one_of(sources, transport, &Address::Inet(to), &open.setup)
+                let greeted = if data.is_some() { address } else { &Address::Inet(to) };
+                from_one_of(sources, transport, greeted, &open.setup)
             }
         };
         let fd = connected.map_err(|error| {
             self.failed_connections += 1;
             at_address(error, address)
         })?;
-        let peer_address = match address {
+        let inet = |address: &Address| match address {
             Address::Inet(address) => Some(*address),
             Address::Unix(_) | Address::Vsock { .. } => None,
         };
+        let (peer_address, data) = (inet(destination), data.as_ref().and_then(inet));
         let known_by = match self.has_events && transport.tells_connected() {
             true => KnownBy::AwaitedEvent,
             false => KnownBy::Call,
         };
         let mut socket = admit(fd, transport, State::Connecting(known_by));
-        socket.greeting = hello.map(|hello| Box::new(Greeting { hello, repeat: 0, repeated: 0 }));
+        socket.greeting =
+            hello.map(|hello| Box::new(Greeting { hello, data, repeat: 0, repeated: 0 }));
         if !socket.reliable {
             socket.peer = peer_address.map(Box::new);
         }
@@ -532,6 +557,11 @@ impl Opener {
         let transport = self.transport(open)?;
         transport.accepted(&fd, &open.setup)?;
         let mut socket = admit(fd, transport, State::Securing);
+        let clients = self.services.get(open.service.service as usize);
+        socket.clients = clients.and_then(|service| service.clients.clone());
+        // What all workers read from is one socket.
+        socket.counts_drops = ServerSockets.shared(&open.setup.options) != Some(Policy::Shared)
+            || hello.is_none_or(|hello| hello.strand == 0);
         if !socket.reliable {
             let peer = socket2::SockRef::from(&socket.fd).peer_addr();
             socket.peer = peer.ok().and_then(|address| address.as_socket()).map(Box::new);
@@ -545,7 +575,7 @@ impl Opener {
         } else {
             self.open(&mut socket, settings)?;
         }
-        if let (false, Some(hello)) = (socket.reliable, hello) {
+        if let (false, Some(hello), None) = (socket.reliable, hello, &socket.clients) {
             rustix::net::send(&socket.fd, &hello.welcome(), SendFlags::empty())?;
         }
         settings.read(&socket, open, self.epoll.as_ref());
@@ -669,7 +699,9 @@ impl Opener {
     fn open(&self, socket: &mut Socket, settings: &mut SettingsLog) -> io::Result<()> {
         settings.add(socket.transport.opened(&socket.fd)?);
         socket.state = State::Open;
-        socket.greeting = None;
+        if let Some(Greeting { data: Some(data), .. }) = socket.greeting.take().as_deref() {
+            socket2::SockRef::from(&socket.fd).connect(&(*data).into())?;
+        }
         if self.blocking {
             block(&socket.fd)?;
         }
@@ -724,6 +756,8 @@ fn admit(fd: OwnedFd, transport: &'static dyn Transport, state: State) -> Socket
         secure: protocol.is_secure(),
         has_low_water: transport.has_low_water(),
         peer: None,
+        clients: None,
+        counts_drops: true,
         greeting: None,
         state,
         session: None,
@@ -879,7 +913,7 @@ mod tests {
             let hello = Hello { run: 1, group: 0, strand: 0, id: 0, ordinal: 0, cookie };
             let fd = client.try_clone().unwrap().into();
             let mut socket = admit(fd, transport("udp").unwrap(), State::Greeting);
-            socket.greeting = Some(Box::new(Greeting { hello, repeat: 0, repeated: 0 }));
+            socket.greeting = Some(Box::new(Greeting { hello, data: None, repeat: 0, repeated: 0 }));
             let mut turns = 0;
             while turns < 50
                 && opener.progress(&mut socket, &mut settings).unwrap() != Opening::Done

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use wirecost_model::plan::{Address, Endpoints};
+use wirecost_model::plan::{Address, Endpoints, ServiceAddresses};
 use wirecost_model::profile::{IoValue, Options};
 use wirecost_model::rss::{Fields, Flow, Placement, Spread};
 use wirecost_profile::io_options::IoOption as _;
@@ -89,8 +89,9 @@ pub(crate) fn check(groups: &[Group], endpoints: &Endpoints) -> Result<(), Strin
             .hosts
             .get(open.service.host as usize)
             .and_then(|peer| peer.services.get(open.service.service as usize));
+        let data = service.and_then(ServiceAddresses::data_address);
         let addresses = service.iter().flat_map(|service| &service.addresses);
-        let mut inet = addresses.filter_map(|address| match address {
+        let mut inet = data.iter().chain(addresses).filter_map(|address| match address {
             Address::Inet(address) => Some(*address),
             _ => None,
         });

@@ -199,6 +199,17 @@ pub struct ServiceAddresses {
     /// Addresses of strand `s` are `per_strand` many from index `of_strand[s]`.
     pub of_strand: Vec<u32>,
     pub per_strand: u32,
+    /// Which of the addresses data goes to once a hello has been answered; none: that of the hello.
+    #[serde(default)]
+    pub data: Option<u32>,
+}
+
+impl ServiceAddresses {
+    /// Where data goes to once a hello has been answered, if not to where the hello goes.
+    #[must_use]
+    pub fn data_address(&self) -> Option<Address> {
+        self.addresses.get(self.data? as usize).cloned()
+    }
 }
 
 /// What an agent answers once its workers are up and its services listen.

@@ -12,6 +12,7 @@ pub mod mss;
 pub mod notsent_lowat;
 pub mod o_direct;
 pub mod placement;
+pub mod server_sockets;
 pub mod sink;
 pub mod sink_size;
 pub mod splice;
@@ -162,8 +163,8 @@ pub enum Effect {
     Socket(&'static [SocketOption]),
     /// It chooses the system calls of these acts.
     Call(Call, &'static [TransferKind]),
-    /// The connecting side chooses its port.
-    SourcePort,
+    /// Connections are opened in another way.
+    Opening,
 }
 
 /// What moves bytes at one end.
@@ -204,6 +205,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &tcp_user_timeout::TcpUserTimeout,
     &busy_poll::BusyPoll,
     &placement::Placement,
+    &server_sockets::ServerSockets,
     &tcp_cork::TcpCork,
     &zerocopy::Zerocopy,
     &gso::Gso,
@@ -265,7 +267,7 @@ mod tests {
         for option in ALL {
             let sockets: &[SocketOption] = match option.effect() {
                 Effect::Socket(sockets) => sockets,
-                Effect::Call(..) | Effect::SourcePort => &[],
+                Effect::Call(..) | Effect::Opening => &[],
             };
             let named = sockets.iter().flat_map(|socket| socket.protocols);
             for protocol in option.protocols().iter().chain(named) {

@@ -29,7 +29,7 @@ impl IoOption for Placement {
     }
 
     fn effect(&self) -> Effect {
-        Effect::SourcePort
+        Effect::Opening
     }
 
     fn described(&self, value: &IoValue) -> Option<String> {

@@ -11,6 +11,7 @@ use wirecost_model::program::{GroupProgram, HostFlowop, PhaseProgram, Program, S
 use wirecost_profile::flowops::{self, Action as FlowopAction};
 use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::busy_poll::BusyPoll;
+use wirecost_profile::io_options::server_sockets::ServerSockets;
 use wirecost_profile::protocols::{self, Protocol};
 
 use super::{
@@ -85,6 +86,7 @@ impl Host<'_> {
             batched,
             protocols,
         };
+        let serves = serves(group);
         let mut phases = Vec::new();
         let mut keys = Vec::new();
         for (number, phase) in group.phases.iter().enumerate() {
@@ -105,6 +107,7 @@ impl Host<'_> {
             rows[number] += steps.len() as u32;
             let slots = connections.ids.len();
             let whole = finish(steps, phase, self.side, slots, (key(ORDER), group.strands))?;
+            let whole = if serves { whole.serving() } else { whole };
             phases.push(Some(Arc::new(whole)));
             keys.push(phase.acts.iter().map(|act| self.row_of(group, act)).collect());
         }
@@ -374,12 +377,19 @@ fn finish(
         route,
         pace,
         may_skip,
+        serves: false,
         datagrams_only,
         opens,
         quiet: QUIET_PERIOD.saturating_add(thinks),
         datagrams,
         steps,
     })
+}
+
+/// Whether a group's strands receive from any client.
+fn serves(group: &GroupProgram) -> bool {
+    let mut acts = group.phases.iter().flatten().flat_map(|phase| &phase.acts);
+    acts.any(|act| act.kind == "accept" && ServerSockets.shared(&act.options).is_some())
 }
 
 /// The steps where all are plain, see [`Phase::plain`]; else none.

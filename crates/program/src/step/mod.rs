@@ -252,6 +252,8 @@ pub struct Phase {
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows
     /// another side, and everything it moves is datagrams.
     pub may_skip: bool,
+    /// Whether the strand receives from any client, on a socket that it may share with other strands.
+    pub serves: bool,
     /// Whether any step may fail, so that one side may begin what the other never sees.
     pub can_fail: bool,
     /// Whether every transfer is by datagrams, so iterations of both ends need not agree.
@@ -271,6 +273,13 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// The same of a group whose clients share sockets: what did not come is the clients' affair.
+    fn serving(mut self) -> Self {
+        self.serves = self.datagrams_only;
+        self.may_skip &= !self.serves;
+        self
+    }
+
     pub fn receives(&self) -> bool {
         self.steps.iter().any(Step::receives)
     }

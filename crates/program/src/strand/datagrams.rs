@@ -5,8 +5,8 @@ use std::io;
 use wirecost_model::clock::{Nanos, SECOND};
 
 use super::{Context, Strand, Turn};
-use crate::arrivals::transit;
-use crate::net::{Interest, Net};
+use crate::arrivals::arrived;
+use crate::net::{FromClient, Interest, Net};
 use crate::payload;
 use crate::record::Record;
 use crate::step::{Action, Phase, Receive, Step};
@@ -26,6 +26,9 @@ impl<S> Strand<S> {
     ) -> io::Result<Option<Turn>> {
         let messages = &receive.messages;
         self.begin_message(step, messages);
+        if phase.serves {
+            return self.receive_from_client(step, phase, receive, context);
+        }
         let timed = step.timeout.is_some() || context.timing.finishing;
         let slot = self.operation.slot;
         let conn = self.connections.require(slot)?;
@@ -42,8 +45,7 @@ impl<S> Strand<S> {
         counters.datagrams_received.add(1);
         let expected = context.tag | conn.received;
         let ahead = payload::ahead(datagram, expected);
-        let known = (0..1 << 40).contains(&ahead);
-        if known && messages.verify {
+        if messages.verify && (0..1 << 40).contains(&ahead) {
             let number = expected.wrapping_add_signed(ahead);
             if !context.patterns.datagram_matches(messages.payload, datagram, number) {
                 context.record.verify_failures += 1;
@@ -55,21 +57,15 @@ impl<S> Strand<S> {
         self.operation.silent = false;
         self.bytes += got;
         let conn = self.connections.require(slot)?;
-        let arrivals = &counters.arrivals;
-        // `None`: of another phase.
-        let number = conn.received.checked_add_signed(ahead).filter(|_| known || ahead < 0);
-        let is_new = match number {
-            Some(number) if !known => conn.arrivals().belated(number, arrivals),
-            _ => true,
-        };
-        if let (Some(sent), Some(_), true) = (sent, number, is_new) {
-            let transit = transit(sent, now.wrapping_sub(context.timing.start));
-            conn.arrivals().transit(transit, arrivals);
+        let place = (conn.received, ahead);
+        let times = (sent, now.wrapping_sub(context.timing.start));
+        let arrival = arrived(place, times, conn.arrivals(), &counters.arrivals);
+        if let Some(transit) = arrival.transit {
             context.record.one_way(transit, now);
         }
         let counters = &context.record.counters;
-        let Some(number) = number.filter(|_| known) else {
-            counters.late.add(u64::from(is_new));
+        let Some(number) = arrival.number.filter(|_| !arrival.belated) else {
+            counters.late.add(u64::from(arrival.is_new));
             return Ok(None);
         };
         if ahead > 0 {
@@ -86,6 +82,54 @@ impl<S> Strand<S> {
         }
         let step = phase.steps.get(self.transaction.step()).unwrap_or(step);
         self.complete(step, phase, now, context);
+        Ok(None)
+    }
+
+    /// Takes the next datagram of any client. Each that has not come before is an operation: which of them are lost,
+    /// the client's numbers tell.
+    fn receive_from_client<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        phase: &Phase,
+        receive: &Receive,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Option<Turn>> {
+        let timed = step.timeout.is_some() || context.timing.finishing;
+        let slot = self.operation.slot;
+        let conn = self.connections.require(slot)?;
+        let FromClient { datagram, client, at: now } =
+            match context.net.receive_from_client(&conn.socket, receive.call, timed) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+                }
+                Err(error) => return Err(error),
+            };
+        let (got, counters) = (datagram.len() as u64, &context.record.counters);
+        let taken = client.take(context.tag, datagram, (now, context.timing.start), counters);
+        let payload = receive.messages.payload;
+        if receive.messages.verify
+            && let Some(number) = taken.arrival.number
+            && !context.patterns.datagram_matches(payload, datagram, context.tag | number)
+        {
+            context.record.verify_failures += 1;
+        }
+        let conn = self.connections.require(slot)?;
+        if let Some(number) = taken.answer {
+            conn.sent = number;
+            context.net.will_answer(&conn.socket);
+        }
+        context.record.received(step.row, conn.connector, got);
+        context.record.counters.datagrams_received.add(1);
+        self.received.last = now;
+        self.operation.silent = false;
+        self.bytes += got;
+        if let Some(transit) = taken.arrival.transit {
+            context.record.one_way(transit, now);
+        }
+        if taken.answer.is_some() {
+            self.complete(step, phase, now, context);
+        }
         Ok(None)
     }
 
@@ -159,6 +203,11 @@ impl<S> Strand<S> {
         }
         if phase.mixed {
             self.pass_rest(phase, record);
+            return true;
+        }
+        // What is missing is the clients', whom others may have heard.
+        if phase.serves {
+            self.transaction.give_up();
             return true;
         }
         // A connection that is opened anew in each transaction counts from 0 in each.

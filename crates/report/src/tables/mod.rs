@@ -19,6 +19,7 @@ mod runs;
 mod tcp_transmit;
 #[cfg(test)]
 mod tests;
+mod udp_scaling;
 mod whose;
 
 use wirecost_analyze::measured::Measurements;
@@ -69,6 +70,7 @@ pub static ALL: &[&dyn Table] = &[
     &interrupt_cost::InterruptCost,
     &patterns::Patterns,
     &rate_search::RateSearch,
+    &udp_scaling::UdpScaling,
     &repeats::Repeats,
 ];
 

@@ -26,6 +26,7 @@ pub static ALL: &[Builtin] = &[
     builtin("interrupt-cost", include_str!("interrupt-cost.toml")),
     builtin("patterns", include_str!("patterns.toml")),
     builtin("udp-rate-search", include_str!("udp-rate-search.toml")),
+    builtin("udp-scaling", include_str!("udp-scaling.toml")),
 ];
 
 /// The built-in study of this name, without the `@`.

@@ -11,6 +11,7 @@ pub(crate) mod load;
 mod placement;
 mod ramp;
 mod reverse;
+mod server_sockets;
 mod timeout;
 mod tos;
 mod workers;
@@ -20,8 +21,10 @@ use std::sync::Arc;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use wirecost_fleet::controller::Settings;
-use wirecost_model::profile::Profile;
+use wirecost_model::profile::{IoValue, Profile};
 use wirecost_model::study::Value;
+use wirecost_profile::io_options::IoOption;
+use wirecost_profile::protocols;
 
 use crate::Failure;
 pub(crate) use engine::parse_engine;
@@ -65,6 +68,7 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
     &reverse::Reverse,
     &tos::Tos,
     &placement::Placement,
+    &server_sockets::ServerSockets,
     &workers::Workers,
     &cpus::Cpus,
     &interval::Interval,
@@ -75,6 +79,31 @@ pub(crate) static ALL: &[&dyn RunOption] = &[
 /// The option of this name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn RunOption> {
     ALL.iter().copied().find(|option| option.name() == name)
+}
+
+/// Sets an I/O option on every connection whose protocol has it.
+fn set_on_connections(
+    profile: &mut Profile,
+    option: &dyn IoOption,
+    value: &IoValue,
+    long: &str,
+    kind: &str,
+) -> Result<(), Failure> {
+    let flowops =
+        profile.groups.iter_mut().flat_map(|g| &mut g.transactions).flat_map(|t| &mut t.flowops);
+    let mut fits = false;
+    for flowop in flowops.filter(|flowop| option.flowops().contains(&flowop.kind)) {
+        let protocol = flowop.options.protocol.as_deref().and_then(protocols::find);
+        if option.fits(protocol) {
+            fits = true;
+            flowop.options.io.set(option.name(), value.clone());
+        }
+    }
+    match fits {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("{long}: the profile has no connection {kind}"))
+            .help(format!("remove {long}, or choose another protocol"))),
+    }
 }
 
 type OfProfile = dyn Fn(&mut Profile) -> Result<(), Failure> + Send + Sync;

@@ -1,11 +1,8 @@
-use wirecost_model::profile::{IoValue, Profile};
+use wirecost_model::profile::IoValue;
 use wirecost_model::rss::Placement as Policy;
-use wirecost_profile::io_options::IoOption;
 use wirecost_profile::io_options::placement::Placement as PlacementOption;
-use wirecost_profile::protocols;
 
-use super::{Change, RunOption};
-use crate::Failure;
+use super::{Change, RunOption, set_on_connections};
 
 pub(super) struct Placement;
 
@@ -25,25 +22,9 @@ impl RunOption for Placement {
 
     fn read(&self, value: &str) -> Result<Change, String> {
         let placement: Policy = value.parse()?;
-        Ok(Change::to_profile(move |profile| set(profile, placement)))
-    }
-}
-
-/// Sets it on every connection.
-fn set(profile: &mut Profile, placement: Policy) -> Result<(), Failure> {
-    let flowops =
-        profile.groups.iter_mut().flat_map(|g| &mut g.transactions).flat_map(|t| &mut t.flowops);
-    let mut fits = false;
-    for flowop in flowops.filter(|flowop| PlacementOption.flowops().contains(&flowop.kind)) {
-        let protocol = flowop.options.protocol.as_deref().and_then(protocols::find);
-        if PlacementOption.fits(protocol) {
-            fits = true;
-            flowop.options.io.set(PlacementOption.name(), IoValue::Text(placement.to_string()));
-        }
-    }
-    match fits {
-        true => Ok(()),
-        false => Err(Failure::usage("--placement: the profile has no connection by UDP or TCP")
-            .help("remove --placement, or choose another protocol")),
+        let value = IoValue::Text(placement.to_string());
+        Ok(Change::to_profile(move |profile| {
+            set_on_connections(profile, &PlacementOption, &value, "--placement", "by UDP or TCP")
+        }))
     }
 }

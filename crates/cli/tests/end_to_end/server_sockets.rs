@@ -1,0 +1,89 @@
+//! Sockets of a peer that several clients send to.
+
+use wirecost_linux::privilege::skip_without_namespaces;
+
+use crate::document::Document;
+use crate::program::Program;
+
+fn profile(sockets: &str, flowops: &str) -> String {
+    format!(
+        r#"
+        name = "served"
+        [variables]
+        h = {{ help = "remote host" }}
+        [[group]]
+        strands = 5
+        [[group.transaction]]
+        flowops = [{{ type = "connect", remotehost = "${{h}}", protocol = "udp", server_sockets = "{sockets}" }}]
+        [[group.transaction]]
+        iterations = 400
+        flowops = [{flowops}]
+        [[group.transaction]]
+        flowops = ["disconnect"]
+        "#
+    )
+}
+
+fn run(text: &str, arguments: &[&str]) -> Document {
+    let always = ["run", "served.toml", "--observe", "none", "--json", "run.json"];
+    let program = Program::new(always.iter().chain(arguments));
+    let finished = program.file("served.toml", text).finish();
+    assert_eq!(finished.code, 0, "{finished}");
+    finished.document()
+}
+
+const ECHO: &str = r#"{ type = "write", size = 100, verify = true }, { type = "read", size = 100, verify = true }"#;
+
+/// Whichever worker reads a request, its sender gets the answer.
+fn each_client_is_answered(engine: &str) {
+    for sockets in ["per-worker", "shared"] {
+        let arguments = ["--engine", engine, "--workers", "2"];
+        let document = run(&profile(sockets, ECHO), &arguments);
+        let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+        assert_eq!(document.number("/transactions/count"), 2000.0, "{sockets}");
+        assert_eq!((counted("sent"), counted("received")), (4000.0, 4000.0), "{sockets}");
+        assert_eq!((counted("lost"), counted("duplicated")), (0.0, 0.0), "{sockets}");
+        assert_eq!(document.number("/verify_failures"), 0.0);
+    }
+}
+
+on_every_engine!({
+    each_client_is_answered: each_client_is_answered();
+});
+
+/// Also where several are received by one call, which the kernel may have joined.
+#[test]
+fn what_is_lost_at_a_shared_socket_is_counted_once() {
+    if skip_without_namespaces("what_is_lost_at_a_shared_socket_is_counted_once") {
+        return;
+    }
+    for flowop in [
+        r#"{ type = "write", size = 200 }"#,
+        r#"{ type = "write", size = 200, batch = 8, gso = 4, gro = true }"#,
+    ] {
+        for sockets in ["per-worker", "shared"] {
+            let text = profile(sockets, flowop)
+                .replace(r#"protocol = "udp""#, r#"protocol = "udp", wndsz = 2304"#);
+            let document = run(&text, &["--lab", "--workers", "2"]);
+            let stages = document.list("/frames/directions/0/stages");
+            let datagrams = |stage: usize| stages[stage]["datagrams"].as_f64().unwrap();
+            let lost = datagrams(0) - datagrams(4);
+            assert!(lost > 0.0, "{stages:?}");
+            assert_eq!(document.number("/datagrams/lost"), lost, "{sockets} {flowop}");
+            // A busy machine may fill a CPU's backlog as well.
+            let dropped = datagrams(3) - datagrams(4);
+            assert_eq!(stages[4]["missing"].as_f64(), Some(dropped));
+        }
+    }
+}
+
+/// Over `lo`, a datagram is handled on the CPU of its sender, whose worker is the only one that reads it.
+#[test]
+fn with_a_socket_for_each_worker_datagrams_keep_their_order() {
+    let text = profile("per-worker", r#"{ type = "write", size = 100 }"#);
+    let text = text.replace("iterations = 400", "duration = \"1s\"\n        rate = 20000");
+    let document = run(&text, &["--workers", "2"]);
+    let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+    assert!(counted("received") > 1000.0);
+    assert_eq!(counted("reordered"), 0.0);
+}

@@ -1,0 +1,90 @@
+//! Sockets that several clients send to: from whom a datagram came, and to whom the answer goes.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::net::SendFlags;
+use wirecost_linux::clock::Monotonic;
+use wirecost_model::clock::Clock;
+use wirecost_program::clients::Client;
+use wirecost_program::net::FromClient;
+use wirecost_program::step::ReceiveCall;
+
+use super::Socket;
+use super::data::DataPath;
+use crate::clients::Clients;
+
+/// What such a socket keeps.
+#[derive(Debug)]
+pub(super) struct Served {
+    clients: Option<Arc<Clients>>,
+    /// Those it has heard of.
+    known: HashMap<SocketAddr, Arc<Client>>,
+    /// From whom the last datagram came.
+    last: Option<(SocketAddr, Arc<Client>)>,
+    /// To whom the next one goes.
+    answered: Option<SocketAddr>,
+}
+
+impl Served {
+    pub(super) fn new(clients: Option<Arc<Clients>>) -> Self {
+        Self { clients, known: HashMap::new(), last: None, answered: None }
+    }
+
+    /// Who has sent a datagram. Those of strangers are passed over, as after an interruption.
+    pub(super) fn client(&mut self, sender: Option<SocketAddr>) -> io::Result<&Client> {
+        let stranger = || io::Error::from(io::ErrorKind::Interrupted);
+        let sender = sender.ok_or_else(stranger)?;
+        if self.last.as_ref().is_none_or(|(last, _)| *last != sender) {
+            let client = match self.known.get(&sender) {
+                Some(client) => client.clone(),
+                None => {
+                    let clients = self.clients.as_ref().ok_or_else(stranger)?;
+                    let client = clients.find(sender).ok_or_else(stranger)?;
+                    self.known.insert(sender, client.clone());
+                    client
+                }
+            };
+            self.last = Some((sender, client));
+        }
+        self.last.as_ref().map(|(_, client)| &**client).ok_or_else(stranger)
+    }
+}
+
+impl DataPath {
+    /// See [`wirecost_program::net::Net::receive_from_client`].
+    pub(super) fn receive_from_client(
+        &mut self,
+        socket: &Socket,
+        call: ReceiveCall,
+        timed: bool,
+    ) -> io::Result<FromClient<'_>> {
+        if let ReceiveCall::Batched(receives) = call {
+            let wait = self.blocking && !timed;
+            return self.receive_batched_from_client(socket, receives, wait);
+        }
+        let place = self.served_place(socket);
+        let flags = self.flags(timed);
+        let (got, _, sender) = rustix::net::recvfrom(&socket.fd, &mut self.buffer[..], flags)?;
+        let at = Monotonic.now();
+        let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+        let client = self.served[place].client(sender)?;
+        Ok(FromClient { datagram: &self.buffer[..got], client, at })
+    }
+
+    /// See [`wirecost_program::net::Net::will_answer`].
+    pub(super) fn will_answer(&mut self, socket: &Socket) {
+        let place = self.served_place(socket);
+        let served = &mut self.served[place];
+        served.answered = served.last.as_ref().map(|(address, _)| *address);
+    }
+
+    /// Sends to the client whose datagram is answered.
+    pub(super) fn answer(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        let place = self.served_place(socket);
+        let address = self.served[place].answered.ok_or(io::ErrorKind::NotConnected)?;
+        Ok(rustix::net::sendto(&socket.fd, bytes, SendFlags::NOSIGNAL, &address)?)
+    }
+}
