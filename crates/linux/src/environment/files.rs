@@ -191,7 +191,7 @@ impl Files<'_> {
         Some(known)
     }
 
-    fn numa_nodes(&self) -> Option<Vec<NumaNode>> {
+    pub(crate) fn numa_nodes(&self) -> Option<Vec<NumaNode>> {
         let directory = "sys/devices/system/node";
         let node_of = |name: String| -> Option<u32> { name.strip_prefix("node")?.parse().ok() };
         let mut nodes: Vec<NumaNode> = self

@@ -10,6 +10,7 @@ mod drops;
 mod functions;
 mod interrupts;
 mod memory;
+mod nic;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -114,6 +115,7 @@ observations! {
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,
+    nic: NicSection,
 }
 
 /// An [`Observation`] whose type is not known where it is used.

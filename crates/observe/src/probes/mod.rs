@@ -5,6 +5,7 @@ mod drops;
 mod functions;
 mod interrupts;
 mod memory;
+mod nic;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -21,6 +22,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &segments::Segments,
     &tcp::Tcp,
     &drops::Drops,
+    &nic::Nic,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
