@@ -14,6 +14,7 @@ pub mod facts;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod generic_netlink;
+pub mod hardware;
 pub mod interrupts;
 pub mod ipsec;
 pub mod kallsyms;

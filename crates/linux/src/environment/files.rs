@@ -123,7 +123,7 @@ impl Files<'_> {
 
     /// Whether it is on, and the file that says so: Intel's driver says it the other way round than
     /// all others.
-    fn turbo(&self) -> Option<(bool, &'static str)> {
+    pub(crate) fn turbo(&self) -> Option<(bool, &'static str)> {
         const INTEL: &str = "intel_pstate/no_turbo";
         const OTHERS: &str = "cpufreq/boost";
         match self.number(&format!("{CPUS}/{INTEL}")) {

@@ -16,7 +16,7 @@ use wirecost_model::observe::{
     PauseSource,
 };
 
-use crate::probe::{Description, Namespace, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Extent, Namespace, Probe, Session, Sets, Shared, Unavailable};
 use queues::{Limits, Tally};
 use reading::{DeviceReading, Reading};
 
@@ -44,7 +44,7 @@ impl Probe for Nic {
     }
 
     fn sets(&self) -> Sets {
-        Sets { standard: None, full: None }
+        Sets { standard: Some(Extent::Whole), full: Some(Extent::Whole) }
     }
 
     fn open(&self, _shared: &mut Shared) -> Result<Box<dyn Session>, Unavailable> {

@@ -228,7 +228,7 @@ fn every_setting_that_changed_is_told_with_both_values() {
         between(&before, &after).changes.iter().map(ToString::to_string).collect();
     let expected = [
         "duplex from full to half",
-        "speed from 10 Gb/s to 1 Gb/s",
+        "speed from 10.0 Gb/s to 1.00 Gb/s",
         "carrier from up to up after 2 changes",
         "MTU from 1500 to 9000",
         "RSS fields of udp4 from addresses to addresses and ports",
