@@ -12,9 +12,12 @@ use wirecost_model::observe::{Direction, NicDropKind};
 /// Counters of one device by the driver's names.
 pub(crate) type Statistics = BTreeMap<String, u64>;
 
+/// By number of the namespace and name of the device; none for a driver that counts nothing.
+type Told = BTreeMap<(u32, String), Option<Arc<Statistics>>>;
+
 /// What drivers said at an edge of the window. Some ask their device, which takes long: no probe asks again.
 #[derive(Debug, Default)]
-pub(crate) struct DriverStatistics(Mutex<BTreeMap<(u32, String), Option<Arc<Statistics>>>>);
+pub(crate) struct DriverStatistics(Mutex<Told>);
 
 impl DriverStatistics {
     /// Of a device in the namespace of a number; `None` where its driver counts nothing. `ask` is called if nobody has

@@ -189,7 +189,8 @@ pub struct NicQueue {
     pub packets: Option<u64>,
     pub bytes: Option<u64>,
     pub packets_per_second: Option<f64>,
-    /// Sum of `drops`; null where nobody counts them by queue.
+    /// Losses among `drops` (no buffer, missed, rate limit, link down, unspecified); null where nobody counts them by
+    /// queue.
     pub dropped: Option<u64>,
     /// By cause; those that are 0 are left out.
     pub drops: Vec<NicDrops>,

@@ -151,7 +151,7 @@ pub(super) fn fill(
             packets,
             bytes,
             packets_per_second: None,
-            dropped: (!drops.is_empty()).then(|| drops.values().sum()),
+            dropped: lost(&drops),
             drops: counted(drops.into_iter().map(|(kind, packets)| NicDrops {
                 direction,
                 kind,
@@ -172,10 +172,19 @@ pub(super) fn fill(
     }
     reasons.dedup();
     of.queue_reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+    if of.queues.iter().all(|queue| queue.packets.or(queue.bytes).is_none()) {
+        of.queue_source = None;
+    }
     for queue in &mut of.queues {
         let rate = |packets: u64| packets as f64 / seconds.max(f64::MIN_POSITIVE);
         queue.packets_per_second = queue.packets.map(rate);
     }
+}
+
+/// Losses, where any of them are counted.
+fn lost(drops: &BTreeMap<NicDropKind, u64>) -> Option<u64> {
+    let losses = drops.iter().filter(|(kind, _)| kind.is_loss());
+    losses.map(|(_, packets)| *packets).reduce(|a, b| a + b)
 }
 
 /// Why packets of a direction are not told by queue. All packets of the only queue are its own.
@@ -201,7 +210,8 @@ fn uncounted(of: &mut NicDevice, direction: Direction) -> Option<String> {
     }
     Some(match (veth, counters) {
         (true, true) => format!(
-            "veth counts {what} packets by queue only where NAPI polls them: with GRO, or an XDP program"
+            "veth counts {what} packets by queue only where NAPI polls them: with an XDP program, or GRO that \
+             takes them"
         ),
         (false, true) => format!("its driver counted none of the {what} packets by queue"),
         (_, false) => format!("its driver does not count {what} packets by queue"),
