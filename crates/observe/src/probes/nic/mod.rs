@@ -34,7 +34,7 @@ impl Probe for Nic {
                     changed; pause frames; packets and drops of each queue under the same names for \
                     all drivers; the queue's interrupt, CPU and NUMA node; byte queue limits",
             needs: "nothing for settings and counters; root for the queues and their limits in /sys",
-            costs: "no hooks: about 2 ms for each network namespace around the window, in addition \
+            costs: "no hooks: a few ms for each network namespace around the window, in addition \
                     the time that drivers take to read their counters, and at each interval a file \
                     for each queue that sends",
             limitations: "what a driver does not tell is left out; counters of queues start again when a \
