@@ -18,6 +18,7 @@ mod fixtures;
 mod foreign;
 mod frames;
 pub mod function_counts;
+mod hardware;
 mod hosts;
 mod intervals;
 pub mod knee;

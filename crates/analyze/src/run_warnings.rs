@@ -11,6 +11,7 @@ use wirecost_model::run::Run;
 use wirecost_model::warning::{self, Warning};
 
 use crate::foreign;
+use crate::hardware;
 use crate::hosts;
 use crate::intervals;
 use crate::observed;
@@ -82,6 +83,7 @@ pub(crate) fn of(
     let warnings = &mut problems.warnings;
     cpus(outcome, run, warnings);
     foreign(outcome, windows, warnings);
+    changed(run, warnings);
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, run, warnings);
@@ -236,6 +238,21 @@ fn foreign(outcome: &Outcome, windows: &[HostWindow<'_>], warnings: &mut Vec<War
                 percent,
                 programs: foreign.programs,
             }));
+        }
+    }
+}
+
+/// Of each host that was observed. What is of a machine is said once where all hosts share it.
+fn changed(run: &Run, warnings: &mut Vec<Warning>) {
+    let shared = run.machines.len() == 1;
+    for seen in run.observe.iter().flat_map(|observe| &observe.hosts) {
+        for warning in hardware::changes(&seen.host, seen) {
+            let of_machine =
+                matches!(warning, Warning::ClockSettingsChanged(_) | Warning::Throttled(_));
+            let same = |known: &Warning| known.code() == warning.code();
+            if !(shared && of_machine && warnings.iter().any(same)) {
+                warnings.push(warning);
+            }
         }
     }
 }

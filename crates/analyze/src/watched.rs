@@ -1,8 +1,10 @@
 //! The document of a host that was observed without a load of ours.
 
 use wirecost_model::observe::{Basis, ObserveDocument, ObserverReport};
+use wirecost_model::warning::Entry;
 
 use crate::cpu;
+use crate::hardware;
 
 /// Fills in what was seen, and what it cost: over the bytes of the one device that was named, else
 /// over nothing.
@@ -14,6 +16,7 @@ pub fn watched(document: &mut ObserveDocument, observation: ObserverReport, devi
         return;
     };
     document.seconds = Some(host.seconds);
+    document.warnings.extend(hardware::changes(&host.host, host).iter().map(Entry::from));
     let used = cpu::observed(host, None, host.seconds);
     let bytes = match device {
         None => Err("no device for bytes: choose one with --dev".to_owned()),

@@ -145,6 +145,22 @@ impl Ethtool {
     /// # Errors
     /// `Unsupported` when the device has no speed, or does not know it as its link is down.
     pub fn speed(&self, device: &str) -> io::Result<u64> {
+        match self.link_settings(device)?[1] {
+            0 | SPEED_UNKNOWN => Err(io::ErrorKind::Unsupported.into()),
+            megabits => Ok(u64::from(megabits) * 1_000_000),
+        }
+    }
+
+    /// Whether both ends may send at the same time; `None` for a device that does not know it, as without a link.
+    ///
+    /// # Errors
+    /// Those of the ioctl.
+    pub fn full_duplex(&self, device: &str) -> io::Result<Option<bool>> {
+        Ok(full_duplex(&self.link_settings(device)?))
+    }
+
+    /// `struct ethtool_link_settings` with its masks.
+    fn link_settings(&self, device: &str) -> io::Result<Vec<u32>> {
         // The kernel answers the first question with how many words its three masks take, negative;
         // only a question of the right size is answered.
         let mut request = vec![0; LINK_SETTINGS_WORDS];
@@ -155,10 +171,7 @@ impl Ethtool {
         request[0] = ETHTOOL_GLINKSETTINGS;
         set_mask_words(&mut request, words);
         self.ask(device, &mut request)?;
-        match request[1] {
-            0 | SPEED_UNKNOWN => Err(io::ErrorKind::Unsupported.into()),
-            megabits => Ok(u64::from(megabits) * 1_000_000),
-        }
+        Ok(request)
     }
 
     /// Offloads and other features by the kernel's names, as `tx-tcp-segmentation` and `rx-gro`.
@@ -593,6 +606,15 @@ fn words_of(words: &[u32], place: usize) -> [u8; 8] {
     both
 }
 
+/// `duplex`, the first byte behind command and speed: `DUPLEX_HALF` is 0, `DUPLEX_FULL` 1.
+fn full_duplex(settings: &[u32]) -> Option<bool> {
+    match settings.get(2)?.to_ne_bytes()[0] {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 /// `link_mode_masks_nwords`, a signed byte, from an answer to a question of the wrong size.
 pub(crate) fn mask_words(settings: &[u32]) -> Option<u8> {
     let answer = i8::from_ne_bytes([bytes(settings)[MASK_WORDS_OFFSET]]);
@@ -644,6 +666,7 @@ mod tests {
         let ethtool = namespace.run(Ethtool::open).unwrap().unwrap();
         assert_eq!(ethtool.driver("eth0").unwrap().name, "veth");
         assert_eq!(ethtool.speed("eth0").unwrap(), 10_000_000_000);
+        assert_eq!(ethtool.full_duplex("eth0").unwrap(), Some(true));
         let features = ethtool.features("eth0").unwrap();
         assert_eq!(features["tx-tcp-segmentation"], Feature { on: true, changeable: true });
         assert!(!features["rx-lro"].on);
@@ -718,6 +741,13 @@ mod tests {
         let expected =
             Channels { rx: 4, rx_max: 16, tx: 2, tx_max: 8, combined: 12, combined_max: 63 };
         assert_eq!(channels(answer), expected);
+    }
+
+    #[test]
+    fn duplex_is_known_or_not() {
+        let settings = |duplex| [ETHTOOL_GLINKSETTINGS, 100, u32::from_ne_bytes([duplex, 9, 9, 9])];
+        let all = [0, 1, 0xff].map(|duplex| full_duplex(&settings(duplex)));
+        assert_eq!(all, [Some(false), Some(true), None]);
     }
 
     #[test]

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use crate::generic_netlink::u32_of;
 use crate::netlink::{NLM_F_DUMP, NLM_F_REQUEST, Netlink, attribute, message};
 
 // <https://elixir.bootlin.com/linux/v6.12/source/include/uapi/linux/rtnetlink.h> and if_link.h.
 const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_STATS64: u16 = 23;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_CARRIER_CHANGES: u16 = 35;
 /// Of `struct ifinfomsg`.
 const IFINFOMSG_BYTES: usize = 16;
 
-/// Counters since the device was made, as `struct rtnl_link_stats64` describes them.
+/// Counters since the device was made, as `struct rtnl_link_stats64` describes them, and its link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStatistics {
     pub rx_packets: u64,
@@ -32,6 +35,10 @@ pub struct LinkStatistics {
     pub tx_carrier_errors: u64,
     pub tx_fifo_errors: u64,
     pub rx_nohandler: u64,
+    /// Whether there is a link now.
+    pub carrier: bool,
+    /// Times that the link came or went.
+    pub carrier_changes: u64,
 }
 
 /// Reads the devices of the namespace of the thread that opened it.
@@ -85,6 +92,8 @@ fn parse(body: &[u8]) -> Option<(u32, (String, LinkStatistics))> {
         tx_carrier_errors: field(17)?,
         tx_fifo_errors: field(18)?,
         rx_nohandler: field(23)?,
+        carrier: attribute(attributes, IFLA_CARRIER).is_some_and(|carrier| carrier == [1]),
+        carrier_changes: u32_of(attributes, IFLA_CARRIER_CHANGES).unwrap_or(0).into(),
     };
     Some((index, (String::from_utf8_lossy(name).into_owned(), statistics)))
 }
@@ -105,6 +114,8 @@ mod tests {
         body[4..8].copy_from_slice(&7u32.to_ne_bytes());
         body.extend(with_header(IFLA_IFNAME, b"eth0\0"));
         body.extend(with_header(IFLA_STATS64, &values));
+        body.extend(with_header(IFLA_CARRIER, &[1]));
+        body.extend(with_header(IFLA_CARRIER_CHANGES, &5u32.to_ne_bytes()));
         let expected = LinkStatistics {
             rx_packets: 100,
             tx_packets: 101,
@@ -123,6 +134,8 @@ mod tests {
             tx_carrier_errors: 117,
             tx_fifo_errors: 118,
             rx_nohandler: 123,
+            carrier: true,
+            carrier_changes: 5,
         };
         assert_eq!(parse(&body), Some((7, ("eth0".to_owned(), expected))));
         assert_eq!(parse(&body[..body.len() - 100]), None);

@@ -3,6 +3,7 @@
 //! be read is `null`; 0, `""` and an empty list always mean that the kernel said so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,7 @@ impl DeviceRss {
 }
 
 /// Descriptors of each ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rings {
     pub rx: u32,
     pub rx_max: u32,
@@ -219,7 +220,7 @@ pub struct Rings {
 }
 
 /// How long a device waits before it interrupts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coalescing {
     /// Whether the driver changes the times by itself.
     pub adaptive_rx: bool,
@@ -230,8 +231,21 @@ pub struct Coalescing {
     pub tx_frames: u32,
 }
 
+/// As `adaptive, 8 us, 64 frames / 0 us, 1 frames`, receiving first; once where both are the same.
+impl fmt::Display for Coalescing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |adaptive: bool, us: u32, frames: u32| {
+            let adaptive = if adaptive { "adaptive, " } else { "" };
+            format!("{adaptive}{us} us, {frames} frames")
+        };
+        let rx = one(self.adaptive_rx, self.rx_us, self.rx_frames);
+        let tx = one(self.adaptive_tx, self.tx_us, self.tx_frames);
+        if rx == tx { f.write_str(&rx) } else { write!(f, "{rx} / {tx}") }
+    }
+}
+
 /// Pause frames (IEEE 802.3, annex 31B).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowControl {
     /// Agreed upon with the other end of the wire.
     pub negotiated: bool,
@@ -240,7 +254,7 @@ pub struct FlowControl {
 }
 
 /// Queues in use and how many there can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Channels {
     pub rx: u32,
     pub rx_max: u32,
@@ -248,6 +262,16 @@ pub struct Channels {
     pub tx_max: u32,
     pub combined: u32,
     pub combined_max: u32,
+}
+
+/// As `8 combined` or `4 rx, 2 tx`.
+impl fmt::Display for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = [(self.combined, "combined"), (self.rx, "rx"), (self.tx, "tx")];
+        let used = named.iter().filter(|(number, _)| *number > 0);
+        let parts: Vec<String> = used.map(|(number, name)| format!("{number} {name}")).collect();
+        f.write_str(&parts.join(", "))
+    }
 }
 
 /// An interrupt of a device.

@@ -34,6 +34,9 @@ pub enum Unit {
     CyclesPerKByte,
     Percent,
     Bytes,
+    #[serde(rename = "ghz")]
+    GigaHertz,
+    Watts,
     /// A number of things.
     Count,
     /// One over another.
@@ -51,6 +54,8 @@ impl Unit {
             Unit::CyclesPerKByte => "cycles/KByte",
             Unit::Percent => "%",
             Unit::Bytes => "B",
+            Unit::GigaHertz => "GHz",
+            Unit::Watts => "W",
             Unit::Count | Unit::Ratio => "",
         }
     }
@@ -88,6 +93,8 @@ mod tests {
         assert_eq!(Unit::CyclesPerKByte.show(11_792.4), "11792 cycles/KByte");
         assert_eq!(Unit::CyclesPerKByte.show(12.34), "12.3 cycles/KByte");
         assert_eq!(Unit::Percent.show(3.0), "3.0%");
+        assert_eq!(Unit::GigaHertz.show(3.4), "3.40 GHz");
+        assert_eq!(Unit::Watts.show(87.25), "87.2 W");
         assert_eq!(Unit::Ratio.show(1.97), "1.97");
         assert_eq!(Unit::Count.show(1234.0), "1234");
         assert_eq!(Unit::Microseconds.show(47.31), "47.3 us");

@@ -5,6 +5,7 @@
 //! detach, and are gone with the process however it ends: they hang on descriptors.
 
 mod bpf;
+mod driver_counters;
 mod empty;
 mod observer;
 mod probe;

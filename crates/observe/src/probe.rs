@@ -10,6 +10,7 @@ use wirecost_model::clock::{Clock, Nanos};
 use wirecost_model::observe::{HostObservation, ObserveRequest, Part, ProbeCost};
 
 use crate::bpf::BpfError;
+use crate::driver_counters::DriverStatistics;
 use crate::probes;
 use crate::sampler::Sampler;
 use crate::slices::Slices;
@@ -190,6 +191,8 @@ pub(crate) struct Shared {
     told: bool,
     samples_per_second: u32,
     sampler: Option<Result<Sampler, String>>,
+    /// Of the edge that has been read last.
+    pub(crate) driver_statistics: DriverStatistics,
 }
 
 impl Shared {
@@ -219,6 +222,7 @@ impl Shared {
             told: false,
             samples_per_second,
             sampler: None,
+            driver_statistics: DriverStatistics::default(),
         }
     }
 
@@ -323,6 +327,7 @@ impl Shared {
 
     /// Begins to count. Returns when.
     pub(crate) fn begin(&mut self) -> Nanos {
+        self.driver_statistics.forget();
         self.on_sampler(Sampler::begin);
         self.on_tracker(Tracker::start);
         Monotonic.now()
@@ -331,6 +336,7 @@ impl Shared {
     /// Stops counting. Returns when.
     pub(crate) fn end(&mut self) -> Nanos {
         let at = Monotonic.now();
+        self.driver_statistics.forget();
         self.on_tracker(|tracker| tracker.stop());
         self.on_sampler(|sampler| sampler.stop());
         at

@@ -123,7 +123,7 @@ impl Files<'_> {
 
     /// Whether it is on, and the file that says so: Intel's driver says it the other way round than
     /// all others.
-    fn turbo(&self) -> Option<(bool, &'static str)> {
+    pub(crate) fn turbo(&self) -> Option<(bool, &'static str)> {
         const INTEL: &str = "intel_pstate/no_turbo";
         const OTHERS: &str = "cpufreq/boost";
         match self.number(&format!("{CPUS}/{INTEL}")) {
@@ -191,7 +191,7 @@ impl Files<'_> {
         Some(known)
     }
 
-    fn numa_nodes(&self) -> Option<Vec<NumaNode>> {
+    pub(crate) fn numa_nodes(&self) -> Option<Vec<NumaNode>> {
         let directory = "sys/devices/system/node";
         let node_of = |name: String| -> Option<u32> { name.strip_prefix("node")?.parse().ok() };
         let mut nodes: Vec<NumaNode> = self

@@ -10,7 +10,7 @@ mod process;
 
 use std::path::Path;
 
-use wirecost_model::environment::Environment;
+use wirecost_model::environment::{Device, Environment, NumaNode};
 
 use crate::sysctl::tidy;
 use files::Files;
@@ -82,6 +82,19 @@ pub fn virtual_machine() -> Option<bool> {
 #[must_use]
 pub fn lockdown() -> Option<String> {
     Files { root: Path::new("/") }.lockdown()
+}
+
+/// Network devices of the calling thread's namespace, with their settings and interrupts; `None` when the kernel
+/// does not list them.
+#[must_use]
+pub fn devices() -> Option<Vec<Device>> {
+    devices::read(&Files { root: Path::new("/") })
+}
+
+/// NUMA nodes and their CPUs; `None` when the kernel does not show them.
+#[must_use]
+pub fn numa_nodes() -> Option<Vec<NumaNode>> {
+    Files { root: Path::new("/") }.numa_nodes()
 }
 
 /// The surroundings of the calling thread: its host, its network namespace and its rights.

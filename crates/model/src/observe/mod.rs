@@ -8,8 +8,10 @@
 mod cpu;
 mod drops;
 mod functions;
+mod hardware;
 mod interrupts;
 mod memory;
+mod nic;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -61,7 +63,9 @@ pub trait Observation: Member {
 pub trait Member:
     Debug + Clone + PartialEq + Serialize + DeserializeOwned + Sync + Sized + 'static
 {
-    /// Its key, which is the name of its probe.
+    /// Its key in the document.
+    const KEY: &'static str;
+    /// The name of its probe, which is mostly the same.
     const NAME: &'static str;
 
     fn of(observed: &HostObservation) -> Option<&Self>;
@@ -69,9 +73,19 @@ pub trait Member:
     fn place(observed: &mut HostObservation) -> &mut Option<Self>;
 }
 
+/// The name of the probe of a key.
+macro_rules! probe_name {
+    ($key:ident) => {
+        stringify!($key)
+    };
+    ($key:ident, $probe:literal) => {
+        $probe
+    };
+}
+
 /// The list of observations: makes the fields of [`HostObservation`] and [`ALL`] of it.
 macro_rules! observations {
-    ($($name:ident: $section:ident,)+) => {
+    ($($name:ident $(of $probe:literal)?: $section:ident,)+) => {
         $(pub use $name::*;)+
 
         /// What was observed of one part of a machine in one window.
@@ -87,7 +101,8 @@ macro_rules! observations {
         }
 
         $(impl Member for $section {
-            const NAME: &'static str = stringify!($name);
+            const KEY: &'static str = stringify!($name);
+            const NAME: &'static str = probe_name!($name $(, $probe)?);
 
             fn of(observed: &HostObservation) -> Option<&Self> {
                 observed.$name.as_ref()
@@ -114,10 +129,17 @@ observations! {
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,
+    nic: NicSection,
+    // The key `host` is the name of the host.
+    hardware of "host": HardwareSection,
 }
 
 /// An [`Observation`] whose type is not known where it is used.
 pub trait Kind: Sync {
+    /// Key in the document.
+    fn key(&self) -> &'static str;
+
+    /// Name of the probe.
     fn name(&self) -> &'static str;
 
     fn metrics(&self) -> Vec<&'static dyn ObservedMetric>;
@@ -134,6 +156,10 @@ pub trait Kind: Sync {
 }
 
 impl<T: Observation> Kind for PhantomData<T> {
+    fn key(&self) -> &'static str {
+        T::KEY
+    }
+
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -298,7 +324,7 @@ mod tests {
         let mut files: BTreeSet<String> =
             std::fs::read_dir("src/observe").unwrap().map(stem).collect();
         assert!(files.remove("mod"));
-        let listed: BTreeSet<String> = ALL.iter().map(|kind| kind.name().to_owned()).collect();
+        let listed: BTreeSet<String> = ALL.iter().map(|kind| kind.key().to_owned()).collect();
         assert_eq!(listed, files);
         assert_eq!(listed.len(), ALL.len());
     }
@@ -310,7 +336,7 @@ mod tests {
         else {
             unreachable!("a struct is an object");
         };
-        let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name()).collect();
+        let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.key()).collect();
         let null: BTreeSet<&str> = document
             .iter()
             .filter(|(_, value)| value.is_null())
@@ -323,9 +349,9 @@ mod tests {
     fn a_document_from_before_an_observation_was_there_is_read() {
         for kind in ALL {
             let mut document = serde_json::to_value(HostObservation::default()).unwrap();
-            document.as_object_mut().unwrap().remove(kind.name());
+            document.as_object_mut().unwrap().remove(kind.key());
             let read: HostObservation = serde_json::from_value(document).unwrap();
-            assert_eq!(read, HostObservation::default(), "without {}", kind.name());
+            assert_eq!(read, HostObservation::default(), "without {}", kind.key());
         }
     }
 

@@ -5,12 +5,15 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fields, Spread, Symmetry, key_bytes};
 
 /// Packets of which a device may hash fields of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
     Tcp4,
@@ -46,7 +49,7 @@ impl fmt::Display for Flow {
 }
 
 /// What a device tells of its receive side scaling.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceSpreading {
     /// In hexadecimal; `None` where the driver does not tell it.
     pub key: Option<String>,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::toeplitz;
 
 /// Fields of a packet that the hash covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fields {
     /// Both addresses (2-tuple).
@@ -20,7 +21,7 @@ pub enum Fields {
 
 /// What a device does to the fields before it hashes them, so that both directions of a flow have one hash.
 /// <https://docs.kernel.org/networking/scaling.html#rss-configuration>
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symmetry {
     /// Nothing.

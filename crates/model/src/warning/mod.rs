@@ -3,6 +3,7 @@
 
 mod access;
 mod cpu;
+mod hardware;
 mod settings;
 mod time;
 mod traffic;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use access::*;
 pub use cpu::*;
+pub use hardware::*;
 pub use settings::*;
 pub use time::*;
 pub use traffic::*;
@@ -71,14 +73,19 @@ macro_rules! warnings {
 
 warnings! {
     ClippedSetting,
+    ClockChanged,
     ClockOffset,
+    ClockSettingsChanged,
     DatagramsLost,
     DeadTime,
+    DeviceSettingsChanged,
     Discarded,
     EmulatedCpu,
     FailedOperations,
     Fallback,
     ForeignCpu,
+    InterruptsMoved,
+    LinkChanged,
     LinkLate,
     LinkUnmeasured,
     LinkQdiscsUnread,
@@ -87,6 +94,7 @@ warnings! {
     NoEffect,
     NothingMoved,
     OfferedLoadNotReached,
+    PauseFramesSeen,
     PollersShareCpus,
     Profile,
     SaturatedWorker,
@@ -95,6 +103,7 @@ warnings! {
     SharedCpus,
     SharedMachine,
     Steal,
+    Throttled,
     ConnectionsRejected,
     UnaccountedCpu,
     UnauthenticatedPeer,

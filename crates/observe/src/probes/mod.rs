@@ -3,8 +3,10 @@
 mod cpu;
 mod drops;
 mod functions;
+mod host;
 mod interrupts;
 mod memory;
+mod nic;
 mod pmu;
 mod segments;
 mod syscalls;
@@ -21,6 +23,8 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &segments::Segments,
     &tcp::Tcp,
     &drops::Drops,
+    &nic::Nic,
+    &host::Host,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
@@ -55,7 +59,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// `standard` (`cpu`, `functions`, and of `interrupts`, `tcp`, `drops` and `memory` what is `:basic`), `none`,
+    /// `standard` (`cpu`, `functions`, `nic`, `host`, and of `interrupts`, `tcp`, `drops` and `memory` what is `:basic`), `none`,
     /// `deep` (`standard`, then a pass for each probe that is not whole in it), `full` (all but
     /// `syscalls` in one pass, hooks of hot paths in slices of the window), or names of probes with
     /// commas between them, each whole, or with `:sliced` behind it in slices, or with `:basic`

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use wirecost_linux::ethtool::Ethtool;
 use wirecost_linux::link_statistics::{LinkStatistics, LinkStatisticsReader};
@@ -15,6 +16,7 @@ use wirecost_model::observe::{
     BacklogDrops, CounterDrops, DeviceDrops, DropPlace, NamedDrops, QdiscDrops,
 };
 
+use crate::driver_counters::DriverStatistics;
 use crate::probe::Namespace;
 
 /// Counters of protocols, without those that are sums of others (`Udp.InErrors`).
@@ -82,6 +84,7 @@ const OF_DRIVERS: [&str; 10] = [
 /// Reads what one namespace counts: its sockets belong to it.
 #[derive(Debug)]
 pub(super) struct Counters {
+    inode: u32,
     process: PathBuf,
     sockets: Result<Sockets, String>,
 }
@@ -113,7 +116,7 @@ impl Counters {
                 .and_then(|opened| opened)
                 .map_err(|error| error.to_string())
         };
-        Self { process: namespace.process.clone(), sockets: open() }
+        Self { inode: namespace.inode, process: namespace.process.clone(), sockets: open() }
     }
 
     /// What is quick to read.
@@ -133,11 +136,13 @@ impl Counters {
     }
 
     /// What drivers say, of which some ask their device.
-    pub(super) fn ask_drivers(&self, reading: &mut Reading) {
+    pub(super) fn ask_drivers(&self, reading: &mut Reading, known: &DriverStatistics) {
         let Ok(sockets) = &self.sockets else { return };
         for (name, _) in reading.links.iter().flat_map(BTreeMap::values) {
             // Many a driver has no counters of its own.
-            if let Ok(mut statistics) = sockets.ethtool.statistics(name) {
+            let told = known.of(self.inode, name, || sockets.ethtool.statistics(name));
+            if let Some(statistics) = told {
+                let mut statistics = Arc::unwrap_or_clone(statistics);
                 statistics.retain(|name, _| OF_DRIVERS.iter().any(|part| name.contains(part)));
                 reading.drivers.insert(name.clone(), statistics);
             }

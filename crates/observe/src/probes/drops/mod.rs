@@ -265,17 +265,17 @@ impl Session for Watch {
         self.count(edge == Edge::Begin);
     }
 
-    fn begin(&mut self, _shared: &Shared, _at: Nanos) {
+    fn begin(&mut self, shared: &Shared, _at: Nanos) {
         self.read_counters(Edge::Begin);
         for Watched { counters, before, .. } in self.namespaces.values_mut() {
-            counters.ask_drivers(before);
+            counters.ask_drivers(before, &shared.driver_statistics);
         }
     }
 
-    fn end(&mut self, _shared: &Shared, _at: Nanos) {
+    fn end(&mut self, shared: &Shared, _at: Nanos) {
         self.read_counters(Edge::End);
         for Watched { counters, before, after, .. } in self.namespaces.values_mut() {
-            counters.ask_drivers(after);
+            counters.ask_drivers(after, &shared.driver_statistics);
             self.missing.append(&mut before.missing);
             self.missing.append(&mut after.missing);
         }

@@ -2,7 +2,7 @@
 //! brought.
 
 mod tables;
-mod vectors;
+pub(super) mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +21,7 @@ use wirecost_model::observe::{
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled};
+use crate::driver_counters::DriverStatistics;
 use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::{self, Source, SourceKind, Times, TrackerNeeds, slot};
 use tables::Counted;
@@ -180,9 +181,9 @@ impl Watch {
 
 impl Reading {
     /// What drivers say, of which some ask their device.
-    fn ask_drivers(&mut self) {
+    fn ask_drivers(&mut self, known: &DriverStatistics) {
         for (of, devices) in &mut self.namespaces {
-            ask_drivers(*of, devices);
+            ask_drivers(*of, devices, known);
         }
     }
 }
@@ -211,12 +212,12 @@ impl Session for Watch {
         }
     }
 
-    fn begin(&mut self, _shared: &Shared, _at: Nanos) {
-        self.begin.ask_drivers();
+    fn begin(&mut self, shared: &Shared, _at: Nanos) {
+        self.begin.ask_drivers(&shared.driver_statistics);
     }
 
     fn end(&mut self, shared: &Shared, at: Nanos) {
-        self.end.ask_drivers();
+        self.end.ask_drivers(&shared.driver_statistics);
         self.missing.clear();
         self.sources = None;
         self.coverage = self.sliced.then(|| shared.slices.coverage(at));
@@ -332,14 +333,18 @@ fn devices(of: Namespace) -> BTreeMap<String, Device> {
 }
 
 /// The interrupts of devices of a namespace, and what their drivers count.
-fn ask_drivers(of: Namespace, devices: &mut BTreeMap<String, Device>) {
+fn ask_drivers(of: Namespace, devices: &mut BTreeMap<String, Device>, known: &DriverStatistics) {
+    let namespace = number(of).and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     let mut ask = || {
         let Ok(ethtool) = Ethtool::open() else { return };
         for (name, device) in devices.iter_mut() {
             let driver = ethtool.driver(name).ok();
-            device.irqs = driver.and_then(|driver| interrupts::of_device(&driver.bus?));
+            device.irqs =
+                driver.as_ref().and_then(|driver| interrupts::of_device(driver.bus.as_ref()?));
+            device.driver = driver.map(|driver| driver.name);
             if device.irqs.is_some() {
-                device.statistics = ethtool.statistics(name).unwrap_or_default();
+                let told = known.of(namespace, name, || ethtool.statistics(name));
+                device.statistics = told.unwrap_or_default();
             }
         }
     };

@@ -1,11 +1,13 @@
 //! What the interrupt vectors of network devices brought: which queue a vector is of, by the name of
 //! its handler, and how many packets that queue had, by the driver's own counters.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use wirecost_linux::interrupts::{Line, since};
 use wirecost_linux::net_dev::Counters;
-use wirecost_model::observe::{DeviceInterrupts, DeviceVector};
+use wirecost_model::observe::{DeviceInterrupts, DeviceVector, Direction};
+
+use crate::driver_counters::{Statistics, translated};
 
 /// What is read of one network device.
 #[derive(Debug, Clone, Default)]
@@ -13,16 +15,17 @@ pub(super) struct Device {
     pub(super) packets: Counters,
     /// Whether it stands on a bus, and then which interrupts are its own.
     pub(super) irqs: Option<Vec<u32>>,
+    pub(super) driver: Option<String>,
     /// By the driver's names.
-    pub(super) statistics: BTreeMap<String, u64>,
+    pub(super) statistics: Arc<Statistics>,
 }
 
 /// What a vector is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Role {
-    queue: u32,
-    rx: bool,
-    tx: bool,
+pub(in crate::probes) struct Role {
+    pub(in crate::probes) queue: u32,
+    pub(in crate::probes) rx: bool,
+    pub(in crate::probes) tx: bool,
 }
 
 /// Of one device between two readings of it and of /proc/interrupts.
@@ -50,11 +53,15 @@ pub(super) fn device(
         });
         return of;
     }
-    let packets = |direction: &str, queue: u32| {
-        let count = |device: &Device| of_queue(&device.statistics, direction, queue);
-        Some(count(after)?.saturating_sub(count(before)?))
+    let translate = |of: &Device| translated(of.driver.as_deref(), &of.statistics);
+    let (counted_before, counted_after) = (translate(before), translate(after));
+    let packets = |direction: Direction, queue: u32| {
+        let key = (direction, Some(queue));
+        let now = counted_after.get(&key)?.packets?;
+        Some(now.saturating_sub(counted_before.get(&key)?.packets?))
     };
-    let roles: Vec<Option<Role>> = roles(&lines, name);
+    let handlers: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    let roles: Vec<Option<Role>> = roles(&handlers, name);
     let only =
         |serves: fn(&Role) -> bool| roles.iter().flatten().filter(|r| serves(r)).count() == 1;
     let (only_rx, only_tx) = (only(|role| role.rx), only(|role| role.tx));
@@ -65,10 +72,10 @@ pub(super) fn device(
         // All packets of a device with one queue are that queue's, whether the driver says so or not.
         let rx = role
             .filter(|role| role.rx)
-            .and_then(|role| packets("rx", role.queue).or(only_rx.then_some(rx_packets)));
+            .and_then(|role| packets(Direction::Rx, role.queue).or(only_rx.then_some(rx_packets)));
         let tx = role
             .filter(|role| role.tx)
-            .and_then(|role| packets("tx", role.queue).or(only_tx.then_some(tx_packets)));
+            .and_then(|role| packets(Direction::Tx, role.queue).or(only_tx.then_some(tx_packets)));
         of.vectors.push(DeviceVector {
             source: line.source.clone(),
             name: line.name.clone(),
@@ -130,18 +137,19 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['-', ' ', ',', '@', ':'])
 }
 
-fn roles(lines: &[&Line], device: &str) -> Vec<Option<Role>> {
-    let named: Vec<Option<Role>> = lines.iter().map(|line| role(&line.name)).collect();
+/// What the vectors of a device are for, by the names of their handlers.
+pub(in crate::probes) fn roles(handlers: &[&str], device: &str) -> Vec<Option<Role>> {
+    let named: Vec<Option<Role>> = handlers.iter().map(|handler| role(handler)).collect();
     // A device with one interrupt names it as itself and uses it for everything. Beside vectors of
     // queues, one of that name is for the link.
     if named.iter().any(Option::is_some) {
         return named;
     }
-    let all = |line: &&Line| {
-        let itself = lines.len() == 1 || words(&line.name).any(|word| word == device);
+    let all = |handler: &&str| {
+        let itself = handlers.len() == 1 || words(handler).any(|word| word == device);
         itself.then_some(Role { queue: 0, rx: true, tx: true })
     };
-    lines.iter().map(all).collect()
+    handlers.iter().map(all).collect()
 }
 
 /// By the name of the handler, as drivers form it: `eth0-TxRx-3` (ixgbe, igb, i40e, ice, bnxt),
@@ -170,30 +178,10 @@ fn role(name: &str) -> Option<Role> {
     Some(Role { queue: queue.unwrap_or(0), rx, tx })
 }
 
-/// Packets of a queue. There is no rule for these names; `None` for a driver that is not here or
-/// does not count by queue.
-fn of_queue(statistics: &BTreeMap<String, u64>, direction: &str, queue: u32) -> Option<u64> {
-    let (d, q) = (direction, queue);
-    let names = [
-        format!("{d}_queue_{q}_packets"), // ixgbe, igb, ice, hv_netvsc, virtio_net before 6.9
-        format!("{d}{q}_packets"),        // mlx5, mlx4
-        format!("queue_{q}_{d}_cnt"),     // ena
-        format!("{d}-{q}.packets"),       // i40e
-        format!("{d}_{q}_packets"),       // mana
-        format!("{d}_packets[{q}]"),      // gve
-        format!("{d}q{q}_packets"),       // hns3
-        format!("q{q}_{d}_pkt_n"),        // stmmac
-    ];
-    if let Some(count) = names.iter().find_map(|name| statistics.get(name)) {
-        return Some(*count);
-    }
-    // bnxt counts apart who they were for.
-    let casts = ["ucast", "mcast", "bcast"].map(|cast| format!("[{q}]: {d}_{cast}_packets"));
-    casts.iter().map(|name| statistics.get(name)).sum()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use wirecost_linux::interrupts::parse;
 
     use super::*;
@@ -219,7 +207,7 @@ mod tests {
         };
         (
             parse(&read(&format!("interrupts-{edge}"))),
-            Device { packets, irqs: Some(irqs), statistics },
+            Device { packets, irqs: Some(irqs), driver: None, statistics: Arc::new(statistics) },
         )
     }
 
