@@ -11,6 +11,7 @@ mod functions;
 mod interrupts;
 mod memory;
 mod pmu;
+mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
@@ -111,6 +112,7 @@ observations! {
     segments: SegmentsSection,
     tcp: TcpSection,
     drops: DropsSection,
+    scheduling: SchedulingSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,

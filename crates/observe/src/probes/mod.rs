@@ -6,6 +6,7 @@ mod functions;
 mod interrupts;
 mod memory;
 mod pmu;
+mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
@@ -21,6 +22,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &segments::Segments,
     &tcp::Tcp,
     &drops::Drops,
+    &scheduling::Scheduling,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
