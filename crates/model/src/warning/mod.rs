@@ -100,6 +100,7 @@ warnings! {
     UnauthenticatedPeer,
     UnfinishedStrands,
     WindowSkew,
+    WorkerWaited,
     ZeroCopyCopied,
     ZeroCopyRefused,
 }

@@ -30,8 +30,8 @@ pub(super) fn sections(of: &SchedulingSection) -> Vec<Section> {
     }
     section.table(wakeups(of, &threads));
     section.note(
-        "run queue: waits for a CPU, from the wake-up or the preemption until the thread ran. wake-up to run: from \
-         the waker on, the way to another CPU and its return from idle included",
+        "run queue: from the wake-up on the thread's own CPU, or the preemption, until it ran; `no task`: the CPU \
+         ran none but interrupts, or was idle. Wake-up to run: from the waker on, with the way to another CPU",
     );
     edges(&mut section, of);
     vec![section]
@@ -76,7 +76,7 @@ fn waits(of: &SchedulingSection, threads: &[&ThreadScheduling]) -> Table {
             per_second(thread.preemptions),
             Cell::or_dash(thread.preempted_seconds, share),
             Cell::count(thread.migrations),
-            Cell::text(holders(thread, window)),
+            Cell::text(holders(thread, window).join(", ")),
         ]);
         table.row(row);
     }
@@ -99,7 +99,7 @@ fn all_others(of: &SchedulingSection) -> &'static str {
 }
 
 /// Those that it waited for longest, each with its part of the window.
-fn holders(thread: &ThreadScheduling, window: f64) -> String {
+pub(super) fn holders(thread: &ThreadScheduling, window: f64) -> Vec<String> {
     let mut all: Vec<(String, f64)> =
         thread.waited_for.iter().map(|holder| (title(holder), holder.seconds())).collect();
     let no_task = thread.waited_for_no_task.seconds;
@@ -115,7 +115,7 @@ fn holders(thread: &ThreadScheduling, window: f64) -> String {
     if more {
         texts.push("...".to_owned());
     }
-    texts.join(", ")
+    texts
 }
 
 fn title(holder: &CpuHolder) -> String {
@@ -180,7 +180,7 @@ fn edges(section: &mut Section, of: &SchedulingSection) {
             let number = counted(waits.count, "wait", "waits");
             let inside = seconds(waits.seconds);
             section.note(format!(
-                "{number} {what}: {inside} of it in the window, in no count or percentile"
+                "{number} {what}: {inside} in the window, part of `waited` but of no percentile"
             ));
         }
     }

@@ -183,6 +183,12 @@ impl SchedulingSection {
         Some((thread.waited_seconds()? * 100.0 / self.seconds).clamp(0.0, 100.0))
     }
 
+    /// The tasks that a thread waited for longest, as `rustc (4711) 3.2%` of the window.
+    #[must_use]
+    pub fn waited_for(&self, thread: &ThreadScheduling) -> Vec<String> {
+        document::holders(thread, self.seconds.max(f64::MIN_POSITIVE))
+    }
+
     fn watched(&self) -> Result<&[ThreadScheduling], String> {
         match self.threads.is_empty() {
             true => Err("no worker and no process was watched".to_owned()),
