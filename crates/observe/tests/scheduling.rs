@@ -33,7 +33,10 @@ fn observer() -> Observer {
 }
 
 fn watch(load: impl FnOnce()) -> ObserverReport {
-    let mut observer = observer();
+    watch_by(&mut observer(), load)
+}
+
+fn watch_by(observer: &mut Observer, load: impl FnOnce()) -> ObserverReport {
     observer.attach();
     observer.begin();
     load();
@@ -388,14 +391,31 @@ fn libc_recvfrom() -> i64 {
     if cfg!(target_arch = "x86_64") { 45 } else { 207 }
 }
 
-/// A thread that is always preempted, by one of real-time priority, while `work` is done on another CPU.
-fn while_preempted(work: impl FnOnce(&Worker, &dyn Fn())) {
+/// Ends what a failed test would leave: threads that spin, and the CPU of the test.
+struct Undo {
+    stop: Arc<AtomicBool>,
+    cpus: Vec<u32>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        thread::restrict(&self.cpus).expect("they are there");
+    }
+}
+
+/// A thread that is always preempted, by one of real-time priority, while `work` is done on another CPU. That is
+/// short, as the kernel leaves other threads some time of each second.
+fn while_preempted(work: impl FnOnce(&Worker, &mut Observer, &dyn Fn())) {
     let cpus = cpus();
     let (cpu, other) = (cpus[0], cpus[1]);
     let stop = Arc::new(AtomicBool::new(false));
-    let until = Arc::clone(&stop);
+    let undo = Undo { stop: Arc::clone(&stop), cpus };
+    let there = Arc::new(AtomicBool::new(false));
+    let (is_there, until) = (Arc::clone(&there), Arc::clone(&stop));
     let mut victim = Worker::start("victim", move || {
         thread::pin(cpu).expect("it is there");
+        is_there.store(true, Ordering::Release);
         while !until.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
@@ -411,24 +431,24 @@ fn while_preempted(work: impl FnOnce(&Worker, &dyn Fn())) {
         }
         thread::clear_realtime();
     });
+    let mut observer = observer();
     thread::pin(other).expect("it is there");
     victim.tell();
-    while !victim.read("stat").contains(") R ") {
+    while !there.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
     hog.tell();
     while !spins.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
-    work(&victim, &|| {
+    work(&victim, &mut observer, &|| {
         stop.store(true, Ordering::Relaxed);
         hog.until_it_sleeps();
         victim.until_it_sleeps();
     });
-    stop.store(true, Ordering::Relaxed);
+    drop(undo);
     victim.end();
     hog.end();
-    thread::restrict(&cpus).expect("they are there");
 }
 
 #[test]
@@ -442,18 +462,17 @@ fn waits_across_the_edges_count_only_inside_of_the_window() {
     }
     undisturbed_machine(|| {
         // It waits before, during and after.
-        while_preempted(|victim, _| {
-            let report = watch(|| std::thread::sleep(Duration::from_millis(20)));
+        while_preempted(|victim, observer, _| {
+            let report = watch_by(observer, || std::thread::sleep(Duration::from_millis(20)));
             let of = of(&report, victim);
-            if of.cpu.is_none() {
-                // Nothing was seen of it, so nothing can be said of what it waited.
-                assert_eq!(of.waited_seconds(), Some(0.0));
-            }
+            let window = section(&report).seconds;
+            assert_eq!((of.open_at_end.count, of.open_at_end.seconds), (1, window), "{of:#?}");
+            check_sums(of);
             assert_eq!(of.run_queue.as_ref().expect("the kernel counts").count, 0);
         });
-        // It begins to wait after the programs are there, and waits no longer when the window ends.
-        while_preempted(|victim, end| {
-            let report = watch(|| {
+        // It waits no longer when the window ends.
+        while_preempted(|victim, observer, end| {
+            let report = watch_by(observer, || {
                 std::thread::sleep(Duration::from_millis(20));
                 end();
             });

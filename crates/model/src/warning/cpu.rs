@@ -205,7 +205,7 @@ impl Problem for WorkerWaited {
             }
         };
         format!(
-            "{brief}, {preempted:.1}% of it after preemptions: {}{further}. Its latency includes these waits: \
+            "{brief} ({}), {preempted:.1}% after preemptions{further}: latencies include these waits; \
              give the run CPUs of its own, or use fewer workers",
             self.waited_for.join(", ")
         )

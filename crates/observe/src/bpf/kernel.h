@@ -42,6 +42,7 @@ struct task_struct {
 	unsigned int flags;
 	struct sched_entity se;
 	struct signal_struct *signal;
+	struct task_struct *group_leader;
 	unsigned long nvcsw; /* how often it went to sleep */
 	struct sched_info sched_info;
 } KERNEL;

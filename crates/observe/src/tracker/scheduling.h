@@ -78,6 +78,7 @@ struct held {
 	u32 process;
 	u32 kernel; /* whether it is a thread of the kernel */
 	char comm[16];
+	char process_comm[16]; /* of its process's first thread */
 };
 
 /* Allocated before: memory may not be had where tasks are switched. */
@@ -167,8 +168,10 @@ static __always_inline void name_holder(u32 waiting, struct task_struct *task)
 	h.kernel = !!(task->flags & PF_KTHREAD);
 	/* Byte by byte, as lockdown can forbid bpf_probe_read_kernel (kernel_lockdown(7)). */
 #pragma unroll
-	for (int i = 0; i < (int)sizeof(h.comm); i++)
+	for (int i = 0; i < (int)sizeof(h.comm); i++) {
 		h.comm[i] = task->comm[i];
+		h.process_comm[i] = task->group_leader->comm[i];
+	}
 	bpf_map_update_elem(&holders, &key, &h, BPF_NOEXIST);
 }
 
@@ -368,6 +371,7 @@ static __always_inline void queue_starts(struct cpu *c, struct task_struct *task
 {
 	struct queue *q = this_queue();
 	u32 pid = task->pid;
+	struct thread *t;
 
 	if (!q)
 		return;
@@ -378,7 +382,12 @@ static __always_inline void queue_starts(struct cpu *c, struct task_struct *task
 	/* Nothing has been seen of this CPU: what runs now came before the programs were there. */
 	q->known = 1;
 	q->task = pid;
-	q->watched = watched(pid) ? pid : 0;
+	t = watched(pid);
+	q->watched = t ? pid : 0;
+	if (t) {
+		t->state = RUNS;
+		t->cpu = bpf_get_smp_processor_id();
+	}
 	q->arrived = 0;
 	q->delay = run_delay(task);
 	q->slept = task->nvcsw;

@@ -172,11 +172,18 @@ pub(crate) struct Held {
     pub(crate) process: u32,
     pub(crate) kernel: u32,
     comm: [u8; 16],
+    process_comm: [u8; 16],
 }
 
 impl Held {
+    /// Of the task.
     pub(crate) fn name(&self) -> String {
         super::c_text(&self.comm)
+    }
+
+    /// Of its process.
+    pub(crate) fn process_name(&self) -> String {
+        super::c_text(&self.process_comm)
     }
 }
 

@@ -119,9 +119,9 @@ pub struct PartialWaits {
 /// A task that had the CPU while a thread waited for it; all tasks of one name together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CpuHolder {
-    /// Of the thread.
+    /// Of its process; of the thread where that is a worker or in the process that is watched.
     pub name: String,
-    /// Its process; null where there were several of this name.
+    /// Number of the process; null where there were several of this name.
     pub process: Option<u32>,
     pub kernel_thread: bool,
     /// How often it took the CPU, and how long the thread then waited.

@@ -2,7 +2,7 @@
 
 mod threads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wirecost_linux::process_time;
 use wirecost_linux::thread::SchedStat;
@@ -12,7 +12,7 @@ use wirecost_model::observe::{
     ThreadScheduling, WaitTimes, WakeupCounts,
 };
 
-use crate::probe::{Description, Edge, Probe, Session, Sets, Shared, Unavailable};
+use crate::probe::{Description, Edge, Extent, Probe, Session, Sets, Shared, Unavailable};
 use crate::tracker::{
     Held, Holding, Queue, Thread, ThreadState, Tracker, TrackerNeeds, Waits, Waker,
 };
@@ -38,15 +38,16 @@ impl Probe for Scheduling {
                     it, migrations; the same of all other tasks together",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); a kernel that counts waits \
                     (CONFIG_SCHED_INFO)",
-            costs: "in addition to the hooks of `cpu`, work at each context switch and one program at \
-                    each wake-up, about 0.1 us each",
+            costs: "in addition to the hooks of `cpu`, 0.1 us at each context switch and one program at \
+                    each wake-up, 0.1 us",
             limitations: "threads that begin in the window, and those of other PID namespaces, are other \
-                    tasks; a yield counts as a preemption; time that the hypervisor took is no wait",
+                    tasks; a yield counts as a preemption; a thread that takes the CPU when it is woken \
+                    has a wait of 0 in the kernel's count: see its time from wake-up to run",
         }
     }
 
     fn sets(&self) -> Sets {
-        Sets { standard: None, full: None }
+        Sets { standard: None, full: Some(Extent::Whole) }
     }
 
     fn ask_tracker(&self, wants: &mut TrackerNeeds) {
@@ -82,13 +83,19 @@ struct Counted {
     threads: BTreeMap<u32, Thread>,
     holders: BTreeMap<Holding, Held>,
     others: BTreeMap<u32, Queue>,
+    /// Threads that nothing was seen of and that are ready to run: they waited all the time.
+    starved: BTreeSet<u32>,
 }
 
 impl Counted {
     fn read(tracker: &Tracker) -> Result<Self, String> {
         let read = || {
+            let threads = tracker.threads()?;
+            let unseen = threads.iter().filter(|(_, of)| of.state() == ThreadState::Unseen);
+            let starved = unseen.filter(|(id, of)| of.waking == 0 && threads::is_ready(**id));
             Ok(Self {
-                threads: tracker.threads()?,
+                starved: starved.map(|(id, _)| *id).collect(),
+                threads,
                 holders: tracker.holders()?,
                 others: tracker.other_tasks()?,
             })
@@ -180,10 +187,13 @@ impl Watch {
         of: &Thread,
         counted: &Counted,
     ) -> ThreadScheduling {
-        let open = self.open(of);
+        let open = self.open(of, counted.starved.contains(&id));
+        let open_ns = open.unwrap_or(0);
         let of_thread = counted.holders.iter().filter(|(holding, _)| holding.waiting == id);
-        let open_for = (of.holder, open.map_or(0, |(ns, _)| ns), of.state());
-        let still_preempted = open.filter(|_| of.state() == ThreadState::Preempted);
+        let still_preempted = of.state() == ThreadState::Preempted;
+        let is_named = counted.holders.contains_key(&Holding { waiting: id, holder: of.holder });
+        let open_for = (still_preempted && is_named).then_some((of.holder, open_ns));
+        let unlisted = of.unlisted_ns + if open_for.is_none() { open_ns } else { 0 };
         ThreadScheduling {
             host: watched.worker.as_ref().map(|(host, _)| host.clone()),
             worker: watched.worker.as_ref().map(|(_, number)| *number),
@@ -196,31 +206,35 @@ impl Watch {
             run_queue: self.counts_waits.then(|| wait_times(&of.queue)),
             wakeup_latency: wait_times(&of.wake),
             began_before: PartialWaits { count: of.early, seconds: seconds(of.early_ns) },
-            open_at_end: open.map_or_else(PartialWaits::default, |(ns, _)| PartialWaits {
-                count: 1,
-                seconds: seconds(ns),
-            }),
+            open_at_end: PartialWaits {
+                count: open.is_some().into(),
+                seconds: seconds(open_ns),
+            },
             preemptions: of.preemptions,
             preempted_seconds: self
                 .counts_waits
-                .then(|| seconds(of.preempted + still_preempted.map_or(0, |(ns, _)| ns))),
+                .then(|| seconds(of.preempted + if still_preempted { open_ns } else { 0 })),
             sleeps: of.slept,
             migrations: of.migrations,
-            waited_for: holders(of_thread.map(|(holding, held)| (holding.holder, held)), open_for),
+            waited_for: holders(
+                of_thread.map(|(holding, held)| (holding.holder, held)),
+                &self.watched.values().map(|watched| watched.process).collect(),
+                open_for,
+            ),
             waited_for_no_task: PartialWaits { count: of.alone, seconds: seconds(of.alone_ns) },
-            unlisted_seconds: seconds(of.unlisted_ns),
+            unlisted_seconds: seconds(unlisted),
         }
     }
 
-    /// The wait that the window's end cut off: nanoseconds of it in the window, and since when.
-    fn open(&self, of: &Thread) -> Option<(Nanos, Nanos)> {
+    /// The wait that the window's end cut off: nanoseconds of it in the window.
+    fn open(&self, of: &Thread, starved: bool) -> Option<Nanos> {
         let since = match of.state() {
             ThreadState::Preempted => of.left,
             ThreadState::Sleeps | ThreadState::Unseen if of.waking > of.left => of.waking,
+            ThreadState::Unseen if starved => 0,
             _ => return None,
         };
-        let since_begin = since.max(self.begin);
-        (of.ended == 0).then(|| (self.end.saturating_sub(since_begin), since))
+        (of.ended == 0).then(|| self.end.saturating_sub(since.max(self.begin)))
     }
 
     fn others<'a>(&self, queues: impl Iterator<Item = &'a Queue>) -> OtherTasks {
@@ -259,14 +273,20 @@ fn wait_times(waits: &Waits) -> WaitTimes {
     WaitTimes::new(waits.histogram(), waits.ns, waits.max)
 }
 
-/// Tasks by name, those of most time first; `open` is a wait for one of them that has not ended.
+/// Tasks by the name of their process, or of their thread in `own` processes; those of most time first. `open` is a wait for one of them that has not ended.
 fn holders<'a>(
     all: impl Iterator<Item = (u32, &'a Held)>,
-    (open_holder, open_ns, state): (u32, Nanos, ThreadState),
+    own: &BTreeSet<u32>,
+    open: Option<(u32, Nanos)>,
 ) -> Vec<CpuHolder> {
     let mut by_name: BTreeMap<(String, bool), CpuHolder> = BTreeMap::new();
     for (task, held) in all {
-        let (name, kernel_thread) = (held.name(), held.kernel != 0);
+        // Threads of many programs have names that tell nobody what program it is.
+        let name = match own.contains(&held.process) {
+            true => held.name(),
+            false => held.process_name(),
+        };
+        let kernel_thread = held.kernel != 0;
         let holder = by_name.entry((name.clone(), kernel_thread)).or_insert_with(|| CpuHolder {
             name,
             process: Some(held.process),
@@ -276,7 +296,7 @@ fn holders<'a>(
         if holder.process != Some(held.process) {
             holder.process = None;
         }
-        let open = if task == open_holder && state == ThreadState::Preempted { open_ns } else { 0 };
+        let open = open.filter(|(holder, _)| *holder == task).map_or(0, |(_, ns)| ns);
         holder.preemptions += held.preemptions;
         holder.preempted_seconds += seconds(held.preempted + open);
         holder.waits += held.waits;

@@ -40,6 +40,13 @@ pub(super) fn of(parts: &[Part]) -> BTreeMap<u32, Watched> {
     all
 }
 
+/// Whether a thread runs or is ready to, as the kernel says at this instant.
+pub(super) fn is_ready(thread: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
+    // The name is in parentheses and may hold anything.
+    text.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('R'))
+}
+
 /// Number of a worker, of its thread's name: `wirecost-3`.
 fn number(name: &str) -> Option<u32> {
     name.strip_prefix("wirecost-")?.parse().ok()
