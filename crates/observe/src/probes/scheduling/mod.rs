@@ -206,10 +206,7 @@ impl Watch {
             run_queue: self.counts_waits.then(|| wait_times(&of.queue)),
             wakeup_latency: wait_times(&of.wake),
             began_before: PartialWaits { count: of.early, seconds: seconds(of.early_ns) },
-            open_at_end: PartialWaits {
-                count: open.is_some().into(),
-                seconds: seconds(open_ns),
-            },
+            open_at_end: PartialWaits { count: open.is_some().into(), seconds: seconds(open_ns) },
             preemptions: of.preemptions,
             preempted_seconds: self
                 .counts_waits
