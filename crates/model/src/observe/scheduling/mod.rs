@@ -101,8 +101,8 @@ impl WaitTimes {
         Self {
             count: histogram.count(),
             seconds: ns as f64 / 1e9,
-            p50_us: histogram.quantile(0.5).map(us),
-            p99_us: histogram.quantile(0.99).map(us),
+            p50_us: histogram.quantile(0.5).map(|ns| us(ns.min(max))),
+            p99_us: histogram.quantile(0.99).map(|ns| us(ns.min(max))),
             max_us: (!histogram.is_empty()).then(|| us(max)),
             histogram,
         }
