@@ -1,9 +1,12 @@
 //! Warnings and errors of a run, other than the check of sent against received.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use wirecost_model::clock::Nanos;
 use wirecost_model::environment::Environment;
 use wirecost_model::measure::{Edge, Setting};
+use wirecost_model::observe::ThreadScheduling;
 use wirecost_model::outcome::{HostOutcome, Outcome};
 use wirecost_model::profile::Until;
 use wirecost_model::program::Side;
@@ -23,6 +26,8 @@ const STEAL_PERCENT: f64 = 1.0;
 const UNACCOUNTED_PERCENT: f64 = 2.0;
 /// A smaller share of the busy time changes no conclusion.
 const FOREIGN_PERCENT: f64 = 5.0;
+/// Of the window: a worker that waited less for a CPU is as good as alone there.
+const WAITED_PERCENT: f64 = 1.0;
 /// Late frames of emulated links.
 const LINK_LATE: f64 = 0.01;
 const SKEW_MILLISECONDS: f64 = 10.0;
@@ -84,6 +89,7 @@ pub(crate) fn of(
     cpus(outcome, run, warnings);
     foreign(outcome, windows, warnings);
     changed(run, warnings);
+    waited(run, warnings);
     warnings.extend(run.settings.iter().filter_map(clipped));
     clocks(outcome, warnings);
     datagrams(outcome, headline, run, warnings);
@@ -253,6 +259,34 @@ fn changed(run: &Run, warnings: &mut Vec<Warning>) {
             if !(shared && of_machine && warnings.iter().any(same)) {
                 warnings.push(warning);
             }
+        }
+    }
+}
+
+/// Workers that waited for a CPU, where the probe `scheduling` looked: of each host the one that waited longest.
+fn waited(run: &Run, warnings: &mut Vec<Warning>) {
+    let observed = run.observe.iter().flat_map(|observe| &observe.hosts);
+    for section in observed.filter_map(|host| host.scheduling.as_ref()) {
+        let mut by_host: BTreeMap<&str, Vec<(f64, &ThreadScheduling)>> = BTreeMap::new();
+        for thread in &section.threads {
+            let percent = section.waited_percent(thread).filter(|waited| *waited > WAITED_PERCENT);
+            if let (Some(host), Some(percent)) = (&thread.host, percent) {
+                by_host.entry(host).or_default().push((percent, thread));
+            }
+        }
+        for (host, workers) in by_host {
+            let longest = workers.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((percent, thread)) = longest else { continue };
+            let preempted = thread.preempted_seconds.unwrap_or(0.0);
+            warnings.push(Warning::from(warning::WorkerWaited {
+                host: host.to_owned(),
+                worker: thread.worker.unwrap_or_default(),
+                cpu: thread.cpu,
+                percent: *percent,
+                preempted_percent: preempted * 100.0 / section.seconds,
+                waited_for: section.waited_for(thread),
+                further: workers.len() as u32 - 1,
+            }));
         }
     }
 }

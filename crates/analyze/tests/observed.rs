@@ -5,13 +5,14 @@ mod two_hosts;
 use two_hosts::{Fault, TSC_HZ, Traffic, analyze};
 use wirecost_model::measure::{Bytes, Edge, Snapshot};
 use wirecost_model::observe::{
-    CpuSection, CpuTime, EndedProgram, EndedPrograms, FunctionsSection, HostObservation,
+    CpuHolder, CpuSection, CpuTime, EndedProgram, EndedPrograms, FunctionsSection, HostObservation,
     LayerShare, ObserverReport, PmuCounts, ProbeCost, ProbeReport, ProbeStatus, ProcessTime,
-    UsrSys,
+    SchedulingSection, ThreadScheduling, UsrSys, WaitTimes,
 };
 use wirecost_model::outcome::{Outcome, PhaseObservation};
 use wirecost_model::run::{CryptoShare, Run};
 use wirecost_model::status::Status;
+use wirecost_model::warning::Entry;
 
 /// Seconds of a window as the probes timed it: a little off the load's 5 s.
 const SECONDS: f64 = 5.001;
@@ -266,6 +267,44 @@ fn other_programs_are_told_where_they_matter() {
         })
         .collect();
     assert_eq!(roles, ["agent of client", "", "", "controller"]);
+}
+
+#[test]
+fn workers_that_waited_for_a_cpu_are_told_with_the_size_and_for_whom() {
+    let worker = |host: &str, worker, seconds: f64| ThreadScheduling {
+        host: Some(host.to_owned()),
+        worker: Some(worker),
+        cpu: Some(worker),
+        run_queue: Some(WaitTimes { seconds, ..WaitTimes::default() }),
+        preempted_seconds: Some(seconds / 2.0),
+        waited_for: vec![CpuHolder {
+            name: "rustc".to_owned(),
+            process: Some(4711),
+            preempted_seconds: seconds,
+            ..CpuHolder::default()
+        }],
+        ..ThreadScheduling::default()
+    };
+    let mut part = seen("client", &["client", "server"], &[0, 1]);
+    part.scheduling = Some(SchedulingSection {
+        seconds: 5.0,
+        threads: vec![
+            worker("client", 0, 0.1),
+            worker("client", 1, 0.6),
+            worker("client", 2, 0.04),
+            worker("server", 0, 0.04),
+        ],
+        ..SchedulingSection::default()
+    });
+    let run = analyze(&observed(one_machine(false), vec![part]));
+    let waited = |entry: &&Entry| entry.code == "worker-waited";
+    let found: Vec<&Entry> = run.warnings.iter().filter(waited).collect();
+    let [warning] = found.as_slice() else { panic!("{:?}", run.warnings) };
+    let brief = "worker 1 of client (CPU 1) waited 12.0% of the window for a CPU";
+    assert_eq!(warning.brief.as_deref(), Some(brief));
+    let message = &warning.message;
+    assert!(message.contains("(rustc (4711) 12.0%), 6.0% after preemptions"), "{message}");
+    assert!(message.contains("; so did 1 other worker:"), "{message}");
 }
 
 #[test]

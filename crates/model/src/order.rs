@@ -284,7 +284,9 @@ fn check_request(request: &ObserveRequest) -> Result<(), LimitError> {
         at_most("the number of hosts of a part", part.covers.len(), HOSTS)?;
         at_most("the number of cpus of a part", part.cpus.iter().flatten().count(), CPUS)?;
         at_most("the number of control connections", part.control.len(), HOSTS)?;
-        for name in part.covers.iter().chain([&part.host]).chain(&part.device) {
+        at_most("the number of processes of a part", part.workers_of.len(), HOSTS)?;
+        let of_processes = part.workers_of.iter().map(|(host, _)| host);
+        for name in part.covers.iter().chain([&part.host]).chain(&part.device).chain(of_processes) {
             text("the name of a part", name)?;
         }
     }
@@ -357,6 +359,8 @@ mod tests {
         assert!(check(|r| r.parts = vec![r.parts[0].clone(); 5000]).is_err());
         assert!(check(|r| r.parts[0].cpus = Some(vec![0; 10_000])).is_err());
         assert!(check(|r| r.parts[0].covers = vec!["h".repeat(5000)]).is_err());
+        assert!(check(|r| r.parts[0].workers_of = vec![("h".repeat(5000), 1)]).is_err());
+        assert!(check(|r| r.parts[0].workers_of = vec![("h".to_owned(), 1); 1 << 20]).is_err());
     }
 
     #[test]

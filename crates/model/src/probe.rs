@@ -61,6 +61,9 @@ pub struct Part {
     /// the load's.
     #[serde(default)]
     pub control: Vec<(SocketAddr, SocketAddr)>,
+    /// Processes whose threads named `wirecost-N` are the workers of a host of the run, by its name.
+    #[serde(default)]
+    pub workers_of: Vec<(String, u32)>,
 }
 
 /// What is to be observed on one machine.

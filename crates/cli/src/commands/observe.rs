@@ -166,7 +166,7 @@ impl Observe {
                 netns_of: self.pid,
                 device: self.device.clone(),
                 pid: self.pid,
-                control: Vec::new(),
+                ..Part::default()
             };
             let request = ObserveRequest { probes: probes.clone(), parts: vec![part] };
             let (seen, traffic) = watch_once(request, self.length, stop);

@@ -38,6 +38,7 @@ const OF_FULL: &Expected = &[
     ("segments", "no", NO_BTF),
     ("tcp", "partial", NO_BTF),
     ("drops", "partial", NO_BTF),
+    ("scheduling", "no", NO_BTF),
     ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
@@ -219,6 +220,7 @@ const OF_LOCKDOWN: &Expected = &[
     ("segments", "no", "lockdown=integrity"),
     ("tcp", "partial", "lockdown=integrity"),
     ("drops", "partial", "lockdown=integrity"),
+    ("scheduling", "ready", ""),
     ("memory", "ready", ""),
     ("functions", "ready", ""),
 ];

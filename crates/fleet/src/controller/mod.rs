@@ -854,6 +854,7 @@ fn parts(here: &[&HostState]) -> Vec<Part> {
         covers: hosts.iter().map(name).collect(),
         cpus,
         netns_of: hosts.first().map(|host| host.pid),
+        workers_of: hosts.iter().map(|host| (name(host), host.pid)).collect(),
         ..Part::default()
     };
     let mut parts = vec![part(here, None)];

@@ -13,6 +13,7 @@ mod interrupts;
 mod memory;
 mod nic;
 mod pmu;
+mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
@@ -126,6 +127,7 @@ observations! {
     segments: SegmentsSection,
     tcp: TcpSection,
     drops: DropsSection,
+    scheduling: SchedulingSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,

@@ -168,6 +168,56 @@ impl Problem for ForeignCpu {
     }
 }
 
+/// A worker was ready to run and had no CPU, of the workers of a host the one that waited longest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerWaited {
+    pub host: String,
+    pub worker: u32,
+    pub cpu: Option<u32>,
+    /// Of the window.
+    pub percent: f64,
+    /// Part of it after another task took the CPU.
+    pub preempted_percent: f64,
+    /// For whom, those of most time first.
+    pub waited_for: Vec<String>,
+    /// Other workers of the host to which the same happened.
+    pub further: u32,
+}
+
+impl Problem for WorkerWaited {
+    fn code(&self) -> &'static str {
+        "worker-waited"
+    }
+
+    fn host(&mut self) -> Option<&mut String> {
+        Some(&mut self.host)
+    }
+
+    fn message(&self) -> String {
+        let (brief, preempted) = (self.brief(), self.preempted_percent);
+        let further = match self.further {
+            0 => String::new(),
+            further => {
+                format!(
+                    "; so did {}",
+                    units::counted(further.into(), "other worker", "other workers")
+                )
+            }
+        };
+        format!(
+            "{brief} ({}), {preempted:.1}% after preemptions{further}: latencies include these waits; \
+             give the run CPUs of its own, or use fewer workers",
+            self.waited_for.join(", ")
+        )
+    }
+
+    fn brief(&self) -> String {
+        let Self { host, worker, cpu, percent, .. } = self;
+        let on = cpu.map_or_else(String::new, |cpu| format!(" (CPU {cpu})"));
+        format!("worker {worker} of {host}{on} waited {percent:.1}% of the window for a CPU")
+    }
+}
+
 /// Hosts play on one machine that has fewer CPUs than hosts, so cost per host is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SharedCpus {

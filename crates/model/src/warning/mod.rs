@@ -109,6 +109,7 @@ warnings! {
     UnauthenticatedPeer,
     UnfinishedStrands,
     WindowSkew,
+    WorkerWaited,
     ZeroCopyCopied,
     ZeroCopyRefused,
 }

@@ -27,6 +27,10 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 } KERNEL;
 
+struct sched_info {
+	unsigned long long run_delay;
+} KERNEL;
+
 struct signal_struct {
 	unsigned long long sum_sched_runtime;
 } KERNEL;
@@ -38,6 +42,9 @@ struct task_struct {
 	unsigned int flags;
 	struct sched_entity se;
 	struct signal_struct *signal;
+	struct task_struct *group_leader;
+	unsigned long nvcsw; /* how often it went to sleep */
+	struct sched_info sched_info;
 } KERNEL;
 
 struct pt_regs {

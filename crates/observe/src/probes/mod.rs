@@ -8,6 +8,7 @@ mod interrupts;
 mod memory;
 mod nic;
 mod pmu;
+mod scheduling;
 mod segments;
 mod syscalls;
 mod tcp;
@@ -25,6 +26,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &drops::Drops,
     &nic::Nic,
     &host::Host,
+    &scheduling::Scheduling,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,

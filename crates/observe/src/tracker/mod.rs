@@ -1,6 +1,8 @@
 //! The tracker knows at every instant what each CPU does, and counts the time of it. Probes share
 //! it: its hooks are paid once.
 
+mod scheduling;
+
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -11,6 +13,7 @@ use wirecost_model::observe::ProbeCost;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::bpf::{BpfError, LoadedObject, Options, compiled, possible_cpus};
+pub(crate) use scheduling::{Held, Holding, Queue, Thread, ThreadState, Waits, Waker};
 
 /// Slots of [`Cpu::ns`], as tracker.h numbers them.
 pub(crate) mod slot {
@@ -167,6 +170,7 @@ struct Settings {
     of: u32,
     by_process: u32,
     in_all: u32,
+    scheduling: u32,
 }
 
 /// Times of all CPUs over a window.
@@ -191,6 +195,8 @@ pub(crate) struct TrackerNeeds {
     pub(crate) processes: Vec<u32>,
     /// The system calls of all processes are counted.
     pub(crate) all_processes: bool,
+    /// Waits for CPUs are followed.
+    pub(crate) scheduling: bool,
 }
 
 /// The programs, loaded.
@@ -203,13 +209,21 @@ pub(crate) struct Tracker {
     by_process: bool,
     in_all: bool,
     tables: bool,
+    /// Why waits for CPUs are not followed; nothing where nobody asked.
+    scheduling: Result<bool, String>,
     online: Vec<u32>,
     /// States when the window began.
     before: BTreeMap<u32, Cpu>,
+    /// The same of [`Queue`].
+    queues_before: BTreeMap<u32, Queue>,
 }
 
 /// Programs and maps that only calls.h has.
 const OF_CALLS: [&str; 6] = ["sys_enter", "sys_exit", "calls", "calls_of", "counted", "tasks"];
+
+/// Of scheduling.h.
+const OF_SCHEDULING: [&str; 5] =
+    ["sched_waking", "sched_migrate_task", "threads", "holders", "queues"];
 
 impl Tracker {
     /// Loads the programs.
@@ -217,22 +231,24 @@ impl Tracker {
     /// # Errors
     /// Where the kernel does not allow or have it.
     pub(crate) fn open(wants: &TrackerNeeds) -> Result<Self, BpfError> {
-        if wants.calls {
-            match Self::load(wants, true) {
-                Ok(tracker) => return Ok(tracker),
-                Err(BpfError::NotPermitted) => return Err(BpfError::NotPermitted),
-                // The time of CPUs is worth having without them.
-                Err(error) => {
-                    let mut tracker = Self::load(wants, false)?;
-                    tracker.calls = Err(error.to_string());
-                    return Ok(tracker);
-                }
+        // The time of CPUs is worth having without what may be refused.
+        match Self::load(wants) {
+            Err(error) if wants.calls && !matches!(error, BpfError::NotPermitted) => {
+                let mut tracker = Self::open(&TrackerNeeds { calls: false, ..wants.clone() })?;
+                tracker.calls = Err(error.to_string());
+                Ok(tracker)
             }
+            Err(error) if wants.scheduling && !matches!(error, BpfError::NotPermitted) => {
+                let mut tracker = Self::load(&TrackerNeeds { scheduling: false, ..wants.clone() })?;
+                tracker.scheduling = Err(error.to_string());
+                Ok(tracker)
+            }
+            loaded => loaded,
         }
-        Self::load(wants, false)
     }
 
-    fn load(wants: &TrackerNeeds, calls: bool) -> Result<Self, BpfError> {
+    fn load(wants: &TrackerNeeds) -> Result<Self, BpfError> {
+        let calls = wants.calls;
         let alone = wants.processes.len() == 1 && !wants.all_processes;
         let by_process = calls && !wants.processes.is_empty() && !alone;
         let in_all = calls && (alone || wants.all_processes);
@@ -251,6 +267,9 @@ impl Tracker {
         if !wants.tables {
             without.extend(["sources", "irqs"]);
         }
+        if !wants.scheduling {
+            without.extend(OF_SCHEDULING);
+        }
         let load = |halts: bool, without: &[&str]| {
             let settings = Settings {
                 tables: wants.tables.into(),
@@ -259,6 +278,7 @@ impl Tracker {
                 of,
                 by_process: by_process.into(),
                 in_all: in_all.into(),
+                scheduling: wants.scheduling.into(),
             };
             let options = Options { without, settings: settings.as_bytes(), ..Options::default() };
             LoadedObject::load(compiled!("tracker", "tracker_tracker"), &options)
@@ -285,6 +305,10 @@ impl Tracker {
             Some(hook) if calls => Err(format!("this kernel has no tracepoint {hook}")),
             _ => Ok(calls),
         };
+        let scheduling = match lacks(&"sched_waking") {
+            true => Err("this kernel has no tracepoint sched_waking".to_owned()),
+            false => Ok(wants.scheduling),
+        };
         Ok(Self {
             loaded,
             halts,
@@ -293,7 +317,9 @@ impl Tracker {
             in_all,
             online,
             tables: wants.tables,
+            scheduling,
             before: BTreeMap::new(),
+            queues_before: BTreeMap::new(),
         })
     }
 
@@ -316,6 +342,9 @@ impl Tracker {
     pub(crate) fn start(&mut self) -> Result<(), BpfError> {
         // While nothing counts: what is read later has already gone on.
         self.before = self.states()?;
+        if self.scheduling == Ok(true) {
+            self.queues_before = self.queues()?;
+        }
         // Longest times are of one window only, so what there is of another goes.
         if self.tables {
             self.loaded.clear::<Source>("sources")?;
@@ -356,12 +385,13 @@ impl Tracker {
 
     /// States of the CPUs that are online.
     fn states(&self) -> Result<BTreeMap<u32, Cpu>, BpfError> {
-        let all = self.loaded.values::<u32, Cpu>("cpus")?;
-        let states = all.into_iter().flat_map(|(_, states)| states).enumerate();
-        Ok(states
-            .map(|(cpu, state)| (cpu as u32, state))
-            .filter(|(cpu, _)| self.online.contains(cpu))
-            .collect())
+        Ok(self.of_online(self.loaded.percpu("cpus", 0)?))
+    }
+
+    /// Values of the CPUs that are online.
+    fn of_online<V>(&self, all: Vec<V>) -> BTreeMap<u32, V> {
+        let numbered = all.into_iter().enumerate().map(|(cpu, value)| (cpu as u32, value));
+        numbered.filter(|(cpu, _)| self.online.contains(cpu)).collect()
     }
 
     /// Interrupts of the window by source, each with a value for every possible CPU.

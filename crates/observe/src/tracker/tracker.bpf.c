@@ -2,6 +2,7 @@
 /* Where the time of each CPU goes, to the nanosecond: idle, task, interrupt, each softirq vector.
  * One clock reading a transition, so the parts add up to the whole. */
 #include "calls.h"
+#include "scheduling.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -56,6 +57,7 @@ struct settings {
 	u32 of;     /* the only process in `calls`, 0 for all */
 	u32 by_process; /* whether processes are counted apart, in `calls_of` */
 	u32 in_all; /* whether there is `calls` too */
+	u32 scheduling; /* whether waits for CPUs are followed */
 };
 const volatile struct settings settings SEC(".rodata.settings");
 
@@ -253,6 +255,53 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 		base = KSOFTIRQD;
 	go_to(c, base);
 	c->switches += !!c->count;
+	if (settings.scheduling)
+		tasks_switch(c, previous, next);
+	return 0;
+}
+
+/* Here, on the CPU of whoever wakes the task: sched_wakeup may be told by an interrupt of the task's own CPU.
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c#L4221 */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *task)
+{
+	struct queue *q = this_queue();
+	struct cpu *c = this_cpu();
+	struct thread *t;
+	u32 by = BY_TASK;
+
+	if (!c || !q || q->stopped)
+		return 0;
+	if (c->irq)
+		by = BY_IRQ;
+	else if (c->softirq)
+		by = BY_SOFTIRQ;
+	else if (c->upon == ON_IDLE)
+		by = BY_IDLE;
+	t = watched(task->pid);
+	if (t) {
+		t->waking = bpf_ktime_get_ns();
+		t->wakeups[by] += !!c->count;
+	} else {
+		q->wakeups[by] += !!c->count;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(sched_migrate_task, struct task_struct *task, int to)
+{
+	struct queue *q = this_queue();
+	struct cpu *c = this_cpu();
+	struct thread *t;
+
+	if (!c || !q || !c->count)
+		return 0;
+	t = watched(task->pid);
+	if (t)
+		t->migrations++;
+	else
+		q->migrations++;
 	return 0;
 }
 
@@ -265,6 +314,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	struct ended e = {};
 	u32 tgid = task->tgid;
 
+	if (settings.scheduling)
+		task_ends(task);
 	if (!c || !c->count || (u32)task->pid != tgid)
 		return 0;
 	e.ns = task->se.sum_exec_runtime + task->signal->sum_sched_runtime;
@@ -398,6 +449,8 @@ int edge(struct bpf_raw_tracepoint_args *ctx)
 		c->call = 0;
 		c->stored = 0;
 		c->epoch++;
+		if (settings.scheduling)
+			queue_forget();
 		return 0;
 	}
 	if (!c->known) {
@@ -411,6 +464,12 @@ int edge(struct bpf_raw_tracepoint_args *ctx)
 		go_to(c, base);
 	}
 	settle(c);
+	if (settings.scheduling) {
+		if (act == START)
+			queue_starts(c, bpf_get_current_task_btf());
+		else
+			queue_stops(c, bpf_get_current_task_btf());
+	}
 	c->count = act == START;
 	return 0;
 }
