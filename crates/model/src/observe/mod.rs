@@ -9,6 +9,7 @@ mod cpu;
 mod drops;
 mod functions;
 mod interrupts;
+mod locks;
 mod memory;
 mod pmu;
 mod segments;
@@ -111,6 +112,7 @@ observations! {
     segments: SegmentsSection,
     tcp: TcpSection,
     drops: DropsSection,
+    locks: LocksSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,

@@ -4,6 +4,7 @@ mod cpu;
 mod drops;
 mod functions;
 mod interrupts;
+mod locks;
 mod memory;
 mod pmu;
 mod segments;
@@ -21,6 +22,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &segments::Segments,
     &tcp::Tcp,
     &drops::Drops,
+    &locks::Locks,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,
