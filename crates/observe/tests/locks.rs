@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,13 @@ use wirecost_model::observe::{
     ProbeStatus, WaitContext,
 };
 use wirecost_observe::Observer;
+
+/// Each test has the waits of the process for itself.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const HELD: Duration = Duration::from_millis(20);
 
@@ -154,6 +161,7 @@ fn a_mutex_is_waited_for_as_long_as_it_is_held() {
     if skip_without_tracing("a_mutex_is_waited_for_as_long_as_it_is_held") {
         return;
     }
+    let _alone = alone();
     let mut all = Vec::new();
     let report = observe(|| {
         let (_reader, writer) = std::io::pipe().unwrap();
@@ -173,6 +181,7 @@ fn a_semaphore_is_waited_for_as_long_as_it_is_held() {
     if skip_without_tracing("a_semaphore_is_waited_for_as_long_as_it_is_held") {
         return;
     }
+    let _alone = alone();
     let mut all = Vec::new();
     let report = observe(|| {
         let file = memfd_create("locks", MemfdFlags::CLOEXEC).unwrap();
@@ -194,6 +203,7 @@ fn the_owner_of_a_socket_is_waited_for_as_long_as_it_has_the_socket() {
     if skip_without_tracing("the_owner_of_a_socket_is_waited_for_as_long_as_it_has_the_socket") {
         return;
     }
+    let _alone = alone();
     let mut all = Vec::new();
     let report = observe(|| {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -221,6 +231,7 @@ fn only_the_part_inside_the_window_counts() {
     if skip_without_tracing("only_the_part_inside_the_window_counts") {
         return;
     }
+    let _alone = alone();
     let mut observer = observer();
     observer.attach();
     let (_reader, writer) = std::io::pipe().unwrap();

@@ -179,21 +179,25 @@ fn segments_acknowledgements_and_bytes_are_those_of_tcpdump() {
     });
 }
 
-/// bpftrace that adds up the time that a thread is on a CPU; it looks for tracepoints where debugfs was
-/// mounted in former times.
+/// bpftrace that adds up the time that a thread is on a CPU.
 fn time_on_cpu(pid: u32) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
-    let script = format!(
+    bpftrace(&format!(
         r#"BEGIN {{ printf("ready\n"); }}
            tracepoint:sched:sched_switch /args->next_pid == {pid}/ {{ @since = nsecs; }}
            tracepoint:sched:sched_switch /args->prev_pid == {pid} && @since/ {{
                @sum = @sum + (nsecs - @since);
            }}
            END {{ printf("sum %llu\n", @sum); clear(@since); clear(@sum); }}"#
-    );
+    ))
+}
+
+/// bpftrace with a script that says when it is ready; it looks for tracepoints where debugfs was mounted in former
+/// times.
+fn bpftrace(script: &str) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
     let mount = "mount -t debugfs none /sys/kernel/debug; \
                  mount -t tracefs none /sys/kernel/debug/tracing; exec bpftrace -e \"$0\"";
     let mut child = Command::new("unshare")
-        .args(["--mount", "sh", "-c", mount, &script])
+        .args(["--mount", "sh", "-c", mount, script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -275,4 +279,82 @@ fn the_cpu_time_of_a_process_is_that_of_bpftrace() {
         least < seconds && seconds < 1.02 * traced,
         "{seconds} s, and bpftrace {traced} s, of which the hypervisor took {stolen} s"
     );
+}
+
+/// Set for the child of [`waits_for_locks_are_those_of_bpftrace`].
+const CHILD: &str = "WIRECOST_TEST_CONTENDS";
+
+/// Not a test but what the test's child does: two threads that write to the same pipe, and one that reads it.
+#[test]
+fn contends_when_it_is_told() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    std::io::stdin().read_exact(&mut [0]).expect("it is told");
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let mut writer = writer.try_clone().expect("a descriptor");
+            std::thread::spawn(move || {
+                for _ in 0..100_000 {
+                    writer.write_all(&[7]).expect("it is read");
+                }
+            })
+        })
+        .collect();
+    drop(writer);
+    std::io::copy(&mut reader, &mut std::io::sink()).expect("all of it");
+    for thread in threads {
+        thread.join().expect("it writes");
+    }
+}
+
+#[test]
+fn waits_for_locks_are_those_of_bpftrace() {
+    const NAME: &str = "waits_for_locks_are_those_of_bpftrace";
+    if skip_without_tracing(NAME) || is_missing("bpftrace", NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "contends_when_it_is_told", "--nocapture"])
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let pid = child.id();
+        let script = format!(
+            r#"BEGIN {{ printf("ready\n"); }}
+               tracepoint:lock:contention_end /pid == {pid}/ {{ @count = count(); }}"#
+        );
+        let Some((mut trace, mut out)) = bpftrace(&script) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return skip(NAME, "bpftrace finds no tracepoints here");
+        };
+        let part = Part { pid: Some(pid), ..Part::default() };
+        let probes = vec!["locks".to_owned()];
+        let mut observer = Observer::open(ObserveRequest { probes, parts: vec![part] });
+        observer.attach();
+        observer.begin();
+        // All that the child does from here on, its end too, is in both windows.
+        child.stdin.take().expect("a pipe").write_all(b"g").expect("it reads");
+        assert!(child.wait().expect("it ends").success());
+        observer.end();
+        observer.detach();
+        interrupt(&trace);
+        let mut text = String::new();
+        out.read_to_string(&mut text).expect("text");
+        trace.wait().expect("it ends");
+        let count =
+            text.lines().find_map(|line| line.strip_prefix("@count: ")?.parse::<u64>().ok());
+        let count = count.expect("a count");
+        let observation = observer.take();
+        let report = &observation.probes[0];
+        assert_eq!((report.status, report.cost.recursion_misses), (ProbeStatus::Ready, 0));
+        let locks = observation.parts[0].locks.as_ref().expect("a section");
+        assert!(count > 100, "{count} waits");
+        assert_eq!((locks.waits, locks.still_waiting), (count, 0), "{locks:#?}");
+    });
 }

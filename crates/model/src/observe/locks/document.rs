@@ -77,6 +77,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     section.figure("waits", Cell::count(of.waits));
     section.figure("time waited", Cell::seconds(of.wait_seconds));
     section.figure("of it spinning", Cell::seconds(of.spin_seconds));
+    section.figure("of it reading stacks", Cell::seconds(of.probe_seconds));
     section.figure("longest", Cell::seconds(of.longest_seconds));
     if of.still_waiting > 0 {
         section.figure("still waiting at the end", Cell::count(of.still_waiting));
@@ -97,7 +98,11 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
         );
         section.note(text);
     }
-    section.note("a wait inside another, as for a mutex's own spinlock, is in both rows");
+    if groups.is_empty() {
+        section.text("no lock was waited for");
+    } else {
+        section.note("a wait inside another, as for a mutex's own spinlock, is in both rows");
+    }
     if !of.socket_owners {
         section.note("waits for the owner of a socket (lock_sock) were not seen");
     }

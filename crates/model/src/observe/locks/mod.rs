@@ -20,6 +20,9 @@ pub struct LocksSection {
     pub wait_seconds: f64,
     /// The part of `wait_seconds` in which a CPU did nothing but wait. In the rest the task slept.
     pub spin_seconds: f64,
+    /// The part of `wait_seconds` in which the probe read the stack. The waits would have been shorter by at most
+    /// that without the probe.
+    pub probe_seconds: f64,
     pub longest_seconds: f64,
     /// Waits that had not ended when the window did.
     pub still_waiting: u64,
@@ -64,8 +67,10 @@ pub struct LockSite {
     pub stack: Vec<String>,
     pub waits: u64,
     pub seconds: f64,
-    /// As `spin_seconds` of all.
+    /// As of all.
     pub spin_seconds: f64,
+    /// As of all.
+    pub probe_seconds: f64,
     pub longest_seconds: f64,
     pub still_waiting: u64,
     pub still_waiting_seconds: f64,

@@ -29,9 +29,9 @@ const POSITION: &str = "file position (f_pos_lock)";
 /// Spinning locks.
 const SPINNING: &[(&str, &[&str])] = &[
     // Inlined there: bh_lock_sock_nested, bh_lock_sock.
-    // https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L3624
-    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c#L2347
-    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_timer.c#L362
+    // https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c
+    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c
+    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_timer.c
     (
         SOCKET,
         &[
@@ -47,7 +47,7 @@ const SPINNING: &[(&str, &[&str])] = &[
             "tcp_write_timer",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c#L1480
+    // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/udp.c
     (
         RECEIVE_QUEUE,
         &[
@@ -57,8 +57,8 @@ const SPINNING: &[(&str, &[&str])] = &[
             "udp_rmem_release",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/net/core/skbuff.c#L3880
-    // https://elixir.bootlin.com/linux/v6.12/source/net/core/datagram.c#L256
+    // https://elixir.bootlin.com/linux/v6.12/source/net/core/skbuff.c
+    // https://elixir.bootlin.com/linux/v6.12/source/net/core/datagram.c
     (
         QUEUE,
         &[
@@ -99,10 +99,10 @@ const SPINNING: &[(&str, &[&str])] = &[
         ],
     ),
     // The first two take the root lock of the qdisc (__dev_xmit_skb) and that of the device's queue.
-    // https://elixir.bootlin.com/linux/v6.12/source/net/core/dev.c#L3824
-    // https://elixir.bootlin.com/linux/v6.12/source/net/sched/sch_generic.c#L315
+    // https://elixir.bootlin.com/linux/v6.12/source/net/core/dev.c
+    // https://elixir.bootlin.com/linux/v6.12/source/net/sched/sch_generic.c
     (TRANSMIT, &["__dev_queue_xmit", "sch_direct_xmit"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c#L557
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c
     (
         RUN_QUEUE,
         &[
@@ -114,11 +114,11 @@ const SPINNING: &[(&str, &[&str])] = &[
             "task_rq_lock",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c#L4163
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c
     (WAKE_UP, &["try_to_wake_up"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/mm/page_alloc.c#L1199
+    // https://elixir.bootlin.com/linux/v6.12/source/mm/page_alloc.c
     (ZONE, &["free_one_page", "free_pcppages_bulk", "rmqueue_bulk", "rmqueue_buddy"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/mm/slub.c#L2760
+    // https://elixir.bootlin.com/linux/v6.12/source/mm/slub.c
     (SLAB, &["__put_partials", "get_partial_node", "get_partial_node_bulk"]),
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/futex
     (FUTEX, &["futex_q_lock", "futex_requeue", "futex_wait_setup", "futex_wake", "futex_wake_op"]),
@@ -138,20 +138,20 @@ const SPINNING: &[(&str, &[&str])] = &[
             "inet_unhash",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c#L1014
-    // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/hrtimer.c#L168
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/hrtimer.c
     (TIMERS, &["__run_timers", "hrtimer_interrupt", "lock_hrtimer_base", "lock_timer_base"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/net/netfilter/nf_conntrack_core.c#L78
+    // https://elixir.bootlin.com/linux/v6.12/source/net/netfilter/nf_conntrack_core.c
     (CONNTRACK, &["nf_conntrack_double_lock", "nf_conntrack_lock"]),
 ];
 
 /// Mutexes.
 const MUTEXES: &[(&str, &[&str])] = &[
-    // https://elixir.bootlin.com/linux/v6.12/source/fs/pipe.c#L90; since 6.15 two begin with anon_.
+    // https://elixir.bootlin.com/linux/v6.12/source/fs/pipe.c; since 6.15 two begin with anon_.
     (PIPE, &["anon_pipe_read", "anon_pipe_write", "pipe_lock", "pipe_read", "pipe_write"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c#L77
+    // https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c
     (RTNL, &["rtnl_lock", "rtnl_lock_killable"]),
-    // https://elixir.bootlin.com/linux/v6.12/source/fs/file.c#L1187
+    // https://elixir.bootlin.com/linux/v6.12/source/fs/file.c
     (POSITION, &["__fdget_pos", "fdget_pos"]),
     // https://elixir.bootlin.com/linux/v6.12/source/fs/eventpoll.c
     (EPOLL, &["do_epoll_ctl", "ep_send_events"]),
@@ -159,7 +159,7 @@ const MUTEXES: &[(&str, &[&str])] = &[
 
 /// Sleeping locks of readers and writers.
 const SEMAPHORES: &[(&str, &[&str])] = &[
-    // https://elixir.bootlin.com/linux/v6.12/source/include/linux/fs.h#L817: inode_lock is inlined.
+    // https://elixir.bootlin.com/linux/v6.12/source/include/linux/fs.h: inode_lock is inlined.
     (
         INODE,
         &[
@@ -170,7 +170,7 @@ const SEMAPHORES: &[(&str, &[&str])] = &[
             "shmem_file_write_iter",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/include/linux/mmap_lock.h#L119, inlined as well
+    // https://elixir.bootlin.com/linux/v6.12/source/include/linux/mmap_lock.h, inlined as well
     (
         MMAP,
         &[

@@ -43,8 +43,8 @@ impl Probe for Locks {
                     socket",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON), and CAP_SYSLOG for names of \
                     functions",
-            costs: "about 4 us for each wait, most of it for the stack, while the lock is waited \
-                    for, and about 0.05 us at each context switch",
+            costs: "about 4 us for each wait, most of it for the stack, while the wait goes on, \
+                    and about 0.05 us at each context switch",
             limitations: "tells waiting, not holding; on hardware a CPU that is the only one to spin \
                           for a spinlock is not seen, nor is spinning before a read-write semaphore \
                           is slept for; waits for a socket's owner are seen as sleeps, without its \
@@ -80,6 +80,7 @@ struct Tally {
     ns: u64,
     longest: u64,
     spun: u64,
+    looked: u64,
 }
 
 /// `struct wait` of probe.bpf.c.
@@ -90,6 +91,7 @@ struct Wait {
     lock: u64,
     phase: u64,
     spun: u64,
+    looked: u64,
     stack: i32,
     flags: u32,
     now: u32,
@@ -147,7 +149,7 @@ struct Frames([u64; 96]);
 const SOCKET_OWNER: u32 = 1 << 16;
 const MMAP_LOCK: u32 = 1 << 17;
 
-/// LCB_F_*, <https://elixir.bootlin.com/linux/v6.12/source/include/trace/events/lock.h#L10>
+/// LCB_F_*, <https://elixir.bootlin.com/linux/v6.12/source/include/trace/events/lock.h>
 fn kind(flags: u32) -> LockKind {
     let has = |flag: u32| flags & flag != 0;
     let (spin, read, write) = (has(1), has(2), has(4));
@@ -359,6 +361,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
             ns: sum.ns + tally.ns,
             longest: sum.longest.max(tally.longest),
             spun: sum.spun + tally.spun,
+            looked: sum.looked + tally.looked,
         });
         if tally.count == 0 || !of_process(site.process) {
             continue;
@@ -367,6 +370,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         row.waits += tally.count;
         row.seconds += seconds(tally.ns);
         row.spin_seconds += seconds(tally.spun);
+        row.probe_seconds += seconds(tally.looked);
         row.longest_seconds = row.longest_seconds.max(seconds(tally.longest));
     }
     for (cpu, wait) in &reading.going_on {
@@ -392,6 +396,7 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
         section.waits += site.waits;
         section.wait_seconds += site.seconds;
         section.spin_seconds += site.spin_seconds;
+        section.probe_seconds += site.probe_seconds;
         section.longest_seconds = section.longest_seconds.max(site.longest_seconds);
         section.still_waiting += site.still_waiting;
         section.still_waiting_seconds += site.still_waiting_seconds;
@@ -443,6 +448,7 @@ fn row<'a, 'b>(
             waits: 0,
             seconds: 0.0,
             spin_seconds: 0.0,
+            probe_seconds: 0.0,
             longest_seconds: 0.0,
             still_waiting: 0,
             still_waiting_seconds: 0.0,
@@ -461,7 +467,7 @@ mod tests {
     }
 
     fn tally(count: u64, ns: u64, longest: u64) -> Tally {
-        Tally { count, ns, longest, spun: ns / 2 }
+        Tally { count, ns, longest, spun: ns / 2, looked: ns / 4 }
     }
 
     fn site(lock: u64, process: u32) -> Site {
@@ -493,7 +499,7 @@ mod tests {
         let all = section(&reading(), WINDOW, &Part::default(), true);
         assert_eq!((all.waits, all.still_waiting, all.sites.len()), (7, 2, 4));
         assert!(near(all.wait_seconds, 11_500e-9) && near(all.longest_seconds, 6_000e-9));
-        assert!(near(all.spin_seconds, 5_750e-9));
+        assert!(near(all.spin_seconds, 5_750e-9) && near(all.probe_seconds, 2_875e-9));
         // The first began before the window.
         assert!(near(all.still_waiting_seconds, 4_000e-9 + 3_000e-9));
         assert_eq!((all.uncounted, all.abandoned, all.unbegun), (1, 2, 3));
@@ -549,7 +555,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_programs() {
         // `values` and `percpu` compare them with the maps, `clear` does not.
-        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (56, 8 + 8 * 56));
+        assert_eq!((size_of::<Wait>(), size_of::<Spins>()), (64, 8 + 8 * 64));
         assert_eq!(Frames::new_zeroed().0.len(), 96);
     }
 }

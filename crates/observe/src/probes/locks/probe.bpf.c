@@ -59,6 +59,7 @@ struct wait {
 	u64 lock;
 	u64 phase; /* since when it spins, or sleeps */
 	u64 spun;
+	u64 looked; /* what it took to read the stack, while the wait had begun */
 	s32 stack; /* negative: there is none */
 	u32 flags; /* as it began */
 	u32 now;   /* flags of the newest phase */
@@ -105,6 +106,7 @@ struct tally {
 	u64 ns;
 	u64 longest;
 	u64 spun;
+	u64 looked;
 };
 
 struct {
@@ -204,8 +206,8 @@ static __attribute__((noinline)) int keep_name(struct task_struct *task)
 }
 
 /* The lowest three bits of an owner are flags. A reader leaves its name in a semaphore, and may be gone:
- * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/mutex.c#L62
- * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/rwsem.c#L36 */
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/mutex.c
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/rwsem.c */
 enum { OWNER_FLAGS = 7, READER_OWNED = 1 };
 
 static __always_inline void find_owner(struct wait *wait)
@@ -266,6 +268,7 @@ static __always_inline void add(struct wait *wait, u64 now, struct window *w)
 	t->ns += ns;
 	/* Phases before the window are not in ns. */
 	t->spun += spun < ns ? spun : ns;
+	t->looked += wait->looked < ns ? wait->looked : ns;
 	if (ns > t->longest)
 		t->longest = ns;
 }
@@ -282,6 +285,8 @@ static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 fl
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
+	wait->since = bpf_ktime_get_ns();
+	wait->phase = wait->since;
 	wait->lock = lock;
 	wait->flags = flags;
 	wait->now = flags;
@@ -289,9 +294,8 @@ static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 fl
 	wait->owner = 0;
 	wait->process = keep_name(task);
 	wait->stack = bpf_get_stackid(ctx, &stacks, 0);
-	/* What it takes to look is not part of the wait that is told. */
-	wait->since = bpf_ktime_get_ns();
-	wait->phase = wait->since;
+	/* The lock may become free meanwhile: a shorter wait seems that long. */
+	wait->looked = bpf_ktime_get_ns() - wait->since;
 }
 
 static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct window *w)
@@ -398,7 +402,7 @@ int BPF_PROG(contention_end, void *address)
 }
 
 /* A task goes to sleep in __lock_sock, which is uninterruptible, as few sleeps are:
- * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L3001 */
+ * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c */
 enum { UNINTERRUPTIBLE = 2, INNERMOST = 12 };
 
 static __always_inline void sleeps(void *ctx, struct task_struct *task, struct window *w)

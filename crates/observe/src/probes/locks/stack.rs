@@ -80,10 +80,10 @@ const PRIMITIVES: &[&str] = &[
 ];
 
 /// Functions that take a certain lock for whoever calls them, which is the call site that a reader looks for.
-/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c#L3001> (sockets),
-/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c#L557> (run queues),
-/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c#L1014> (timers),
-/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c#L77> (RTNL)
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c> (sockets),
+/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c> (run queues),
+/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c> (timers),
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c> (RTNL)
 const ON_BEHALF: &[&str] = &[
     "__lock_sock",
     "__lock_sock_fast",
@@ -113,7 +113,7 @@ fn is_primitive(name: &str) -> bool {
 
 /// What a function says of the context of all that it calls. The innermost that says something decides: a softirq
 /// runs at the end of an interrupt, and is interrupted by others.
-/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/softirq.c#L512>,
+/// <https://elixir.bootlin.com/linux/v6.12/source/kernel/softirq.c>,
 /// <https://elixir.bootlin.com/linux/v6.12/source/arch/x86/include/asm/idtentry.h>,
 /// <https://elixir.bootlin.com/linux/v6.12/source/arch/arm64/kernel/entry-common.c>
 fn context(name: &str) -> Option<WaitContext> {

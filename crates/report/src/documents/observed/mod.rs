@@ -8,6 +8,8 @@ mod functions;
 #[cfg(test)]
 mod interrupts;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod segments;
 #[cfg(test)]
 mod syscalls;
