@@ -286,7 +286,7 @@ pub(super) fn brief(of: &LocksSection, busy_seconds: f64) -> Option<String> {
         _ => site.waiter.as_ref().is_some_and(|waiter| waiter.role.is_some()),
     };
     let groups = groups(of.sites.iter().filter(own));
-    let waited: f64 = groups.iter().map(|group| group.seconds).sum();
+    let waited = groups.iter().fold(0.0, |sum, group| sum + group.seconds);
     if busy_seconds <= 0.0 || waited < WORTH_A_LINE * busy_seconds {
         return None;
     }

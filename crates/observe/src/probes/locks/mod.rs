@@ -405,7 +405,8 @@ fn section(reading: &Reading, window: Window, part: &Part, socket_owners: bool) 
     section.unlisted = UnlistedWaits {
         sites: rest.len() as u64,
         waits: rest.iter().map(|site| site.waits).sum(),
-        seconds: rest.iter().map(|site| site.seconds).sum(),
+        // A sum of nothing is -0.0.
+        seconds: rest.iter().fold(0.0, |sum, site| sum + site.seconds),
     };
     section.sites = sites;
     section
