@@ -14,6 +14,8 @@ const STACKS: usize = 5;
 const FRAMES: usize = 8;
 /// Locks that are in the one line.
 const BRIEF: usize = 3;
+/// The probe's own part of the time waited is worth a note from here.
+const NOTABLE: f64 = 0.1;
 /// Waiting is worth a line from this part of the CPUs' busy time.
 const WORTH_A_LINE: f64 = 0.01;
 
@@ -26,11 +28,17 @@ struct Group<'a> {
     waits: u64,
     seconds: f64,
     spin_seconds: f64,
+    probe_seconds: f64,
     longest_seconds: f64,
     still_waiting: u64,
 }
 
 impl Group<'_> {
+    /// Without what the probe itself may have added.
+    fn certain(&self) -> f64 {
+        self.seconds - self.probe_seconds
+    }
+
     fn average(&self) -> Option<f64> {
         (self.waits > 0).then(|| self.seconds / self.waits as f64)
     }
@@ -48,6 +56,7 @@ fn groups<'a>(sites: impl Iterator<Item = &'a LockSite>) -> Vec<Group<'a>> {
             waits: 0,
             seconds: 0.0,
             spin_seconds: 0.0,
+            probe_seconds: 0.0,
             longest_seconds: 0.0,
             still_waiting: 0,
         });
@@ -62,6 +71,7 @@ fn groups<'a>(sites: impl Iterator<Item = &'a LockSite>) -> Vec<Group<'a>> {
         group.waits += site.waits;
         group.seconds += site.seconds;
         group.spin_seconds += site.spin_seconds;
+        group.probe_seconds += site.probe_seconds;
         group.longest_seconds = group.longest_seconds.max(site.longest_seconds);
         group.still_waiting += site.still_waiting;
     }
@@ -77,7 +87,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     section.figure("waits", Cell::count(of.waits));
     section.figure("time waited", Cell::seconds(of.wait_seconds));
     section.figure("of it spinning", Cell::seconds(of.spin_seconds));
-    section.figure("of it reading stacks", Cell::seconds(of.probe_seconds));
+    section.figure("of it the probe's", Cell::seconds(of.probe_seconds));
     section.figure("longest", Cell::seconds(of.longest_seconds));
     if of.still_waiting > 0 {
         section.figure("still waiting at the end", Cell::count(of.still_waiting));
@@ -101,6 +111,12 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     if groups.is_empty() {
         section.text("no lock was waited for");
     } else {
+        if of.probe_seconds > NOTABLE * of.wait_seconds {
+            section.note(
+                "the probe reads the stack while a wait goes on: what is waited for shortly would \
+                 have been waited for even shorter, all together by at most the probe's time",
+            );
+        }
         section.note("a wait inside another, as for a mutex's own spinlock, is in both rows");
     }
     if !of.socket_owners {
@@ -232,32 +248,29 @@ fn profile(groups: &[Group<'_>]) -> Option<Section> {
     if ended.is_empty() {
         return None;
     }
-    let mut table = Table::new(
-        [
-            "max",
-            "wait_max",
-            "total",
-            "wait_total",
-            "count",
-            "avg",
-            "wait_avg",
-            "cnt_hold",
-            "cnt_lock",
-        ]
-        .map(Column::number)
-        .into_iter()
-        .chain([Column::text("name")])
-        .collect::<Vec<_>>(),
-    );
-    const HELD: &str = "Linux tells when a lock is waited for, not when it is taken and released";
+    let numbers = [
+        "max",
+        "wait_max",
+        "total",
+        "wait_total",
+        "count",
+        "avg",
+        "wait_avg",
+        "cnt_hold",
+        "cnt_lock",
+    ];
+    let columns: Vec<Column> =
+        [Column::text("name")].into_iter().chain(numbers.map(Column::number)).collect();
+    let mut table = Table::new(columns);
     for group in ended.iter().take(SHOWN) {
         let time = |seconds: f64| Cell::written(Microseconds, seconds * 1e6, whole(seconds * 1e6));
-        let held = || Cell::Missing(HELD.to_owned());
+        let held = || Cell::or_dash(None::<u64>, Cell::count);
         let place = match function(group.of) {
             name if name.is_empty() => "unknown".to_owned(),
             name => name,
         };
         table.row(vec![
+            Cell::text(format!("{place} ({})", lock(group.of))),
             held(),
             time(group.longest_seconds),
             held(),
@@ -267,7 +280,6 @@ fn profile(groups: &[Group<'_>]) -> Option<Section> {
             time(group.average().unwrap_or_default()),
             held(),
             Cell::count(group.waits),
-            Cell::text(format!("{place} ({})", lock(group.of))),
         ]);
     }
     let mut section = Section::named("locks", "Locks as LOCK_PROFILING of FreeBSD lists them");
@@ -286,7 +298,7 @@ pub(super) fn brief(of: &LocksSection, busy_seconds: f64) -> Option<String> {
         _ => site.waiter.as_ref().is_some_and(|waiter| waiter.role.is_some()),
     };
     let groups = groups(of.sites.iter().filter(own));
-    let waited = groups.iter().fold(0.0, |sum, group| sum + group.seconds);
+    let waited = groups.iter().fold(0.0, |sum, group| sum + group.certain());
     if busy_seconds <= 0.0 || waited < WORTH_A_LINE * busy_seconds {
         return None;
     }
@@ -299,11 +311,11 @@ pub(super) fn brief(of: &LocksSection, busy_seconds: f64) -> Option<String> {
                 name if name.is_empty() => String::new(),
                 name => format!(" ({name})"),
             };
-            format!("{} {}{place}", lock(group.of), seconds(group.seconds))
+            format!("{}{place} {}", lock(group.of), seconds(group.certain()))
         })
         .collect();
     if groups.len() > BRIEF {
         texts.push("...".to_owned());
     }
-    Some(format!("{}, {share}% of the busy time: {}", seconds(waited), texts.join(", ")))
+    Some(format!("at least {}, {share}% of the busy time: {}", seconds(waited), texts.join("; ")))
 }

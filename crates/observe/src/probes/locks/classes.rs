@@ -19,6 +19,8 @@ const SLAB: &str = "slab (list_lock)";
 const FUTEX: &str = "futex hash bucket";
 const CONNECTIONS: &str = "hash table of connections or ports";
 const TIMERS: &str = "timers of a CPU";
+const RCU: &str = "RCU (rcu_node)";
+const LRU: &str = "LRU list of pages";
 const CONNTRACK: &str = "conntrack hash bucket";
 const INODE: &str = "inode (i_rwsem)";
 const MMAP: &str = "mmap_lock";
@@ -70,7 +72,7 @@ const SPINNING: &[(&str, &[&str])] = &[
             "skb_queue_tail",
         ],
     ),
-    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/wait.c
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/wait.c and swait.c
     (
         WAIT_QUEUE,
         &[
@@ -80,10 +82,13 @@ const SPINNING: &[(&str, &[&str])] = &[
             "add_wait_queue",
             "add_wait_queue_exclusive",
             "finish_wait",
+            "prepare_to_swait_event",
             "prepare_to_wait",
             "prepare_to_wait_event",
             "prepare_to_wait_exclusive",
             "remove_wait_queue",
+            "swake_up_all",
+            "swake_up_one",
         ],
     ),
     // https://elixir.bootlin.com/linux/v6.12/source/fs/eventpoll.c
@@ -106,7 +111,9 @@ const SPINNING: &[(&str, &[&str])] = &[
     (
         RUN_QUEUE,
         &[
+            "__schedule",
             "__task_rq_lock",
+            "_raw_spin_rq_lock_irqsave",
             "double_rq_lock",
             "raw_spin_rq_lock_nested",
             "sched_tick",
@@ -141,6 +148,10 @@ const SPINNING: &[(&str, &[&str])] = &[
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/hrtimer.c
     (TIMERS, &["__run_timers", "hrtimer_interrupt", "lock_hrtimer_base", "lock_timer_base"]),
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/rcu/tree.c
+    (RCU, &["force_qs_rnp", "rcu_core", "rcu_gp_cleanup", "rcu_gp_init", "rcu_report_qs_rdp"]),
+    // https://elixir.bootlin.com/linux/v6.12/source/mm/memcontrol.c
+    (LRU, &["folio_lruvec_lock", "folio_lruvec_lock_irq", "folio_lruvec_lock_irqsave"]),
     // https://elixir.bootlin.com/linux/v6.12/source/net/netfilter/nf_conntrack_core.c
     (CONNTRACK, &["nf_conntrack_double_lock", "nf_conntrack_lock"]),
 ];

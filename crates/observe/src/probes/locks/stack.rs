@@ -83,11 +83,16 @@ const PRIMITIVES: &[&str] = &[
 /// <https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c> (sockets),
 /// <https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c> (run queues),
 /// <https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c> (timers),
-/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c> (RTNL)
+/// <https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c> (RTNL),
+/// <https://elixir.bootlin.com/linux/v6.12/source/mm/memcontrol.c> (LRU lists)
 const ON_BEHALF: &[&str] = &[
+    "_raw_spin_rq_lock_irqsave",
     "__lock_sock",
     "__lock_sock_fast",
     "__task_rq_lock",
+    "folio_lruvec_lock",
+    "folio_lruvec_lock_irq",
+    "folio_lruvec_lock_irqsave",
     "lock_hrtimer_base",
     "lock_sock_fast",
     "lock_sock_nested",
@@ -148,9 +153,18 @@ impl Stack {
             let module = found[index].1.as_ref().and_then(|function| function.module);
             module == Some("bpf") || name(index).is_some_and(is_primitive)
         };
-        let wanted = (0..found.len()).find(|&index| !ours(index)).unwrap_or(found.len());
-        let on_behalf = |&index: &usize| !name(index).is_some_and(|name| ON_BEHALF.contains(&name));
-        let site = (wanted..found.len()).find(on_behalf).unwrap_or(wanted);
+        // The scheduler is what tasks wait in for other locks, and takes the lock of its run queue for itself.
+        let schedules = |index: usize| {
+            let before = index.checked_sub(1).and_then(name);
+            name(index) == Some("__schedule")
+                && before.is_some_and(|of| of.starts_with("_raw_spin_"))
+        };
+        let wants = |&index: &usize| !ours(index) || schedules(index);
+        let wanted = (0..found.len()).find(wants).unwrap_or(found.len());
+        let calls = |&index: &usize| {
+            !ours(index) && !name(index).is_some_and(|name| ON_BEHALF.contains(&name))
+        };
+        let site = (wanted..found.len()).find(calls).unwrap_or(wanted);
         let of_all = (0..found.len()).filter_map(name).find_map(context);
         let named = found.iter().any(|(_, function)| function.is_some());
         let at_site = found.get(site);
@@ -204,6 +218,17 @@ mod tests {
         assert_eq!(stack.wanted_by.as_deref(), Some("lock_sock_nested"));
         assert_eq!(stack.functions, ["tcp_sendmsg", "sock_write_iter"]);
         assert_eq!((stack.offset, stack.context), (0x10, WaitContext::Task));
+    }
+
+    #[test]
+    fn the_scheduler_wants_its_run_queue_for_whoever_sleeps() {
+        let stack = resolve(&["_raw_spin_lock", "__schedule", "schedule", "sk_wait_data", "recv"]);
+        assert_eq!(stack.wanted_by.as_deref(), Some("__schedule"));
+        assert_eq!(stack.functions, ["sk_wait_data", "recv"]);
+        // Here it is where the task sleeps.
+        let stack = resolve(&["__schedule", "schedule", "__lock_sock", "lock_sock_nested", "recv"]);
+        assert_eq!(stack.wanted_by.as_deref(), Some("__lock_sock"));
+        assert_eq!(stack.functions, ["recv"]);
     }
 
     #[test]
