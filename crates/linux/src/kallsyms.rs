@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 
 /// Functions of the kernel by address.
 #[derive(Debug, Default)]
@@ -117,6 +118,14 @@ impl Kallsyms {
         })
     }
 
+    /// Where a function of the kernel is: from its first byte to the beginning of the next one.
+    #[must_use]
+    pub fn range(&self, name: &str) -> Option<Range<u64>> {
+        let at = self.functions.iter().position(|function| named(&self.names, function) == name)?;
+        let [function, next] = self.functions.get(at..at + 2)? else { return None };
+        Some(function.address..next.address.min(function.address + LONGEST))
+    }
+
     /// How many functions there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -173,6 +182,19 @@ not a line
             })
         );
         assert_eq!(symbols.find(0xffff_ffff_c000_0001).unwrap().module, Some("bpf"));
+    }
+
+    #[test]
+    fn a_function_ends_where_the_next_begins() {
+        let symbols = Kallsyms::parse(TEXT);
+        let sendmsg = 0xffff_ffff_8100_0110..0xffff_ffff_8100_0200;
+        assert_eq!(symbols.range("tcp_sendmsg"), Some(sendmsg));
+        let chain = 0xffff_ffff_a000_0000..0xffff_ffff_a000_1000;
+        assert_eq!(symbols.range("nft_do_chain"), Some(chain));
+        // Modules are far behind the kernel's own.
+        let copy = symbols.range("memcpy").unwrap();
+        assert_eq!(copy.end - copy.start, LONGEST);
+        assert_eq!(symbols.range("jiffies"), None);
     }
 
     #[test]

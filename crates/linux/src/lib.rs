@@ -1,6 +1,7 @@
 //! Typed access to the kernel interfaces that wirecost needs. Mechanism only: what to do with them
 //! is decided elsewhere.
 
+pub mod absent_page;
 pub mod allocations;
 mod cgroup;
 pub mod clock;

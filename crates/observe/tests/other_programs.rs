@@ -1,4 +1,4 @@
-//! What probes count, beside what tcpdump and bpftrace say of the same traffic and of the same CPU time.
+//! What probes count, beside what tcpdump, bpftrace and perf say of the same traffic, CPU time and waits for locks.
 //! These programs are not wirecost's: what they say is by other code and by other hooks.
 #![cfg(test)]
 
@@ -8,11 +8,15 @@ mod two_hosts;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
 use attempts::undisturbed_machine;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use two_hosts::{DEVICE, Host, World, carry, pump};
+use wirecost_linux::absent_page::AbsentPage;
 use wirecost_linux::privilege::{skip, skip_without_namespaces, skip_without_tracing};
 use wirecost_model::observe::{HostObservation, ObserveRequest, Part, ProbeStatus};
 use wirecost_observe::Observer;
@@ -247,7 +251,7 @@ fn the_cpu_time_of_a_process_is_that_of_bpftrace() {
     let stolen_before = stolen();
     worker.stdin.take().expect("a pipe").write_all(b"go\n").expect("it reads");
     while !is_stopped(pid) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     let stolen = stolen() - stolen_before;
     observer.end();
@@ -275,4 +279,122 @@ fn the_cpu_time_of_a_process_is_that_of_bpftrace() {
         least < seconds && seconds < 1.02 * traced,
         "{seconds} s, and bpftrace {traced} s, of which the hypervisor took {stolen} s"
     );
+}
+
+/// Set for the child of [`waits_for_locks_are_those_of_perf`].
+const CHILD: &str = "WIRECOST_TEST_CONTENDS";
+
+/// Not a test but what the test's child does: threads write to a pipe while another, which waits for its memory,
+/// has the lock.
+#[test]
+fn contends_when_it_is_told() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    std::io::stdin().read_exact(&mut [0]).expect("it is told");
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let write = |bytes: &[u8]| (&writer).write_all(&bytes[..10]).expect("there is room");
+    for _ in 0..30 {
+        let page = AbsentPage::new().expect("userfaultfd");
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(page.bytes()));
+            page.is_wanted().expect("a fault");
+            for _ in 0..3 {
+                scope.spawn(|| write(&[7; 10]));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            page.give().expect("a page");
+        });
+    }
+}
+
+/// perf that counts the waits for locks of a process from here until the process ends, into a file.
+fn count_waits(pid: u32, directory: &Path) -> Option<Child> {
+    let [control, acknowledged] = ["control", "acknowledged"].map(|name| directory.join(name));
+    for fifo in [&control, &acknowledged] {
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        )
+        .expect("a pipe");
+    }
+    let open = |fifo: &Path| {
+        let file = fs::OpenOptions::new().read(true).write(true).open(fifo);
+        file.expect("a pipe")
+    };
+    let (mut tell, heard) = (open(&control), open(&acknowledged));
+    let mut child = Command::new("perf")
+        .args(["stat", "-e", "lock:contention_end", "-x", ",", "--delay", "-1"])
+        .arg(format!("--control=fifo:{},{}", control.display(), acknowledged.display()))
+        .arg(format!("--output={}", directory.join("counts").display()))
+        .args(["-p", &pid.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("perf");
+    tell.write_all(b"enable\n").expect("it is read");
+    // It says so when it counts, unless it has ended.
+    loop {
+        let mut ready = [PollFd::new(&heard, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        if poll(&mut ready, Some(&timeout)).expect("it can be waited for") > 0 {
+            return Some(child);
+        }
+        if child.try_wait().expect("its state").is_some() {
+            return None;
+        }
+    }
+}
+
+#[test]
+fn waits_for_locks_are_those_of_perf() {
+    const NAME: &str = "waits_for_locks_are_those_of_perf";
+    if skip_without_tracing(NAME) || is_missing("perf", NAME) {
+        return;
+    }
+    undisturbed_machine(|| {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "contends_when_it_is_told", "--nocapture"])
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let pid = child.id();
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(mut perf) = count_waits(pid, directory.path()) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return skip(NAME, "perf has no event lock:contention_end here");
+        };
+        let part = Part { pid: Some(pid), ..Part::default() };
+        let probes = vec!["locks".to_owned()];
+        let mut observer = Observer::open(ObserveRequest { probes, parts: vec![part] });
+        observer.attach();
+        observer.begin();
+        // All that the child does from here on, its end too, is seen by both.
+        child.stdin.take().expect("a pipe").write_all(b"g").expect("it reads");
+        assert!(child.wait().expect("it ends").success());
+        observer.end();
+        observer.detach();
+        assert!(perf.wait().expect("it ends").success());
+        let text = fs::read_to_string(directory.path().join("counts")).expect("counts");
+        let line = text.lines().find(|line| line.contains("lock:contention_end")).expect("a count");
+        let count: u64 = line.split(',').next().unwrap_or_default().parse().expect("a number");
+        let observation = observer.take();
+        let report = &observation.probes[0];
+        assert_eq!((report.status, report.cost.recursion_misses), (ProbeStatus::Ready, 0));
+        let locks = observation.parts[0].locks.as_ref().expect("a section");
+        assert_eq!(
+            (locks.abandoned, locks.uncounted, locks.still_waiting),
+            (0, 0, 0),
+            "{locks:#?}"
+        );
+        // perf no longer counts what a thread does late in its end, which takes locks too.
+        assert!(count <= locks.waits, "{count}: {locks:#?}");
+        let pipe = locks.sites.iter().filter(|site| site.class.as_deref() == Some("pipe"));
+        let pipe: u64 = pipe.map(|site| site.waits).sum();
+        assert!((30..=count).contains(&pipe), "{count}, {pipe} of them for a pipe: {locks:#?}");
+    });
 }

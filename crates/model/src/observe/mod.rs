@@ -10,6 +10,7 @@ mod drops;
 mod functions;
 mod hardware;
 mod interrupts;
+mod locks;
 mod memory;
 mod nic;
 mod pmu;
@@ -128,6 +129,7 @@ observations! {
     tcp: TcpSection,
     drops: DropsSection,
     scheduling: SchedulingSection,
+    locks: LocksSection,
     syscalls: SyscallsSection,
     functions: FunctionsSection,
     memory: MemorySection,

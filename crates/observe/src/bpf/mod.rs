@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput,
+    Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput,
 };
 use wirecost_linux::environment::lockdown;
 use wirecost_linux::privilege::{TRACING, missing};
@@ -346,7 +346,7 @@ impl LoadedObject {
             .map_err(|error| failed(error.to_string()))
     }
 
-    /// Empties a map per CPU.
+    /// Empties a map per CPU, a hash or a map of stacks.
     pub(crate) fn clear<V: IntoBytes + Immutable + Default + Clone>(
         &self,
         name: &str,
@@ -354,9 +354,10 @@ impl LoadedObject {
         let failed = |reason: String| BpfError::Map { map: name.to_owned(), reason };
         let map = self.object.maps().find(|map| map.name() == name);
         let map = map.ok_or_else(|| failed("it is not there".to_owned()))?;
+        let kind = map.map_type();
         let zeros = vec![V::default().as_bytes().to_vec(); possible_cpus()];
         for key in map.keys() {
-            let done = match map.map_type().is_hash_map() {
+            let done = match kind.is_hash_map() || kind == MapType::StackTrace {
                 true => map.delete(&key),
                 false => map.update_percpu(&key, &zeros, MapFlags::ANY),
             };

@@ -5,6 +5,7 @@ mod drops;
 mod functions;
 mod host;
 mod interrupts;
+mod locks;
 mod memory;
 mod nic;
 mod pmu;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[&dyn Probe] = &[
     &nic::Nic,
     &host::Host,
     &scheduling::Scheduling,
+    &locks::Locks,
     &memory::Memory,
     &functions::Functions,
     &syscalls::Syscalls,

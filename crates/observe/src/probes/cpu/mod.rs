@@ -468,7 +468,7 @@ fn used_by(begin: &Reading, end: &Reading) -> Vec<ProcessTime> {
 }
 
 /// What a process of this program does.
-fn role(pid: u32) -> Option<String> {
+pub(super) fn role(pid: u32) -> Option<String> {
     let command = process_time::subcommand_of(pid, PROGRAM)?;
     // An agent starts another for each run.
     let started_this = pid == std::os::unix::process::parent_id() && command != "agent";

@@ -8,6 +8,8 @@ mod functions;
 #[cfg(test)]
 mod interrupts;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod scheduling;
 #[cfg(test)]
 mod segments;

@@ -28,6 +28,7 @@ const PARTS: &[fn(&Run) -> Vec<Section>] = &[
     cost::summary,
     layers,
     drops,
+    locks,
     phases_that_moved,
     observing,
     warnings,
@@ -125,6 +126,23 @@ fn drops(run: &Run) -> Vec<Section> {
     for (host, brief) in dropped.take(HOSTS) {
         let whose = if host.covers.len() > 1 { "all" } else { host.host.as_str() };
         section.message(Message::new(Emphasis::Warning, "dropped", format!("{whose}: {brief}")));
+    }
+    section.filled().into_iter().collect()
+}
+
+/// Locks that were waited for, where it is worth a line of the busy time that was traced.
+fn locks(run: &Run) -> Vec<Section> {
+    let observed = run.observe.iter().flat_map(|observe| &observe.hosts);
+    let waited = observed.filter_map(|host| {
+        let busy = &host.cpu.as_ref()?.total;
+        let busy = busy.task + busy.irq + busy.softirq;
+        Some((host, host.locks.as_ref()?.brief(busy)?))
+    });
+    let mut section = Section::named("waited", "");
+    for (host, brief) in waited.take(HOSTS) {
+        let whose = if host.covers.len() > 1 { "all" } else { host.host.as_str() };
+        let text = format!("{whose}: {brief}");
+        section.message(Message::new(Emphasis::Warning, "waited for locks", text));
     }
     section.filled().into_iter().collect()
 }

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Waiting for locks of the kernel, by stack and lock.
+ *
+ * The kernel tells of a lock only when somebody has to wait for it:
+ * https://elixir.bootlin.com/linux/v6.12/source/include/trace/events/lock.h
+ * Waiting for the owner of a socket (__lock_sock) is no lock to it: this is found in the stacks of tasks
+ * that go to sleep. */
+#include "kernel.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* LCB_F_*, and flags of our own. */
+enum {
+	SPIN = 1,
+	READ = 2,
+	WRITE = 4,
+	RT = 8,
+	PERCPU = 16,
+	MUTEX = 32,
+	SOCKET_OWNER = 1 << 16,
+	MMAP_LOCK = 1 << 17, /* the lock of the waiting task's own address space */
+	READERS = 1 << 18,   /* readers had it, of whom the kernel names none for certain */
+};
+
+typedef struct {
+	long counter;
+} owner_t;
+
+/* On PREEMPT_RT these two have no such field. */
+struct mutex {
+	owner_t owner;
+} KERNEL;
+
+struct rw_semaphore {
+	owner_t owner;
+} KERNEL;
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+} KERNEL;
+
+struct task_struct___waits {
+	struct mm_struct *mm;
+	struct task_struct *group_leader;
+} KERNEL;
+
+enum { DEPTH = 96, STACKS = 4096 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, STACKS);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, DEPTH * sizeof(u64));
+} stacks SEC(".maps");
+
+/* A wait that goes on. */
+struct wait {
+	u64 since;
+	u64 lock;
+	u64 phase; /* since when it spins, or sleeps */
+	u64 spun;
+	u64 looked; /* what it took to read the stack, while the wait had begun */
+	s32 stack; /* negative: there is none */
+	u32 flags; /* as it began */
+	u32 now;   /* flags of the newest phase */
+	u32 process;
+	u32 owner; /* process; 0 for unknown */
+	u32 pad;
+};
+
+/* Spinning waits of a CPU: an interrupt may begin to wait while what it interrupted does. */
+enum { NESTED = 8 };
+
+struct spins {
+	u64 depth;
+	struct wait of[NESTED];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct spins);
+} spinning SEC(".maps");
+
+/* Tasks that wait for a lock, and, above that bit, for the owner of a socket. */
+#define FOR_SOCKET (1ULL << 32)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct wait);
+} waiting SEC(".maps");
+
+struct site {
+	u64 lock;
+	s32 stack;
+	u32 flags;
+	u32 process;
+	u32 owner;
+};
+
+struct tally {
+	u64 count;
+	u64 ns;
+	u64 longest;
+	u64 spun;
+	u64 looked;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct site);
+	__type(value, struct tally);
+} sites SEC(".maps");
+
+struct name {
+	char comm[16];
+};
+
+/* Names of processes that waited or owned a lock: they may have ended when the window has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct name);
+} names SEC(".maps");
+
+/* Times of the clock that bpf_ktime_get_ns reads; 0 while they are still to come. */
+struct window {
+	u64 begin;
+	u64 end;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct window);
+} windows SEC(".maps");
+
+struct overview {
+	u64 no_room;   /* waits that found no place in a table */
+	u64 abandoned; /* waits whose end was not seen */
+	u64 unbegun;   /* ends of waits whose beginning was not seen */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct overview);
+} overviews SEC(".maps");
+
+struct settings {
+	u64 lock_sock; /* the function __lock_sock: from here */
+	u64 lock_sock_end;
+};
+const volatile struct settings settings SEC(".rodata.settings");
+
+/* The window, unless it is over: what waits then is left as it is. */
+static __always_inline struct window *open_window(void)
+{
+	u32 zero = 0;
+	struct window *w = bpf_map_lookup_elem(&windows, &zero);
+
+	return w && !w->end ? w : 0;
+}
+
+static __always_inline struct overview *overview(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&overviews, &zero);
+}
+
+static __always_inline u64 from(u64 at, struct window *w)
+{
+	return at > w->begin ? at : w->begin;
+}
+
+static __always_inline u64 span(u64 since, u64 now, struct window *w)
+{
+	since = from(since, w);
+	/* An interrupt may have come between a clock reading and its use. */
+	return now > since ? now - since : 0;
+}
+
+static __attribute__((noinline)) int keep_name(struct task_struct *task)
+{
+	struct task_struct___waits *of = (void *)task;
+	struct task_struct *leader = 0;
+	struct name name = {};
+	u32 process = 0;
+
+	if (bpf_core_read(&process, sizeof(process), &task->tgid) || !process)
+		return 0;
+	if (bpf_map_lookup_elem(&names, &process))
+		return process;
+	bpf_core_read(&leader, sizeof(leader), &of->group_leader);
+	bpf_core_read(&name.comm, sizeof(name.comm), &leader->comm);
+	bpf_map_update_elem(&names, &process, &name, BPF_NOEXIST);
+	return process;
+}
+
+/* The lowest three bits of an owner are flags. A reader leaves its name in a semaphore, and may be gone:
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/mutex.c
+ * https://elixir.bootlin.com/linux/v6.12/source/kernel/locking/rwsem.c */
+enum { OWNER_FLAGS = 7, READER_OWNED = 1 };
+
+static __always_inline void find_owner(struct wait *wait)
+{
+	struct rw_semaphore *sem = (void *)wait->lock;
+	struct mutex *mutex = (void *)wait->lock;
+	u64 owner = 0;
+
+	if (wait->flags & (RT | PERCPU))
+		return;
+	if (wait->flags & MUTEX) {
+		if (bpf_core_field_exists(mutex->owner))
+			bpf_core_read(&owner, sizeof(owner), &mutex->owner.counter);
+	} else if (wait->flags & (READ | WRITE)) {
+		if (bpf_core_field_exists(sem->owner))
+			bpf_core_read(&owner, sizeof(owner), &sem->owner.counter);
+		if (owner & READER_OWNED) {
+			wait->flags |= READERS;
+			return;
+		}
+	}
+	owner &= ~(u64)OWNER_FLAGS;
+	if (owner)
+		wait->owner = keep_name((void *)owner);
+}
+
+static __always_inline void add(struct wait *wait, u64 now, struct window *w)
+{
+	struct site site = {
+		.lock = wait->lock,
+		.stack = wait->stack,
+		.flags = wait->flags,
+		.process = wait->process,
+		.owner = wait->owner,
+	};
+	struct tally *t, first = {};
+	struct overview *o;
+	u64 ns, spun;
+
+	if (!w->begin)
+		return;
+	ns = span(wait->since, now, w);
+	spun = wait->spun;
+	if (wait->now & SPIN)
+		spun += span(wait->phase, now, w);
+	t = bpf_map_lookup_elem(&sites, &site);
+	if (!t) {
+		bpf_map_update_elem(&sites, &site, &first, BPF_NOEXIST);
+		t = bpf_map_lookup_elem(&sites, &site);
+	}
+	if (!t) {
+		o = overview();
+		if (o)
+			o->no_room++;
+		return;
+	}
+	t->count++;
+	t->ns += ns;
+	/* Phases before the window are not in ns. */
+	t->spun += spun < ns ? spun : ns;
+	t->looked += wait->looked < ns ? wait->looked : ns;
+	if (ns > t->longest)
+		t->longest = ns;
+}
+
+static __always_inline void abandon(u64 number, struct window *w)
+{
+	struct overview *o = overview();
+
+	if (o && w->begin)
+		o->abandoned += number;
+}
+
+static __always_inline void start(struct wait *wait, void *ctx, u64 lock, u32 flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	wait->since = bpf_ktime_get_ns();
+	wait->phase = wait->since;
+	wait->lock = lock;
+	wait->flags = flags;
+	wait->now = flags;
+	wait->spun = 0;
+	wait->owner = 0;
+	wait->process = keep_name(task);
+	wait->stack = bpf_get_stackid(ctx, &stacks, 0);
+	/* The lock may become free meanwhile: a shorter wait seems that long. */
+	wait->looked = bpf_ktime_get_ns() - wait->since;
+}
+
+static __always_inline int spin_begins(void *ctx, u64 lock, u32 flags, struct window *w)
+{
+	u32 zero = 0;
+	struct spins *s = bpf_map_lookup_elem(&spinning, &zero);
+	u64 depth;
+
+	if (!s)
+		return 0;
+	depth = s->depth;
+	/* One whose end nobody saw: the program was at work on this CPU then. */
+	if (depth >= NESTED) {
+		abandon(depth, w);
+		depth = 0;
+	}
+	start(&s->of[depth & (NESTED - 1)], ctx, lock, flags);
+	s->depth = depth + 1;
+	return 0;
+}
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention_begin, void *address, u32 flags)
+{
+	struct window *w = open_window();
+	struct task_struct *task;
+	struct task_struct___waits *of;
+	struct wait *known, wait = {};
+	struct overview *o;
+	struct mm_struct *mm;
+	u64 key, lock = (u64)address;
+
+	if (!w)
+		return 0;
+	if ((flags & (SPIN | MUTEX)) == SPIN)
+		return spin_begins(ctx, lock, flags, w);
+	task = bpf_get_current_task_btf();
+	key = (u32)task->pid;
+	known = bpf_map_lookup_elem(&waiting, &key);
+	if (known && known->lock == lock) {
+		/* A mutex: the task spins while the owner runs, and sleeps otherwise. */
+		wait.phase = bpf_ktime_get_ns();
+		if (known->now & SPIN)
+			known->spun += span(known->phase, wait.phase, w);
+		known->phase = wait.phase;
+		known->now = flags;
+		return 0;
+	}
+	if (known)
+		abandon(1, w);
+	start(&wait, ctx, lock, flags);
+	find_owner(&wait);
+	of = (void *)task;
+	if (bpf_core_field_exists(struct mm_struct, mmap_lock) &&
+	    !bpf_core_read(&mm, sizeof(mm), &of->mm) && mm &&
+	    lock == (u64)mm + bpf_core_field_offset(struct mm_struct, mmap_lock))
+		wait.flags |= MMAP_LOCK;
+	if (bpf_map_update_elem(&waiting, &key, &wait, BPF_ANY)) {
+		o = overview();
+		if (o && w->begin)
+			o->no_room++;
+	}
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention_end, void *address)
+{
+	u64 key, depth, now, lock = (u64)address;
+	struct window *w = open_window();
+	struct overview *o;
+	struct wait *wait;
+	struct spins *s;
+	u32 zero = 0;
+	int i;
+
+	if (!w)
+		return 0;
+	now = bpf_ktime_get_ns();
+	s = bpf_map_lookup_elem(&spinning, &zero);
+	if (!s)
+		return 0;
+	depth = s->depth;
+	for (i = NESTED - 1; i >= 0; i--) {
+		if (i >= depth || s->of[i].lock != lock)
+			continue;
+		add(&s->of[i], now, w);
+		s->depth = i;
+		/* Those that began later have ended unseen. */
+		abandon(depth - 1 - i, w);
+		return 0;
+	}
+	key = (u32)bpf_get_current_pid_tgid();
+	wait = bpf_map_lookup_elem(&waiting, &key);
+	if (wait && wait->lock == lock) {
+		add(wait, now, w);
+		bpf_map_delete_elem(&waiting, &key);
+		return 0;
+	}
+	o = overview();
+	if (o && w->begin)
+		o->unbegun++;
+	return 0;
+}
+
+/* A task goes to sleep in __lock_sock, which is uninterruptible, as few sleeps are:
+ * https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c */
+enum { UNINTERRUPTIBLE = 2, INNERMOST = 12 };
+
+static __always_inline void sleeps(void *ctx, struct task_struct *task, struct window *w)
+{
+	u64 key = (u32)task->pid | FOR_SOCKET, frames[INNERMOST] = {};
+	struct wait wait = {};
+	struct overview *o;
+	int i, found = 0;
+
+	bpf_get_stack(ctx, frames, sizeof(frames), 0);
+	for (i = 0; i < INNERMOST; i++)
+		if (frames[i] >= settings.lock_sock && frames[i] < settings.lock_sock_end)
+			found = 1;
+	if (!found)
+		return;
+	start(&wait, ctx, 0, SOCKET_OWNER);
+	if (bpf_map_update_elem(&waiting, &key, &wait, BPF_ANY)) {
+		o = overview();
+		if (o && w->begin)
+			o->no_room++;
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     u32 prev_state)
+{
+	struct window *w = open_window();
+	struct wait *wait;
+	u64 key;
+
+	if (!w)
+		return 0;
+	key = (u32)next->pid | FOR_SOCKET;
+	wait = bpf_map_lookup_elem(&waiting, &key);
+	if (wait) {
+		add(wait, bpf_ktime_get_ns(), w);
+		bpf_map_delete_elem(&waiting, &key);
+	}
+	/* Idle kernel threads have a further bit (TASK_NOLOAD). */
+	if (!preempt && prev_state == UNINTERRUPTIBLE)
+		sleeps(ctx, prev, w);
+	return 0;
+}
