@@ -913,7 +913,8 @@ mod tests {
             let hello = Hello { run: 1, group: 0, strand: 0, id: 0, ordinal: 0, cookie };
             let fd = client.try_clone().unwrap().into();
             let mut socket = admit(fd, transport("udp").unwrap(), State::Greeting);
-            socket.greeting = Some(Box::new(Greeting { hello, data: None, repeat: 0, repeated: 0 }));
+            socket.greeting =
+                Some(Box::new(Greeting { hello, data: None, repeat: 0, repeated: 0 }));
             let mut turns = 0;
             while turns < 50
                 && opener.progress(&mut socket, &mut settings).unwrap() != Opening::Done
