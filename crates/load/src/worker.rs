@@ -713,9 +713,14 @@ impl<N: SocketNet> Worker<N> {
                 let tag = tag(running.order.phase);
                 let sends = phase.datagrams.iter().map(|&(receives, _)| receives).sum();
                 let limits = running.limits.get(&number);
+                let least = match phase.until {
+                    Until::Iterations(iterations) => iterations,
+                    Until::Duration(_) => 0,
+                };
                 for client in clients.into_iter().flat_map(Clients::all) {
                     let limit = limits.and_then(|limits| limits.get(client.strand as usize));
-                    let sent = limit.map_or(0, |limit| limit.saturating_mul(sends));
+                    let transactions = limit.copied().unwrap_or_default().max(least);
+                    let sent = transactions.saturating_mul(sends);
                     client.give_up(tag, sent, &running.record.counters);
                 }
                 running.done[local] = true;

@@ -43,7 +43,7 @@ impl Probe for Locks {
                     socket",
             needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON), and CAP_SYSLOG for names of \
                     functions",
-            costs: "4 us (30 us with cold caches) for each wait, most of it for the stack, while the wait goes on, \
+            costs: "4 us (up to 40 us on a busy machine) for each wait, most of it for the stack, while the wait goes on, \
                     and about 0.05 us at each context switch",
             limitations: "tells waiting, not holding; on hardware a CPU that is the only one to spin \
                           for a spinlock is not seen, nor is spinning before a read-write semaphore \
