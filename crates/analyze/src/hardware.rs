@@ -137,7 +137,7 @@ mod tests {
             ),
             (
                 "throttled",
-                "heat slowed down CPUs of h1 3 times during the window, for 40 ms at most",
+                "heat slowed down CPUs of h1 3 times during the window, 40 ms in the most affected core or package",
             ),
         ];
         assert_eq!(told, expected.map(|(code, text)| (code, text.to_owned())));

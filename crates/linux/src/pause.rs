@@ -1,4 +1,4 @@
-//! Pause frames that a device counted, by ethtool netlink (since Linux 5.9), with the same names for all drivers.
+//! Pause frames that a device counted, by ethtool netlink (since Linux 5.10), with the same names for all drivers.
 //! <https://docs.kernel.org/networking/ethtool-netlink.html#pause-get>
 
 use std::io;

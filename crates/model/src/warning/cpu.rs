@@ -205,8 +205,8 @@ impl Problem for WorkerWaited {
             }
         };
         format!(
-            "{brief} ({}), {preempted:.1}% after preemptions{further}: latencies include these waits; \
-             give the run CPUs of its own, or use fewer workers",
+            "{brief} (by cause: {}), of which {preempted:.1}% after preemptions{further}: latencies include these waits; \
+             use dedicated CPUs for the run, or fewer workers",
             self.waited_for.join(", ")
         )
     }

@@ -25,7 +25,7 @@ impl Problem for LinkChanged {
 
     fn message(&self) -> String {
         format!(
-            "{}: the result is of two different links; check cable, switch and link partner, and repeat it",
+            "{}: the result mixes different link states; check cable, switch and link partner, and repeat the run",
             self.brief()
         )
     }
@@ -56,8 +56,8 @@ impl Problem for DeviceSettingsChanged {
 
     fn message(&self) -> String {
         format!(
-            "{}: the result is of both settings; find the program that changes them (for coalescing, the \
-             driver's adaptive mode), and repeat it",
+            "{}: the result mixes both settings; find the program that changes them (for coalescing, the \
+             driver's adaptive mode), and repeat the run",
             self.brief()
         )
     }
@@ -88,7 +88,7 @@ impl Problem for InterruptsMoved {
 
     fn message(&self) -> String {
         format!(
-            "{}: figures by CPU and queue are of both places; stop irqbalance and set the affinity \
+            "{}: figures per CPU and queue mix both placements; stop irqbalance and set the affinity \
              before the run",
             self.brief()
         )
@@ -162,8 +162,8 @@ impl Problem for ClockChanged {
 
     fn message(&self) -> String {
         format!(
-            "{}: times and rates are of both clocks; set governor performance, switch turbo off or let the \
-             machine warm up first, and repeat it",
+            "{}: times and rates mix both clock frequencies; set the performance governor, disable turbo or let the \
+             machine warm up first, and repeat the run",
             self.brief()
         )
     }
@@ -224,13 +224,18 @@ impl Problem for Throttled {
     }
 
     fn message(&self) -> String {
-        format!("{}: the result is that of a hot machine; check its cooling", self.brief())
+        format!(
+            "{}: the result includes thermal throttling; check the cooling and repeat the run",
+            self.brief()
+        )
     }
 
     fn brief(&self) -> String {
         let Self { host, events, milliseconds } = self;
         let times = counted(*events, "time", "times");
-        let long = milliseconds.map(|ms| format!(", for {ms} ms at most")).unwrap_or_default();
+        let long = milliseconds
+            .map(|ms| format!(", {ms} ms in the most affected core or package"))
+            .unwrap_or_default();
         format!("heat slowed down CPUs of {host} {times} during the window{long}")
     }
 }

@@ -11,7 +11,7 @@ const CPUS: usize = 32;
 const STATES: usize = 4;
 
 pub(super) fn sections(of: &HardwareSection) -> Vec<Section> {
-    let mut section = Section::named("host", "Host clock");
+    let mut section = Section::named("host", "Host hardware");
     let known = |cpu: &CpuHardware| cpu.clock.is_some() || cpu.idle_states.is_some();
     if of.cpus.iter().any(known) {
         section.table(cpus(of));
@@ -21,7 +21,7 @@ pub(super) fn sections(of: &HardwareSection) -> Vec<Section> {
     }
     if of.clock_source == Some(ClockSource::Cpufreq) {
         section
-            .note("clocks are readings of cpufreq, which on some machines are what was asked for");
+            .note("clocks are readings of cpufreq, which on some machines are requested, not actual frequencies");
     }
     if let Some(change) = of.clock_change {
         let way = if change.to_ghz < change.from_ghz { "fell" } else { "rose" };
@@ -41,11 +41,11 @@ pub(super) fn sections(of: &HardwareSection) -> Vec<Section> {
         section.note(format!("changed during the window: {change}"));
     }
     if let Some(of) = of.throttling {
-        let time = of.milliseconds.map(|ms| format!(", {} ms at most", count(ms)));
+        let time = of.milliseconds.map(|ms| format!(", {} ms in the most affected one", count(ms)));
         let (cores, packages) = (count(of.core_events), count(of.package_events));
         let time = time.filter(|_| of.core_events + of.package_events > 0).unwrap_or_default();
         let text = format!("cores {cores} times, packages {packages} times{time}");
-        section.figure("slowed down by heat", Cell::text(text));
+        section.figure("thermal throttling", Cell::text(text));
     }
     for power in of.power.iter().flatten() {
         let label = format!("power of {}", power.domain);

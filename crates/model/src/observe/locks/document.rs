@@ -87,7 +87,7 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     section.figure("waits", Cell::count(of.waits));
     section.figure("time waited", Cell::seconds(of.wait_seconds));
     section.figure("of it spinning", Cell::seconds(of.spin_seconds));
-    section.figure("of it the probe's", Cell::seconds(of.probe_seconds));
+    section.figure("added by the probe, at most", Cell::seconds(of.probe_seconds));
     section.figure("longest", Cell::seconds(of.longest_seconds));
     if of.still_waiting > 0 {
         section.figure("still waiting at the end", Cell::count(of.still_waiting));
@@ -102,25 +102,25 @@ pub(super) fn sections(of: &LocksSection) -> Vec<Section> {
     }
     if of.unlisted.sites > 0 {
         let text = format!(
-            "{} with {} in all are in no table",
+            "{} ({} in total) are in no table",
             counted(of.unlisted.waits, "wait", "waits"),
             seconds(of.unlisted.seconds)
         );
         section.note(text);
     }
     if groups.is_empty() {
-        section.text("no lock was waited for");
+        section.text("no lock contention was reported");
     } else {
         if of.probe_seconds > NOTABLE * of.wait_seconds {
             section.note(
-                "the probe reads the stack while a wait goes on: what is waited for shortly would \
-                 have been waited for even shorter, all together by at most the probe's time",
+                "the probe reads the stack during a wait, so short waits appear longer: without \
+                 the probe, the total would be lower by at most the time added by the probe",
             );
         }
         section.note("a wait inside another, as for a mutex's own spinlock, is in both rows");
     }
     if !of.socket_owners {
-        section.note("waits for the owner of a socket (lock_sock) were not seen");
+        section.note("waits for the owner of a socket (lock_sock) were not monitored");
     }
     for (number, what) in [
         (of.abandoned, "whose end was not seen"),
@@ -153,11 +153,8 @@ fn waits(groups: &[Group<'_>]) -> Table {
         Column::text("owner").drop_order(1),
     ]);
     for group in groups.iter().take(SHOWN) {
-        let average = Cell::or_missing(
-            group.average(),
-            "all waits went on when the window ended",
-            Cell::seconds,
-        );
+        let average =
+            Cell::or_missing(group.average(), "no wait ended in the window", Cell::seconds);
         table.row(vec![
             Cell::text(lock(group.of)),
             Cell::text(function(group.of)),

@@ -119,11 +119,11 @@ pub enum NicDropKind {
 }
 
 impl NicDropKind {
-    /// Whether a sound packet was lost: not where a program decided so, the packet was damaged, or the driver tried
-    /// again to get memory.
+    /// Whether a sound packet was certainly lost: not where a program decided so, the packet was damaged, the driver tried
+    /// again to get memory, or a limit may only have queued it.
     #[must_use]
     pub fn is_loss(self) -> bool {
-        !matches!(self, Self::AllocFailed | Self::Error | Self::Xdp)
+        matches!(self, Self::NoBuffer | Self::Missed | Self::LinkDown | Self::Unspecified)
     }
 
     /// For people.

@@ -31,7 +31,7 @@ pub(super) fn sections(of: &SchedulingSection) -> Vec<Section> {
     section.table(wakeups(of, &threads));
     section.note(
         "run queue: from the wake-up on the thread's own CPU, or the preemption, until it ran; `no task`: the CPU \
-         ran none but interrupts, or was idle. Wake-up to run: from the waker on, with the way to another CPU",
+         was idle or handled interrupts. Wake-up to run: from the waker's call until the thread ran, including the wake-up of another CPU",
     );
     edges(&mut section, of);
     vec![section]
@@ -191,9 +191,11 @@ fn edges(section: &mut Section, of: &SchedulingSection) {
     }
     if of.others.unobserved > 0 {
         let waits = counted(of.others.unobserved, "wait", "waits");
-        section.note(format!("{waits} of other tasks not observed: the kernel ran no program"));
+        section.note(format!(
+            "{waits} of other tasks were not observed: the kernel did not run the BPF program"
+        ));
     }
     if of.threads.iter().any(|thread| thread.run_queue.is_none()) {
-        section.note("the kernel does not count waits for a CPU (CONFIG_SCHED_INFO)");
+        section.note("waits for a CPU are unknown: the kernel lacks CONFIG_SCHED_INFO");
     }
 }

@@ -45,9 +45,9 @@ impl Probe for Locks {
                     functions",
             costs: "4 us (up to 40 us on a busy machine) for each wait, most of it for the stack, while the wait goes on, \
                     and about 0.05 us at each context switch",
-            limitations: "tells waiting, not holding; on hardware a CPU that is the only one to spin \
-                          for a spinlock is not seen, nor is spinning before a read-write semaphore \
-                          is slept for; waits for a socket's owner are seen as sleeps, without its \
+            limitations: "reports waits, not hold times; on bare metal a CPU that is the only one to spin \
+                          on a spinlock is not seen, nor is a writer's spinning before it sleeps for a \
+                          read-write semaphore; waits for a socket's owner are seen as sleeps, without its \
                           address",
         }
     }

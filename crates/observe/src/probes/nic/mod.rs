@@ -34,11 +34,11 @@ impl Probe for Nic {
                     changed; pause frames; packets and drops of each queue under the same names for \
                     all drivers; the queue's interrupt, CPU and NUMA node; byte queue limits",
             needs: "nothing for settings and counters; root for the queues and their limits in /sys",
-            costs: "no hooks: a few ms for each network namespace around the window, in addition \
+            costs: "no hooks: a few ms for each network namespace before and after the window, plus \
                     the time that drivers take to read their counters, and at each interval a file \
-                    for each queue that sends",
-            limitations: "what a driver does not tell is left out; counters of queues start again when a \
-                    device is set up anew; a setting that changed and changed back within the window \
+                    for each transmit queue",
+            limitations: "what a driver does not report is null; queue counters restart when a \
+                    device is reset; a setting that changed and changed back within the window \
                     is not seen",
         }
     }

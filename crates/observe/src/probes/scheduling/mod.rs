@@ -36,10 +36,10 @@ impl Probe for Scheduling {
             tells: "of each worker of a run, or each thread of the process that is observed: how long it \
                     waited for a CPU after wake-ups and preemptions (histogram), for whom, what woke \
                     it, migrations; the same of all other tasks together",
-            needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); a kernel that counts waits \
-                    (CONFIG_SCHED_INFO)",
-            costs: "in addition to the hooks of `cpu`, 0.1 us at each context switch and one program at \
-                    each wake-up, 0.1 us",
+            needs: "BPF with BTF (root, or CAP_BPF and CAP_PERFMON); waits need a kernel with \
+                    CONFIG_SCHED_INFO",
+            costs: "in addition to the hooks of `cpu`, 0.1 us at each context switch and 0.1 us at \
+                    each wake-up",
             limitations: "threads that begin in the window, and those of other PID namespaces, are other \
                     tasks; a yield counts as a preemption; a thread that takes the CPU when it is woken \
                     has a wait of 0 in the kernel's count: see its time from wake-up to run",
