@@ -288,10 +288,11 @@ mod tests {
         }
         let (mut messages, mut from) = (Vec::new(), Vec::new());
         let mut calls = Calls::default();
-        // More room than messages at first, then as much.
-        for places in [3, 8] {
-            let buffer = (&mut vec![0; places * 20][..], 20);
-            calls.receive_from(&receiver, buffer, false, &mut messages, &mut from).unwrap();
+        // Less room than messages at first, then more.
+        let mut places = [3, 8].into_iter().cycle();
+        while messages.len() < 4 {
+            let buffer = (&mut vec![0; places.next().unwrap() * 20][..], 20);
+            calls.receive_from(&receiver, buffer, true, &mut messages, &mut from).unwrap();
         }
         let expected: Vec<_> =
             senders.iter().chain(&senders[..1]).map(|sender| sender.local_addr().ok()).collect();

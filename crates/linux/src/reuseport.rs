@@ -91,8 +91,12 @@ mod tests {
             }
             let received =
                 |socket: &UdpSocket| std::iter::from_fn(|| socket.recv(&mut [0; 8]).ok()).count();
-            let each: Vec<usize> = sockets.iter().map(received).collect();
-            assert_eq!((each[number], each.iter().sum::<usize>()), (20, 20), "{each:?}");
+            let mut each = vec![0; sockets.len()];
+            // A busy kernel may deliver them later.
+            while each.iter().sum::<usize>() < 20 {
+                each.iter_mut().zip(&sockets).for_each(|(sum, socket)| *sum += received(socket));
+            }
+            assert_eq!(each[number], 20, "{each:?}");
         }
         assert!(select_by_cpu(&sockets[0], &[0; 3000]).is_err());
     }

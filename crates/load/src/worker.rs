@@ -1,7 +1,7 @@
 //! A worker: strands that share a thread, and everything that is the same whichever way the thread
 //! waits for I/O. The engines own the waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -428,7 +428,7 @@ impl<N: SocketNet> Worker<N> {
             };
             strand.enter(phase, order.start, limit);
             taking_part += u64::from(until(&self.groups[group as usize]).is_some());
-            mixed |= !by_iterations && limit > 0;
+            mixed |= !by_iterations && limit > 0 && limit < u64::MAX;
         }
         order.counters.working.raise(taking_part);
         // A connection that lives for one transaction has no course to follow.
@@ -529,15 +529,14 @@ impl<N: SocketNet> Worker<N> {
             let limit = limits.get(&strand.group).and_then(|l| l.get(strand.number as usize));
             strand.raise_limit(limit.copied().unwrap_or_default());
         }
-        for (local, strand) in self.strands.iter_mut().enumerate() {
-            let phase = &self.groups[self.group_of[local] as usize].phases;
-            let phase = phase.get(running.order.phase as usize).and_then(Option::as_deref);
-            if phase.is_some_and(|phase| phase.serves) {
+        running.limits = limits.clone();
+        let phase = running.order.phase;
+        for local in 0..self.strands.len() {
+            if self.serves(local, phase) {
                 // Whatever comes, until nothing does.
-                strand.raise_limit(u64::MAX);
+                self.strands[local].raise_limit(u64::MAX);
             }
         }
-        running.limits = limits.clone();
         self.count_unfinished();
     }
 
@@ -638,7 +637,14 @@ impl<N: SocketNet> Worker<N> {
             timing.closed = true;
         }
         running.held = true;
-        let started = self.strands.iter().map(|s| s.started().max(s.limit())).collect();
+        let phase = running.order.phase;
+        // A strand that serves any client says nothing of the transactions of one.
+        let each = self.strands.iter().enumerate();
+        let started = each
+            .map(
+                |(local, s)| if self.serves(local, phase) { 0 } else { s.started().max(s.limit()) },
+            )
+            .collect();
         self.events.send(Event::Quiesced { worker: self.number, started });
     }
 
@@ -673,7 +679,10 @@ impl<N: SocketNet> Worker<N> {
         let running = self.running.as_ref()?;
         let mut end = running.order.end;
         if !running.held && end > 0 && now >= end {
-            if running.mixed && self.strands.iter().any(|s| s.iteration() < s.limit()) {
+            let phase = running.order.phase;
+            let mut others =
+                self.strands.iter().enumerate().filter(|(local, _)| !self.serves(*local, phase));
+            if running.mixed && others.any(|(_, s)| s.iteration() < s.limit()) {
                 end = now + MILLISECOND;
             } else {
                 self.hold();
@@ -692,6 +701,12 @@ impl<N: SocketNet> Worker<N> {
         [edge, end, look].into_iter().flatten().min()
     }
 
+    /// Whether a strand serves any client in a phase.
+    fn serves(&self, local: usize, phase: u32) -> bool {
+        let phases = &self.groups[self.group_of[local] as usize].phases;
+        phases.get(phase as usize).and_then(Option::as_deref).is_some_and(|phase| phase.serves)
+    }
+
     fn give_up_missing(&mut self, now: Nanos) {
         let Some(running) = &mut self.running else {
             return;
@@ -699,6 +714,8 @@ impl<N: SocketNet> Worker<N> {
         if !running.finishing {
             return;
         }
+        // Clients of a group are asked once, not by each of its strands.
+        let (mut heard_of, mut given_up) = (BTreeMap::new(), BTreeSet::new());
         for (local, strand) in self.strands.iter_mut().enumerate() {
             if running.done[local] {
                 continue;
@@ -708,7 +725,13 @@ impl<N: SocketNet> Worker<N> {
             let phase = &self.groups[group].phases[running.order.phase as usize];
             let Some(phase) = phase else { continue };
             let clients = self.net.sockets().opener.clients(number).filter(|_| phase.serves);
-            let heard = clients.map_or(0, Clients::last_heard).max(running.finish_time);
+            let heard = match clients {
+                Some(clients) if now >= running.finish_time + phase.quiet => {
+                    *heard_of.entry(number).or_insert_with(|| clients.last_heard())
+                }
+                _ => 0,
+            };
+            let heard = heard.max(running.finish_time);
             if strand.give_up_missing(phase, &running.record, now, heard) {
                 let tag = tag(running.order.phase);
                 let sends = phase.datagrams.iter().map(|&(receives, _)| receives).sum();
@@ -717,6 +740,7 @@ impl<N: SocketNet> Worker<N> {
                     Until::Iterations(iterations) => iterations,
                     Until::Duration(_) => 0,
                 };
+                let clients = clients.filter(|_| given_up.insert(number));
                 for client in clients.into_iter().flat_map(Clients::all) {
                     let limit = limits.and_then(|limits| limits.get(client.strand as usize));
                     let transactions = limit.copied().unwrap_or_default().max(least);

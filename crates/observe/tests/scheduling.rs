@@ -109,7 +109,8 @@ impl Worker {
             let stat = self.read("stat");
             let (_, fields) = stat.rsplit_once(')').expect("a name");
             // Nothing is under way and nothing runs: the call it is in.
-            fields.trim_start().starts_with('S') && self.read("syscall").starts_with("0 ")
+            let read = if cfg!(target_arch = "x86_64") { "0 " } else { "63 " };
+            fields.trim_start().starts_with('S') && self.read("syscall").starts_with(read)
         };
         while !slept() {
             std::thread::sleep(Duration::from_micros(50));

@@ -126,6 +126,8 @@ pub(crate) fn arrived(
 ) -> Arrival {
     let known = (0..1 << 40).contains(&ahead);
     let number = awaited.checked_add_signed(ahead).filter(|_| known || ahead < 0);
+    // What is above is the phase's.
+    let number = number.filter(|number| *number < 1 << 56);
     let is_new = match number {
         Some(number) if !known => arrivals.belated(number, counters),
         _ => true,

@@ -58,6 +58,14 @@ pub(crate) fn check(group: &Group) -> Vec<ProgramError> {
                 "connections are opened once: connect in a transaction with iterations=1",
             ));
         }
+        let is_move = |flowop: &&Flowop| action(flowop).moves();
+        let is_open_or_close =
+            |flowop: &&Flowop| opens(flowop) || matches!(action(flowop), Action::Close);
+        if transaction.flowops.iter().any(|flowop| is_open_or_close(&flowop))
+            && let Some(flowop) = transaction.flowops.iter().find(is_move)
+        {
+            refused.push((flowop, "connect and disconnect in transactions of their own"));
+        }
         if !transaction.order.is_empty()
             && let Some(flowop) = transaction.flowops.first()
         {
@@ -186,6 +194,11 @@ mod tests {
         let mut looped = group(vec![connect("shared")], vec![write()]);
         looped.transactions[1].order = vec![Part::Loop { times: 2, parts: vec![Part::Flowop(0)] }];
         assert_eq!(problems(&looped), ["server_sockets: a transaction cannot have loops or mixes"]);
+        let mut once = group(vec![connect("shared"), write()], vec![write()]);
+        assert_eq!(problems(&once).len(), 1);
+        once.transactions[0].flowops.pop();
+        once.transactions[2].flowops.insert(0, write());
+        assert_eq!(problems(&once).len(), 1);
         let file = group(vec![connect("shared")], vec![flowop("sendfile", |_| {})]);
         assert_eq!(problems(&file).len(), 1);
     }

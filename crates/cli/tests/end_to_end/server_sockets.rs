@@ -76,6 +76,17 @@ fn what_is_lost_at_a_shared_socket_is_counted_once() {
     }
 }
 
+/// A strand of the server counts what it does for all its clients, which is no number of any client's transactions.
+#[test]
+fn clients_do_no_more_than_their_own_transactions() {
+    let text = profile("shared", ECHO).replace("iterations = 400", "duration = \"1s\"");
+    let document = run(&text, &["--workers", "1", "--ramp", "200ms"]);
+    let sent = document.number("/frames/directions/0/stages/0/datagrams");
+    let in_window = document.number("/transactions/count");
+    // Before and behind the window are a ramp of 0.2 s and what the end takes.
+    assert!(sent < 3.0 * in_window, "{sent} in all, {in_window} of them in the window");
+}
+
 /// Over `lo`, a datagram is handled on the CPU of its sender, whose worker is the only one that reads it.
 #[test]
 fn with_a_socket_for_each_worker_datagrams_keep_their_order() {

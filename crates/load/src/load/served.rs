@@ -1,6 +1,6 @@
 //! Sockets that receive from all clients of a service (`server_sockets`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -20,8 +20,8 @@ use crate::sockets::{Arrival, OwnService};
 pub(super) struct ServedSockets {
     pub(super) address: Address,
     policy: Policy,
-    /// By worker; one that all share.
-    sockets: Vec<OwnedFd>,
+    /// By worker; worker 0's where all share one.
+    sockets: BTreeMap<u32, OwnedFd>,
 }
 
 impl ServedSockets {
@@ -39,22 +39,26 @@ impl ServedSockets {
             bound.map_err(|error| cannot_listen(error, place))
         };
         let (first, address) = listen(&place)?;
-        let mut sockets = vec![first];
-        if policy == Policy::PerWorker {
-            let workers = (0..strands as u32)
-                .map(|strand| placement.worker_of().strand(service.group, strand))
-                .max()
-                .unwrap_or(0);
-            for _ in 0..workers {
-                sockets.push(listen(&address)?.0);
-            }
-            let cpus: Option<Vec<u32>> =
-                (0..=workers).map(|worker| placement.cpu(worker)).collect();
-            // Where workers are not pinned, the kernel chooses by the addresses.
-            if let Some(cpus) = cpus {
-                reuseport::select_by_cpu(&sockets[0], &cpus)
-                    .map_err(LoadError::system("SO_ATTACH_REUSEPORT_CBPF"))?;
-            }
+        if policy == Policy::Shared {
+            return Ok(Self { address, policy, sockets: BTreeMap::from([(0, first)]) });
+        }
+        let of_strand = |strand| placement.worker_of().strand(service.group, strand);
+        let workers: BTreeSet<u32> = (0..strands as u32).map(of_strand).collect();
+        let mut sockets = BTreeMap::new();
+        let mut first = Some(first);
+        for &worker in &workers {
+            let socket = first.take().map_or_else(|| Ok(listen(&address)?.0), Ok)?;
+            sockets.insert(worker, socket);
+        }
+        let cpus: Option<Vec<u32>> = workers.iter().map(|&worker| placement.cpu(worker)).collect();
+        let each_has_its_own =
+            |cpus: &Vec<u32>| cpus.iter().collect::<BTreeSet<_>>().len() == cpus.len();
+        // Where workers are not pinned, or several to one CPU, the kernel chooses by the addresses.
+        if let Some(cpus) = cpus.filter(each_has_its_own)
+            && let Some(socket) = sockets.values().next()
+        {
+            reuseport::select_by_cpu(socket, &cpus)
+                .map_err(LoadError::system("SO_ATTACH_REUSEPORT_CBPF"))?;
         }
         Ok(Self { address, policy, sockets })
     }
@@ -86,10 +90,10 @@ impl ServedSockets {
         let id = service.options.conn.first;
         let arrivals = (0..strands as u32).map(|strand| {
             let worker = placement.worker_of().strand(service.group, strand);
-            let shared = if self.policy == Policy::Shared { 0 } else { worker as usize };
-            let socket = match reads.insert(worker) {
-                true => self.sockets[shared].try_clone(),
-                false => unused(),
+            let place = if self.policy == Policy::Shared { 0 } else { worker };
+            let socket = match self.sockets.get(&place).filter(|_| reads.insert(worker)) {
+                Some(socket) => socket.try_clone(),
+                None => self.unused(),
             };
             let hello = Hello { run, group: service.group, strand, id, ordinal: 0, cookie: 0 };
             let socket = socket.map_err(LoadError::system("sockets of clients"))?;
@@ -97,10 +101,15 @@ impl ServedSockets {
         });
         arrivals.collect()
     }
-}
 
-fn unused() -> std::io::Result<OwnedFd> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    /// A socket to which nobody sends.
+    fn unused(&self) -> std::io::Result<OwnedFd> {
+        let domain = match &self.address {
+            Address::Inet(address) => socket2::Domain::for_address(*address),
+            Address::Unix(_) | Address::Vsock { .. } => socket2::Domain::IPV4,
+        };
+        let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    }
 }

@@ -242,10 +242,10 @@ impl DataPath {
         wait: bool,
     ) -> io::Result<FromClient<'_>> {
         let place = self.take_datagram(socket, receives, wait)?;
-        self.io.received_datagrams += 1;
         let served = self.served_place(socket);
         let batch = &self.batches.places[place];
         let client = self.served[served].client(batch.sender())?;
+        self.io.received_datagrams += 1;
         Ok(FromClient { datagram: batch.datagram(), client, at: Monotonic.now() })
     }
 

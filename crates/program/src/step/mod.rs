@@ -275,7 +275,7 @@ pub struct Phase {
 impl Phase {
     /// The same of a group whose clients share sockets: what did not come is the clients' affair.
     fn serving(mut self) -> Self {
-        self.serves = self.datagrams_only;
+        self.serves = self.datagrams_only && !self.opens && !self.mixed;
         self.may_skip &= !self.serves;
         self
     }

@@ -111,7 +111,8 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/intel/i40e/i40e_ethtool.c
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/intel/iavf/iavf_ethtool.c
-    // `rx_dropped` is of the interface (`i40e_update_eth_stats`: no descriptor), `port.rx_dropped` of the port's memory.
+    // `rx_dropped` of the interface has packets without a descriptor before Linux 6.7, which are `rx_missed_errors` since then;
+    // `port.rx_dropped`, since then `port.rx_discards`, is of the port's memory.
     Family {
         drivers: &["i40e", "iavf"],
         rules: &[
@@ -119,11 +120,13 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx-#.bytes", Bytes),
             tx("tx-#.packets", Packets),
             tx("tx-#.bytes", Bytes),
-            rx("rx_dropped", Drops(NoBuffer)),
+            rx("rx_dropped", Drops(Unspecified)),
+            rx("rx_missed_errors", Drops(NoBuffer)),
             tx("tx_dropped", Drops(Unspecified)),
             rx("rx_alloc_fail", Drops(AllocFailed)),
             rx("rx_pg_alloc_fail", Drops(AllocFailed)),
             rx("port.rx_dropped", Drops(Missed)),
+            rx("port.rx_discards", Drops(Missed)),
             rx("port.rx_length_errors", Drops(Error)),
             tx("port.tx_dropped_link_down", Drops(LinkDown)),
             rx("port.link_xon_rx", Pause),
@@ -203,7 +206,7 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("[#]: rx_bcast_bytes", Bytes),
             rx("[#]: rx_discards", Drops(NoBuffer)),
             rx("[#]: rx_errors", Drops(Error)),
-            rx("[#]: rx_buf_errors", Drops(AllocFailed)),
+            rx("[#]: rx_buf_errors", Drops(Unspecified)),
             tx("[#]: tx_ucast_packets", Packets),
             tx("[#]: tx_mcast_packets", Packets),
             tx("[#]: tx_bcast_packets", Packets),
@@ -242,7 +245,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/google/gve/gve_ethtool.c
     // Packets are counted for the whole device only, except by the driver of Google's own (`rx_packets[#]`).
-    // `rx_no_buffers_posted` and `rx_queue_drop_cnt` are of the device; `rx_dropped_pkt` of the driver.
+    // `rx_no_buffers_posted` and `rx_queue_drop_cnt` are of the device. `rx_dropped_pkt` is the sum of failed allocations and errors.
     Family {
         drivers: &["gve", "gvnic"],
         rules: &[
@@ -252,7 +255,6 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx_no_buffers_posted[#]", Drops(NoBuffer)),
             rx("rx_drops_packet_over_mru[#]", Drops(Error)),
             rx("rx_drops_invalid_checksum[#]", Drops(Error)),
-            rx("rx_dropped_pkt[#]", Drops(Unspecified)),
             rx("rx_xdp_drop[#]", Drops(Xdp)),
             tx("tx_packets[#]", Packets),
             tx("tx_bytes[#]", Bytes),

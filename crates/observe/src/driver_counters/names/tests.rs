@@ -70,7 +70,7 @@ tx 1: 300 packets, 19200 bytes
 #[test]
 fn i40e() {
     let expected = "\
-rx: 21 pause, no buffer 8, missed 6, allocation failed 5, error 1
+rx: 21 pause, missed 6, allocation failed 5, error 1, unspecified 8
 rx 0: 400 packets, 40000 bytes
 rx 1: 500 packets, 50000 bytes
 tx: 25 pause, link down 5, unspecified 1
@@ -111,7 +111,7 @@ fn bnxt() {
     let expected = "\
 rx: 12 pause, missed 44
 rx 0: 105 packets, 10500 bytes, no buffer 6
-rx 1: 205 packets, 20500 bytes, no buffer 7, allocation failed 5, error 1
+rx 1: 205 packets, 20500 bytes, no buffer 7, error 1, unspecified 5
 tx: 9 pause
 tx 0: 52 packets, 5200 bytes
 tx 1: 102 packets, 10200 bytes, unspecified 2
@@ -137,7 +137,7 @@ fn gve() {
     let expected = "\
 rx: allocation failed 3
 rx 0: 70000 bytes, no buffer 2, missed 5, error 2
-rx 1: 80000 bytes, no buffer 3, missed 6, error 2, unspecified 1
+rx 1: 80000 bytes, no buffer 3, missed 6, error 2
 tx 0: 7000 bytes
 tx 1: 8000 bytes, allocation failed 1
 ";

@@ -44,7 +44,8 @@ struct task_struct___waits {
 	struct task_struct *group_leader;
 } KERNEL;
 
-enum { DEPTH = 96, STACKS = 4096 };
+/* Stacks of one bucket displace each other: many more buckets than stacks. */
+enum { DEPTH = 96, STACKS = 16384 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
