@@ -148,7 +148,6 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx_alloc_fail", Drops(AllocFailed)),
             rx("rx_pg_alloc_fail", Drops(AllocFailed)),
             rx("rx_dropped.nic", Drops(Missed)),
-            rx("rx_length_errors.nic", Drops(Error)),
             rx("rx_oversize.nic", Drops(Error)),
             tx("tx_dropped_link_down.nic", Drops(LinkDown)),
             rx("link_xon_rx.nic", Pause),
@@ -188,6 +187,11 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx#_xdp_drop", Drops(Xdp)),
             tx("tx#_packets", Packets),
             tx("tx#_bytes", Bytes),
+            rx("rx#_xdp_redirect_fail", Drops(Xdp)),
+            rx("rx#_xdp_tx_full", Drops(Xdp)),
+            rx("rx_fifo_errors", Drops(Missed)),
+            rx("rx_length_errors", Drops(Error)),
+            tx("tx_dropped", Drops(Unspecified)),
             rx("rx_pause", Pause),
             tx("tx_pause", Pause),
         ],
@@ -233,9 +237,12 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("queue_#_rx_xdp_drop", Drops(Xdp)),
             tx("queue_#_tx_cnt", Packets),
             tx("queue_#_tx_bytes", Bytes),
-            rx("rx_drops", Drops(NoBuffer)),
-            rx("rx_overruns", Drops(Missed)),
-            tx("tx_drops", Drops(Unspecified)),
+            tx("queue_#_tx_dma_mapping_err", Drops(AllocFailed)),
+            tx("queue_#_tx_linearize_failed", Drops(AllocFailed)),
+            rx("queue_#_rx_dma_mapping_err", Drops(AllocFailed)),
+            rx("queue_#_rx_bad_req_id", Drops(Error)),
+            rx("queue_#_rx_xdp_aborted", Drops(Xdp)),
+            rx("queue_#_rx_xdp_invalid", Drops(Xdp)),
             rx("bw_in_allowance_exceeded", Drops(RateLimit)),
             rx("pps_allowance_exceeded", Drops(RateLimit)),
             rx("conntrack_allowance_exceeded", Drops(RateLimit)),
@@ -245,7 +252,8 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/google/gve/gve_ethtool.c
     // Packets are counted for the whole device only, except by the driver of Google's own (`rx_packets[#]`).
-    // `rx_no_buffers_posted` and `rx_queue_drop_cnt` are of the device. `rx_dropped_pkt` is the sum of failed allocations and errors.
+    // `rx_no_buffers_posted` and `rx_queue_drop_cnt` are of the device. `rx_dropped_pkt` is the sum of failed allocations,
+    // which netdev netlink has by queue, and errors.
     Family {
         drivers: &["gve", "gvnic"],
         rules: &[
@@ -259,12 +267,11 @@ pub(super) const FAMILIES: &[Family] = &[
             tx("tx_packets[#]", Packets),
             tx("tx_bytes[#]", Bytes),
             tx("tx_dma_mapping_error[#]", Drops(AllocFailed)),
-            rx("rx_skb_alloc_fail", Drops(AllocFailed)),
-            rx("rx_buf_alloc_fail", Drops(AllocFailed)),
         ],
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/virtio_net.c
-    // Since 6.9 packets and bytes of queues are the kernel's (netdev netlink), and names have no `queue` in them.
+    // Since 6.10 packets and bytes of queues, and drops by the device, are the kernel's (netdev netlink), and names have
+    // no `queue` in them.
     Family {
         drivers: &["virtio_net"],
         rules: &[
@@ -274,8 +281,6 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx_queue_#_xdp_drops", Drops(Xdp)),
             rx("rx#_drops", Drops(Unspecified)),
             rx("rx#_xdp_drops", Drops(Xdp)),
-            rx("rx#_hw_drops", Drops(Unspecified)),
-            rx("rx#_hw_drop_overruns", Drops(NoBuffer)),
             tx("tx_queue_#_packets", Packets),
             tx("tx_queue_#_bytes", Bytes),
             tx("tx_queue_#_xdp_tx_drops", Drops(Xdp)),
@@ -329,6 +334,8 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rx_#_xdp_drop", Drops(Xdp)),
             tx("tx_#_packets", Packets),
             tx("tx_#_bytes", Bytes),
+            tx("tx_#_mana_map_err", Drops(AllocFailed)),
+            rx("hc_rx_discards_no_wqe", Drops(NoBuffer)),
         ],
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/hisilicon/hns3/hns3_ethtool.c
@@ -339,16 +346,33 @@ pub(super) const FAMILIES: &[Family] = &[
             rx("rxq#_bytes", Bytes),
             tx("txq#_packets", Packets),
             tx("txq#_bytes", Bytes),
+            rx("rxq#_dropped", Drops(AllocFailed)),
+            rx("rxq#_l2_err", Drops(Error)),
+            rx("rxq#_err_pkt_len", Drops(Error)),
+            tx("txq#_dropped", Drops(AllocFailed)),
+            tx("txq#_map_sg_err", Drops(AllocFailed)),
+            tx("txq#_vlan_err", Drops(Error)),
+            tx("txq#_l4_proto_err", Drops(Error)),
+            tx("txq#_l2l3l4_err", Drops(Error)),
+            tx("txq#_tso_err", Drops(Error)),
+            tx("txq#_over_max_recursion", Drops(Error)),
+            tx("txq#_hw_limitation", Drops(Error)),
+            tx("txq#_copy_bits_err", Drops(Error)),
+            tx("txq#_skb2sgl_err", Drops(Error)),
             rx("mac_rx_mac_pause_num", Pause),
             tx("mac_tx_mac_pause_num", Pause),
         ],
     },
     // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/ethernet/stmicro/stmmac/stmmac_ethtool.c
     Family {
-        drivers: &["st_gmac", "stmmaceth", "dwmac"],
+        drivers: &["st_gmac", "st_xgmac", "st_mac100"],
         rules: &[
             rx("q#_rx_pkt_n", Packets),
             tx("q#_tx_pkt_n", Packets),
+            rx("mmc_rx_fifo_overflow", Drops(Missed)),
+            rx("mmc_rx_length_error", Drops(Error)),
+            rx("rx_missed_cntr", Drops(NoBuffer)),
+            rx("rx_overflow_cntr", Drops(Missed)),
             rx("mmc_rx_pause_frames", Pause),
             tx("mmc_tx_pause_frame", Pause),
         ],

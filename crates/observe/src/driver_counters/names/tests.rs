@@ -83,7 +83,7 @@ tx 1: 50 packets, 5000 bytes
 #[test]
 fn ice() {
     let expected = "\
-rx: 21 pause, no buffer 8, missed 6, allocation failed 5, error 5
+rx: 21 pause, no buffer 8, missed 6, allocation failed 5, error 4
 rx 0: 400 packets, 40000 bytes
 rx 1: 500 packets, 50000 bytes
 tx: 25 pause, link down 5
@@ -122,10 +122,10 @@ tx 1: 102 packets, 10200 bytes, unspecified 2
 #[test]
 fn ena() {
     let expected = "\
-rx: no buffer 3, missed 5, rate limit 26
+rx: rate limit 26
 rx 0: 900 packets, 90000 bytes, allocation failed 1
 rx 1: 901 packets, 90100 bytes, allocation failed 3, XDP 2
-tx: rate limit 19, unspecified 2
+tx: rate limit 19
 tx 0: 90 packets, 9000 bytes
 tx 1: 91 packets, 9100 bytes
 ";
@@ -135,7 +135,6 @@ tx 1: 91 packets, 9100 bytes
 #[test]
 fn gve() {
     let expected = "\
-rx: allocation failed 3
 rx 0: 70000 bytes, no buffer 2, missed 5, error 2
 rx 1: 80000 bytes, no buffer 3, missed 6, error 2
 tx 0: 7000 bytes

@@ -1,17 +1,17 @@
-//! What well-known locks protect, by the function that wants them. The kernel has no names for locks without
-//! lockdep, and its static ones are no functions, of which alone it tells names. A function that takes several
-//! locks of a kind is not here, or its class names all of them.
+//! What well-known locks protect, by the function that wants them. Without lockdep the kernel has no names for
+//! locks, except for static ones in kallsyms with CONFIG_KALLSYMS_ALL, and those are not read. A function that
+//! takes several locks of a kind is not here, or its class names all of them.
 
 use wirecost_model::observe::LockKind;
 
 use super::stack::base;
 
 const SOCKET: &str = "socket lock (sk_lock.slock)";
-const RECEIVE_QUEUE: &str = "receive queue of a UDP socket";
+const RECEIVE_QUEUE: &str = "receive queue of a UDP socket (or busylock)";
 const QUEUE: &str = "queue of packets (sk_buff_head)";
 const WAIT_QUEUE: &str = "wait queue";
 const EPOLL: &str = "epoll";
-const TRANSMIT: &str = "qdisc root or transmit queue";
+const TRANSMIT: &str = "qdisc (root lock or busylock) or transmit queue";
 const RUN_QUEUE: &str = "run queue of a CPU";
 const WAKE_UP: &str = "task being woken (pi_lock)";
 const ZONE: &str = "page allocator (zone)";
@@ -30,7 +30,7 @@ const POSITION: &str = "file position (f_pos_lock)";
 
 /// Spinning locks.
 const SPINNING: &[(&str, &[&str])] = &[
-    // Inlined there: bh_lock_sock_nested, bh_lock_sock.
+    // Inlined there: bh_lock_sock_nested, bh_lock_sock, and in sock.c itself lock_sock_nested (sk_wait_data).
     // https://elixir.bootlin.com/linux/v6.12/source/net/core/sock.c
     // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_ipv4.c
     // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/tcp_timer.c
@@ -39,9 +39,11 @@ const SPINNING: &[(&str, &[&str])] = &[
         &[
             "__lock_sock",
             "__lock_sock_fast",
-            "lock_sock_fast",
+            "__release_sock",
+            "__sk_flush_backlog",
             "lock_sock_nested",
             "release_sock",
+            "sk_wait_data",
             "tcp_delack_timer",
             "tcp_keepalive_timer",
             "tcp_v4_rcv",
@@ -65,7 +67,6 @@ const SPINNING: &[(&str, &[&str])] = &[
         QUEUE,
         &[
             "__skb_try_recv_datagram",
-            "__skb_try_recv_from_queue",
             "skb_dequeue",
             "skb_dequeue_tail",
             "skb_queue_head",
@@ -103,7 +104,8 @@ const SPINNING: &[(&str, &[&str])] = &[
             "ep_start_scan",
         ],
     ),
-    // The first two take the root lock of the qdisc (__dev_xmit_skb) and that of the device's queue.
+    // Both take the root lock of the qdisc and that of the device's queue, the first also the busylock, on which
+    // senders queue while the qdisc runs (__dev_xmit_skb, inlined).
     // https://elixir.bootlin.com/linux/v6.12/source/net/core/dev.c
     // https://elixir.bootlin.com/linux/v6.12/source/net/sched/sch_generic.c
     (TRANSMIT, &["__dev_queue_xmit", "sch_direct_xmit"]),
@@ -118,36 +120,91 @@ const SPINNING: &[(&str, &[&str])] = &[
             "raw_spin_rq_lock_nested",
             "sched_tick",
             "scheduler_tick",
-            "task_rq_lock",
         ],
     ),
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/sched/core.c
     (WAKE_UP, &["try_to_wake_up"]),
     // https://elixir.bootlin.com/linux/v6.12/source/mm/page_alloc.c
-    (ZONE, &["free_one_page", "free_pcppages_bulk", "rmqueue_bulk", "rmqueue_buddy"]),
+    // May be inlined: rmqueue_bulk in __rmqueue_pcplist, rmqueue_buddy in get_page_from_freelist.
+    (
+        ZONE,
+        &[
+            "__free_pages_ok",
+            "__rmqueue_pcplist",
+            "free_one_page",
+            "free_pcppages_bulk",
+            "get_page_from_freelist",
+            "rmqueue",
+            "rmqueue_bulk",
+            "rmqueue_buddy",
+        ],
+    ),
     // https://elixir.bootlin.com/linux/v6.12/source/mm/slub.c
-    (SLAB, &["__put_partials", "get_partial_node", "get_partial_node_bulk"]),
+    (
+        SLAB,
+        &[
+            "__put_partials",
+            "__slab_free",
+            "__unfreeze_partials",
+            "deactivate_slab",
+            "get_partial_node",
+            "get_partial_node_bulk",
+        ],
+    ),
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/futex
-    (FUTEX, &["futex_q_lock", "futex_requeue", "futex_wait_setup", "futex_wake", "futex_wake_op"]),
+    (
+        FUTEX,
+        &[
+            "futex_q_lock",
+            "futex_q_lockptr_lock",
+            "futex_requeue",
+            "futex_unqueue",
+            "futex_wait_setup",
+            "futex_wake",
+            "futex_wake_op",
+        ],
+    ),
     // https://elixir.bootlin.com/linux/v6.12/source/net/ipv4/inet_hashtables.c
     (
         CONNECTIONS,
         &[
+            "__inet_bhash2_update_saddr",
             "__inet_check_established",
             "__inet_hash",
             "__inet_hash_connect",
+            "__inet_inherit_port",
             "inet_bhash2_update_saddr",
             "inet_csk_get_port",
             "inet_ehash_insert",
+            "inet_hash",
             "inet_put_port",
             "inet_twsk_hashdance",
             "inet_twsk_hashdance_schedule",
+            "inet_twsk_kill",
             "inet_unhash",
         ],
     ),
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/timer.c
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/time/hrtimer.c
-    (TIMERS, &["__run_timers", "hrtimer_interrupt", "lock_hrtimer_base", "lock_timer_base"]),
+    // Inlined on x86: lock_hrtimer_base; since 6.9 also __run_timer_base.
+    (
+        TIMERS,
+        &[
+            "__hrtimer_run_queues",
+            "__mod_timer",
+            "__run_timer_base",
+            "__run_timers",
+            "hrtimer_interrupt",
+            "hrtimer_run_softirq",
+            "hrtimer_start_range_ns",
+            "hrtimer_try_to_cancel",
+            "lock_hrtimer_base",
+            "lock_timer_base",
+            "run_timer_base",
+            "run_timer_softirq",
+            "timer_expire_remote",
+        ],
+    ),
     // https://elixir.bootlin.com/linux/v6.12/source/kernel/rcu/tree.c
     (RCU, &["force_qs_rnp", "rcu_core", "rcu_gp_cleanup", "rcu_gp_init", "rcu_report_qs_rdp"]),
     // https://elixir.bootlin.com/linux/v6.12/source/mm/memcontrol.c
@@ -161,7 +218,7 @@ const MUTEXES: &[(&str, &[&str])] = &[
     // https://elixir.bootlin.com/linux/v6.12/source/fs/pipe.c; since 6.15 two begin with anon_.
     (PIPE, &["anon_pipe_read", "anon_pipe_write", "pipe_lock", "pipe_read", "pipe_write"]),
     // https://elixir.bootlin.com/linux/v6.12/source/net/core/rtnetlink.c
-    (RTNL, &["rtnl_lock", "rtnl_lock_killable"]),
+    (RTNL, &["rtnl_lock", "rtnl_lock_interruptible", "rtnl_lock_killable"]),
     // https://elixir.bootlin.com/linux/v6.12/source/fs/file.c
     (POSITION, &["__fdget_pos", "fdget_pos"]),
     // https://elixir.bootlin.com/linux/v6.12/source/fs/eventpoll.c

@@ -29,6 +29,7 @@ const PRIMITIVES: &[&str] = &[
     "__down_timeout",
     "__down_write*",
     "__mutex_lock*",
+    "__mutex_unlock_slowpath",
     "__percpu_down_read*",
     "__pv_queued_spin_lock_slowpath",
     "__raw_read_lock*",
@@ -39,23 +40,29 @@ const PRIMITIVES: &[&str] = &[
     "__schedule",
     "__traceiter_*",
     "__ww_mutex_lock*",
+    "_mutex_lock*",
     "_raw_read_lock*",
     "_raw_spin_lock*",
     "_raw_write_lock*",
     "bpf_trace_run*",
+    "do_raw_read_lock",
     "do_raw_spin_lock",
+    "do_raw_write_lock",
     "down",
     "down_interruptible",
     "down_killable",
     "down_read*",
     "down_timeout",
     "down_write*",
+    "io_schedule*",
     "lock_acquire",
     "mutex_lock*",
+    "mutex_unlock",
     "native_queued_spin_lock_slowpath",
     "percpu_down_read*",
     "percpu_down_write",
     "percpu_rwsem_wait",
+    "percpu_up_write",
     "preempt_schedule*",
     "pv_queued_spin_lock_slowpath",
     "queued_read_lock_slowpath",
@@ -71,11 +78,17 @@ const PRIMITIVES: &[&str] = &[
     "rwbase_*",
     "rwsem_down_*",
     "rwsem_read_trylock",
+    "rwsem_wake",
     "schedule",
+    "schedule_hrtimeout*",
+    "schedule_idle",
     "schedule_preempt_disabled",
     "schedule_timeout*",
     "spin_lock*",
     "trace_contention_*",
+    "up",
+    "up_read",
+    "up_write",
     "ww_mutex_lock*",
 ];
 
@@ -93,13 +106,18 @@ const ON_BEHALF: &[&str] = &[
     "folio_lruvec_lock",
     "folio_lruvec_lock_irq",
     "folio_lruvec_lock_irqsave",
+    "futex_q_lock",
+    "futex_q_lockptr_lock",
     "lock_hrtimer_base",
     "lock_sock_fast",
     "lock_sock_nested",
     "lock_timer_base",
+    "nf_conntrack_double_lock",
+    "nf_conntrack_lock",
     "pipe_lock",
     "raw_spin_rq_lock_nested",
     "rtnl_lock",
+    "rtnl_lock_interruptible",
     "rtnl_lock_killable",
     "task_rq_lock",
 ];
@@ -123,6 +141,17 @@ fn is_primitive(name: &str) -> bool {
 /// <https://elixir.bootlin.com/linux/v6.12/source/arch/arm64/kernel/entry-common.c>
 fn context(name: &str) -> Option<WaitContext> {
     const SOFTIRQ: &[&str] = &["__do_softirq", "handle_softirqs"];
+    // At its end an interrupt gives the CPU to another task, or returns to user mode and first does what waits for
+    // that (signals, task work): the task does this, although the entry is still on the stack.
+    // https://elixir.bootlin.com/linux/v6.12/source/kernel/entry/common.c
+    const TASK: &[&str] = &[
+        "do_notify_resume",
+        "exit_to_user_mode_loop",
+        "exit_to_user_mode_prepare",
+        "irqentry_exit",
+        "irqentry_exit_to_user_mode",
+        "preempt_schedule_irq",
+    ];
     const INTERRUPT: &[&str] = &[
         "asm_common_interrupt",
         "asm_exc_nmi",
@@ -131,13 +160,19 @@ fn context(name: &str) -> Option<WaitContext> {
         "el0_interrupt",
         "el1_interrupt",
         "exc_nmi",
+        "fred_exc_nmi",
+        "fred_extint",
         "generic_handle_arch_irq",
         "generic_handle_irq",
     ];
+    if TASK.contains(&name) {
+        return Some(WaitContext::Task);
+    }
     if SOFTIRQ.contains(&name) {
         return Some(WaitContext::Softirq);
     }
-    let entry = ["sysvec_", "asm_sysvec_"].iter().any(|start| name.starts_with(start));
+    let entry =
+        ["sysvec_", "asm_sysvec_", "fred_sysvec_"].iter().any(|start| name.starts_with(start));
     (entry || INTERRUPT.contains(&name)).then_some(WaitContext::Interrupt)
 }
 
