@@ -303,7 +303,10 @@ fn workers_that_waited_for_a_cpu_are_told_with_the_size_and_for_whom() {
     let brief = "worker 1 of client (CPU 1) waited 12.0% of the window for a CPU";
     assert_eq!(warning.brief.as_deref(), Some(brief));
     let message = &warning.message;
-    assert!(message.contains("(rustc (4711) 12.0%), 6.0% after preemptions"), "{message}");
+    assert!(
+        message.contains("(by cause: rustc (4711) 12.0%), of which 6.0% after preemptions"),
+        "{message}"
+    );
     assert!(message.contains("; so did 1 other worker:"), "{message}");
 }
 

@@ -27,6 +27,8 @@ const OF_STANDARD: &Expected = &[
     ("interrupts", "ready", ""),
     ("tcp", "ready", ""),
     ("drops", "ready", ""),
+    ("nic", "ready", ""),
+    ("host", "ready", ""),
     ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
@@ -38,7 +40,10 @@ const OF_FULL: &Expected = &[
     ("segments", "no", NO_BTF),
     ("tcp", "partial", NO_BTF),
     ("drops", "partial", NO_BTF),
+    ("nic", "ready", ""),
+    ("host", "ready", ""),
     ("scheduling", "no", NO_BTF),
+    ("locks", "no", NO_BTF),
     ("memory", "ready", ""),
     ("functions", "no", NO_PERF),
 ];
@@ -220,7 +225,10 @@ const OF_LOCKDOWN: &Expected = &[
     ("segments", "no", "lockdown=integrity"),
     ("tcp", "partial", "lockdown=integrity"),
     ("drops", "partial", "lockdown=integrity"),
+    ("nic", "ready", ""),
+    ("host", "ready", ""),
     ("scheduling", "ready", ""),
+    ("locks", "no", "lockdown=integrity"),
     ("memory", "ready", ""),
     ("functions", "ready", ""),
 ];
