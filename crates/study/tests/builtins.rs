@@ -13,6 +13,8 @@ use std::time::Duration;
 use wirecost_analyze::search;
 use wirecost_model::link::keys::Typed;
 use wirecost_model::plan::Workers;
+use wirecost_model::rss::Placement;
+use wirecost_model::server_sockets::ServerSockets;
 use wirecost_model::study::{OfferedLoad, Point};
 use wirecost_observe::Set;
 use wirecost_study::{Definition, Matrix, TableChoice, builtins};
@@ -42,6 +44,8 @@ fn check(study: &str, point: &Point) {
             "workers" => value.parse::<Workers>().is_ok(),
             "load" => OfferedLoad::parse(value).is_some(),
             "reverse" => value.parse::<bool>().is_ok(),
+            "placement" => value.parse::<Placement>().is_ok(),
+            "server_sockets" => value.parse::<ServerSockets>().is_ok(),
             "observe" => Set::parse(value).is_ok(),
             name if name.starts_with("option.") => true,
             name if name.starts_with("tune.") => Setting::new(&name[5..], value).is_ok(),
