@@ -87,6 +87,19 @@ fn clients_do_no_more_than_their_own_transactions() {
     assert!(sent < 3.0 * in_window, "{sent} in all, {in_window} of them in the window");
 }
 
+#[test]
+fn sockets_that_no_cpu_chooses_are_told() {
+    let text = profile("per-worker", ECHO);
+    for (engine, told) in [("threads", true), ("epoll", false)] {
+        let document = run(&text, &["--engine", engine, "--workers", "2"]);
+        let warnings = document.list("/warnings").iter();
+        let message = |warning: &serde_json::Value| warning["message"].to_string();
+        let found =
+            warnings.map(message).any(|message| message.contains("by the hash of addresses"));
+        assert_eq!(found, told, "{engine}");
+    }
+}
+
 /// Over `lo`, a datagram is handled on the CPU of its sender, whose worker is the only one that reads it.
 #[test]
 fn with_a_socket_for_each_worker_datagrams_keep_their_order() {

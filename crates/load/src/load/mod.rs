@@ -311,6 +311,14 @@ impl Load {
             credentials: credentials(&plan.program)?,
         };
         let (mut services, shared) = Services::open(&plan, engine, &common.services, &placement)?;
+        warnings.extend(shared.by_hash.map(|reason| {
+            Warning::from(warning::Fallback {
+                host: String::new(),
+                wanted: "a socket for each CPU (server_sockets=per-worker)".to_owned(),
+                used: "sockets chosen by the hash of addresses".to_owned(),
+                reason: reason.to_owned(),
+            })
+        }));
         let certificate = common.credentials.as_ref().map(|own| own.certificate().to_vec());
         let patterns = shared_patterns(&plan, engine, &contents)?;
         let mut handles = Handles::default();

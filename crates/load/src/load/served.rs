@@ -22,6 +22,8 @@ pub(super) struct ServedSockets {
     policy: Policy,
     /// By worker; worker 0's where all share one.
     sockets: BTreeMap<u32, OwnedFd>,
+    /// Why the CPU of a packet does not choose among them.
+    pub(super) by_hash: Option<&'static str>,
 }
 
 impl ServedSockets {
@@ -40,7 +42,8 @@ impl ServedSockets {
         };
         let (first, address) = listen(&place)?;
         if policy == Policy::Shared {
-            return Ok(Self { address, policy, sockets: BTreeMap::from([(0, first)]) });
+            let sockets = BTreeMap::from([(0, first)]);
+            return Ok(Self { address, policy, sockets, by_hash: None });
         }
         let of_strand = |strand| placement.worker_of().strand(service.group, strand);
         let workers: BTreeSet<u32> = (0..strands as u32).map(of_strand).collect();
@@ -51,16 +54,20 @@ impl ServedSockets {
             sockets.insert(worker, socket);
         }
         let cpus: Option<Vec<u32>> = workers.iter().map(|&worker| placement.cpu(worker)).collect();
-        let each_has_its_own =
-            |cpus: &Vec<u32>| cpus.iter().collect::<BTreeSet<_>>().len() == cpus.len();
-        // Where workers are not pinned, or several to one CPU, the kernel chooses by the addresses.
-        if let Some(cpus) = cpus.filter(each_has_its_own)
-            && let Some(socket) = sockets.values().next()
-        {
-            reuseport::select_by_cpu(socket, &cpus)
-                .map_err(LoadError::system("SO_ATTACH_REUSEPORT_CBPF"))?;
-        }
-        Ok(Self { address, policy, sockets })
+        let by_hash = match cpus {
+            None => Some("workers are not pinned to CPUs"),
+            Some(cpus) if cpus.iter().collect::<BTreeSet<_>>().len() < cpus.len() => {
+                Some("several workers share a CPU")
+            }
+            Some(cpus) => {
+                if let Some(socket) = sockets.values().next() {
+                    reuseport::select_by_cpu(socket, &cpus)
+                        .map_err(LoadError::system("SO_ATTACH_REUSEPORT_CBPF"))?;
+                }
+                None
+            }
+        };
+        Ok(Self { address, policy, sockets, by_hash })
     }
 
     /// The socket that hellos go to.

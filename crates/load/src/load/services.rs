@@ -112,6 +112,8 @@ pub(super) struct Shared {
     pub(super) listeners: Vec<SharedListener>,
     /// Sockets that strands have before anybody connects.
     pub(super) arrivals: Vec<Arrival>,
+    /// Why the kernel chooses the sockets of clients by their addresses.
+    pub(super) by_hash: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -152,13 +154,14 @@ impl Services {
         };
         services.check_addresses(&strands_of)?;
         let mut listeners = Vec::new();
-        let mut arrivals = Vec::new();
+        let (mut arrivals, mut by_hash) = (Vec::new(), None);
         let run = hello::run_number(&plan.token);
         for (index, own) in own.iter().enumerate() {
             let service = services.described[index].clone();
             let strands = strands_of.of_service(&service) as usize;
             if let Some(clients) = &own.clients {
                 let sockets = ServedSockets::open(&services, own, (index, strands), placement)?;
+                by_hash = by_hash.or(sockets.by_hash);
                 let (listener, address) = sockets.greeter(&services, own, index)?;
                 let kind = ListenerKind::Clients { clients: clients.clone() };
                 listeners.push(SharedListener { listener, kind });
@@ -210,7 +213,7 @@ impl Services {
             }
         }
         services.open_consent(&mut listeners)?;
-        Ok((services, Shared { listeners, arrivals }))
+        Ok((services, Shared { listeners, arrivals, by_hash }))
     }
 
     /// Checks that there can be so many addresses before there is any.
