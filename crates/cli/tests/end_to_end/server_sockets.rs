@@ -79,12 +79,13 @@ fn what_is_lost_at_a_shared_socket_is_counted_once() {
 /// A strand of the server counts what it does for all its clients, which is no number of any client's transactions.
 #[test]
 fn clients_do_no_more_than_their_own_transactions() {
-    let text = profile("shared", ECHO).replace("iterations = 400", "duration = \"1s\"");
-    let document = run(&text, &["--workers", "1", "--ramp", "200ms"]);
+    let text = profile("shared", ECHO).replace("iterations = 400", "duration = \"2s\"");
+    let document = run(&text, &["--workers", "1", "--ramp", "100ms"]);
     let sent = document.number("/frames/directions/0/stages/0/datagrams");
     let in_window = document.number("/transactions/count");
-    // Before and behind the window are a ramp of 0.2 s and what the end takes.
-    assert!(sent < 3.0 * in_window, "{sent} in all, {in_window} of them in the window");
+    // Before and behind the window are a ramp of 0.1 s and what the end takes; the one strand of the server that reads
+    // does five times what a client does.
+    assert!(sent < 1.6 * in_window, "{sent} in all, {in_window} of them in the window");
 }
 
 #[test]
