@@ -745,7 +745,7 @@ impl<N: SocketNet> Worker<N> {
                     let limit = limits.and_then(|limits| limits.get(client.strand as usize));
                     let transactions = limit.copied().unwrap_or_default().max(least);
                     let sent = transactions.saturating_mul(sends);
-                    client.give_up(tag, sent, &running.record.counters);
+                    client.give_up((tag, phase.answers()), sent, &running.record.counters);
                 }
                 running.done[local] = true;
                 running.unfinished = running.unfinished.map(|n| n.saturating_sub(1));

@@ -22,7 +22,6 @@ struct Numbers {
     tag: u64,
     received: u64,
     arrivals: Arrivals,
-    answered: u64,
     last: Nanos,
 }
 
@@ -30,7 +29,7 @@ struct Numbers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) arrival: Arrival,
-    /// Number of the answer to it; none where it is not to be answered.
+    /// Its number, which is also that of the answer to it; none where it is not to be answered.
     pub(crate) answer: Option<u64>,
 }
 
@@ -38,7 +37,7 @@ impl Client {
     #[must_use]
     pub fn new(strand: u32) -> Self {
         let arrivals = Arrivals::new();
-        let numbers = Numbers { tag: 0, received: 0, arrivals, answered: 0, last: 0 };
+        let numbers = Numbers { tag: 0, received: 0, arrivals, last: 0 };
         Self { strand, numbers: Mutex::new(numbers) }
     }
 
@@ -46,22 +45,23 @@ impl Client {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.tag != tag {
             numbers.tag = tag;
-            (numbers.received, numbers.answered) = (0, 0);
+            numbers.received = 0;
             numbers.arrivals.begin_phase();
         }
         act(&mut numbers)
     }
 
-    /// Notes a datagram of this client. `tag`: what numbers of the phase begin with; `start`: when it began.
+    /// Notes a datagram of this client. `tag`: what numbers of the phase begin with; `start`: when it began. `answers`:
+    /// whether datagrams are answered, by one of the same number, so that a missing one is not lost a second time.
     pub(crate) fn take(
         &self,
-        tag: u64,
+        (tag, answers): (u64, bool),
         datagram: &[u8],
         (now, start): (Nanos, Nanos),
         counters: &WorkerCounters,
     ) -> Taken {
         self.with(tag, |numbers| {
-            let Numbers { received, arrivals, answered, last, .. } = numbers;
+            let Numbers { received, arrivals, last, .. } = numbers;
             *last = now;
             let ahead = payload::ahead(datagram, tag | *received);
             let times = (payload::sent_at(datagram), now.wrapping_sub(start));
@@ -69,15 +69,18 @@ impl Client {
             match arrival.number {
                 Some(number) if !arrival.belated => {
                     counters.gaps.add(number - *received);
+                    counters.skipped.add(if answers { number - *received } else { 0 });
                     arrivals.passed_over(*received..number, &counters.arrivals);
                     arrivals.expected(number);
                     *received = number + 1;
                 }
-                _ => counters.late.add(u64::from(arrival.is_new)),
+                _ => {
+                    counters.late.add(u64::from(arrival.is_new));
+                    let resumed = answers && arrival.is_new && arrival.number.is_some();
+                    counters.resumed.add(u64::from(resumed));
+                }
             }
-            let wanted = arrival.is_new && arrival.number.is_some();
-            let answer = wanted.then_some(*answered);
-            *answered += u64::from(wanted);
+            let answer = arrival.number.filter(|_| arrival.is_new);
             Taken { arrival, answer }
         })
     }
@@ -89,10 +92,11 @@ impl Client {
     }
 
     /// Gives up what has not come of the `sent` datagrams that it has sent in this phase.
-    pub fn give_up(&self, tag: u64, sent: u64, counters: &WorkerCounters) {
+    pub fn give_up(&self, (tag, answers): (u64, bool), sent: u64, counters: &WorkerCounters) {
         self.with(tag, |numbers| {
             let missing = numbers.received..sent.max(numbers.received);
             counters.gaps.add(missing.end - missing.start);
+            counters.skipped.add(if answers { missing.end - missing.start } else { 0 });
             numbers.received = missing.end;
             numbers.arrivals.passed_over(missing, &counters.arrivals);
         });
@@ -116,14 +120,15 @@ mod tests {
         let workers = [WorkerCounters::new(0, vec![]), WorkerCounters::new(0, vec![])];
         let order = [(0, 0), (2, 1), (1, 0), (5, 0), (3, 1), (3, 0)];
         let answers = order.map(|(number, worker)| {
-            client.take(TAG, &datagram(number), (9, 1), &workers[worker]).answer
+            client.take((TAG, true), &datagram(number), (9, 1), &workers[worker]).answer
         });
-        assert_eq!(answers, [Some(0), Some(1), Some(2), Some(3), Some(4), None]);
-        client.give_up(TAG, 8, &workers[1]);
+        assert_eq!(answers, [Some(0), Some(2), Some(1), Some(5), Some(3), None]);
+        client.give_up((TAG, true), 8, &workers[1]);
         // A second time changes nothing.
-        client.give_up(TAG, 8, &workers[0]);
+        client.give_up((TAG, true), 8, &workers[0]);
         let sum = |of: fn(&WorkerCounters) -> u64| workers.iter().map(of).sum::<u64>();
         assert_eq!(sum(|w| w.gaps.get()) - sum(|w| w.late.get()), 3, "4, 6 and 7 are lost");
+        assert_eq!(sum(|w| w.skipped.get()) - sum(|w| w.resumed.get()), 3, "and not answered");
         assert_eq!(sum(|w| w.arrivals.reordered.get()), 2);
         assert_eq!(sum(|w| w.arrivals.duplicated.get()), 1);
         let mut bursts = workers[0].arrivals.bursts();
@@ -131,9 +136,10 @@ mod tests {
         assert_eq!(bursts[..2], [1, 1]);
         assert_eq!(client.last_heard(), 9);
         // Numbers begin anew in the next phase, and what is left of this one is not of it.
-        let next = client.take(4 << 56, &(4u64 << 56).to_le_bytes(), (20, 10), &workers[0]);
+        let next =
+            client.take((4 << 56, false), &(4u64 << 56).to_le_bytes(), (20, 10), &workers[0]);
         assert_eq!((next.arrival.number, next.answer), (Some(0), Some(0)));
-        let stale = client.take(4 << 56, &datagram(6), (21, 10), &workers[0]);
+        let stale = client.take((4 << 56, false), &datagram(6), (21, 10), &workers[0]);
         assert_eq!((stale.arrival.number, stale.answer), (None, None));
     }
 }

@@ -14,6 +14,7 @@ pub mod net;
 pub mod offered;
 mod openers;
 pub mod operation_log;
+mod outstanding;
 pub mod payload;
 pub mod program;
 mod quantiles;

@@ -19,7 +19,7 @@ use wirecost_profile::io_options::{self, Effect};
 use wirecost_profile::open_connections::OpenConnections;
 use wirecost_profile::protocols;
 
-use crate::{openers, served};
+use crate::{openers, outstanding, served};
 
 /// Why a profile cannot be run, and where it says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +98,7 @@ impl Compiler {
         if served {
             self.errors.extend(served::check(group));
         }
+        self.errors.extend(outstanding::check(group, |flowop| by_datagrams(group, flowop)));
         let open = OpenConnections::of(group);
         let mut of_conn: BTreeMap<u32, u32> = BTreeMap::new();
         let mut programs: Vec<Vec<Option<PhaseProgram>>> = vec![Vec::new(); hosts];
@@ -294,6 +295,18 @@ fn same_listener(a: &Options, b: &Options) -> bool {
 /// Streams out of one end are into the other.
 fn swap_streams(options: &mut Options) {
     std::mem::swap(&mut options.sctp.in_streams, &mut options.sctp.out_streams);
+}
+
+/// Whether a flowop moves datagrams.
+fn by_datagrams(group: &Group, flowop: &Flowop) -> bool {
+    let first = flowop.options.conn.first;
+    let flowops = group.transactions.iter().flat_map(|transaction| &transaction.flowops);
+    let opens = |other: &&Flowop| {
+        matches!(other.kind.as_str(), "connect" | "accept") && other.options.conn.contains(first)
+    };
+    let protocol = flowops.filter(opens).find_map(|opens| opens.options.protocol.as_deref());
+    let protocol = protocol.and_then(protocols::find);
+    protocol.is_some_and(|protocol| !protocol.delivery().is_reliable())
 }
 
 /// Splits a flowop's connections by the host at their other end.

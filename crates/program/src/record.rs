@@ -96,6 +96,8 @@ pub struct WorkerCounters {
     pub gaps: Count,
     /// Numbers that were never sent, because the strand had to catch up.
     pub skipped: Count,
+    /// Of these, those that were sent after all, when what they answer came late.
+    pub resumed: Count,
     pub late: Count,
     pub arrivals: ArrivalCounters,
     /// Strands that have an operation under way.
@@ -184,7 +186,7 @@ impl WorkerCounters {
 /// The sum over workers, now.
 pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usize) -> Counters {
     let mut sum = Counters { flowops: vec![FlowopCounts::default(); rows], ..Counters::default() };
-    let (mut gaps, mut not_lost) = (0u64, 0u64);
+    let (mut gaps, mut skipped, mut resumed) = (0u64, 0u64, 0u64);
     for worker in workers {
         let Bytes { tx_sent, tx_received, rx_sent, rx_received } = &mut sum.bytes;
         // Receivers first: what they have was sent before, so a snapshot never shows more received
@@ -207,16 +209,18 @@ pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>, rows: usiz
         *sent += worker.datagrams_sent.get();
         *late += worker.late.get();
         worker.arrivals.add_to(&mut sum.datagrams);
-        sum.datagrams.skipped += worker.skipped.get();
+        skipped += worker.skipped.get();
+        resumed += worker.resumed.get();
         gaps += worker.gaps.get();
-        not_lost += worker.skipped.get() + worker.late.get();
         for (row, counters) in sum.flowops.iter_mut().zip(&worker.rows) {
             row.done += counters.done.get();
             row.failed += counters.failed.get();
             row.timeouts += counters.timeouts.get();
         }
     }
-    sum.datagrams.lost = gaps as i64 - not_lost as i64;
+    // Workers read one after the other may not agree for a moment.
+    sum.datagrams.skipped = skipped.saturating_sub(resumed);
+    sum.datagrams.lost = gaps as i64 - (sum.datagrams.skipped + sum.datagrams.late) as i64;
     sum
 }
 

@@ -1,12 +1,13 @@
 //! Groups whose clients share sockets of their peer (`server_sockets`). A strand of the peer reads from any client, so
 //! it cannot follow the program of one of them: what it does must be the same for all.
 
-use wirecost_model::profile::{Flowop, Group, Options, Transaction, Until};
+use wirecost_model::profile::{Flowop, Group, Transaction, Until};
 use wirecost_profile::flowops::{self, Action};
+use wirecost_profile::io_options::IoOption as _;
 use wirecost_profile::io_options::server_sockets::ServerSockets;
-use wirecost_profile::io_options::{self, IoOption as _};
 use wirecost_profile::protocols;
 
+use crate::outstanding::is_one;
 use crate::program::ProgramError;
 
 const ANSWERS: &str = "the peer answers each datagram by one: use one write and then one read, without count, \
@@ -93,25 +94,18 @@ fn transfers(transaction: &Transaction) -> Option<(&Flowop, &'static str)> {
     let moves = each().filter(|flowop| action(flowop).moves());
     let alternates = match moves.collect::<Vec<_>>()[..] {
         [first, second] => {
-            matches!(action(first), Action::Send(_))
-                && is_one(&first.options)
-                && is_one(&second.options)
+            matches!(action(first), Action::Send(_)) && is_one(first) && is_one(second)
         }
         _ => false,
     };
     (!alternates).then_some((receives, ANSWERS))
 }
 
-/// Whether a flowop moves one datagram.
-fn is_one(options: &Options) -> bool {
-    options.count <= 1 && options.repeat <= 1 && io_options::datagrams(&options.io) == 1
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use wirecost_model::profile::{Conns, IoValue, Part, Position};
+    use wirecost_model::profile::{Conns, IoValue, Options, Part, Position};
 
     use super::*;
 

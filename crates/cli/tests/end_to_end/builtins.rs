@@ -52,6 +52,7 @@ everywhere! {
     sendfile: "sendfile", Tx, Some(1);
     udp_stream: "udp-stream", Tx, Some(1);
     udp_rr: "udp-rr", Both, Some(1);
+    udp_echo: "udp-echo", Both, Some(1);
     imix: "imix", Tx, Some(1);
     rpc_mix: "rpc-mix", Both, Some(1);
     sessions: "sessions", Both, Some(4);

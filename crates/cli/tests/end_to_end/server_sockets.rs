@@ -46,9 +46,57 @@ fn each_client_is_answered(engine: &str) {
     }
 }
 
+/// The same where requests do not wait for the answers to those before them.
+fn requests_need_not_wait(engine: &str) {
+    let ahead = ECHO.replacen("verify", "outstanding = 16, verify", 1);
+    for sockets in ["per-connection", "per-worker", "shared"] {
+        let arguments = ["--engine", engine, "--workers", "2"];
+        let document = run(&profile(sockets, &ahead), &arguments);
+        let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+        assert_eq!((counted("sent"), counted("received")), (4000.0, 4000.0), "{sockets}");
+        assert_eq!((counted("lost"), counted("duplicated")), (0.0, 0.0), "{sockets}");
+        // An answer that another worker overtook comes too late to end a transaction.
+        let late = counted("late");
+        assert!(late == 0.0 || sockets == "shared", "{sockets}: {late} late");
+        let transactions = document.number("/transactions/count");
+        assert!(
+            transactions >= 2000.0 - late && transactions <= 2000.0,
+            "{sockets}: {transactions}"
+        );
+    }
+}
+
 on_every_engine!({
     each_client_is_answered: each_client_is_answered();
+    requests_need_not_wait: requests_need_not_wait();
 });
+
+/// A lost request has no answer, and later ones have theirs.
+#[test]
+fn clients_go_on_after_a_loss() {
+    if skip_without_namespaces("clients_go_on_after_a_loss") {
+        return;
+    }
+    let ahead = ECHO.replacen("verify", "outstanding = 16, verify", 1);
+    for (echo, most_failed) in [(ECHO, 200.0), (&ahead[..], 0.0)] {
+        let echo = echo.replace(r#""read", "#, r#""read", timeout = "50ms", "#);
+        for sockets in ["per-connection", "per-worker", "shared"] {
+            let arguments = ["--workers", "2", "--lab", "--loss", "2%", "--rtt", "1ms"];
+            let document = run(&profile(sockets, &echo), &arguments);
+            let counted = |key: &str| document.number(&format!("/datagrams/{key}"));
+            let missing = counted("sent") - counted("received");
+            assert!(missing > 10.0, "{sockets}: {missing}");
+            assert_eq!(counted("lost"), missing, "{sockets}");
+            let transactions = document.number("/transactions/count");
+            assert!(
+                transactions >= 2000.0 - missing - counted("late"),
+                "{sockets}: {transactions}"
+            );
+            let failed = document.number("/operations/failed");
+            assert!(failed <= most_failed, "{sockets}: {failed}");
+        }
+    }
+}
 
 /// Also where several are received by one call, which the kernel may have joined.
 #[test]

@@ -62,7 +62,7 @@ const fn response(default: &'static str) -> Variable {
     text("response", default, "bytes per response")
 }
 
-pub static ALL: [Builtin; 38] = [
+pub static ALL: [Builtin; 39] = [
     Builtin {
         name: "stream",
         summary: "bulk throughput: write as fast as possible",
@@ -169,6 +169,24 @@ pub static ALL: [Builtin; 38] = [
         summary: "request-response with datagrams",
         source: include_str!("udp-rr.xml"),
         variables: &[H, CONNECTIONS, DURATION, OPTIONS, request("64"), response("64"), TIMEOUT],
+    },
+    Builtin {
+        name: "udp-echo",
+        summary: "datagrams that are answered, without waiting for the answers",
+        source: include_str!("udp-echo.xml"),
+        variables: &[
+            H,
+            CONNECTIONS,
+            DURATION,
+            OPTIONS,
+            size("64"),
+            TIMEOUT,
+            text(
+                "outstanding",
+                "64",
+                "requests without an answer at a time, per connection (up to 65536)",
+            ),
+        ],
     },
     // Ports of other programs' tests, with their own defaults.
     Builtin {

@@ -11,6 +11,7 @@ pub mod gso;
 pub mod mss;
 pub mod notsent_lowat;
 pub mod o_direct;
+pub mod outstanding;
 pub mod placement;
 pub mod server_sockets;
 pub mod sink;
@@ -165,6 +166,8 @@ pub enum Effect {
     Call(Call, &'static [TransferKind]),
     /// Connections are opened in another way.
     Opening,
+    /// Operations follow one another in another way.
+    Order,
 }
 
 /// What moves bytes at one end.
@@ -211,6 +214,7 @@ pub static ALL: &[&dyn IoOption] = &[
     &gso::Gso,
     &gro::Gro,
     &batch::Batch,
+    &outstanding::Outstanding,
     &discard::Discard,
     &splice::Splice,
     &sink::Sink,
@@ -267,7 +271,7 @@ mod tests {
         for option in ALL {
             let sockets: &[SocketOption] = match option.effect() {
                 Effect::Socket(sockets) => sockets,
-                Effect::Call(..) | Effect::Opening => &[],
+                Effect::Call(..) | Effect::Opening | Effect::Order => &[],
             };
             let named = sockets.iter().flat_map(|socket| socket.protocols);
             for protocol in option.protocols().iter().chain(named) {

@@ -5,7 +5,7 @@ use wirecost_model::clock::{MICROSECOND, SECOND};
 
 use super::*;
 
-fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
+pub(super) fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
     op(kind, |o| {
         o.size = Some(Size::Fixed(bytes));
         o.count = count;
@@ -14,7 +14,7 @@ fn udp(kind: &str, bytes: u64, count: u64, conn: u32) -> Flowop {
 }
 
 /// Lost, by the receivers' numbers, is what was sent less what was received.
-fn check_accounted(outcome: &Outcome) {
+pub(super) fn check_accounted(outcome: &Outcome) {
     assert_eq!(outcome.errors, [] as [String; 0]);
     for (number, phase) in outcome.phases.iter().enumerate() {
         let missing = sum(phase, |c| {

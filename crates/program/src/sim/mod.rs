@@ -8,6 +8,7 @@ mod half_close;
 mod mirror;
 mod native;
 mod net;
+mod outstanding;
 mod pacing;
 mod plain;
 mod stacks;

@@ -22,6 +22,7 @@ use super::{
 use crate::calls::{self, Receives, SinkPlace};
 use crate::draw;
 use crate::files::{self, FileSource};
+use crate::outstanding;
 use crate::route::{StepSequence, first_steps};
 use crate::socket_setup::SocketSetup;
 
@@ -377,6 +378,7 @@ fn finish(
         route,
         pace,
         may_skip,
+        outstanding: requests_ahead(phase, side, &steps),
         serves: false,
         datagrams_only,
         opens,
@@ -384,6 +386,14 @@ fn finish(
         datagrams,
         steps,
     })
+}
+
+/// See [`Phase::outstanding`].
+fn requests_ahead(phase: &PhaseProgram, side: Side, steps: &[Step]) -> Option<u64> {
+    let [request, answer] = steps else { return None };
+    let is_exchange = request.datagram && request.sends() && answer.receives();
+    let options = phase.acts.iter().filter(|_| is_exchange && side == Side::Master);
+    options.filter_map(|act| outstanding::most(&act.options)).max()
 }
 
 /// Whether a group's strands receive from any client.

@@ -252,6 +252,9 @@ pub struct Phase {
     /// Whether the strand may skip ahead in its program when datagrams were lost: it follows
     /// another side, and everything it moves is datagrams.
     pub may_skip: bool,
+    /// Requests that may be without an answer at a time, where the two steps are a request and its answer and the next
+    /// request does not wait. Only on the side that asks.
+    pub outstanding: Option<u64>,
     /// Whether the strand receives from any client, on a socket that it may share with other strands.
     pub serves: bool,
     /// Whether any step may fail, so that one side may begin what the other never sees.
@@ -282,6 +285,11 @@ impl Phase {
 
     pub fn receives(&self) -> bool {
         self.steps.iter().any(Step::receives)
+    }
+
+    /// Whether a strand that serves any client answers: with a step that sends behind the one that receives.
+    pub fn answers(&self) -> bool {
+        self.steps.last().is_some_and(Step::sends)
     }
 
     /// The payloads whose messages are numbered.

@@ -5,7 +5,7 @@ use std::io;
 use wirecost_model::clock::{Nanos, SECOND};
 
 use super::{Context, Strand, Turn};
-use crate::arrivals::arrived;
+use crate::arrivals::{Arrival, arrived};
 use crate::net::{FromClient, Interest, Net};
 use crate::payload;
 use crate::record::Record;
@@ -14,6 +14,15 @@ use crate::step::{Action, Phase, Receive, Step};
 /// How long a strand waits for the other side to begin a transaction that may have failed there,
 /// once all have been agreed on.
 const LEFT_ALONE: Nanos = SECOND;
+
+/// A datagram that has come on a connection.
+pub(super) struct Arrived {
+    pub(super) arrival: Arrival,
+    /// How far its number is ahead of the awaited one.
+    pub(super) ahead: i64,
+    pub(super) bytes: u64,
+    pub(super) now: Nanos,
+}
 
 impl<S> Strand<S> {
     /// Takes the next datagram: is it the awaited one, a later or an earlier one?
@@ -31,38 +40,15 @@ impl<S> Strand<S> {
         }
         let timed = step.timeout.is_some() || context.timing.finishing;
         let slot = self.operation.slot;
+        let Arrived { arrival, ahead, now, .. } =
+            match self.next_datagram(step, receive, timed, context) {
+                Ok(arrived) => arrived,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
+                }
+                Err(error) => return Err(error),
+            };
         let conn = self.connections.require(slot)?;
-        let datagram = match context.net.receive(&conn.socket, usize::MAX, receive.call, timed) {
-            Ok(datagram) => datagram,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Some(self.wait_or_time_out(step, Interest::Readable, context)?));
-            }
-            Err(error) => return Err(error),
-        };
-        let got = datagram.len() as u64;
-        context.record.received(step.row, conn.connector, got);
-        let counters = &context.record.counters;
-        counters.datagrams_received.add(1);
-        let expected = context.tag | conn.received;
-        let ahead = payload::ahead(datagram, expected);
-        if messages.verify && (0..1 << 40).contains(&ahead) {
-            let number = expected.wrapping_add_signed(ahead);
-            if !context.patterns.datagram_matches(messages.payload, datagram, number) {
-                context.record.verify_failures += 1;
-            }
-        }
-        let sent = payload::sent_at(datagram);
-        let now = context.net.now();
-        self.received.last = now;
-        self.operation.silent = false;
-        self.bytes += got;
-        let conn = self.connections.require(slot)?;
-        let place = (conn.received, ahead);
-        let times = (sent, now.wrapping_sub(context.timing.start));
-        let arrival = arrived(place, times, conn.arrivals(), &counters.arrivals);
-        if let Some(transit) = arrival.transit {
-            context.record.one_way(transit, now);
-        }
         let counters = &context.record.counters;
         let Some(number) = arrival.number.filter(|_| !arrival.belated) else {
             counters.late.add(u64::from(arrival.is_new));
@@ -83,6 +69,43 @@ impl<S> Strand<S> {
         let step = phase.steps.get(self.transaction.step()).unwrap_or(step);
         self.complete(step, phase, now, context);
         Ok(None)
+    }
+
+    /// Receives a datagram on the connection of the operation under way.
+    pub(super) fn next_datagram<N: Net<Socket = S>>(
+        &mut self,
+        step: &Step,
+        receive: &Receive,
+        timed: bool,
+        context: &mut Context<'_, N>,
+    ) -> io::Result<Arrived> {
+        let messages = &receive.messages;
+        let conn = self.connections.require(self.operation.slot)?;
+        let datagram = context.net.receive(&conn.socket, usize::MAX, receive.call, timed)?;
+        let bytes = datagram.len() as u64;
+        context.record.received(step.row, conn.connector, bytes);
+        let counters = &context.record.counters;
+        counters.datagrams_received.add(1);
+        let expected = context.tag | conn.received;
+        let ahead = payload::ahead(datagram, expected);
+        if messages.verify && (0..1 << 40).contains(&ahead) {
+            let number = expected.wrapping_add_signed(ahead);
+            if !context.patterns.datagram_matches(messages.payload, datagram, number) {
+                context.record.verify_failures += 1;
+            }
+        }
+        let sent = payload::sent_at(datagram);
+        let now = context.net.now();
+        self.received.last = now;
+        self.operation.silent = false;
+        self.bytes += bytes;
+        let place = (conn.received, ahead);
+        let times = (sent, now.wrapping_sub(context.timing.start));
+        let arrival = arrived(place, times, conn.arrivals(), &counters.arrivals);
+        if let Some(transit) = arrival.transit {
+            context.record.one_way(transit, now);
+        }
+        Ok(Arrived { arrival, ahead, bytes, now })
     }
 
     /// Takes the next datagram of any client. Each that has not come before is an operation: which of them are lost,
@@ -106,7 +129,12 @@ impl<S> Strand<S> {
                 Err(error) => return Err(error),
             };
         let (got, counters) = (datagram.len() as u64, &context.record.counters);
-        let taken = client.take(context.tag, datagram, (now, context.timing.start), counters);
+        let taken = client.take(
+            (context.tag, phase.answers()),
+            datagram,
+            (now, context.timing.start),
+            counters,
+        );
         let payload = receive.messages.payload;
         if receive.messages.verify
             && let Some(number) = taken.arrival.number
@@ -190,7 +218,7 @@ impl<S> Strand<S> {
                 .steps
                 .get(self.transaction.step())
                 .is_some_and(|step| matches!(step.action, Action::Receive(_) | Action::Accept(_)));
-        if !waits || self.finished() {
+        if !(waits || self.has_outstanding()) || self.finished() {
             return false;
         }
         // What the other side failed to begin does not come either.
@@ -223,6 +251,7 @@ impl<S> Strand<S> {
             conn.pass_over(received, &record.counters.arrivals);
             conn.sent = sent.max(conn.sent);
         }
+        self.forget_outstanding();
         self.transaction.give_up();
         true
     }

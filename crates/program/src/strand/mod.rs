@@ -6,6 +6,7 @@ mod datagrams;
 mod low_water;
 mod open;
 mod operation;
+mod outstanding;
 mod pacing;
 mod plain;
 mod sends;
@@ -18,6 +19,7 @@ use wirecost_model::clock::{MILLISECOND, Nanos};
 
 use self::connections::Connections;
 use self::operation::Operation;
+use self::outstanding::Outstanding;
 use self::pacing::Pacing;
 use self::transaction::Transaction;
 use crate::net::{Interest, Net, Owner};
@@ -138,6 +140,8 @@ pub struct Strand<S> {
     connections: Connections<S>,
     transaction: Transaction,
     operation: Operation,
+    /// Where requests do not wait for the answers to those before them.
+    outstanding: Option<Box<Outstanding>>,
     pacing: Pacing,
     received: Received,
     activity: Activity,
@@ -157,6 +161,7 @@ impl<S> Strand<S> {
             connections: Connections::new(ids),
             transaction: Transaction::default(),
             operation: Operation::default(),
+            outstanding: None,
             pacing: Pacing::default(),
             received: Received::default(),
             activity: Activity::default(),
@@ -174,6 +179,8 @@ impl<S> Strand<S> {
             self.transaction.reserve(phase);
             self.operation.reserve(phase);
         }
+        let most = phase.and_then(|phase| phase.outstanding);
+        self.outstanding = most.map(|most| Box::new(Outstanding::new(most)));
         self.pacing = Pacing::default();
         self.received.last = start;
         self.received.ahead = 0;
@@ -215,7 +222,7 @@ impl<S> Strand<S> {
 
     /// Whether nothing is left to do up to the limit.
     pub fn finished(&self) -> bool {
-        self.transaction.finished() && self.connections.abandoned() == 0
+        self.transaction.finished() && self.connections.abandoned() == 0 && !self.has_outstanding()
     }
 
     /// Open connections.
@@ -296,6 +303,9 @@ impl<S> Strand<S> {
     pub fn run<N: Net<Socket = S>>(&mut self, phase: &Phase, context: &mut Context<'_, N>) -> Turn {
         let mut budget = context.turn;
         self.received.last_sent_slot = None;
+        if let Some(turn) = self.run_outstanding(phase, context) {
+            return turn;
+        }
         if self.is_plain(phase, context) {
             match self.run_plain(phase, context, &mut budget) {
                 Ok(Some(turn)) => return turn,

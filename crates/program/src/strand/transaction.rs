@@ -111,6 +111,13 @@ impl Transaction {
         end.saturating_sub(self.start)
     }
 
+    /// The request of one has been sent, whose answer the next does not wait for.
+    pub(super) fn sent_request(&mut self) {
+        self.iteration += 1;
+        self.reached = self.iteration;
+        self.running = false;
+    }
+
     /// Goes on to the next transaction without ending this one: datagrams of it were lost.
     pub(super) fn skip(&mut self, now: Nanos) {
         self.iteration += 1;
