@@ -1,7 +1,9 @@
 //! Plain phases come to the same whether or not their steps are taken the plain way.
 
 use proptest::prelude::*;
+use wirecost_model::measure::Datagrams;
 
+use super::datagrams::{check_accounted, udp};
 use super::*;
 
 /// What a host counted, but for times.
@@ -92,6 +94,52 @@ proptest! {
             rows <= counted.counters.flowops.iter().map(|row| row.done).sum()
         };
         prop_assert!(timed(0) && timed(1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Of datagrams too, whatever happens to them.
+    #[test]
+    fn datagrams_come_to_the_same(
+        kind in prop_oneof![Just("write"), Just("read")],
+        size in 8u64..2000,
+        timed: bool,
+        seed: u64,
+        loss in prop_oneof![Just(0u64), 0u64..300],
+        late in prop_oneof![Just(0u64), 0u64..100],
+        twice in prop_oneof![Just(0u64), 0u64..100],
+        queue in prop_oneof![4usize..200, Just(1000)],
+        strands in 1u32..3,
+        answers_refused: bool,
+    ) {
+        let flowops = vec![udp(kind, size, 1, 1)];
+        let phase = if timed { lasting(5 * MILLISECOND, flowops) } else { times(300, flowops) };
+        let profile = profile(strands, vec![times(1, vec![connect("udp", "a", 1)]), phase.clone(), phase]);
+        let weather = Weather { seed, loss, late, twice, queue, answers_refused, ..Weather::default() };
+        let run = |general| run(&profile, &Settings { weather: weather.clone(), general, ..Settings::default() });
+        let (plain, general) = (run(false), run(true));
+        check_accounted(&plain);
+        for phase in &plain.phases[1..] {
+            let [sender, receiver] = if kind == "write" { [0, 1] } else { [1, 0] };
+            let [sender, receiver] = [sender, receiver].map(|host: usize| &phase[host].counters);
+            prop_assert_eq!(sender.transactions, sender.datagrams.sent);
+            let Datagrams { received, late, duplicated, .. } = receiver.datagrams;
+            let known = received - late - duplicated;
+            // The receiver of a phase that another one follows may still get what that one sends again.
+            prop_assert!(receiver.transactions == known || twice > 0 && receiver.transactions < known);
+        }
+        // Turns are not equally long: what overflows or is lost is another datagram.
+        if timed || queue < 1000 || strands > 1 || loss + late + twice > 0 {
+            return Ok(());
+        }
+        prop_assert_eq!(counts(&plain), counts(&general));
+        let datagrams = |outcome: &Outcome| {
+            let counters = outcome.phases.iter().flatten().map(|counted| counted.counters.datagrams);
+            counters.map(|of| (of.sent, of.received, of.lost, of.jitters)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(datagrams(&plain), datagrams(&general));
     }
 }
 

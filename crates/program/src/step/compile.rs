@@ -405,17 +405,22 @@ fn serves(group: &GroupProgram) -> bool {
 /// The steps where all are plain, see [`Phase::plain`]; else none.
 fn plain(steps: &[Step]) -> Vec<PlainStep> {
     let all: Option<Vec<PlainStep>> = steps.iter().map(plain_step).collect();
-    all.unwrap_or_default()
+    let is_alone = steps.len() == 1;
+    all.filter(|_| is_alone || !steps.iter().any(|step| step.datagram)).unwrap_or_default()
 }
 
 fn plain_step(step: &Step) -> Option<PlainStep> {
     let call = match &step.action {
         Action::Send(send) => match send.call {
+            SendCall::Plain(_) if step.datagram => PlainCall::SendDatagrams(send.call),
             SendCall::Plain(_) => PlainCall::Send(send.call),
             _ => return None,
         },
         Action::Receive(receive) if receive.call.is_plain() && !receive.polls => {
-            PlainCall::Receive(receive.call)
+            match step.datagram {
+                true => PlainCall::ReceiveDatagrams(receive.call),
+                false => PlainCall::Receive(receive.call),
+            }
         }
         _ => return None,
     };
@@ -425,7 +430,7 @@ fn plain_step(step: &Step) -> Option<PlainStep> {
         && step.first == step.last
         && step.timeout.is_none()
         && messages.unit.is_none()
-        && !(step.datagram || step.can_fail || messages.verify);
+        && !(step.can_fail || messages.verify);
     let Step { row, first: place, .. } = *step;
     is_plain.then_some(PlainStep { call, row, place, length, payload: messages.payload })
 }

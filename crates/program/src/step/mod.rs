@@ -168,6 +168,9 @@ impl Exchange {
 pub enum PlainCall {
     Send(SendCall),
     Receive(ReceiveCall),
+    /// By a call for each datagram, where a transaction is one.
+    SendDatagrams(SendCall),
+    ReceiveDatagrams(ReceiveCall),
 }
 
 /// How bytes are sent.
@@ -238,7 +241,8 @@ impl Step {
 #[derive(Debug)]
 pub struct Phase {
     pub steps: Vec<Step>,
-    /// The same steps, where all of them are plain and follow one another without a pause; else empty.
+    /// The same steps, where all of them are plain and follow one another without a pause; else empty. Datagrams are
+    /// where a transaction is just one.
     pub plain: Vec<PlainStep>,
     /// Where these steps are an exchange.
     pub exchange: Option<Exchange>,
@@ -280,6 +284,9 @@ impl Phase {
     fn serving(mut self) -> Self {
         self.serves = self.datagrams_only && !self.opens && !self.mixed;
         self.may_skip &= !self.serves;
+        if self.serves {
+            self.plain.clear();
+        }
         self
     }
 

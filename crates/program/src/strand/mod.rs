@@ -9,6 +9,7 @@ mod operation;
 mod outstanding;
 mod pacing;
 mod plain;
+mod plain_datagrams;
 mod sends;
 mod transaction;
 mod transfer;
@@ -569,7 +570,10 @@ impl<S> Strand<S> {
         context: &mut Context<'_, N>,
     ) -> Option<Turn> {
         let step = &phase.steps[self.transaction.step()];
-        if error.kind() == io::ErrorKind::Interrupted {
+        let conn = self.connections.get(self.operation.slot);
+        if error.kind() == io::ErrorKind::Interrupted
+            || conn.is_some_and(|conn| context.net.take_hello_refusal(&conn.socket, &error))
+        {
             return None;
         }
         self.fail(step, error, context)

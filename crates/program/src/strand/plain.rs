@@ -1,5 +1,5 @@
-//! The common case: each transaction is the same few messages of fixed length, on streams that are open,
-//! with nothing that could time out or be compared. What the general way asks of each operation is known
+//! The common case: each transaction is the same few messages of fixed length, on streams that are open, or one
+//! datagram, with nothing that could time out or be compared. What the general way asks of each operation is known
 //! here when the program is compiled. One message each way has a shorter way still (`exchange`). All do the same; a
 //! simulation compares them with the general way.
 
@@ -15,7 +15,7 @@ use crate::step::{Exchange, Phase, PlainCall, PlainStep, ReceiveCall, SendCall};
 const PACKET_BYTES: i64 = 64 << 10;
 
 /// Why the plain way does not go on.
-enum Stop {
+pub(super) enum Stop {
     NotPlain,
     /// Others have their turn.
     TurnOver,
@@ -114,6 +114,18 @@ impl<S> Strand<S> {
                     }
                 }
                 PlainCall::Send(call) => self.send_plain(step, call, phase, context),
+                PlainCall::SendDatagrams(call) => {
+                    match self.send_datagrams(step, call, context, budget) {
+                        None => continue,
+                        stop => stop,
+                    }
+                }
+                PlainCall::ReceiveDatagrams(call) => {
+                    match self.receive_datagrams(step, call, phase, context, budget) {
+                        None => continue,
+                        stop => stop,
+                    }
+                }
                 PlainCall::Receive(call) if phase.receive_only => {
                     self.receive_ahead(step, call, phase, context)
                 }
@@ -361,7 +373,7 @@ impl<S> Strand<S> {
     }
 
     #[cold]
-    fn not_sent(&mut self, error: io::Error, begun: bool) -> Stop {
+    pub(super) fn not_sent(&mut self, error: io::Error, begun: bool) -> Stop {
         if error.kind() != io::ErrorKind::WouldBlock {
             return Stop::Failed(error);
         }
@@ -511,7 +523,7 @@ impl<S> Strand<S> {
 /// after another one has to wait for a timer, which on virtual machines can cost more than the packet
 /// (ADR 0043). So a turn has two packets where one send fills more than half of one.
 /// <https://github.com/torvalds/linux/blob/v6.12/net/ipv4/tcp_output.c> (`tcp_pacing_check`)
-fn share_of_turn(bytes: usize) -> i64 {
+pub(super) fn share_of_turn(bytes: usize) -> i64 {
     match bytes as i64 {
         bytes if bytes > PACKET_BYTES / 2 => {
             TURN_BYTES / 2 * ((bytes + PACKET_BYTES - 1) / PACKET_BYTES)

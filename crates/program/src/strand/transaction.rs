@@ -118,6 +118,12 @@ impl Transaction {
         self.running = false;
     }
 
+    /// So many of one datagram each are over, because it was lost.
+    pub(super) fn pass_by(&mut self, transactions: u64) {
+        self.iteration += transactions;
+        self.reached = self.iteration;
+    }
+
     /// Goes on to the next transaction without ending this one: datagrams of it were lost.
     pub(super) fn skip(&mut self, now: Nanos) {
         self.iteration += 1;
