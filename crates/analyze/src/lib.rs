@@ -29,6 +29,7 @@ mod observed;
 mod run_warnings;
 pub mod search;
 pub mod statistics;
+pub mod udp_scaling;
 mod watched;
 mod window;
 
@@ -102,6 +103,7 @@ pub fn run(outcome: &Outcome, meta: &RunMeta) -> Run {
     run.machines = hosts::machines(outcome, &windows, run.link.as_ref());
     run.observe = observed::section(outcome, &windows);
     observed::spread_cost(&mut run);
+    frames::add_observed(&mut run);
     let encrypts = outcome.phases.iter().any(|plan| plan.encrypts);
     run.crypto = encrypts.then(|| crypto::of(&run));
     run.settings = figures::settings(outcome);

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::observe::DropPlace;
 use crate::program::Side;
 
 /// Of the headline phase with its ramp and its drain, all hosts of a side together.
@@ -10,6 +11,17 @@ use crate::program::Side;
 pub struct Frames {
     /// From the masters to the peers, then back; a direction without datagrams is left out.
     pub directions: Vec<FramesDirection>,
+    /// Packets in the window by queue of a device, those of others among them; empty where nobody counts them by queue,
+    /// and in older records.
+    #[serde(default)]
+    pub queues: Vec<FramesQueue>,
+    /// Packets in the window by CPU that received them; empty where the probe `interrupts` did not run, and in older
+    /// records.
+    #[serde(default)]
+    pub cpus: Vec<FramesCpu>,
+    /// Why queues and CPUs of a host are in neither; empty in older records.
+    #[serde(default)]
+    pub uncounted: Vec<String>,
     /// Why there is nothing of devices; null where there is.
     pub reason: Option<String>,
 }
@@ -61,6 +73,60 @@ pub struct FramesStage {
     pub missing: Option<i64>,
     /// Where the kernel counted packets that were lost on the way here.
     pub places: Vec<FramesPlace>,
+    /// Lost packets in the window that the probe `drops` traced, by place. Null where it did not trace, and in older
+    /// records. It has no packets that a device lost before the kernel saw them.
+    #[serde(default)]
+    pub traced: Option<Vec<FramesTraced>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FramesTraced {
+    pub place: DropPlace,
+    pub packets: u64,
+}
+
+/// A queue of a device, which receives or sends or does both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FramesQueue {
+    pub host: String,
+    /// Null for the device of a lab's host.
+    pub device: Option<String>,
+    pub queue: u32,
+    /// CPUs that receive its packets; null where that is unknown.
+    pub cpus: Option<Vec<u32>>,
+    /// In the window. Null where nobody counts it, as all that follows.
+    pub received: Option<u64>,
+    pub received_per_second: Option<f64>,
+    /// Received packets that found the queue full, or were lost in the driver.
+    pub dropped: Option<u64>,
+    pub sent: Option<u64>,
+    pub source: FramesSource,
+}
+
+/// Who counts the packets of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FramesSource {
+    /// The emulated device of a lab.
+    Lab,
+    /// The kernel (netdev netlink).
+    Netdev,
+    /// The driver (`ethtool -S`).
+    Driver,
+}
+
+/// What /proc/net/softnet_stat counts of a CPU: of all network namespaces of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FramesCpu {
+    /// Hosts of the run that use the CPU.
+    pub hosts: Vec<String>,
+    pub cpu: u32,
+    /// Packets that the stack took there; one that RPS steers counts at the CPU it is steered to.
+    pub received: u64,
+    /// Wake-ups for packets that another CPU steered here (RPS).
+    pub steered: u64,
+    /// Packets for which the backlog had no room.
+    pub dropped: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

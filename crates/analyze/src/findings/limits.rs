@@ -39,15 +39,15 @@ impl Resource {
 }
 
 /// The share of payload in the rate of a full link; the rest includes headers.
-pub(super) const FULL_LINK: f64 = 0.90;
+pub(crate) const FULL_LINK: f64 = 0.90;
 
 /// A resource in one run.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     resource: Resource,
     /// `the link of h1`.
     pub(super) name: String,
-    pub(super) share: f64,
+    pub(crate) share: f64,
     /// What the share is of.
     pub(super) unit: String,
 }
@@ -254,7 +254,7 @@ fn of_each_run(shares: &[f64]) -> String {
 }
 
 /// Whether no other host of the run uses the CPUs of this one.
-pub(super) fn has_own_cpus(run: &Run, host: &HostRow) -> bool {
+pub(crate) fn has_own_cpus(run: &Run, host: &HostRow) -> bool {
     !run.shares_cpus(host)
 }
 
@@ -266,7 +266,7 @@ pub(super) fn whose(run: &Run, host: &HostRow) -> String {
 }
 
 /// The fuller direction of a host's link.
-pub(super) fn link(run: &Run, host: &HostRow) -> Option<Seen> {
+pub(crate) fn link(run: &Run, host: &HostRow) -> Option<Seen> {
     let rate = host.facts.link_bits_per_second? as f64;
     let (bytes, window) = (host.bytes.as_ref()?, run.window.as_ref()?);
     let sent = bytes.tx_sent + bytes.rx_sent;

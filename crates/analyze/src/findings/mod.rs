@@ -13,7 +13,7 @@ mod cpu;
 mod ends;
 mod functions;
 mod latency;
-mod limits;
+pub(crate) mod limits;
 mod line;
 mod links;
 mod packets;
@@ -24,7 +24,7 @@ pub mod simulation;
 mod throughput;
 mod trend;
 mod unchanged;
-mod words;
+pub(crate) mod words;
 
 use std::borrow::Cow;
 

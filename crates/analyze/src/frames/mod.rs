@@ -1,6 +1,8 @@
 //! Where the datagrams of a run went, from counters that no packet pays for: those of the programs, and those
 //! that the kernel keeps of devices, queueing disciplines, IP, UDP and sockets.
 
+mod observed;
+
 use std::collections::BTreeSet;
 
 use wirecost_model::clock;
@@ -13,6 +15,8 @@ use wirecost_model::program::Side;
 
 use crate::intervals;
 use crate::window::{HostWindow, Span};
+
+pub(crate) use observed::add_observed;
 
 /// Bytes of a UDP header and of an IP header without options: RFC 768, RFC 791, RFC 8200.
 const UDP_HEADER: f64 = 8.0;
@@ -30,7 +34,7 @@ pub(crate) fn of(windows: &[HostWindow<'_>]) -> Frames {
         .into_iter()
         .filter_map(|from| direction(windows, from, kernel))
         .collect();
-    Frames { directions, reason }
+    Frames { directions, queues: Vec::new(), cpus: Vec::new(), uncounted: Vec::new(), reason }
 }
 
 /// Why the counters of devices and namespaces cannot be told apart by host.
@@ -313,10 +317,14 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
         per_second,
         missing: None,
         places: Vec::new(),
+        traced: None,
     };
     let mut stages = vec![stage(Stage::Generated, Some(generated), Some(overall.generated))];
     let of_sockets = into.at_sockets(drops, kernel);
     let mut reached = read + drops;
+    // A socket that joins datagrams drops several at a time, and counts them once.
+    let joined =
+        of_side(to).any(|host| host.phase.io.received_datagrams > host.phase.io.received_messages);
     if kernel {
         // More than came to it a device can only have sent for others, and what was lost for others is not missing
         // here. Of fragments and of joined datagrams drops are not datagrams.
@@ -354,10 +362,7 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
             ..stage(Stage::Received, Some(received), overall.received)
         });
 
-        // A socket that joins datagrams drops several at a time, and counts them once.
-        if of_side(to)
-            .any(|host| host.phase.io.received_datagrams > host.phase.io.received_messages)
-        {
+        if joined {
             reached = reached.max(received.saturating_sub(total(&input)));
         }
         let missing = received as i64 - reached as i64;
@@ -368,8 +373,18 @@ fn direction(windows: &[HostWindow<'_>], from: Side, kernel: bool) -> Option<Fra
             ..stage(Stage::ReachedSocket, Some(reached), overall.reached_socket)
         });
     }
+    // What sockets dropped is known of each of them, also where nothing tells devices and namespaces apart.
+    let of_sockets_only = !kernel && !joined;
+    if of_sockets_only {
+        let missing = generated as i64 - reached as i64;
+        stages.push(FramesStage {
+            missing: Some(missing),
+            places: explained(Vec::new(), u64::try_from(missing).unwrap_or(0), false),
+            ..stage(Stage::ReachedSocket, Some(reached), None)
+        });
+    }
     stages.push(FramesStage {
-        missing: kernel.then(|| reached as i64 - read as i64),
+        missing: (kernel || of_sockets_only).then(|| reached as i64 - read as i64),
         places: of_sockets,
         ..stage(Stage::Read, Some(read), Some(overall.read))
     });

@@ -363,7 +363,7 @@ fn what_hosts_share_is_nobodys() {
         Some("h1 and h2 share their devices: use a lab, or two machines")
     );
     let stages: Vec<_> = frames.directions[0].stages.iter().map(|stage| stage.stage).collect();
-    assert_eq!(stages, [Stage::Generated, Stage::Read]);
+    assert_eq!(stages, [Stage::Generated, Stage::ReachedSocket, Stage::Read]);
     // Another machine may have the same number.
     hosts[1].facts.boot_id = "other".to_owned();
     assert_eq!(of(&windows(&hosts)).reason, None);
@@ -388,4 +388,34 @@ fn hosts_of_a_namespace_count_once() {
     let told = forward(&[both, half, peer]);
     let numbers: Vec<_> = told.stages.iter().map(|stage| stage.datagrams.unwrap()).collect();
     assert_eq!(numbers, [1000; 5]);
+}
+
+/// Both ends on loopback: what their sockets dropped is known all the same.
+#[test]
+fn hosts_that_share_their_devices_have_what_their_sockets_tell() {
+    let truth = Truth { size: 100, generated: 1000, no_port: 4, socket: 36, ..Truth::default() };
+    let mut hosts = truth.hosts();
+    hosts.iter_mut().for_each(|host| host.network_namespace = Some(7));
+    let frames = of(&windows(&hosts));
+    assert!(frames.reason.is_some_and(|reason| reason.contains("share their devices")));
+    let stages: Vec<_> = frames.directions[0]
+        .stages
+        .iter()
+        .map(|stage| (stage.stage, stage.datagrams, stage.missing))
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            (Stage::Generated, Some(1000), None),
+            (Stage::ReachedSocket, Some(996), Some(4)),
+            (Stage::Read, Some(960), Some(36)),
+        ]
+    );
+    let places = |at: usize| frames.directions[0].stages[at].places.clone();
+    assert_eq!(places(1), [FramesPlace { place: Place::Unexplained, packets: 4 }]);
+    assert_eq!(places(2), [FramesPlace { place: Place::SocketBuffer, packets: 36 }]);
+    // A socket that joins datagrams does not tell how many it dropped.
+    hosts[1].phases[0].io.received_datagrams = 960;
+    hosts[1].phases[0].io.received_messages = 100;
+    assert_eq!(of(&windows(&hosts)).directions[0].stages.len(), 2);
 }

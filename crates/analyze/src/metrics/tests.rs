@@ -165,6 +165,7 @@ fn datagrams_are_found_at_each_stage() {
         per_second: Some(per_second),
         missing: None,
         places: Vec::new(),
+        traced: None,
     };
     let direction = |from, first: f64| FramesDirection {
         from,
@@ -178,6 +179,9 @@ fn datagrams_are_found_at_each_stage() {
     let mut run = run();
     run.frames = Some(Frames {
         directions: vec![direction(Side::Master, 10.0), direction(Side::Peer, 20.0)],
+        queues: Vec::new(),
+        cpus: Vec::new(),
+        uncounted: Vec::new(),
         reason: None,
     });
     for (metrics, first) in [("frames", 10.0), ("answers", 20.0)] {

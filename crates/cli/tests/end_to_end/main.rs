@@ -55,5 +55,6 @@ mod studies;
 mod threads;
 mod timing;
 mod tuning;
+mod udp_scaling;
 mod uperf_mode;
 mod uperf_parsers;

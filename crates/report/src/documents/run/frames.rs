@@ -1,11 +1,11 @@
 //! Where datagrams went, stage by stage.
 
 use wirecost_model::document::{Cell, Column, Section, Table};
-use wirecost_model::frames::{Frames, FramesDirection, FramesStage, Stage};
+use wirecost_model::frames::{Frames, FramesDirection, FramesSource, FramesStage, Stage};
 use wirecost_model::metric::Unit;
 use wirecost_model::program::Side;
 use wirecost_model::run::Run;
-use wirecost_model::units::{count, whole};
+use wirecost_model::units::{count, cpus, whole};
 
 /// Intervals that are shown; JSON has all.
 const INTERVALS: usize = 60;
@@ -14,6 +14,7 @@ const INTERVALS: usize = 60;
 pub(super) fn sections(run: &Run) -> Vec<Section> {
     let Some(frames) = &run.frames else { return Vec::new() };
     let mut sections: Vec<Section> = stages(frames).into_iter().collect();
+    sections.extend(by_queue(frames));
     sections.extend(frames.directions.iter().map(intervals));
     sections
 }
@@ -37,9 +38,15 @@ fn stages(frames: &Frames) -> Option<Section> {
         Column::number("packets").drop_order(3),
         Column::number("foreign").drop_order(2),
     ]);
+    let is_traced = frames
+        .directions
+        .iter()
+        .flat_map(|direction| &direction.stages)
+        .any(|stage| stage.traced.is_some());
+    table.columns.extend(is_traced.then(|| Column::text("traced drops").drop_order(1)));
     for direction in &frames.directions {
         for stage in &direction.stages {
-            table.row(vec![
+            let mut row = vec![
                 Cell::text(name(stage.stage, direction.from)),
                 Cell::or_dash(stage.datagrams, Cell::count),
                 Cell::or_dash(stage.per_second, |rate| Cell::number(Unit::PerSecond, rate)),
@@ -47,7 +54,9 @@ fn stages(frames: &Frames) -> Option<Section> {
                 Cell::text(places(stage)),
                 stage.packets.map_or_else(Cell::empty, Cell::count),
                 stage.foreign.map_or_else(Cell::empty, Cell::count),
-            ]);
+            ];
+            row.extend(is_traced.then(|| traced(stage)));
+            table.row(row);
         }
     }
     let mut section = Section::named("frames", "Where datagrams went");
@@ -55,6 +64,11 @@ fn stages(frames: &Frames) -> Option<Section> {
     section.note(
         "total: the phase with its ramp and until nothing moved any more; per second: the window",
     );
+    if is_traced {
+        section.note(
+            "traced drops: packets that the probe drops saw dropped in the window; 0 where it saw none",
+        );
+    }
     match &frames.reason {
         Some(reason) => section.note(format!("nothing of devices: {reason}")),
         None => section.note(in_one_line(frames)),
@@ -104,6 +118,84 @@ fn places(stage: &FramesStage) -> String {
         places.push(between.to_owned());
     }
     places.join(", ")
+}
+
+fn traced(stage: &FramesStage) -> Cell {
+    match stage.traced.as_deref() {
+        None => Cell::empty(),
+        Some([]) => Cell::text("0"),
+        Some(all) => {
+            let each: Vec<String> = all
+                .iter()
+                .map(|of| format!("{} {}", of.place.words(), count(of.packets)))
+                .collect();
+            Cell::text(each.join(", "))
+        }
+    }
+}
+
+/// What queues and CPUs counted in the window, and why others did not.
+fn by_queue(frames: &Frames) -> Option<Section> {
+    let mut section = Section::named("frame queues", "Packets by queue and CPU");
+    let mut queues = Table::new([
+        Column::text("host"),
+        Column::text("device").drop_order(3),
+        Column::number("queue"),
+        Column::text("CPUs").drop_order(2),
+        Column::number("received"),
+        Column::number("per second").drop_order(1),
+        Column::number("dropped"),
+        Column::number("sent").drop_order(1),
+        Column::text("counted by").drop_order(4),
+    ]);
+    for queue in &frames.queues {
+        queues.row(vec![
+            Cell::text(queue.host.as_str()),
+            Cell::text(queue.device.as_deref().unwrap_or("emulated")),
+            Cell::count(queue.queue.into()),
+            Cell::text(queue.cpus.as_deref().map_or_else(|| "-".to_owned(), cpus)),
+            Cell::or_dash(queue.received, Cell::count),
+            Cell::or_dash(queue.received_per_second, |rate| Cell::number(Unit::PerSecond, rate)),
+            Cell::or_dash(queue.dropped, Cell::count),
+            Cell::or_dash(queue.sent, Cell::count),
+            Cell::text(match queue.source {
+                FramesSource::Lab => "lab",
+                FramesSource::Netdev => "kernel",
+                FramesSource::Driver => "driver",
+            }),
+        ]);
+    }
+    if !frames.queues.is_empty() {
+        section.table(queues);
+    }
+    let mut by_cpu = Table::new([
+        Column::number("CPU"),
+        Column::text("hosts"),
+        Column::number("received"),
+        Column::number("RPS wake-ups").drop_order(1),
+        Column::number("backlog drops"),
+    ]);
+    for cpu in &frames.cpus {
+        by_cpu.row(vec![
+            Cell::count(cpu.cpu.into()),
+            Cell::text(cpu.hosts.join(", ")),
+            Cell::count(cpu.received),
+            Cell::count(cpu.steered),
+            Cell::count(cpu.dropped),
+        ]);
+    }
+    if !frames.cpus.is_empty() {
+        section.table(by_cpu);
+    }
+    if !frames.queues.is_empty() || !frames.cpus.is_empty() {
+        section.note(
+            "packets of all programs in the window; a CPU counts those of all network namespaces of its machine",
+        );
+    }
+    for reason in &frames.uncounted {
+        section.note(format!("not counted: {reason}"));
+    }
+    section.filled()
 }
 
 /// The five numbers of each second that tests of receive-side scaling print, with both readings of the fifth.

@@ -1,0 +1,253 @@
+//! What a study of UDP by pairs of CPUs shows, as sentences by rule.
+//!
+//! A rule states figures of a point, or the difference between two points that differ in one axis. It is no
+//! test with a p-value, so it also speaks of points that were run once. A rule whose figures are missing says
+//! nothing, and the reason is listed.
+
+mod answering;
+mod clock;
+mod copying;
+mod cpu_time;
+mod flow_control;
+mod limits;
+mod locks;
+mod scale;
+mod scheduling;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use wirecost_model::document::{Effect, Finding};
+use wirecost_model::metric::Unit;
+use wirecost_model::run::Run;
+use wirecost_model::study::Value;
+
+use crate::findings::words;
+use crate::measured::{MeasuredPoint, Measurements};
+use crate::metrics;
+use crate::statistics::Estimate;
+
+pub use scale::{Added, Step, efficiency};
+
+/// The axis of the number of pairs.
+pub const PAIRS: &str = "pairs";
+/// What the server read is what scales.
+pub const READ: &str = "frames.read";
+
+/// The axes by which points are compared, where a study has them.
+const TRAFFIC: &str = "traffic";
+const SERVER: &str = "server";
+
+/// A question, and how it is answered.
+struct Rule {
+    name: &'static str,
+    /// What it answers, in the middle of a sentence.
+    question: &'static str,
+    answer: fn(&[Group<'_>]) -> Vec<Answer>,
+}
+
+/// A sentence, nothing worth one, or why there is none.
+type Answer = Result<Option<Finding>, String>;
+
+/// In the order of the report.
+static RULES: &[Rule] = &[
+    Rule { name: "scaling", question: "how far it scales", answer: scale::answer },
+    Rule { name: "lock-waits", question: "which locks were waited for", answer: locks::answer },
+    Rule { name: "answering", question: "what answering costs", answer: answering::answer },
+    Rule { name: "cpu-time", question: "softirqs against workers", answer: cpu_time::answer },
+    Rule { name: "copying", question: "what copying costs", answer: copying::answer },
+    Rule { name: "scheduling", question: "wake-ups and preemption", answer: scheduling::answer },
+    Rule { name: "clock", question: "the clock of the CPUs", answer: clock::answer },
+    Rule { name: "flow-control", question: "flow control", answer: flow_control::answer },
+];
+
+/// What the rules say.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Conclusions {
+    pub findings: Vec<Finding>,
+    /// Questions without an answer, each with the reasons.
+    pub unanswered: Vec<(&'static str, Vec<String>)>,
+}
+
+/// The answers of all rules.
+#[must_use]
+pub fn conclusions(measured: &Measurements) -> Conclusions {
+    let groups = groups(measured);
+    let mut conclusions = Conclusions::default();
+    if groups.is_empty() {
+        return conclusions;
+    }
+    for rule in RULES {
+        let mut reasons: Vec<String> = Vec::new();
+        for answer in (rule.answer)(&groups) {
+            match answer {
+                Ok(Some(finding)) => {
+                    conclusions.findings.push(Finding { kind: rule.name.to_owned(), ..finding });
+                }
+                Ok(None) => {}
+                Err(reason) if reasons.contains(&reason) => {}
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if !reasons.is_empty() {
+            conclusions.unanswered.push((rule.question, reasons));
+        }
+    }
+    conclusions
+}
+
+/// The points that differ in the number of pairs only.
+#[derive(Debug, Clone)]
+pub struct Group<'a> {
+    pub common: Vec<Value>,
+    /// With the number of pairs, ascending.
+    pub points: Vec<(f64, &'a MeasuredPoint)>,
+}
+
+/// In the order of the study.
+#[must_use]
+pub fn groups(measured: &Measurements) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for point in &measured.points {
+        let Some(pairs) = point.point.get(PAIRS).and_then(|value| value.parse().ok()) else {
+            continue;
+        };
+        let other = |axis: &&Value| axis.name != PAIRS && measured.values(&axis.name).len() > 1;
+        let common: Vec<Value> = point.point.axes.iter().filter(other).cloned().collect();
+        match groups.iter_mut().find(|group| group.common == common) {
+            Some(group) => group.points.push((pairs, point)),
+            None => groups.push(Group { common, points: vec![(pairs, point)] }),
+        }
+    }
+    groups.iter_mut().for_each(|group| group.points.sort_by(|(a, _), (b, _)| a.total_cmp(b)));
+    groups
+}
+
+/// Busy cycles of the server's CPUs, or of those of all hosts, by datagrams that the server read.
+///
+/// # Errors
+/// Why they were not measured.
+pub fn cycles_per_datagram(run: &Run, of_server: bool) -> Result<f64, String> {
+    let cycles = if of_server { "hosts.peer.cycles_per_operation" } else { "cycles_per_operation" };
+    let (cycles, read) = (figure(run, cycles)? * figure(run, "operations")?, figure(run, READ)?);
+    if read > 0.0 { Ok(cycles / read) } else { Err("no datagram was read".to_owned()) }
+}
+
+fn figure(run: &Run, name: &str) -> Result<f64, String> {
+    metrics::find(name).map_err(|unknown| unknown.to_string())?.of(run)
+}
+
+impl Group<'_> {
+    fn last(&self) -> Option<(f64, &MeasuredPoint)> {
+        self.points.last().copied()
+    }
+
+    fn at(&self, pairs: f64) -> Option<&MeasuredPoint> {
+        self.points.iter().find(|(of, _)| *of == pairs).map(|(_, point)| *point)
+    }
+
+    fn axis(&self, name: &str) -> Option<&str> {
+        self.common.iter().find(|value| value.name == name).map(|value| value.value.as_str())
+    }
+
+    /// Without this axis.
+    fn others(&self, name: &str) -> Vec<&Value> {
+        self.common.iter().filter(|value| value.name != name).collect()
+    }
+
+    /// `echo, shared socket`; what the study is about where it has no other axis.
+    fn title(&self) -> String {
+        let values: Vec<&str> = self.common.iter().map(|value| value.value.as_str()).collect();
+        values.join(", ")
+    }
+}
+
+/// Groups that differ in this axis only, in the order of the study.
+fn along<'g, 'a>(groups: &'g [Group<'a>], axis: &str) -> Vec<Vec<&'g Group<'a>>> {
+    let mut clusters: Vec<Vec<&'g Group<'a>>> = Vec::new();
+    for group in groups {
+        let same = |cluster: &&mut Vec<&Group<'_>>| {
+            cluster.first().is_some_and(|first| first.others(axis) == group.others(axis))
+        };
+        match clusters.iter_mut().find(same) {
+            Some(cluster) => cluster.push(group),
+            None => clusters.push(vec![group]),
+        }
+    }
+    clusters
+}
+
+/// Over the runs of a point that have it.
+fn mean(
+    point: &MeasuredPoint,
+    of: impl Fn(&Run) -> Result<f64, String>,
+) -> Result<Estimate, String> {
+    let each: Vec<Result<f64, String>> = point.runs.iter().map(of).collect();
+    let values: Vec<f64> = each.iter().filter_map(|value| value.as_ref().ok()).copied().collect();
+    Estimate::of(&values).ok_or_else(|| {
+        let reason = each.into_iter().find_map(Result::err);
+        let none = if point.failed.is_empty() { "not run yet" } else { "the run failed" };
+        reason.unwrap_or_else(|| none.to_owned())
+    })
+}
+
+/// `1 pair`, `4 pairs`.
+fn pairs(number: f64) -> String {
+    match number {
+        1.0 => "1 pair".to_owned(),
+        _ => format!("{number} pairs"),
+    }
+}
+
+/// `echo, shared socket, 4 pairs`.
+fn place(group: &Group<'_>, number: f64) -> String {
+    match group.title() {
+        title if title.is_empty() => pairs(number),
+        title => format!("{title}, {}", pairs(number)),
+    }
+}
+
+/// `With echo, shared socket and 4 pairs, ...`.
+fn with(group: &Group<'_>, number: f64, text: &str) -> String {
+    let mut parts: Vec<String> = group.common.iter().map(|value| value.value.clone()).collect();
+    parts.push(pairs(number));
+    format!("With {}, {text}.", words::list(&parts))
+}
+
+/// About one number of pairs of a group, or all where there is none.
+fn finding(group: &Group<'_>, number: Option<f64>, sentence: String) -> Finding {
+    let mut at = group.common.clone();
+    at.extend(number.map(|number| Value::new(PAIRS, &number.to_string())));
+    Finding {
+        kind: String::new(),
+        metric: None,
+        axis: None,
+        at,
+        sentence,
+        effect: None,
+        p_value: None,
+        strength: None,
+        evidence: Vec::new(),
+    }
+}
+
+fn effect(name: &str, unit: Unit, value: f64, interval: Option<(f64, f64)>) -> Option<Effect> {
+    Some(Effect { name: name.to_owned(), unit, value, interval })
+}
+
+/// What else had the CPUs of a point, in how many of its runs.
+fn disturbed(point: &MeasuredPoint) -> Option<String> {
+    let warned = |run: &&Run| run.warnings.iter().any(|warning| warning.code == "foreign-cpu");
+    let runs = point.runs.iter().filter(warned).count();
+    (runs > 0)
+        .then(|| format!("other programs used CPU time in {runs} of {} runs", point.runs.len()))
+}
+
+/// Sums by a key, largest first.
+fn largest<K: Ord>(sums: BTreeMap<K, f64>) -> Vec<(K, f64)> {
+    let mut all: Vec<(K, f64)> = sums.into_iter().collect();
+    all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    all
+}
