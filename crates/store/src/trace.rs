@@ -6,7 +6,7 @@
 //! and one for its interrupts; and each process of the host has a track for each thread.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -81,6 +81,8 @@ struct Host<'a> {
     /// Processes of the viewer by the number of the process; threads of the kernel share 0.
     processes: BTreeMap<u32, u32>,
     threads: BTreeMap<u32, State>,
+    /// Threads whose track has a name.
+    named: BTreeSet<u32>,
     end: Nanos,
 }
 
@@ -189,6 +191,7 @@ impl Writer {
             cpus,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
+            named: BTreeSet::new(),
             end: (trace.seconds * 1e9).round() as Nanos,
         };
         // What is under way on each track of a CPU: since when, and what.
@@ -199,8 +202,17 @@ impl Writer {
             host.end = host.end.max(at);
             match &event.what {
                 TraceEventKind::Switch { from, to, ready } => {
-                    let since = running.insert(cpu, (at, *to)).map_or(0, |(since, _)| since);
-                    self.ran(&host, cpu, *from, (since, at));
+                    match running.insert(cpu, (at, *to)) {
+                        // It left unseen, and nobody knows when.
+                        Some((since, task)) if task != *from => {
+                            self.left_unseen(&mut host, task, cpu, (since, at));
+                            host.threads.insert(*from, State::Sleeping);
+                        }
+                        ran => {
+                            let since = ran.map_or(0, |(since, _)| since);
+                            self.ran(&host, cpu, *from, (since, at));
+                        }
+                    }
                     self.leaves(&mut host, *from, (at, cpu), *ready);
                     self.comes(&mut host, *to, (at, cpu));
                 }
@@ -263,8 +275,7 @@ impl Writer {
                 pid
             }
         };
-        if let std::collections::btree_map::Entry::Vacant(thread) = host.threads.entry(task) {
-            thread.insert(State::Sleeping);
+        if host.named.insert(task) {
             let name = known.map_or_else(|| format!("task {task}"), |task| task.name.clone());
             self.metadata("thread_name", (pid, task), json!({ "name": name }));
         }
@@ -275,6 +286,18 @@ impl Writer {
         if task != 0 {
             let track = (host.cpus, cpu * TRACKS + RUNS + 1);
             self.slice("cpu", &host.label(task), track, times, Value::Null);
+        }
+    }
+
+    fn left_unseen(&mut self, host: &mut Host<'_>, task: u32, cpu: u32, times: (Nanos, Nanos)) {
+        if task != 0 {
+            let name = format!("{}, then unknown", host.label(task));
+            self.slice("cpu", &name, (host.cpus, cpu * TRACKS + RUNS + 1), times, Value::Null);
+        }
+        if let Some(State::Running { cpu: on, .. }) = host.threads.get(&task)
+            && *on == cpu
+        {
+            host.threads.insert(task, State::Sleeping);
         }
     }
 
@@ -293,10 +316,9 @@ impl Writer {
         if task == 0 {
             return;
         }
-        let fresh = !host.threads.contains_key(&task);
         let track = self.track(host, task);
-        let known = host.threads.get(&task).copied().filter(|_| !fresh);
-        let was = known.unwrap_or(State::Running { since: 0, cpu });
+        // The first that is seen of it: it has run since the trace began.
+        let was = host.threads.get(&task).copied().unwrap_or(State::Running { since: 0, cpu });
         self.lasted(host, track, was, at);
         let next = match ready {
             true => State::Ready { since: at, woken_by: None },
@@ -320,8 +342,8 @@ impl Writer {
         let track = self.track(host, task);
         let name = format!("woken by {}", host.label(by));
         self.instant(&name, track, at, json!({ "by_cpu": cpu }));
-        if let Some(state @ State::Sleeping) = host.threads.get_mut(&task) {
-            *state = State::Ready { since: at, woken_by: Some(by) };
+        if let Some(State::Sleeping) | None = host.threads.get(&task) {
+            host.threads.insert(task, State::Ready { since: at, woken_by: Some(by) });
         }
     }
 
@@ -386,6 +408,9 @@ mod tests {
                 event(20_000, 0, switch(3, 11, false)),
                 event(21_000, 2, switch(0, 12, false)),
                 event(50_000, 2, switch(12, 0, false)),
+                event(55_000, 2, switch(0, 1, false)),
+                // Task 1 left unseen.
+                event(57_000, 2, switch(12, 0, false)),
                 event(60_000, 2, TraceEventKind::InterruptBegins { interrupt: "LOC".to_owned() }),
             ],
             ..TraceSection::default()
@@ -477,6 +502,7 @@ mod tests {
                 ("wirecost-0 (11)", 1, 0.0, 10.0),
                 ("ksoftirqd/0 (3)", 1, 10.0, 10.0),
                 ("wirecost-1 (12)", 7, 21.0, 29.0),
+                ("task 1, then unknown", 7, 55.0, 2.0),
                 ("wirecost-0 (11)", 1, 20.0, 80.0),
             ]
         );

@@ -26,6 +26,12 @@ pub(super) fn sections(of: &TraceSection) -> Vec<Section> {
             counted(of.lost, "event was lost", "events were lost"),
         ));
     }
+    if of.unobserved > 0 {
+        section.note(format!(
+            "{} not seen: the kernel ran no program there (docs/trace.md)",
+            counted(of.unobserved, "switch was", "switches were"),
+        ));
+    }
     if of.unnamed > 0 {
         section.note("tasks beyond 4,096 have numbers, and no names");
     }

@@ -23,6 +23,9 @@ pub struct TraceSection {
     pub lost: u64,
     /// Tasks without a name, as there were too many.
     pub unnamed: u64,
+    /// Times that a task left a CPU and had not been seen to come: kernels of some virtual machines run no program
+    /// while a thread of process 1 runs.
+    pub unobserved: u64,
     /// Events of each kind.
     pub counts: TraceCounts,
     /// Tasks of the events.

@@ -223,10 +223,14 @@ fn section(read: &Read, cpus: Vec<u32>) -> TraceSection {
         of_cpus.filter_map(|event| described(event, control.begin)).collect();
     let mut counts = TraceCounts::default();
     let mut named = BTreeSet::new();
+    let mut unobserved = 0;
+    let mut runs: BTreeMap<u32, u32> = BTreeMap::new();
     for event in &events {
         match &event.what {
             TraceEventKind::Switch { from, to, .. } => {
                 counts.switches += 1;
+                unobserved +=
+                    u64::from(runs.insert(event.cpu, *to).is_some_and(|ran| ran != *from));
                 named.extend([*from, *to]);
             }
             TraceEventKind::Wake { task, by } => {
@@ -253,6 +257,7 @@ fn section(read: &Read, cpus: Vec<u32>) -> TraceSection {
             .then(|| seconds(control.full.saturating_sub(control.begin))),
         lost: control.events.saturating_sub(ROOM),
         unnamed: control.unnamed,
+        unobserved,
         counts,
         tasks: tasks.map(|(id, task)| traced(*id, task)).collect(),
         events,
@@ -277,8 +282,8 @@ fn traced(id: u32, task: &Task) -> TracedTask {
 fn described(event: &Event, begin: u64) -> Option<TraceEvent> {
     let Event { at, cpu, kind, task, other } = *event;
     let softirq = || {
-        let name = SOFTIRQS.get(task as usize);
-        name.map_or_else(|| task.to_string(), |name| (*name).to_owned())
+        // As in /proc/softirqs.
+        SOFTIRQS.get(task as usize).map_or_else(|| task.to_string(), |name| name.to_uppercase())
     };
     let interrupt = || {
         let vector = VECTORS.get(task as usize).filter(|_| other != 0);
@@ -337,7 +342,10 @@ mod tests {
         assert_eq!(what[2], &TraceEventKind::SoftirqBegins { softirq: "NET_RX".to_owned() });
         assert_eq!(what[4], &TraceEventKind::InterruptBegins { interrupt: "LOC".to_owned() });
         assert_eq!(what[6], &TraceEventKind::InterruptBegins { interrupt: "24".to_owned() });
-        assert_eq!(of.events[1].at, 1_000);
+        assert_eq!((of.events[1].at, of.unobserved), (1_000, 0));
+        // Task 7 runs, and then 9 leaves.
+        let unseen = section(&read(&[events[1], event(2_600, 0, 0, 9, 7)], 2, 0), vec![0]);
+        assert_eq!((unseen.counts.switches, unseen.unobserved), (2, 1));
     }
 
     #[test]
