@@ -572,6 +572,8 @@ fn the_last_wait_of_a_thread_that_ends_is_its_own() {
         check_sums(of);
         let run_queue = of.run_queue.as_ref().expect("the kernel counts");
         assert!(of.ended, "{of:#?}");
+        // It came once for each wake-up and after each preemption, also the last time.
+        assert_eq!(run_queue.count, of.wakeup_latency.count + of.preemptions, "{of:#?}");
         // At least what the kernel counted when it was last seen.
         assert!(run_queue.count >= after.came - before.came, "{after:?} {before:?} {of:#?}");
         assert!(ns(run_queue.seconds) >= after.waited - before.waited, "{after:?} {of:#?}");
