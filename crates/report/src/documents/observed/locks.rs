@@ -100,6 +100,8 @@ mod tests {
             abandoned: 1,
             unbegun: 2,
             uncounted: 3,
+            during_probe: 0,
+            lost_stacks: 0,
             sites,
         }
     }
